@@ -69,7 +69,6 @@ bench: venv
 	$(BIN)/python -m tests.benchmarks.bench_memory
 	$(BIN)/python -m tests.benchmarks.bench_dedup
 	$(BIN)/python -m tests.benchmarks.bench_training
-	$(BIN)/python -m tests.benchmarks.bench_packing
 	$(BIN)/python -m tests.benchmarks.bench_electra
 	$(BIN)/python -m tests.benchmarks.bench_optimizer
 	$(BIN)/python -m tests.benchmarks.bench_checkpoint

@@ -1,6 +1,6 @@
 """Token ids -> hidden vectors: embeddings, then Transformer layers, whose weights may be shared.
 
-Legend: B batch, S sequence, D width.
+Legend: T tokens, P pieces (see `model.pieces`), D width.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig, Initializer
-from model.layers import Embeddings, Layer, attention_kernel
+from model.layers import Embeddings, Layer
 from model.linear import Linear
-from model.pieces import Piece, listed, places_of, same_piece
+from model.pieces import Pieces, lay_out, places_of
 
 MOST_GRAPHS = 32
-"""Graphs of a layer's code before torch gives up: training and validation, rows full or padded, of
-ELECTRA's two encoders are 8, torch's own limit."""
+"""Graphs of a layer's code before torch gives up, 8 by default: ELECTRA's two encoders in training
+and in validation are 4, and each size of a growing batch has its own."""
 
 
 class Encoder(nn.Module):
-    """A bidirectional Transformer over padded rows; the module that owns it calls `initialize`."""
+    """A bidirectional Transformer over flat tokens; the module that owns it calls `initialize`."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -37,38 +37,27 @@ class Encoder(nn.Module):
 
     def forward(
         self,
-        input_ids_BS: Tensor,
-        lengths_B: Tensor | None,
-        segment_ids_BS: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-        places_B: Tensor | None = None,
+        input_ids_T: Tensor,
+        pieces: Pieces,
+        segment_ids_T: Tensor | None = None,
+        places_P: Tensor | None = None,
     ) -> Tensor:
-        """Hidden vectors [B, S, D]; undefined at pads.
+        """Hidden vectors [T, D].
 
-        lengths_B: tokens per row, pads follow them; None if every row is full. On a GPU, pass
-        None in that case: reading the tensor would wait for the device. segment_ids_BS: see
-        `Embeddings.forward`. cu_seqlens: int32 [P + 1], boundaries of pieces in the flattened rows,
-        see `model.pieces`; None: each row is one piece. places_B: return the vectors at one place
-        of each row alone, [B, D], for which most of the last layer is not computed; in eval mode,
-        and not with `cu_seqlens`.
+        pieces: which tokens attend to each other. segment_ids_T: see `Embeddings.forward`.
+        places_P: return the vector of one token of each piece alone, [P, D], for which most of the
+        last layer is not computed; in eval mode, and no piece is empty.
         """
-        assert places_B is None or (cu_seqlens is None and not self.training)
-        shape = input_ids_BS.shape
-        places_BS = None if cu_seqlens is None else places_of(cu_seqlens, shape)
-        hidden_BSD: Tensor = self.embeddings(input_ids_BS, segment_ids_BS, places_BS)
-        hidden_BSD = self.projection(hidden_BSD)
-        pieces: list[Piece] | None = None
-        if cu_seqlens is None:
-            shown = _shown(lengths_B, shape[1])
-        elif attention_kernel(hidden_BSD.device.type, hidden_BSD.dtype, 0, True) == "row_attention":
-            shown, pieces = None, listed(cu_seqlens, lengths_B, shape[1])
-        else:
-            shown = same_piece(cu_seqlens, shape)
+        assert places_P is None or not self.training
+        places_T = places_of(pieces.cu_seqlens, len(input_ids_T))
+        hidden_TD: Tensor = self.projection(self.embeddings(input_ids_T, places_T, segment_ids_T))
+        on_cpu = pieces.cu_seqlens.device.type == "cpu"
+        layout = lay_out(pieces.cu_seqlens, self.config.heads) if on_cpu else None
         *lower, top = self.order
         for index in lower:
-            hidden_BSD = self.layers[index](hidden_BSD, shown, pieces)
-        hidden_BSD = self.layers[top](hidden_BSD, shown, pieces, places_B)
-        return hidden_BSD if places_B is None else hidden_BSD[:, 0]
+            hidden_TD = self.layers[index](hidden_TD, pieces, layout)
+        hidden: Tensor = self.layers[top](hidden_TD, pieces, layout, places_P)
+        return hidden
 
     def compile_layers(self, backend: str | Callable[..., Any] = "inductor") -> None:
         """Compile each layer in place, one graph for all of them. For GPUs only."""
@@ -174,13 +163,3 @@ def sinusoids(positions: int, width: int) -> Tensor:
     frequencies = positions ** -torch.linspace(0, 1, half)
     angles = torch.arange(positions)[:, None] * frequencies
     return 2**0.5 * torch.cat([angles.sin(), angles.cos()], 1)[:, :width]
-
-
-def _shown(lengths_B: Tensor | None, length: int) -> Tensor | None:
-    """True for tokens and False for pads [B, 1, 1, S], or None when there are no pads."""
-    if lengths_B is None:
-        return None
-    if lengths_B.device.type == "cpu" and bool((lengths_B == length).all()):
-        return None
-    places_S = torch.arange(length, device=lengths_B.device)
-    return (places_S < lengths_B[:, None])[:, None, None]

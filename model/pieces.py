@@ -1,50 +1,188 @@
-"""Which tokens attend to each other when a line holds several rows, or a row several documents.
+"""Flat tokens [T]: which of them attend to each other, and how a CPU processes them in blocks.
 
-A piece is a stretch of a line: its tokens attend to each other only, and its positions count from
-0, so each piece is computed as if it were alone. `cu_seqlens` holds the boundaries of pieces in the
-flattened lines; the padding of a line is a piece of its own.
+A piece is a stretch of the tokens: a sequence, or a document of one. Its tokens attend to each
+other only, and its positions count from 0, so each piece is computed as if it were alone, and no
+pads are needed between pieces of different lengths.
 
-Legend: B lines, S their length, P pieces.
+A GPU takes `Pieces` as they are. A CPU is fast on dense arrays that stay in its cache, so there
+pieces are laid out in blocks of a few rows of similar lengths:
+
+1. If all pieces are equally long, or each is too long to share a block, the blocks are views of the
+   tokens, in their order.
+2. Otherwise pieces are sorted by length and put together, and `gathered` copies their tokens to
+   their places once per layer; a row that is shorter than its block repeats its last token, which
+   attention masks.
+
+Legend: T tokens, P pieces, N places of all blocks, n rows of a block.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
-Piece = tuple[int, int, int]
-"""Its line, its first place in the line, and its length."""
+GROUP_BYTES = 16 << 20
+"""Most bytes of a block's attention weights: below the size that the C library returns to the
+system."""
+LEAST_FILLED = 0.5
+"""Rows of a block are at least this share of its longest."""
 
 
-def places_of(cu_seqlens: Tensor, shape: torch.Size) -> Tensor:
-    """Position of each token in its piece [B, S]; cu_seqlens: int32 [P + 1], from 0 to B x S."""
-    first_BS = cu_seqlens[:-1].index_select(0, _piece_of(cu_seqlens, shape)).view(shape)
-    tokens_BS = torch.arange(shape.numel(), device=cu_seqlens.device).view(shape)
-    return tokens_BS - first_BS
+class Pieces(NamedTuple):
+    """The bounds of pieces; a GPU needs the same shapes at every step, a CPU does not."""
+
+    cu_seqlens: Tensor
+    """int32 [P + 1], ascending from 0 to T; pieces at the end may be empty."""
+    longest: int
+    """At least the length of the longest piece."""
+
+    def to(self, device: torch.device | str) -> Pieces:
+        """The same on `device`; a copy from pinned memory does not block."""
+        return self._replace(cu_seqlens=self.cu_seqlens.to(device, non_blocking=True))
 
 
-def same_piece(cu_seqlens: Tensor, shape: torch.Size) -> Tensor:
-    """Whether two tokens of a line are in the same piece [B, 1, S, S]."""
-    piece_BS = _piece_of(cu_seqlens, shape).view(shape)
-    return (piece_BS[:, :, None] == piece_BS[:, None])[:, None]
+def pieces_of(lengths: Sequence[int], device: torch.device | str = "cpu") -> Pieces:
+    """Pieces of these lengths, one after another; at least one."""
+    ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
+    return Pieces(ends, max(lengths)).to(device)
 
 
-def listed(cu_seqlens: Tensor, lengths_B: Tensor | None, length: int) -> list[Piece]:
-    """The pieces that hold tokens, as a list on the host.
-
-    lengths_B: tokens per line, the padding after them is skipped; None: no line has pads.
-    """
-    ends = cu_seqlens.tolist()
-    used = [length] * (ends[-1] // length) if lengths_B is None else lengths_B.tolist()
-    return [
-        (begin // length, begin % length, end - begin)
-        for begin, end in pairwise(ends)
-        if begin % length < used[begin // length]
-    ]
+def piece_of(cu_seqlens: Tensor, tokens: int) -> Tensor:
+    """The piece [T] of each token."""
+    numbers = torch.arange(tokens, dtype=cu_seqlens.dtype, device=cu_seqlens.device)
+    return torch.searchsorted(cu_seqlens[1:], numbers, right=True)
 
 
-def _piece_of(cu_seqlens: Tensor, shape: torch.Size) -> Tensor:
-    tokens = torch.arange(shape.numel(), dtype=cu_seqlens.dtype, device=cu_seqlens.device)
-    return torch.searchsorted(cu_seqlens[1:], tokens, right=True)
+def places_of(cu_seqlens: Tensor, tokens: int) -> Tensor:
+    """The position [T] of each token in its piece, from 0."""
+    first_T = cu_seqlens.index_select(0, piece_of(cu_seqlens, tokens))
+    return torch.arange(tokens, device=cu_seqlens.device) - first_T
+
+
+class RowBlock(NamedTuple):
+    """Pieces that a CPU processes together, as rows."""
+
+    first: int
+    """Its first place."""
+    lengths: list[int]
+    """Tokens of each row [n]."""
+
+    @property
+    def longest(self) -> int:
+        """Places of a row."""
+        return max(self.lengths)
+
+    def of(self, placed: Tensor) -> Tensor:
+        """This block's part of `placed` [N, ...] as rows [n, longest, ...]."""
+        rows, length = len(self.lengths), self.longest
+        own = placed[self.first : self.first + rows * length]
+        return own.view(rows, length, *placed.shape[1:])
+
+    def shown(self) -> Tensor | None:
+        """Which places hold tokens [n, longest], or None if all do."""
+        if min(self.lengths) == self.longest:
+            return None
+        return torch.arange(self.longest) < torch.tensor(self.lengths)[:, None]
+
+
+class BlockLayout(NamedTuple):
+    """The blocks of some pieces."""
+
+    blocks: list[RowBlock]
+    order: Tensor | None = None
+    """The piece [P] in each row; None if in the order of the pieces."""
+    taken: Tensor | None = None
+    """The token at each place [N]; None if places are tokens."""
+    places: Tensor | None = None
+    """The place of each token [T]; None if places are tokens."""
+
+    def gathered(self, values: Tensor) -> Tensor:
+        """Values of tokens [T, ...] -> values at places [N, ...]."""
+        if self.taken is None:
+            return values
+        return cast(Tensor, _Gather.apply(values, self.taken, self.places))  # type: ignore[no-untyped-call]
+
+    def returned(self, placed: Tensor) -> Tensor:
+        """Values at places [N, ...] -> values of tokens [T, ...]."""
+        if self.taken is None:
+            return placed
+        return cast(Tensor, _Return.apply(placed, self.places))  # type: ignore[no-untyped-call]
+
+
+def lay_out(cu_seqlens: Tensor, heads: int) -> BlockLayout:
+    """The blocks of pieces on a CPU, such that a block's weights of all heads fit in `GROUP_BYTES`,
+    or single rows."""
+    bounds = cu_seqlens.numpy().astype(np.int64)
+    lengths = np.diff(bounds)
+    starts, lengths = bounds[:-1][lengths > 0], lengths[lengths > 0]
+    alike = lengths.min() == lengths.max()
+    if alike or _most_rows(int(lengths.min()), heads) == 1:
+        return BlockLayout(_blocks(lengths.tolist(), heads))
+    order = np.argsort(-lengths, kind="stable")
+    starts, lengths = starts[order], lengths[order]
+    blocks = _blocks(lengths.tolist(), heads)
+    taken, places = [], np.empty(bounds[-1], np.int64)
+    row = 0
+    for block in blocks:
+        own = slice(row, row + len(block.lengths))
+        columns = np.arange(block.longest)
+        tokens = starts[own, None] + np.minimum(columns, lengths[own, None] - 1)
+        numbers = block.first + np.arange(tokens.size).reshape(tokens.shape)
+        real = columns < lengths[own, None]
+        places[tokens[real]] = numbers[real]
+        taken.append(tokens.reshape(-1))
+        row = own.stop
+    given = (order, np.concatenate(taken), places)
+    return BlockLayout(blocks, *(torch.from_numpy(part) for part in given))
+
+
+def _blocks(lengths: list[int], heads: int) -> list[RowBlock]:
+    """Rows of these lengths, which are equal or fall, in their order; single rows if they do not
+    fit."""
+    blocks, row, first = [], 0, 0
+    while row < len(lengths):
+        longest = lengths[row]
+        stop = min(len(lengths), row + _most_rows(longest, heads))
+        while lengths[stop - 1] < LEAST_FILLED * longest:
+            stop -= 1
+        blocks.append(RowBlock(first, lengths[row:stop]))
+        first += (stop - row) * longest
+        row = stop
+    return blocks
+
+
+def _most_rows(longest: int, heads: int) -> int:
+    return max(1, GROUP_BYTES // (4 * heads * longest**2))
+
+
+class _Gather(torch.autograd.Function):
+    """Its backward pass gathers too: a token's gradient is that at its place. Places that repeat a
+    token are masked in attention, so their gradients are 0."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, taken: Tensor, places: Tensor) -> Tensor:
+        ctx.places = places
+        return values.index_select(0, taken)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return grad.index_select(0, ctx.places), None, None
+
+
+class _Return(torch.autograd.Function):
+    """The gradient at places that repeat a token is 0."""
+
+    @staticmethod
+    def forward(ctx: Any, placed: Tensor, places: Tensor) -> Tensor:
+        ctx.places, ctx.count = places, len(placed)
+        return placed.index_select(0, places)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        placed = grad.new_zeros(ctx.count, *grad.shape[1:])
+        return placed.index_copy_(0, ctx.places, grad), None

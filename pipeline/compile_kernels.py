@@ -87,7 +87,8 @@ def _prepare(folder: Path) -> None:
 
 
 def _load(shards: Path, recipe_name: str) -> None:
-    """Read a step of prepared shards in every order and packing that they allow."""
+    """Read a step of prepared shards in every order and with every attention."""
+    from pipeline.config.formats import Attention
     from pipeline.loading.dataset import Dataset
     from pipeline.loading.loader import Loader
     from pipeline.loading.order import Order, Share
@@ -96,15 +97,15 @@ def _load(shards: Path, recipe_name: str) -> None:
 
     dataset = Dataset.open(shards, "train")
     in_blocks = dataset.manifest.compression != "none"
-    for packing in ("none", "rows"):
+    attentions: tuple[Attention, ...] = ("row", "document")
+    for attention in attentions:
         kind: Literal["global", "blocks"] = "blocks" if in_blocks else "global"
         loader = Loader(
             [dataset],
             Order(kind=kind, seed=0, shard_rows=(dataset.shard_rows,)),
             Share(sequences=8, per_device=4, rank=0, world_size=1),
             reader="read" if in_blocks else "mmap",
-            packing=packing,
-            attention="document" if packing == "rows" else "row",
+            attention=attention,
             extras=extras_of(recipe(recipe_name)),
         )
         for _ in itertools.islice(loader.micro_batches(), MICRO_BATCHES):  # endless

@@ -61,9 +61,6 @@ def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
     else:
         if not 1e3 <= arguments.tokens < 1e15:
             raise ConfigError(f"--tokens {arguments.tokens:g} is not a size of a corpus; give 4e9")
-        if run.batch.packing == "rows":
-            warnings.append("--tokens knows no lengths of sequences: none share a row in this plan")
-            run = override(run, ["batch.packing=none"])
         train, validation = expected_datasets(run, int(arguments.tokens))
     planned = PlannedRun(
         run=run, train=train, validation=validation, file=file, hardware=hardware,

@@ -164,7 +164,7 @@ def test_the_shown_output_is_what_inspect_prints(reader: Reader) -> None:
 
 
 def test_the_loader_gives_batches(reader: Reader) -> None:
-    assert "torch.Size([64, 32])" in reader.read(PAGES["pipeline/loading/README.md"])[0]
+    assert "torch.Size([65])" in reader.read(PAGES["pipeline/loading/README.md"])[0]
 
 
 def test_the_model_fills_the_mask(reader: Reader) -> None:

@@ -3,8 +3,7 @@
 Objectives return sums, never means: the trainer divides each part of the loss by its own count over
 all ranks and micro-batches of the step, which only the trainer knows.
 
-Legend: B batch, S sequence, R rows (B, or more if several share a line), K predicted positions,
-D width, V vocabulary.
+Legend: T tokens, R sequences, K predicted positions, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from model.config import EncoderConfig, Initializer
 from model.encoder import Encoder, initialize
 from model.objectives.heads import MaskedLanguageHead, PairHead
 from model.objectives.span_boundary import SpanBoundaryHead, boundaries
+from model.pieces import Pieces
 
 Sums = dict[str, Tensor]
 """Sums over a micro-batch by name, on the model's device, of any shape; histograms are float64, all
@@ -33,33 +33,30 @@ positions that show [MASK].
 class Inputs(NamedTuple):
     """A micro-batch as every objective takes it; the tensors are those of the loader's batch."""
 
-    input_ids_BS: Tensor
-    lengths_B: Tensor | None
-    """None if every row is full, see `Encoder.forward`."""
+    input_ids_T: Tensor
+    pieces: Pieces
+    """Which tokens attend to each other."""
     positions_K: Tensor
-    """Predicted positions, row x S + place; slots of weight 0 may be dropped."""
+    """Predicted tokens; slots of weight 0 may be dropped."""
     labels_K: Tensor
     weights_K: Tensor
     mask_id: int
     """The id of [MASK]."""
-    segment_ids_BS: Tensor | None = None
+    segment_ids_T: Tensor | None = None
     """None if every token is in the first segment."""
+    row_starts_R: Tensor | None = None
+    """The first token of each sequence, ascending; None where it is not needed."""
     pair_labels_R: Tensor | None = None
     """0 in order, 1 random next or swapped, -1 none; None for formats without segment pairs."""
-    row_weights_B: Tensor | None = None
-    """1 for sequences, 0 for filling; None if no row is filling, or if sequences share rows."""
+    token_weights_T: Tensor | None = None
+    """1 for tokens of sequences, 0 for dead ones; None if no token is dead."""
     draws_K: Tensor | None = None
     """Random bits for sampling, int64; None if nothing is sampled."""
     edge_ids: tuple[int, int] = (0, 0)
     """Ids of the tokens that open and close a sequence, [CLS] and [SEP]."""
-    row_starts_R: Tensor | None = None
-    """Where each sequence's first token is, row of the input x S + place, if sequences share rows;
-    None if each has its own."""
-    cu_seqlens: Tensor | None = None
-    """Pieces that attention isolates, see `Encoder.forward`; None if each row is one piece."""
     words_only: bool = False
-    """Return only `word_losses` [K], the loss of each predicted word. For scoring sentences: rows
-    are full, and each has one predicted word, so K = B."""
+    """Return only `word_losses` [K], the loss of each predicted word. For scoring sentences: each
+    piece has one predicted word, so K = P."""
     each_word: bool = False
     """Return `word_losses` [K] besides the sums, without a gradient."""
 
@@ -128,48 +125,42 @@ class MaskedLanguageModel(nn.Module):
         """The sums of mlm, of pair if there are labels, and of sbo if there is a head for it."""
         if inputs.words_only:
             return word_losses(self.encoder, self.head, inputs)
-        hidden_BSD = self.encoder(
-            inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS, inputs.cu_seqlens
-        )
-        sums = masked_language_sums(self.head, hidden_BSD, inputs)
+        hidden_TD = self.encoder(inputs.input_ids_T, inputs.pieces, inputs.segment_ids_T)
+        sums = masked_language_sums(self.head, hidden_TD, inputs)
         if self.pair_head and inputs.pair_labels_R is not None:
-            first_RD = hidden_BSD[:, 0]
-            if inputs.row_starts_R is not None:
-                first_RD = hidden_BSD.flatten(0, 1).index_select(0, inputs.row_starts_R)
+            assert inputs.row_starts_R is not None
+            first_RD = hidden_TD.index_select(0, inputs.row_starts_R)
             sums |= pair_sums(self.pair_head, first_RD, inputs.pair_labels_R)
         if self.boundary_head:
-            sums |= boundary_sums(self.boundary_head, hidden_BSD, inputs)
+            sums |= boundary_sums(self.boundary_head, hidden_TD, inputs)
         return sums
 
     def logits(
-        self,
-        input_ids_BS: Tensor,
-        lengths_B: Tensor | None,
-        segment_ids_BS: Tensor | None = None,
+        self, input_ids_T: Tensor, pieces: Pieces, segment_ids_T: Tensor | None = None
     ) -> Tensor:
-        """Logits [B, S, V] at every position, for export and evaluation."""
-        return self.head.logits(self.encoder(input_ids_BS, lengths_B, segment_ids_BS))
+        """Logits [T, V] at every token, for export and evaluation."""
+        return self.head.logits(self.encoder(input_ids_T, pieces, segment_ids_T))
 
     def pair_logits(
-        self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None
+        self, input_ids_T: Tensor, pieces: Pieces, segment_ids_T: Tensor | None
     ) -> Tensor:
-        """Logits [B, 2] of the pair labels; the model must have a head for them."""
+        """Logits [P, 2] of the pair labels, where each sequence is a piece; the model must have a
+        head for them."""
         assert self.pair_head
-        hidden_BSD = self.encoder(input_ids_BS, lengths_B, segment_ids_BS)
-        logits_B2: Tensor = self.pair_head(hidden_BSD[:, 0])
-        return logits_B2
+        hidden_TD = self.encoder(input_ids_T, pieces, segment_ids_T)
+        logits_P2: Tensor = self.pair_head(hidden_TD[pieces.cu_seqlens[:-1].long()])
+        return logits_P2
 
 
 def word_losses(encoder: Encoder, head: MaskedLanguageHead, inputs: Inputs) -> Sums:
     """What `Inputs.words_only` asks for."""
-    places_B = inputs.positions_K % inputs.input_ids_BS.shape[1]
-    hidden_KD = encoder(inputs.input_ids_BS, None, inputs.segment_ids_BS, places_B=places_B)
+    hidden_KD = encoder(inputs.input_ids_T, inputs.pieces, inputs.segment_ids_T, inputs.positions_K)
     return {"word_losses": head(hidden_KD, inputs.labels_K)[0]}
 
 
-def masked_language_sums(head: MaskedLanguageHead, hidden_BSD: Tensor, inputs: Inputs) -> Sums:
+def masked_language_sums(head: MaskedLanguageHead, hidden_TD: Tensor, inputs: Inputs) -> Sums:
     """The sums of mlm, from the hidden vectors of every token."""
-    hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, inputs.positions_K)
+    hidden_KD = hidden_TD.index_select(0, inputs.positions_K)
     losses_K, found_K = head(hidden_KD, inputs.labels_K)
     return word_sums(losses_K, found_K, inputs)
 
@@ -177,7 +168,7 @@ def masked_language_sums(head: MaskedLanguageHead, hidden_BSD: Tensor, inputs: I
 def word_sums(losses_K: Tensor, found_K: Tensor, inputs: Inputs) -> Sums:
     """The sums of mlm, from the loss of each position and whether its prediction is correct."""
     positions_K, weights_K = inputs.positions_K, inputs.weights_K
-    shown_K = inputs.input_ids_BS.flatten().index_select(0, positions_K)
+    shown_K = inputs.input_ids_T.index_select(0, positions_K)
     masked_K = weights_K * (shown_K == inputs.mask_id)
     each = {"word_losses": losses_K.detach()} if inputs.each_word else {}
     return each | {
@@ -188,10 +179,10 @@ def word_sums(losses_K: Tensor, found_K: Tensor, inputs: Inputs) -> Sums:
     }
 
 
-def boundary_sums(head: SpanBoundaryHead, hidden_BSD: Tensor, inputs: Inputs) -> Sums:
+def boundary_sums(head: SpanBoundaryHead, hidden_TD: Tensor, inputs: Inputs) -> Sums:
     """The sums of sbo, see `span_boundary`."""
-    found = boundaries(inputs.input_ids_BS, inputs.positions_K, inputs.weights_K, inputs.edge_ids)
-    losses_K, right_K = head(hidden_BSD, found, inputs.labels_K)
+    found = boundaries(inputs.input_ids_T, inputs.positions_K, inputs.weights_K, inputs.edge_ids)
+    losses_K, right_K = head(hidden_TD, found, inputs.labels_K)
     return {
         "sbo_loss": (losses_K * found.weights).sum(),
         "sbo_correct": (right_K * found.weights).sum(),
@@ -199,8 +190,8 @@ def boundary_sums(head: SpanBoundaryHead, hidden_BSD: Tensor, inputs: Inputs) ->
 
 
 def pair_sums(head: PairHead, first_RD: Tensor, labels_R: Tensor) -> Sums:
-    """The sums of pair, from the hidden vectors of each row's first token; rows labelled -1 are
-    ignored."""
+    """The sums of pair, from the hidden vectors of each sequence's first token; those labelled -1
+    are ignored."""
     logits_R2 = head(first_RD).float()
     labelled_R = labels_R >= 0
     losses_R = F.cross_entropy(logits_R2, labels_R.clamp(min=0), reduction="none")

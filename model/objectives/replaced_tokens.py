@@ -3,8 +3,8 @@
 Clark et al. 2020 and google-research/electra (run_pretraining.py). The generator fills all
 predicted positions, including those that kept their own word, so the discriminator cannot see how
 a position was masked. A generated word equal to the original counts as original. The loss covers
-every token of a sequence, special tokens included as in their code (`input_mask`), but no pads.
-Legend: B batch, S sequence, K predicted positions, D width.
+every token of a sequence, special tokens included as in their code (`input_mask`), but no dead one.
+Legend: T tokens, K predicted positions, D width.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from model.linear import LinearGelu
 from model.objectives.heads import MaskedLanguageHead
 from model.objectives.masked_language import Inputs, LossPart, Sums, word_losses, word_sums
 from model.objectives.replaced_words import RestoringHead, restored_sums
+from model.pieces import Pieces
 
 BINS = 1 << 16
 """Bins of the histograms of logits, from -LARGEST to LARGEST, from which ROC AUC is computed: so
@@ -111,30 +112,29 @@ class ReplacedTokenModel(nn.Module):
         """
         if inputs.words_only:
             return word_losses(self.generator or self.encoder, self.head, inputs)
-        seen = inputs.lengths_B, inputs.segment_ids_BS, inputs.cu_seqlens
-        hidden_BSD = self._generate(inputs.input_ids_BS, *seen)
-        hidden_KD = hidden_BSD.flatten(0, 1).index_select(0, inputs.positions_K)
+        seen = inputs.pieces, inputs.segment_ids_T
+        hidden_KD = self._generate(inputs.input_ids_T, *seen).index_select(0, inputs.positions_K)
         if inputs.draws_K is None:
             losses_K, found_K = self.head(hidden_KD, inputs.labels_K)
             return word_sums(losses_K, found_K, inputs)
         losses_K, found_K, words_K = self.head.sample(hidden_KD, inputs.labels_K, inputs.draws_K)
         sums = word_sums(losses_K, found_K, inputs)
-        shown_BS, replaced_BS = replaced(inputs, words_K)
-        hidden_BSD = self.encoder(shown_BS, *seen)
-        weights_BS = token_weights(inputs)
+        shown_T, replaced_T = replaced(inputs, words_K)
+        hidden_TD = self.encoder(shown_T, *seen)
+        weights_T = token_weights(inputs)
         if self.restoring:
-            return sums | restored_sums(self.restoring, hidden_BSD, shown_BS, weights_BS, inputs)
-        return sums | self._judge(hidden_BSD, replaced_BS, weights_BS, inputs)
+            return sums | restored_sums(self.restoring, hidden_TD, shown_T, weights_T, inputs)
+        return sums | self._judge(hidden_TD, replaced_T, weights_T, inputs)
 
     def _judge(
-        self, hidden_BSD: Tensor, replaced_BS: Tensor, weights_BS: Tensor, inputs: Inputs
+        self, hidden_TD: Tensor, replaced_T: Tensor, weights_T: Tensor, inputs: Inputs
     ) -> Sums:
         """The sums of rtd, over all tokens or the predicted positions."""
         assert self.detection
-        hidden, changed, weights = hidden_BSD, replaced_BS, weights_BS
+        hidden, changed, weights = hidden_TD, replaced_T, weights_T
         if self.kind == "rtd_masked":
-            hidden = hidden_BSD.flatten(0, 1).index_select(0, inputs.positions_K)
-            changed, weights = replaced_BS.flatten()[inputs.positions_K], inputs.weights_K
+            hidden = hidden_TD.index_select(0, inputs.positions_K)
+            changed, weights = replaced_T[inputs.positions_K], inputs.weights_K
         logits = self.detection(hidden)
         sums = detection_sums(logits, changed, weights)
         if not self.training:
@@ -142,38 +142,32 @@ class ReplacedTokenModel(nn.Module):
         return sums
 
     def detect(
-        self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None = None
+        self, input_ids_T: Tensor, pieces: Pieces, segment_ids_T: Tensor | None = None
     ) -> Tensor:
-        """Logits [B, S] that each token is replaced; only for a model that detects."""
+        """Logits [T] that each token is replaced; only for a model that detects."""
         assert self.detection
-        logits: Tensor = self.detection(self.encoder(input_ids_BS, lengths_B, segment_ids_BS))
+        logits: Tensor = self.detection(self.encoder(input_ids_T, pieces, segment_ids_T))
         return logits
 
     def restored(
-        self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None = None
+        self, input_ids_T: Tensor, pieces: Pieces, segment_ids_T: Tensor | None = None
     ) -> Tensor:
-        """The encoder's logits of words [B, S, V], before any copying; only for a model that
+        """The encoder's logits of words [T, V], before any copying; only for a model that
         restores."""
         assert self.restoring
-        return self.restoring.words.logits(self.encoder(input_ids_BS, lengths_B, segment_ids_BS))
+        return self.restoring.words.logits(self.encoder(input_ids_T, pieces, segment_ids_T))
 
     def logits(
-        self, input_ids_BS: Tensor, lengths_B: Tensor | None, segment_ids_BS: Tensor | None = None
+        self, input_ids_T: Tensor, pieces: Pieces, segment_ids_T: Tensor | None = None
     ) -> Tensor:
-        """The generator's logits [B, S, V] at every position."""
-        return self.head.logits(self._generate(input_ids_BS, lengths_B, segment_ids_BS))
+        """The generator's logits [T, V] at every token."""
+        return self.head.logits(self._generate(input_ids_T, pieces, segment_ids_T))
 
     def _generate(
-        self,
-        input_ids_BS: Tensor,
-        lengths_B: Tensor | None,
-        segment_ids_BS: Tensor | None,
-        cu_seqlens: Tensor | None = None,
+        self, input_ids_T: Tensor, pieces: Pieces, segment_ids_T: Tensor | None
     ) -> Tensor:
-        hidden_BSD: Tensor = (self.generator or self.encoder)(
-            input_ids_BS, lengths_B, segment_ids_BS, cu_seqlens
-        )
-        return hidden_BSD
+        hidden_TD: Tensor = (self.generator or self.encoder)(input_ids_T, pieces, segment_ids_T)
+        return hidden_TD
 
 
 def share_parameters(owner: nn.Module, other: nn.Module) -> None:
@@ -184,53 +178,52 @@ def share_parameters(owner: nn.Module, other: nn.Module) -> None:
 
 
 def replaced(inputs: Inputs, words_K: Tensor) -> tuple[Tensor, Tensor]:
-    """The discriminator's input [B, S], and which tokens differ from the original [B, S], float32.
+    """The discriminator's input [T], and which tokens differ from the original [T], float32.
 
     words_K: sampled from the generator.
     """
-    ids, positions_K = inputs.input_ids_BS.flatten(), inputs.positions_K
-    used = inputs.weights_K > 0
+    ids_T, positions_K = inputs.input_ids_T, inputs.positions_K
+    used_K = inputs.weights_K > 0
     # Unused slots point at the very first token: they write back what is there.
-    shown = ids.scatter(0, positions_K, torch.where(used, words_K, ids[positions_K]))
-    changed = torch.zeros(len(ids), device=ids.device)
-    changed.scatter_(0, positions_K, ((words_K != inputs.labels_K) & used).float())
-    return shown.view_as(inputs.input_ids_BS), changed.view_as(inputs.input_ids_BS)
+    shown_T = ids_T.scatter(0, positions_K, torch.where(used_K, words_K, ids_T[positions_K]))
+    changed_T = torch.zeros(len(ids_T), device=ids_T.device)
+    changed_T.scatter_(0, positions_K, ((words_K != inputs.labels_K) & used_K).float())
+    return shown_T, changed_T
 
 
 def token_weights(inputs: Inputs) -> Tensor:
-    """1 for tokens of sequences [B, S], 0 for pads and filling rows; float32."""
-    weights_BS = torch.ones(inputs.input_ids_BS.shape, device=inputs.input_ids_BS.device)
-    if inputs.row_weights_B is not None:
-        weights_BS = weights_BS * inputs.row_weights_B[:, None]
-    if inputs.lengths_B is None:
-        return weights_BS
-    places_S = torch.arange(weights_BS.shape[1], device=weights_BS.device)
-    return weights_BS * (places_S < inputs.lengths_B[:, None])
+    """1 for tokens of sequences [T], 0 for dead ones; float32."""
+    if inputs.token_weights_T is not None:
+        return inputs.token_weights_T
+    return torch.ones(len(inputs.input_ids_T), device=inputs.input_ids_T.device)
 
 
-def detection_sums(logits_BS: Tensor, replaced_BS: Tensor, weights_BS: Tensor) -> Sums:
+def detection_sums(logits: Tensor, replaced: Tensor, weights: Tensor) -> Sums:
     """Sums of rtd: counts of tokens that are replaced, suspected (logit above 0), and both.
 
-    The shape may be any. weights_BS: 1 for tokens of sequences, 0 for pads and filling.
+    The shape may be any. weights: 1 for tokens of sequences, 0 for dead ones.
     """
-    logits = logits_BS.float()
-    losses = F.binary_cross_entropy_with_logits(logits, replaced_BS, reduction="none")
+    logits = logits.float()
+    losses = F.binary_cross_entropy_with_logits(logits, replaced, reduction="none")
     suspected = (logits.detach() > 0).float()  # as in their code, a logit of 0 is not suspected
     return {
-        "rtd_loss": (losses * weights_BS).sum(),
-        "rtd_correct": ((suspected == replaced_BS) * weights_BS).sum(),
-        "rtd_replaced": (replaced_BS * weights_BS).sum(),
-        "rtd_suspected": (suspected * weights_BS).sum(),
-        "rtd_found": (suspected * replaced_BS * weights_BS).sum(),
+        "rtd_loss": (losses * weights).sum(),
+        "rtd_correct": ((suspected == replaced) * weights).sum(),
+        "rtd_replaced": (replaced * weights).sum(),
+        "rtd_suspected": (suspected * weights).sum(),
+        "rtd_found": (suspected * replaced * weights).sum(),
     }
 
 
-def histograms(logits_BS: Tensor, replaced_BS: Tensor, weights_BS: Tensor) -> Tensor:
-    """Histograms [2, BINS] of logits: original tokens, then replaced tokens; float64."""
-    scaled = (logits_BS.detach().double() + LARGEST) * (BINS / (2 * LARGEST))
-    bins = scaled.clamp(0, BINS - 1).long() + BINS * replaced_BS.long()
+def histograms(logits: Tensor, replaced: Tensor, weights: Tensor) -> Tensor:
+    """Histograms [2, BINS] of logits: original tokens, then replaced tokens; float64.
+
+    Arguments as those of `detection_sums`.
+    """
+    scaled = (logits.detach().double() + LARGEST) * (BINS / (2 * LARGEST))
+    bins = scaled.clamp(0, BINS - 1).long() + BINS * replaced.long()
     counts = torch.zeros(2 * BINS, dtype=torch.float64, device=bins.device)
-    counts.scatter_add_(0, bins.flatten(), weights_BS.double().flatten())
+    counts.scatter_add_(0, bins.flatten(), weights.double().flatten())
     return counts.view(2, BINS)
 
 

@@ -5,7 +5,7 @@ generator's words, so pretraining shows no [MASK]. "All-Tokens MLM" predicts eve
 input, as ELECTRA judges every token. Its distribution is copy x (the word that is shown) +
 (1 - copy) x (softmax over words), where `copy` is a sigmoid of the token's hidden vector.
 
-Legend: B batch, S sequence, K predicted positions, N tokens, D width.
+Legend: T tokens, K predicted positions, N tokens that are restored, D width.
 """
 
 from __future__ import annotations
@@ -51,30 +51,26 @@ class RestoringHead(nn.Module):
 
 
 def originals(inputs: Inputs) -> Tensor:
-    """The unmasked words [B, S]."""
-    ids, positions_K = inputs.input_ids_BS.flatten(), inputs.positions_K
-    labels_K = torch.where(inputs.weights_K > 0, inputs.labels_K, ids[positions_K])
-    return ids.scatter(0, positions_K, labels_K).view_as(inputs.input_ids_BS)
+    """The unmasked words [T]."""
+    ids_T, positions_K = inputs.input_ids_T, inputs.positions_K
+    labels_K = torch.where(inputs.weights_K > 0, inputs.labels_K, ids_T[positions_K])
+    return ids_T.scatter(0, positions_K, labels_K)
 
 
 def restored_sums(
-    head: RestoringHead, hidden_BSD: Tensor, shown_BS: Tensor, weights_BS: Tensor, inputs: Inputs
+    head: RestoringHead, hidden_TD: Tensor, shown_T: Tensor, weights_T: Tensor, inputs: Inputs
 ) -> Sums:
     """The sums of words, at the predicted positions, or with a copy probability at all tokens.
 
-    shown_BS: the input with the generator's words; weights_BS: 1 for tokens of sequences. Counts
-    the tokens that are replaced, and those of them that are restored.
+    shown_T: the input with the generator's words; weights_T: 1 for tokens of sequences. Counts the
+    tokens that are replaced, and those of them that are restored.
     """
-    hidden_ND, shown_N = hidden_BSD.flatten(0, 1), shown_BS.flatten()
-    labels_N, weights_N = originals(inputs).flatten(), weights_BS.flatten()
+    labels_T = originals(inputs)
     places, weights = inputs.positions_K, inputs.weights_K
     if head.copy is not None:
-        places, weights = torch.arange(len(shown_N), device=shown_N.device), weights_N
-        if shown_N.device.type == "cpu":  # a GPU needs the same shapes at every step
-            places = weights_N.nonzero()[:, 0]
-            weights = weights_N[places]
-    shown, labels = shown_N[places], labels_N[places]
-    losses, right = head(hidden_ND.index_select(0, places), labels, shown)
+        places, weights = torch.arange(len(shown_T), device=shown_T.device), weights_T
+    shown, labels = shown_T[places], labels_T[places]
+    losses, right = head(hidden_TD.index_select(0, places), labels, shown)
     replaced = (shown != labels) * weights
     return {
         "words_loss": (losses * weights).sum(),

@@ -6,7 +6,7 @@ from the word's place in the span. A span is a maximal run of predicted position
 count as one. As in their code, spans next to a special token and words after the first
 `MOST_TARGETS` of a span have no loss.
 
-Legend: B batch, S sequence, K predicted positions, D width of hidden vectors, E of
+Legend: T tokens, K predicted positions, D width of hidden vectors, E of
 embeddings, P size of a place's vector.
 """
 
@@ -31,7 +31,7 @@ class Boundaries(NamedTuple):
     """Inputs of the prediction at each position; [K], int64 except the weights."""
 
     left: Tensor
-    """The token before the span, as row x S + place."""
+    """The token before the span."""
     right: Tensor
     """The token after the span."""
     place: Tensor
@@ -41,14 +41,14 @@ class Boundaries(NamedTuple):
 
 
 def boundaries(
-    input_ids_BS: Tensor, positions_K: Tensor, weights_K: Tensor, edge_ids: tuple[int, int]
+    input_ids_T: Tensor, positions_K: Tensor, weights_K: Tensor, edge_ids: tuple[int, int]
 ) -> Boundaries:
     """The boundaries of the span around each predicted position, without waiting for a GPU.
 
-    Arguments are those of `masked_language.Inputs`; a row's first and last token are never
+    Arguments are those of `masked_language.Inputs`; a sequence's first and last token are never
     predicted.
     """
-    ids = input_ids_BS.flatten()
+    ids = input_ids_T
     # Unused slots point at the very first token, which is never predicted.
     predicted = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     predicted.scatter_(0, positions_K, weights_K > 0)
@@ -83,11 +83,10 @@ class SpanBoundaryHead(nn.Module):
         self.vocab_size = config.vocab_size
 
     def forward(
-        self, hidden_BSD: Tensor, found: Boundaries, labels_K: Tensor
+        self, hidden_TD: Tensor, found: Boundaries, labels_K: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Cross-entropy per position in float32 [K], and whether the prediction is correct [K]."""
-        hidden_ND = hidden_BSD.flatten(0, 1)
-        ends = (hidden_ND.index_select(0, found.left), hidden_ND.index_select(0, found.right))
+        ends = (hidden_TD.index_select(0, found.left), hidden_TD.index_select(0, found.right))
         joined = torch.cat([*ends, self.places(found.place)], -1)
         first_KD = self.first_norm(self.first(joined))
         second_KE = self.second_norm(self.second(first_KD))

@@ -1,6 +1,6 @@
 """Gathered hidden vectors -> logits of a downstream task, as transformers' classes compute them.
 
-Heads never see a padded block: the caller gathers the first token of each row [R, D] or the tokens
+Heads see the tokens that they read alone: the caller gathers the first of each row [R, D] or those
 that are labelled [N, D].
 
 Legend: N gathered vectors, D width, L labels.
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from model.dropout import Dropout
+from model.pieces import Pieces, piece_of
 
 Kind = Literal["classification", "choices", "tags", "spans"]
 """What a head predicts: a label or a number per row, the best of several rows, a label per token,
@@ -134,18 +134,12 @@ class WordBag(nn.Module):
         self.words.weight = nn.Parameter(words.weight.detach().clone())
 
     def forward(
-        self,
-        input_ids_BS: Tensor,
-        lengths_B: Tensor | None,
-        segment_ids_BS: Tensor | None = None,
+        self, input_ids_T: Tensor, pieces: Pieces, segment_ids_T: Tensor | None = None
     ) -> Tensor:
-        """Vectors [B, S, E]; arguments as those of `Encoder.forward`."""
-        words_BSE: Tensor = self.words(input_ids_BS)
-        length = input_ids_BS.shape[1]
-        if lengths_B is None:
-            mean_BE = words_BSE.mean(1)
-        else:
-            places_S = torch.arange(length, device=input_ids_BS.device)
-            shown_BS1 = (places_S < lengths_B[:, None])[:, :, None].to(words_BSE.dtype)
-            mean_BE = (words_BSE * shown_BS1).sum(1) / lengths_B[:, None].to(words_BSE.dtype)
-        return torch.cat([mean_BE[:, None], words_BSE[:, 1:]], 1)
+        """Vectors [T, E]; arguments as those of `Encoder.forward`, and each row is a piece."""
+        words_TE: Tensor = self.words(input_ids_T)
+        bounds = pieces.cu_seqlens.long()
+        sums_PE = words_TE.new_zeros(len(bounds) - 1, words_TE.shape[1])
+        sums_PE = sums_PE.index_add(0, piece_of(bounds, len(input_ids_T)), words_TE)
+        means_PE = sums_PE / bounds.diff()[:, None].to(words_TE.dtype)
+        return words_TE.index_copy(0, bounds[:-1], means_PE)

@@ -31,6 +31,7 @@ from model.hugging_face.families import (
     their_config,
 )
 from model.hugging_face.sizes import check_sizes, named
+from model.pieces import Pieces
 from model.tasks.heads import HEADS, HeadDesign, Kind, TaskHead, WordBag
 
 SUMMARY_DROPOUT = 0.1
@@ -39,14 +40,14 @@ SUMMARY_DROPOUT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TaskInputs:
-    """A batch: rows with pads at their end, and which tokens the head reads."""
+    """A batch: rows one after another, and which tokens the head reads."""
 
-    input_ids_BS: Tensor
-    lengths_B: Tensor | None
-    """None if all rows are full."""
-    segment_ids_BS: Tensor | None
+    input_ids_T: Tensor
+    pieces: Pieces
+    """The rows."""
+    segment_ids_T: Tensor | None
     places_N: Tensor
-    """Gathered tokens, counted in the flattened rows."""
+    """The tokens that the head reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ class TaskModel(nn.Module):
 
     def forward(self, inputs: TaskInputs) -> Tensor:
         """Logits [N, L] of the gathered tokens."""
-        hidden_BSD = self.encoder(inputs.input_ids_BS, inputs.lengths_B, inputs.segment_ids_BS)
-        logits_NL: Tensor = self.head(hidden_BSD.flatten(0, 1)[inputs.places_N])
+        hidden_TD = self.encoder(inputs.input_ids_T, inputs.pieces, inputs.segment_ids_T)
+        logits_NL: Tensor = self.head(hidden_TD.index_select(0, inputs.places_N))
         return logits_NL
 
     def logical_parameters(self) -> list[LogicalParameter]:

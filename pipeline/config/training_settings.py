@@ -245,10 +245,8 @@ class BatchSettings:
     """Global batch size in tokens per optimizer step: takes the number of sequences that hold as
     many tokens on average; 0: use `sequences`."""
     per_device: Count
-    """Most rows per micro-batch on each device: affects memory and speed, never what is learned."""
-    packing: Literal["none", "rows"]
-    """Sequences per row of a micro-batch: one, or as many as fit without attending to each other.
-    Affects speed on short sequences, never what is learned."""
+    """Most rows per micro-batch on each device; on a GPU, most tokens, as of so many full rows.
+    Affects memory and speed, never what is learned."""
     attention: Literal["row", "document"]
     """What a token attends to: its sequence, or only its document in it, with positions from 0."""
     warmup_steps: CountOrZero

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pipeline.costs.estimate import Estimate
 from pipeline.training.planning.phases import LATER_ORDER, Phase
+from pipeline.training.planning.plan import counted
 
 FEW_PASSES = 1.0
 
@@ -83,12 +84,11 @@ def _passes(phases: Sequence[Phase], of: str) -> list[Estimate]:
 
 
 def _waste(phase: Phase, of: str) -> list[Estimate]:
-    plan = phase.plan
-    rows = plan.rows * plan.accumulation * plan.world_size
-    used = plan.tokens / max(1e-9, plan.epochs * plan.train_sequences) * plan.sequences
+    fixed = phase.plan.on_gpu
     return [
         Estimate(
-            f"padding{of}", 1 - used / (rows * phase.sequence_length), "share", "computed",
-            f"{plan.filling:,} rows of weight 0 in {rows:,}, and the ends of rows",
+            f"dead tokens on a GPU{of}", fixed.dead_share, "share", "computed",
+            f"{counted(fixed.accumulation, 'micro-batch')} of {fixed.capacity.tokens:,} tokens "
+            "per rank",
         )
     ]  # fmt: skip

@@ -58,8 +58,8 @@ def expected_datasets(run: Run, tokens: int) -> tuple[tuple[Dataset, ...], tuple
             continue
         seen.append(key)
         manifest = _manifest(part, tokens)
-        train.append(Dataset(NOWHERE, manifest, manifest.of(TRAIN)))
-        validation.append(Dataset(NOWHERE, manifest, manifest.of(VALIDATION)))
+        for split, own in ((TRAIN, train), (VALIDATION, validation)):
+            own.append(Dataset(NOWHERE, manifest, manifest.of(split), has_files=False))
     return tuple(train), tuple(validation)
 
 

@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.costs.communication import bytes_sent, wire_bytes
 from pipeline.costs.devices import CPU_CORE_FLOPS, CPU_UPDATE_SECONDS, Hardware
@@ -37,11 +36,13 @@ OTHERS_BAND = (0.4, 2.5)
 """Around a rate that was measured with another recipe."""
 
 
-def work_flops(run: Run, plan: Plan) -> int:
-    """FLOPs of a step as it is computed: rows of weight 0, pads and unused prediction slots too."""
-    rows = plan.rows * plan.accumulation * plan.world_size
-    slots = rows * max_predictions(run.data)
-    return flops_of(run, rows, slots, run.data.sequence_length)
+def work_flops(run: Run, plan: Plan, on_gpu: bool) -> int:
+    """FLOPs of a step as it is computed: on a GPU with dead tokens and unused slots."""
+    if not on_gpu:
+        return plan.step_flops
+    parts, length = plan.on_gpu.accumulation * plan.world_size, run.data.sequence_length
+    rows = parts * plan.on_gpu.capacity.tokens // length
+    return flops_of(run, rows, parts * plan.on_gpu.capacity.predictions, length)
 
 
 def step_parts(
@@ -51,7 +52,7 @@ def step_parts(
 
     run, plan: of one phase.
     """
-    work = work_flops(run, plan) / hardware.units
+    work = work_flops(run, plan, hardware.device is not None) / hardware.units
     measured = site.find(run.name, hardware.kind, run.precision)
     if measured and not file.uses_host():
         parts = [_seconds("forward, backward and update", work, *_measured(measured))]

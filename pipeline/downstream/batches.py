@@ -1,6 +1,6 @@
 """Features -> batches of similar length, on the model's device.
 
-Legend: B rows, S longest row, N gathered tokens.
+Legend: T tokens, N gathered tokens.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from model.pieces import pieces_of
 from model.tasks.task_model import TaskInputs
 from pipeline.downstream.features import Feature
 
@@ -55,24 +56,22 @@ def row_length(feature: Feature) -> int:
     return max(len(row.ids) for row in feature.rows)
 
 
-def collate(
-    features: Sequence[Feature], pad: int, *, segments: bool, device: torch.device
-) -> TaskBatch:
+def collate(features: Sequence[Feature], *, segments: bool, device: torch.device) -> TaskBatch:
     """The batch of features; segments: whether the model has more than one segment."""
     rows = [row for feature in features for row in feature.rows]
     lengths = [len(row.ids) for row in rows]
-    longest = max(lengths)
-    ids = np.full((len(rows), longest), pad, np.int64)
-    types = np.zeros((len(rows), longest), np.int64) if segments else None
+    ids = np.concatenate([np.asarray(row.ids, np.int64) for row in rows])
+    types = np.zeros_like(ids) if segments else None
     places: list[int] = []
-    for index, row in enumerate(rows):
-        ids[index, : lengths[index]] = row.ids
+    start = 0
+    for row, length in zip(rows, lengths, strict=True):
         if types is not None:
-            types[index, row.second : lengths[index]] = 1
-        places += [index * longest + place for place in row.places]
+            types[start + row.second : start + length] = 1
+        places += [start + place for place in row.places]
+        start += length
     inputs = TaskInputs(
         torch.from_numpy(ids).to(device),
-        None if min(lengths) == longest else torch.tensor(lengths, device=device),
+        pieces_of(lengths, device),
         None if types is None else torch.from_numpy(types).to(device),
         torch.tensor(places, dtype=torch.int64, device=device),
     )

@@ -181,9 +181,8 @@ def _run_fine_tuning(
     protocol = work.points[job.point]
     model = _model(work, job, protocol)
     began = time.monotonic()
-    pad = work.start.vocabulary.pad
     rates = _of_bag(protocol) if job.arm == BAG else protocol
-    fit = fine_tune(model, work.train, work.task.kind, rates, pad, job.seed, work.device, job.name)
+    fit = fine_tune(model, work.train, work.task.kind, rates, job.seed, work.device, job.name)
     seconds = time.monotonic() - began
     found = [predict_examples(work, model, examples, own) for _, examples, own in work.dev]
     return model, {
@@ -217,7 +216,7 @@ def predict_examples(
     work: TuningWork, model: TaskModel, examples: list[Example], features: list[Feature]
 ) -> list[Predicted]:
     """The model's prediction of each example."""
-    logits = predict(model, features, work.start.vocabulary.pad, work.device)
+    logits = predict(model, features, work.device)
     return predictions(examples, features, logits, work.task, work.design.labels)
 
 

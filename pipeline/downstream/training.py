@@ -41,7 +41,7 @@ class Fit:
 
 def fine_tune(
     model: TaskModel, features: Sequence[Feature], kind: TaskKind, protocol: TuningProtocol,
-    pad: int, seed: int, device: torch.device, name: str = "fine-tuning",
+    seed: int, device: torch.device, name: str = "fine-tuning",
 ) -> Fit:  # fmt: skip
     """Train the model in place. The same seed gives the same weights on the same device.
 
@@ -62,9 +62,7 @@ def fine_tune(
         model.train()
         steps = _steps(lengths, protocol.rows, seed, total)
         for step, chosen in enumerate(tracked(steps, name, "steps", total)):
-            batch = collate(
-                [usable[index] for index in chosen], pad, segments=segments, device=device
-            )
+            batch = collate([usable[index] for index in chosen], segments=segments, device=device)
             with torch.autocast(device.type, torch.bfloat16, protocol.precision == "bf16"):
                 logits_NL = model(batch.inputs)
             loss = task_loss(logits_NL.float(), batch, kind)
@@ -150,9 +148,7 @@ def padded(logits_N: Tensor, counts: Sequence[int]) -> Tensor:
 
 
 @torch.no_grad()
-def predict(
-    model: TaskModel, features: Sequence[Feature], pad: int, device: torch.device
-) -> list[Tensor]:
+def predict(model: TaskModel, features: Sequence[Feature], device: torch.device) -> list[Tensor]:
     """Logits of each feature's gathered tokens [n, L], in float32 on the CPU.
 
     Raises DivergedError if one is not finite: the last update's loss is not known.
@@ -162,9 +158,7 @@ def predict(
     segments = model.config.segment_types > 1
     batches = by_length([row_length(feature) for feature in features], PREDICTED_ROWS)
     for chosen in tracked(batches, "predicting", "batches"):
-        batch = collate(
-            [features[index] for index in chosen], pad, segments=segments, device=device
-        )
+        batch = collate([features[index] for index in chosen], segments=segments, device=device)
         logits = model(batch.inputs).float().cpu()
         if not logits.isfinite().all():
             raise DivergedError(

@@ -97,6 +97,5 @@ def _equal_tokens(name: str) -> tuple[str, ...]:
     run = recipe(name)
     return (
         f"batch.step_tokens={run.batch.sequences * run.data.sequence_length}",
-        "batch.packing=rows",  # ours: sentences are much shorter than rows; affects speed alone
         "data.segments.short_share=0",  # sec. 3.1: no short sequences are injected
     )

@@ -81,9 +81,11 @@ class Dataset:
         manifest: Manifest,
         shards: Sequence[Shard],
         masking: Masking | None = None,
+        has_files: bool = True,
     ) -> None:
         """Use `Dataset.open`, which checks the directory first; masking: draws masks, if none are
-        stored."""
+        stored; has_files: False for a dataset to plan with, of which no row can be read."""
+        self._has_files = has_files
         self.directory = directory
         self.manifest = manifest
         self.masking = masking
@@ -221,7 +223,11 @@ class Dataset:
         return float(first.fields["predictions"].mean())
 
     def some_lengths(self) -> IntArray:
-        """Tokens of the rows of a few record batches, spread evenly; damaged ones are skipped."""
+        """Tokens of the rows of a few record batches, spread evenly; damaged ones are skipped.
+        Without files, all rows have the mean length."""
+        if not self._has_files:
+            tokens = sum(shard.tokens for shard in self.shards)
+            return np.array([max(1, round(tokens / max(1, int(self.shard_rows.sum()))))])
         spread = np.linspace(0, self._rows.blocks - 1, SAMPLED_BLOCKS).astype(np.int64)
         chosen = np.unique(spread).tolist()
         found: list[IntArray] = []

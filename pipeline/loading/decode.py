@@ -1,8 +1,8 @@
 """Rows and masks in memory -> the arrays of a micro-batch, in one pass over the bytes of a row.
 
-`decode` widens the ids and applies the masks, `segments` and `pieces` add what only some formats
-need. A row's record says where its bytes are, see `resolve`.
-Legend: R rows of a micro-batch, L lines that hold them, S tokens of a line, K slots.
+`decode` widens the ids and applies the masks, `pieces` says which tokens attend to each other, and
+`segments` adds what only pairs need. A row's record says where its bytes are, see `resolve`.
+Legend: T tokens of a micro-batch, R rows, one after another, K slots, P pieces.
 """
 
 from __future__ import annotations
@@ -59,23 +59,19 @@ def decode(
     starts: IntArray,
     special_ids: StructArray,
     input_ids: IntArray,
-    lengths: IntArray,
     positions: IntArray,
     labels: IntArray,
     weights: FloatArray,
-    row_weights: FloatArray,
 ) -> None:
-    """Write the micro-batch of `records` [R] into the six arrays after `special_ids`.
+    """Write the micro-batch of `records` [R] into the four arrays after `special_ids`.
 
-    starts: [R] line x S + column where each row starts, ascending; every line has a row at its
-    first column. special_ids: SPECIAL_IDS [1]. input_ids: [L, S], padded; lengths: [L];
-    positions: [K] line x S + column, used slots first, then 0; labels: [K] as positions;
-    weights: [K] 1 for used slots; row_weights: [R] 0 for filling rows.
+    starts: [R] where each row starts, one after another. special_ids: SPECIAL_IDS [1]. input_ids:
+    [T], the pad id after the last row; positions: [K] predicted tokens, used slots first, then 0;
+    labels: [K] as positions; weights: [K] 1 for used slots.
     """
     special, wide = special_ids[0], special_ids[0].wide != 0
-    rows, length = records.size, input_ids.shape[1]
-    flat = input_ids.reshape(input_ids.size)
-    moved = np.empty(2 * length, np.int64)
+    rows, end = records.size, 0
+    moved = np.empty(2 * input_ids.size, np.int64)
     slot = 0
     for row in range(rows):
         record = records[row]
@@ -83,23 +79,17 @@ def decode(
         if row + AHEAD < rows:
             _fetch_row(records[row + AHEAD], wide)
         start = starts[row]
-        out = flat[start : starts[row + 1] if row + 1 < rows else flat.size]
-        row_weights[row] = 1 if tokens > 0 else 0
-        if tokens > 0:
-            _widen(record.ids, tokens, wide, out)
-            first = slot
-            slot = _apply_mask(record, wide, special.mask, start, slot, out, positions, labels)
-            if record.swapped != 0 and record.second != 0:
-                _swap(
-                    record, special.separators, start, out, positions[first:slot],
-                    labels[first:slot], moved,
-                )  # fmt: skip
-        else:
-            tokens = 2
-            out[0] = special.bos
-            out[1] = special.eos
-        out[tokens:] = special.pad
-        lengths[start // length] = start % length + tokens
+        end = start + tokens
+        out = input_ids[start:end]
+        _widen(record.ids, tokens, wide, out)
+        first = slot
+        slot = _apply_mask(record, wide, special.mask, start, slot, out, positions, labels)
+        if record.swapped != 0 and record.second != 0:
+            _swap(
+                record, special.separators, start, out, positions[first:slot],
+                labels[first:slot], moved,
+            )  # fmt: skip
+    input_ids[end:] = special.pad
     weights[:slot] = 1
     weights[slot:] = 0
     positions[slot:] = 0
@@ -119,8 +109,8 @@ def _apply_mask(
 ) -> int:
     """Mask one row: fill its slots from `slot` on and change its ids; returns the next free slot.
 
-    mask: the id of [MASK]; start: line x S + column of the row's first token; out: the row's ids
-    [tokens or more], the original ones before, those shown after; positions, labels: [K].
+    mask: the id of [MASK]; start: the row's first token; out: the row's ids [tokens], the original
+    ones before, those shown after; positions, labels: [K].
     """
     size = (record.tokens + 7) // 8
     first = slot
@@ -197,52 +187,61 @@ def segments(
     segment_ids: IntArray,
     pair_labels: IntArray,
 ) -> None:
-    """Write segment_ids [L x S], 1 in the second segment shown, and pair_labels [R].
+    """Write segment_ids [T], 1 in the second segment shown, and pair_labels [R or more].
 
-    Labels: 0 in order, 1 random next or swapped, -1 none or a filling row. starts and special_ids:
-    as in `decode`.
+    Labels: 0 in order, 1 random next or swapped, -1 none, also after the last row. starts and
+    special_ids: as in `decode`.
     """
     rows, separators = records.size, special_ids[0].separators
+    segment_ids[:] = 0
+    pair_labels[rows:] = -1
     for row in range(rows):
         record = records[row]
         tokens, second = record.tokens, record.second
-        pair_labels[row] = record.label if tokens > 0 else -1
+        pair_labels[row] = record.label
         if second == 0:
             second = tokens
         elif record.swapped != 0:
             second = tokens - second + separators  # after <s>, B and the separators
             pair_labels[row] = 1
-        out = segment_ids[starts[row] : starts[row + 1] if row + 1 < rows else segment_ids.size]
-        out[:second] = 0
-        out[second:tokens] = 1
-        out[tokens:] = 0
+        segment_ids[starts[row] + second : starts[row] + tokens] = 1
+
+
+@numba.njit(cache=True, nogil=True)
+def piece_counts(records: StructArray, documents: bool) -> IntArray:
+    """The pieces of each row [R], see `pieces`."""
+    counts = np.ones(records.size, np.int64)
+    for row in range(records.size):
+        record = records[row]
+        if documents and record.second == 0 and record.documents > 1:
+            counts[row] = record.documents
+    return counts
 
 
 @numba.njit(cache=True, nogil=True)
 def pieces(
-    records: StructArray, starts: IntArray, size: int, documents: bool
+    records: StructArray, starts: IntArray, size: int, longest: int, documents: bool
 ) -> npt.NDArray[np.int32]:
-    """cu_seqlens [pieces + 1]: where the pieces of the flattened lines start, then `size`, L x S.
+    """cu_seqlens [P + 1]: where pieces start, then `size`, T.
 
     A row is a piece, or (documents) each of its documents is. A row without `document_starts` is
-    one document, and so is a pair, whose segments see each other. Pads are pieces of their own.
-    Filling rows have two tokens. starts: as in `decode`.
+    one document, and so is a pair, whose segments see each other. Dead tokens, after the last row,
+    are pieces of at most `longest` tokens. starts: as in `decode`.
     """
-    rows, total = records.size, 0
-    for row in range(rows):
-        total += records[row].documents
-    ends = np.zeros(2 * rows + total + 1, np.int32)
+    counts = piece_counts(records, documents)
+    rows, end = records.size, 0
+    bounds = np.zeros(counts.sum() + -(-size // longest) + 1, np.int32)
     used = 0
     for row in range(rows):
         record = records[row]
-        parts = record.documents if documents and record.second == 0 else 1
-        for document in range(1, parts):
+        for document in range(1, counts[row]):
             used += 1
-            ends[used] = starts[row] + np.int64(load_uint16(record.starts + 2 * document))
+            bounds[used] = starts[row] + np.int64(load_uint16(record.starts + 2 * document))
         used += 1
-        ends[used] = starts[row] + max(2, record.tokens)
-        stop = starts[row + 1] if row + 1 < rows else size
-        if ends[used] < stop:
-            used += 1
-            ends[used] = stop
-    return ends[: used + 1]
+        end = starts[row] + record.tokens
+        bounds[used] = end
+    while end < size:
+        end = min(size, end + longest)
+        used += 1
+        bounds[used] = end
+    return bounds[: used + 1]

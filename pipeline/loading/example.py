@@ -28,14 +28,11 @@ def print_example(loader: Loader, sequences: int, step: int) -> None:
 
 
 def describe_example(batch: MicroBatch, tokenizer: Tokenizer, tokens: int = 48) -> str:
-    """A line for the batch's first row of weight 1; a predicted token is {what the encoder sees |
-    the answer}."""
-    length = batch.input_ids.shape[1]
-    row = int(batch.row_starts[batch.row_weights.argmax()]) // length
-    shown = batch.input_ids[row, : min(tokens, int(batch.lengths[row]))].tolist()
+    """A line for the batch's first row; a predicted token is {what the encoder sees | the
+    answer}."""
+    shown = batch.input_ids[batch.rows[0]][:tokens].tolist()
     used = zip(batch.positions.tolist()[: batch.predictions], batch.labels.tolist(), strict=False)
-    begin = row * length
-    answers = {p - begin: label for p, label in used if begin <= p < begin + len(shown)}
+    answers = {place: label for place, label in used if place < len(shown)}
 
     def text(ids: list[int]) -> str:
         return str(tokenizer.decode(ids, skip_special_tokens=False))

@@ -1,11 +1,10 @@
 """Prepared datasets -> optimizer steps of torch tensors, the same at any number of ranks.
 
 An optimizer step reads the next G positions of the order (see order.py), which are split evenly:
-rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in `accumulation` micro-batches of
-`per_device` rows, padded with filling rows of weight 0. The state is one integer, the number of
-sequences consumed: to seek, pass another number. The batch or the world size may change there.
-While the batch grows, the step's number is needed too. With packing, rows share lines, and a
-micro-batch has `per_device` lines; the number of micro-batches is then known with the step.
+rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in micro-batches of at most
+`per_device` rows, or of what a GPU's micro-batch holds (see placement.py). The state is one
+integer, the number of sequences consumed: to seek, pass another number. The batch or the world size
+may change there. While the batch grows, the step's number is needed too.
 
 The stream runs in one direction: locate the rows of a step, resolve their addresses, count, then
 decode its micro-batches one by one, at most `prefetch` ahead of the reader.
@@ -28,12 +27,14 @@ from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.errors import ConfigError, DataError
 from pipeline.loading.dataset import READ_THREADS, Dataset
-from pipeline.loading.line_packing import Placement, place_in_order, place_packed
 from pipeline.loading.micro_batch import NO_EXTRAS, BatchBuilder, Extras, LossCounts, MicroBatch
 from pipeline.loading.order import Located, Order, Share
+from pipeline.loading.placement import Capacity, place
 from pipeline.loading.prefetch import in_background
 from pipeline.loading.resolve import RECORD, StructArray, put_records
 
+MOST = 1 << 32
+"""More tokens, predictions or pieces than any row has."""
 READ_AHEAD = 1 / 4
 """Share of a window whose record batches are read ahead; two steps at least."""
 
@@ -53,7 +54,8 @@ class Step:
     samples: Located
     """Where this rank's sequences come from, in the order of the samples."""
     accumulation: int
-    """Micro-batches of this step; equal on all ranks, except for packed rows."""
+    """Micro-batches of this step on this rank; other ranks may have more, see
+    `Loader.pad_micro_batches`."""
     batches: Iterator[MicroBatch]
     """The micro-batches, decoded as they are read. Read them before taking the next step: unread
     ones otherwise stay in memory until this step is dropped."""
@@ -80,13 +82,14 @@ class Loader:
         *,
         reader: Literal["mmap", "read"] = "mmap",
         prefetch: int = 0,
-        packing: Literal["none", "rows"] = "none",
+        capacity: Capacity | None = None,
         attention: Attention = "row",
         extras: Extras = NO_EXTRAS,
         pin_memory: bool = False,
     ) -> None:
         """order: over `shard_rows` of the same datasets; prefetch: micro-batches that a thread
-        decodes ahead, ideally those of two steps; 0 for no thread; packing, attention: see
+        decodes ahead, ideally those of two steps; 0 for no thread; capacity: the sizes of every
+        micro-batch, for a GPU, None for as many tokens as `per_device` rows have; attention: see
         `BatchSettings`; extras: what the objective needs; pin_memory: for copies to a GPU.
 
         Raises ConfigError or DataError if reader, order and compression contradict each other.
@@ -101,10 +104,9 @@ class Loader:
         self.max_predictions = max(part.manifest.max_predictions for part in self.datasets)
         self._builder = BatchBuilder.of(
             manifest,
-            self.max_predictions,
-            packed=packing == "rows",
             documents=attention == "document",
             extras=extras,
+            capacity=capacity,
             pin_memory=pin_memory,
         )
         self._running: Generator[tuple[Step, MicroBatch], None, None] | None = None
@@ -128,15 +130,12 @@ class Loader:
             yield from step.batches
 
     def pad_micro_batches(self, step: Step, accumulation: int) -> Step:
-        """The step with micro-batches of filling rows appended, up to `accumulation` in all."""
-        lines = self.share.per_device
-        records = np.zeros(lines, RECORD)
-        starts = np.arange(lines) * self.sequence_length
-        filling = (
-            self._builder.batch(step.number, number, lines, records, starts, step.samples[:0])
+        """The step with micro-batches without rows appended, up to `accumulation` in all."""
+        empty = (
+            self._builder.batch(step.number, number, np.zeros(0, RECORD), step.samples[:0])
             for number in range(step.accumulation, accumulation)
         )
-        return replace(step, accumulation=accumulation, batches=chain(step.batches, filling))
+        return replace(step, accumulation=accumulation, batches=chain(step.batches, empty))
 
     def close(self) -> None:
         """End the current iteration, its thread and its reads."""
@@ -181,25 +180,19 @@ class Loader:
         pool = ThreadPoolExecutor(READ_THREADS) if self.reader == "read" else None
         try:
             for step, rows in self._resolve_steps(consumed, number, pool):
-                for micro_batch, placement in enumerate(rows.placements):
-                    yield step, self._build(step, micro_batch, rows.records, placement)
+                for micro_batch, chosen in enumerate(rows.placed):
+                    yield (
+                        step,
+                        self._builder.batch(
+                            step.number,
+                            micro_batch,
+                            rows.records.take(chosen),
+                            step.samples[chosen],
+                        ),
+                    )
         finally:
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
-
-    def _build(
-        self, step: Step, micro_batch: int, records: StructArray, placement: Placement
-    ) -> MicroBatch:
-        chosen = placement.rows
-        read = chosen if isinstance(chosen, slice) else chosen[chosen >= 0]
-        return self._builder.batch(
-            step.number,
-            micro_batch,
-            self.share.per_device,
-            records[chosen] if isinstance(chosen, slice) else records.take(chosen),
-            placement.starts,
-            step.samples[read],
-        )
 
     def _resolve_steps(
         self, consumed: int, number: int, pool: ThreadPoolExecutor | None
@@ -243,10 +236,7 @@ class Loader:
         self, number: int, consumed: int, sequences: int, samples: Located,
         pool: ThreadPoolExecutor | None,
     ) -> tuple[Step, _StepRows]:  # fmt: skip
-        lines, length = self.share.per_device, self.sequence_length
-        rows = self.share.accumulation_of(sequences) * lines
-        records = np.zeros(max(rows, len(samples) + 1), RECORD)
-        own = records[: len(samples)]
+        records = np.zeros(len(samples), RECORD)
         held: list[object] = []
         for dataset, duplicate, chosen in self._group_samples(samples):
             indices, details = samples.row[chosen], self._builder.details
@@ -257,24 +247,31 @@ class Loader:
             else:
                 keep = 2 * self.order.window
                 found = dataset.read_records(indices, duplicate, pool, keep, details)
-            put_records(own, chosen, found.fields)
+            put_records(records, chosen, found.fields)
             held.append(found.held)
+        placed = self._place(records, sequences)
         if self.order.kind == "sequential":
             sequences = min(sequences, self.order.total_rows - consumed)
-        if self._builder.packed:
-            placements = place_packed(own["tokens"], lines, length)
-        else:
-            placements = place_in_order(rows, lines, length)
         step = Step(
             number=number,
             consumed=consumed,
             sequences=sequences,
             counts=self._builder.counts(records),
             samples=samples,
-            accumulation=len(placements),
+            accumulation=len(placed),
             batches=iter(()),
         )
-        return step, _StepRows(records, tuple(placements), tuple(held))
+        return step, _StepRows(records, placed, tuple(held))
+
+    def _place(self, records: StructArray, sequences: int) -> list[IntArray]:
+        """The rows of each micro-batch of a step of so many sequences; at least one micro-batch,
+        and without capacity the same number on every rank."""
+        capacity, least = self._builder.capacity, 1
+        if capacity is None:
+            rows, least = self.share.per_device, self.share.accumulation_of(sequences)
+            capacity = Capacity(*(rows * most for most in (MOST, MOST, 1, MOST)))
+        pieces = self._builder.pieces(records)
+        return place(records["tokens"], records["predictions"], pieces, capacity, least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +279,9 @@ class _StepRows:
     """A step's rows in memory."""
 
     records: StructArray
-    """RECORD [rows or more]; the last is a filling row if rows are packed."""
-    placements: tuple[Placement, ...]
-    """Where the rows are in each micro-batch."""
+    """RECORD [rows]."""
+    placed: list[IntArray]
+    """The rows of each micro-batch."""
     held: tuple[object, ...]
     """Owners of the memory."""
 

@@ -1,12 +1,13 @@
 """Rows in memory -> a micro-batch of torch tensors, as the trainer takes it.
 
-Legend: R rows of a micro-batch, L lines that hold them (R if each row has its own line), S tokens
-of a line, K = L x max_predictions slots, or more where very short rows need them.
+Legend: T tokens, R rows, P pieces and K slots of predictions of a micro-batch: on a CPU as many as
+there are, and at least one; on a GPU the same in every micro-batch, see `placement.Capacity`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +16,14 @@ import torch
 from pipeline.config.formats import PAIR_FORMATS, SEPARATORS
 from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.shards.manifest import Manifest
-from pipeline.loading import decode
+from pipeline.loading import decode, sampling_noise
 from pipeline.loading.boundary_counts import boundary_targets
 from pipeline.loading.order import Located
+from pipeline.loading.placement import Capacity
 from pipeline.loading.resolve import StructArray
-from pipeline.loading.sampling_noise import draws
+
+DEAD_TOKENS = 2
+"""Tokens of a micro-batch without rows on a CPU."""
 
 
 class LossCounts(NamedTuple):
@@ -28,7 +32,7 @@ class LossCounts(NamedTuple):
     predictions: int
     """Predicted tokens."""
     tokens: int
-    """Tokens of all sequences, with special tokens, without filling and padding."""
+    """Tokens of all sequences, with special tokens."""
     pairs: int
     """Sequences of two segments with a label."""
     boundaries: int = 0
@@ -42,27 +46,27 @@ class MicroBatch:
     step: int
     micro_batch: int
     input_ids: torch.Tensor
-    """[L, S] the encoder's input: masked, padded with the pad id."""
-    lengths: torch.Tensor
-    """[L] tokens of each line; a filling row has two, <s> </s>."""
+    """[T] the encoder's input: masked rows one after another, then dead tokens, the pad id."""
+    cu_seqlens: torch.Tensor
+    """int32 [P + 1], from 0 to T: bounds of the pieces that attention stays within, dead tokens
+    included; on a GPU filled up with T."""
+    longest: int
+    """Most tokens of a piece."""
     row_starts: torch.Tensor
-    """[R] first token of each row, line x S + column."""
+    """[R] first token of each sequence; on a GPU filled up with 0."""
     positions: torch.Tensor
-    """[K] predicted positions, line x S + column; used slots first, the rest 0."""
+    """[K] predicted tokens; used slots first, the rest 0."""
     labels: torch.Tensor
     """[K] the original ids there; unused slots 0."""
     weights: torch.Tensor
     """[K] 1 for used slots, 0 for the rest: sum the loss with these, never divide by K."""
-    row_weights: torch.Tensor
-    """[R] 1 for sequences, 0 for filling."""
     counts: LossCounts
     samples: Located
-    """Where the sequences come from, without filling rows."""
-    cu_seqlens: torch.Tensor | None = None
-    """int32 [pieces + 1]: bounds of the pieces that attention stays within, in the flattened lines;
-    pads are pieces too. Only for rows that share lines, or documents isolated in rows."""
+    """Where the sequences come from."""
+    edge_ids: tuple[int, int]
+    """Ids of the first and last token of a row, bos and eos."""
     segment_ids: torch.Tensor | None = None
-    """[L, S] 1 in segment B; only for formats that pair segments."""
+    """[T] 1 in segment B; only for formats that pair segments."""
     pair_labels: torch.Tensor | None = None
     """[R] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
     draws: torch.Tensor | None = None
@@ -75,23 +79,19 @@ class MicroBatch:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all sequences, see `LossCounts`."""
+        """Tokens of all sequences, see `LossCounts`; those after them are dead."""
         return self.counts.tokens
 
     @property
-    def edge_ids(self) -> tuple[int, int]:
-        """Ids of the first and last token of a row, bos and eos, read from the first row."""
-        stop = int(self.lengths[0])
-        if len(self.row_starts) > 1:
-            stop = min(stop, int(self.row_starts[1]))
-        ids = self.input_ids[0]
-        return int(ids[0]), int(ids[stop - 1])
+    def rows(self) -> list[slice]:
+        """The tokens of each sequence."""
+        starts = self.row_starts[: len(self.samples)].tolist()
+        return [slice(*pair) for pair in pairwise([*starts, self.tokens])]
 
     def to(self, device: torch.device | str) -> MicroBatch:
         """The same batch on `device`; copies from pinned memory do not block."""
-        always = ("input_ids", "lengths", "row_starts", "positions", "labels", "weights")
-        optional = ("cu_seqlens", "segment_ids", "pair_labels", "draws")
-        named = (*always, "row_weights", *optional)
+        always = ("input_ids", "cu_seqlens", "row_starts", "positions", "labels", "weights")
+        named = (*always, "segment_ids", "pair_labels", "draws")
         present = [name for name in named if getattr(self, name) is not None]
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in present}
         return replace(self, **moved)
@@ -110,44 +110,21 @@ class Extras:
 NO_EXTRAS = Extras()
 
 
-class _Arrays(NamedTuple):
-    """The tensors that `decode.decode` writes, in the order of its arguments."""
-
-    input_ids: torch.Tensor
-    lengths: torch.Tensor
-    positions: torch.Tensor
-    labels: torch.Tensor
-    weights: torch.Tensor
-    row_weights: torch.Tensor
-
-    @classmethod
-    def allocate(cls, lines: int, length: int, slots: int, rows: int, pin_memory: bool) -> _Arrays:
-        """Unwritten memory: one block of integers and one of weights, because an allocation costs
-        as much as locating the rows."""
-        sizes = (lines * length, lines, slots, slots)
-        integers = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=pin_memory)
-        floats = torch.empty(slots + rows, dtype=torch.float32, pin_memory=pin_memory)
-        input_ids, lengths, positions, labels = integers.split_with_sizes(sizes)
-        weights, row_weights = floats.split_with_sizes((slots, rows))
-        return cls(input_ids.view(lines, length), lengths, positions, labels, weights, row_weights)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchBuilder:
     """Builds the micro-batches of some datasets."""
 
     length: int
-    """S."""
-    max_predictions: int
+    """Most tokens of a row."""
     special_ids: StructArray
     """SPECIAL_IDS [1]."""
     pairs: bool
     """Give `segment_ids` and `pair_labels`."""
-    packed: bool
-    """Rows may share lines: give `cu_seqlens`."""
     documents: bool
-    """Documents are isolated in rows: give `cu_seqlens`."""
+    """Documents are pieces, not rows."""
     extras: Extras
+    capacity: Capacity | None
+    """The sizes of the tensors, for a GPU; None: as many as there are."""
     pin_memory: bool
     """Pin memory for copies to a GPU."""
 
@@ -155,11 +132,10 @@ class BatchBuilder:
     def of(
         cls,
         manifest: Manifest,
-        max_predictions: int,
         *,
-        packed: bool,
         documents: bool,
         extras: Extras,
+        capacity: Capacity | None,
         pin_memory: bool,
     ) -> BatchBuilder:
         """For datasets prepared like the one of `manifest`."""
@@ -171,12 +147,11 @@ class BatchBuilder:
         special_ids["wide"] = tokenizer["size"] > 1 << 16
         return cls(
             length=manifest.sequence_length,
-            max_predictions=max_predictions,
             special_ids=special_ids,
             pairs=manifest.data.get("format") in PAIR_FORMATS,
-            packed=packed,
             documents=documents,
             extras=extras,
+            capacity=capacity,
             pin_memory=pin_memory,
         )
 
@@ -184,6 +159,10 @@ class BatchBuilder:
     def details(self) -> bool:
         """Whether a micro-batch needs the documents and segments of its rows."""
         return self.documents or self.pairs
+
+    def pieces(self, records: StructArray) -> IntArray:
+        """The pieces of each of `records` [n]."""
+        return decode.piece_counts(records, self.documents)
 
     def counts(self, records: StructArray) -> LossCounts:
         """The loss counts of `records` [n]."""
@@ -195,59 +174,72 @@ class BatchBuilder:
         return LossCounts(int(records["predictions"].sum()), int(tokens.sum()), pairs, boundaries)
 
     def batch(
-        self, step: int, micro_batch: int, lines: int, records: StructArray, starts: IntArray,
-        samples: Located,
-    ) -> MicroBatch:  # fmt: skip
-        """The micro-batch of `records` [R] that start at `starts` [R] in `lines` lines."""
+        self, step: int, micro_batch: int, records: StructArray, samples: Located
+    ) -> MicroBatch:
+        """The micro-batch of `records` [R], each with tokens; without any, all its tokens are
+        dead."""
         counts = self.counts(records)
-        slots = lines * self.max_predictions
-        if self.packed:
-            slots = max(slots, counts.predictions)
-        arrays = _Arrays.allocate(lines, self.length, slots, len(records), self.pin_memory)
-        outputs = [tensor.numpy() for tensor in arrays]
+        ends = records["tokens"].cumsum()
+        starts = ends - records["tokens"]
+        tokens = max(counts.tokens, DEAD_TOKENS)
+        slots = max(1, counts.predictions)
+        if self.capacity:
+            tokens, slots = self.capacity.tokens, self.capacity.predictions
+        integers = self._empty(tokens + 2 * slots, torch.int64)
+        input_ids, positions, labels = integers.split_with_sizes((tokens, slots, slots))
+        weights = self._empty(slots, torch.float32)
+        outputs = [tensor.numpy() for tensor in (input_ids, positions, labels, weights)]
         decode.decode(records, starts, self.special_ids, *outputs)
+        bounds = decode.pieces(records, starts, tokens, self.length, self.documents)
+        special = self.special_ids[0]
+        draws = None
+        if self.extras.draws_seed is not None:
+            bits = sampling_noise.draws(self.extras.draws_seed, samples, starts, positions.numpy())
+            draws = self._filled(bits, slots, 0)
         return MicroBatch(
             step=step,
             micro_batch=micro_batch,
-            input_ids=arrays.input_ids,
-            lengths=arrays.lengths,
-            row_starts=self._tensor(starts),
-            positions=arrays.positions,
-            labels=arrays.labels,
-            weights=arrays.weights,
-            row_weights=arrays.row_weights,
+            input_ids=input_ids,
+            cu_seqlens=self._filled(bounds, self._most_pieces(len(bounds) - 1) + 1, tokens),
+            longest=self.length,
+            row_starts=self._filled(starts, self._rows(len(records)), 0),
+            positions=positions,
+            labels=labels,
+            weights=weights,
             counts=counts,
             samples=samples,
-            **self._optional(records, starts, samples, arrays),
+            edge_ids=(int(special["bos"]), int(special["eos"])),
+            draws=draws,
+            **(self._pairs(records, starts, tokens) if self.pairs else {}),
         )
 
-    def _optional(
-        self, records: StructArray, starts: IntArray, samples: Located, arrays: _Arrays
+    def _pairs(
+        self, records: StructArray, starts: IntArray, tokens: int
     ) -> dict[str, torch.Tensor]:
-        """The fields of a batch that only some formats or objectives have."""
-        found, size = {}, arrays.input_ids.numel()
-        if self.extras.draws_seed is not None:
-            places = arrays.positions.numpy()
-            if self.packed:  # draws as if each row had its own line
-                row = np.searchsorted(starts, places, side="right") - 1
-                places = row * self.length + places - starts[row]
-            bits = draws(self.extras.draws_seed, samples, places, self.length)
-            found["draws"] = self._tensor(bits)
-        if self.packed or self.documents:
-            pieces = decode.pieces(records, starts, size, self.documents)
-            found["cu_seqlens"] = self._tensor(pieces)
-        if self.pairs:
-            integers = torch.empty(
-                size + len(records), dtype=torch.int64, pin_memory=self.pin_memory
-            )
-            segment_ids, pair_labels = integers.split_with_sizes((size, len(records)))
-            decode.segments(
-                records, starts, self.special_ids, segment_ids.numpy(), pair_labels.numpy()
-            )
-            found["segment_ids"] = segment_ids.view(arrays.input_ids.shape)
-            found["pair_labels"] = pair_labels
-        return found
+        """The fields of a batch that only pairs of segments have."""
+        rows = self._rows(len(records))
+        integers = self._empty(tokens + rows, torch.int64)
+        segment_ids, pair_labels = integers.split_with_sizes((tokens, rows))
+        decode.segments(records, starts, self.special_ids, segment_ids.numpy(), pair_labels.numpy())
+        return {"segment_ids": segment_ids, "pair_labels": pair_labels}
 
-    def _tensor(self, values: np.ndarray) -> torch.Tensor:
-        tensor = torch.from_numpy(values)
-        return tensor.pin_memory() if self.pin_memory else tensor
+    def _rows(self, count: int) -> int:
+        """Entries for this many rows."""
+        return self.capacity.rows if self.capacity else max(1, count)
+
+    def _most_pieces(self, count: int) -> int:
+        """Entries for this many pieces."""
+        if self.capacity is None:
+            return count
+        return self.capacity.pieces + self.capacity.dead_pieces(self.length)
+
+    def _empty(self, size: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(size, dtype=dtype, pin_memory=self.pin_memory)
+
+    def _filled(self, values: np.ndarray, size: int, rest: int) -> torch.Tensor:
+        """The values, then `rest`."""
+        given = torch.from_numpy(values)
+        filled = self._empty(size, given.dtype)
+        filled[: len(given)] = given
+        filled[len(given) :] = rest
+        return filled

@@ -61,8 +61,7 @@ RECORD = struct(
     *("second", "label"),  # start of segment B or 0, label of the pair
     "swapped",  # 1: show B before A
 )
-"""Where a row is in memory and what it holds. All zeros: a filling row, which is two special
-tokens of weight 0."""
+"""Where a row is in memory and what it holds. All zeros: a row that is left out."""
 _RECORD_BYTES = np.dtype((np.void, RECORD.itemsize))
 
 AHEAD = 2

@@ -15,16 +15,17 @@ from pipeline.data.kernels.permutation import IntArray
 from pipeline.loading.order import Located
 
 
-def draws(seed: int, samples: Located, positions: IntArray, length: int) -> IntArray:
+def draws(seed: int, samples: Located, starts: IntArray, positions: IntArray) -> IntArray:
     """64 random bits for each slot [K].
 
-    samples: where the batch's rows come from, without filling rows; positions: row x length +
-    column [K], 0 in unused slots.
+    samples: where the batch's rows come from; starts: the first token of each row [R], ascending;
+    positions: predicted tokens [K], 0 in unused slots.
     """
     drawn = np.zeros(len(positions), np.int64)
     if len(samples):
-        origin = (samples.dataset, samples.pass_number, samples.row)
-        _fill(np.uint64(seed), *origin, positions, length, drawn)
+        row = np.searchsorted(starts, positions, side="right") - 1
+        origin = (samples.dataset[row], samples.pass_number[row], samples.row[row])
+        _fill(np.uint64(seed), *origin, positions - starts[row], drawn)
     return drawn
 
 
@@ -34,14 +35,12 @@ def _fill(
     dataset: IntArray,
     pass_number: IntArray,
     rows: IntArray,
-    positions: IntArray,
-    length: int,
+    places: IntArray,
     drawn: IntArray,
 ) -> None:
-    """Fill `drawn` [K] for `positions` [K]; dataset, pass_number, rows: of each sample."""
-    for slot in range(len(positions)):
-        sample, place = divmod(positions[slot], length)
+    """Fill `drawn` [K]; the others [K]: of each slot."""
+    for slot in range(len(drawn)):
         word = mix(seed + GOLDEN)
-        for part in (dataset[sample], pass_number[sample], rows[sample], place):
+        for part in (dataset[slot], pass_number[slot], rows[slot], places[slot]):
             word = mix(word + (np.uint64(part) + np.uint64(1)) * GOLDEN)
         drawn[slot] = np.int64(word)

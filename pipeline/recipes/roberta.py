@@ -102,7 +102,6 @@ def roberta_base() -> Run:
             sequences=8_192,  # You et al. 8K, and table 9
             step_tokens=0,  # ours: rows are full; for the formats whose rows are short
             per_device=128,  # ours: about 26 GB, computed
-            packing="none",  # ours: rows are full; for the formats whose rows are short
             attention="row",  # fairseq: documents of a block see each other
             warmup_steps=0,  # table 9: none
             first_sequences=256,  # ours: for --set batch.warmup_steps; BERT's batch

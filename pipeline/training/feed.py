@@ -152,7 +152,7 @@ def train_loader(
         share_of(run, plan, cluster),
         reader=run.data.reader,
         prefetch=2 * plan.accumulation,
-        packing=run.batch.packing,
+        capacity=plan.on_gpu.capacity if cluster.device.type == "cuda" else None,
         attention=run.batch.attention,
         extras=extras_of(run),
         pin_memory=cluster.device.type == "cuda",

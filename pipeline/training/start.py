@@ -128,10 +128,7 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
         check_same(earlier, job.run, data.train, job.output)
         if job.init and cluster.rank == 0:
             check_initial_weights(earlier.initial_weights, job.init)
-    attention = attention_name(
-        max((phase.run for phase in data.phases), key=lambda run: run.encoder.dropout),
-        cluster.device.type,
-    )
+    attention = attention_name(job.run, cluster.device)
     plans = [phase.plan.to_dict() for phase in data.phases]
     device = device_name(cluster.device)
     record = RunRecord.of(job.run, plans, data.train, attention, device=device)

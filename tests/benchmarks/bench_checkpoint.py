@@ -32,6 +32,7 @@ import xxhash
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
+from model.pieces import pieces_of
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.read import State, open_checkpoint, open_latest, step_name
@@ -73,7 +74,9 @@ def bench_stall(folder: Path) -> None:
     shapes = {part.name: tuple(part.shape) for part in logical}
     ids = torch.randint(5, 50_000, (1, 512), generator=torch.Generator().manual_seed(0))
     places = torch.arange(0, 512, 7)
-    inputs = Inputs(ids, None, places, ids[0, places], torch.ones(len(places)), 4)
+    inputs = Inputs(
+        ids[0], pieces_of([ids.shape[1]]), places, ids[0, places], torch.ones(len(places)), 4
+    )
 
     def step() -> None:
         engine.backward(engine(inputs)["mlm_loss"], len(places))

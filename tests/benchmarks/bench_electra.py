@@ -21,6 +21,7 @@ from model.hugging_face.conversion import Model
 from model.objectives.flops import detection_flops, step_flops
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.pieces import pieces_of
 from pipeline.config.data_settings import prediction_count
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
@@ -45,8 +46,9 @@ def batch(config: EncoderConfig, rows: int, length: int, rate: float) -> Inputs:
     ids.view(-1)[positions] = MASK_ID
     draws = torch.randint(-(2**62), 2**62, positions.shape, generator=generator)
     return Inputs(
-        ids, None, positions, labels, torch.ones(len(positions)), MASK_ID,
-        torch.zeros_like(ids), draws_K=draws,
+        ids.flatten(), pieces_of([length] * rows), positions, labels,
+        torch.ones(len(positions)), MASK_ID, draws_K=draws,
+        segment_ids_T=torch.zeros_like(ids).flatten(), token_weights_T=torch.ones(ids.numel()),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.bench_finetune [--recipe NAME] [--steps N] [--threads N]
 
 Random weights of a recipe's shapes with the head of a sentence's label, in float32, on the CPU;
-random ids, 32 sentences per step. Both sides train on batches of the same lengths, padded
+random ids, 32 sentences per step. Both sides train on batches of the same lengths, theirs padded
 to the longest sentence. Trainer reads them in order, because its own grouping by length sorts a
 quarter of the examples at most; how many pads each side's grouping makes of all of SST-2 is printed
 beside. Making the model is not counted; optimizer, batches and training are. Trainer needs
@@ -130,7 +130,7 @@ def bench(name: str, steps: int, work: Path) -> None:
     lengths = [len(feature.rows[0].ids) for feature in features]
     shown = sum(ROWS * max(lengths[at : at + ROWS]) for at in range(0, len(lengths), ROWS))
     measured: list[tuple[Seconds, Seconds]] = []
-    sides = [trainer.train, lambda: fine_tune(model, features, KIND, protocol, 1, 0, CPU)]
+    sides = [trainer.train, lambda: fine_tune(model, features, KIND, protocol, 0, CPU)]
     for counted in rounds(ROUNDS):
         first = len(measured) % 2
         seconds = {side: Seconds.of(sides[side]) for side in (first, 1 - first)}

@@ -74,9 +74,12 @@ class Side:
 def inputs(run: Run) -> Inputs:
     """Random words, some of which are predicted, in pairs of segments."""
     given = batch(encoder_config(run), ROWS, LENGTH, run.data.masks.rate)
-    segments = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(ROWS, -1)
+    segments = (torch.arange(LENGTH) >= LENGTH // 2).long().repeat(ROWS)
     return given._replace(
-        segment_ids_BS=segments, pair_labels_R=torch.arange(ROWS) % 2, draws_K=None
+        segment_ids_T=segments,
+        row_starts_R=LENGTH * torch.arange(ROWS),
+        pair_labels_R=torch.arange(ROWS) % 2,
+        draws_K=None,
     )
 
 

@@ -37,6 +37,7 @@ from transformers import DataCollatorForLanguageModeling
 
 from model.hugging_face.conversion import logical_parameters, to_hugging_face
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
+from model.pieces import pieces_of
 from pipeline.config.run import Run
 from pipeline.errors import run_command
 from pipeline.recipes import recipe
@@ -115,7 +116,9 @@ def as_inputs(batch: dict[str, Tensor]) -> Inputs:
     labels = batch["labels"].flatten()
     positions = (labels != -100).nonzero()[:, 0]
     weights = torch.ones(len(positions))
-    return Inputs(batch["input_ids"], None, positions, labels[positions], weights, MASK_ID)
+    ids = batch["input_ids"]
+    pieces = pieces_of([ids.shape[1]] * len(ids))
+    return Inputs(ids.flatten(), pieces, positions, labels[positions], weights, MASK_ID)
 
 
 def our_model() -> MaskedLanguageModel:

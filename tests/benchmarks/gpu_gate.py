@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from model.hugging_face.conversion import logical_parameters, to_hugging_face
 from model.objectives.masked_language import MaskedLanguageModel
@@ -52,7 +53,7 @@ from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.cluster.engine import device_name
 from pipeline.training.cluster.stop_request import process_seconds
 from pipeline.training.forward.model_inputs import model_inputs
-from pipeline.training.planning.plan import encoder_config
+from pipeline.training.planning.plan import encoder_config, make_plan
 from pipeline.training.planning.schedule import learning_rate
 from tests.benchmarks import gpu_parts
 from tests.benchmarks.gpu_parts import Gate, compile_layers, flops_of, table, utilisation
@@ -69,10 +70,10 @@ class Trained(NamedTuple):
     losses: list[float]
     speed: float
     """Sequences per second after the first tenth of the steps."""
-    real: float
-    """Share of the positions that are not pads."""
-    padded: float
-    """Share of the micro-batches with a pad, which need a mask."""
+    tokens: float
+    """Of a sequence, on average."""
+    dead: float
+    """Share of the computed tokens that belong to no sequence."""
 
 
 @contextlib.contextmanager
@@ -80,9 +81,12 @@ def training_data(gate: Gate, run: Run) -> Iterator[Loader]:
     """Yield a loader of the same steps for both sides."""
     dataset = Dataset.open(gate.shards)
     share = Share(sequences=run.batch.sequences, per_device=run.batch.per_device)
+    on_gpu = gate.device.type == "cuda"
+    plan = make_plan(run, 1, 1, [dataset], [], run.steps)
     loader = Loader(
         [dataset], Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,)), share,
-        prefetch=2 * share.accumulation, pin_memory=gate.device.type == "cuda",
+        prefetch=2 * share.accumulation, capacity=plan.on_gpu.capacity if on_gpu else None,
+        pin_memory=on_gpu,
     )  # fmt: skip
     yield loader
     loader.close()
@@ -102,14 +106,14 @@ def train(
     """
     until = time.perf_counter() + share * gate.left()
     losses: list[Tensor] = []
-    started, warm_up, tokens, places, padded, batches = 0.0, 0, 0, 0, 0, 0
+    started, warm_up, tokens, places, sequences = 0.0, 0, 0, 0, 0
     with training_data(gate, run) as loader:
         for step in loader.steps():
             sums = []
             for batch in step.batches:
                 sums.append(micro_batch(batch, step.counts.predictions))
                 tokens, places = tokens + batch.tokens, places + batch.input_ids.numel()
-                padded, batches = padded + (batch.tokens < batch.input_ids.numel()), batches + 1
+                sequences += len(batch.samples)
             update(learning_rate(run, len(losses) + 1))
             losses.append(torch.stack(sums).sum() / step.counts.predictions)
             if len(losses) == max(1, run.steps // 10):
@@ -120,7 +124,7 @@ def train(
     gate.wait()
     seconds = time.perf_counter() - started
     speed = (len(losses) - warm_up) * run.batch.sequences / seconds
-    return Trained([float(loss) for loss in losses], speed, tokens / places, padded / batches)
+    return Trained([float(loss) for loss in losses], speed, tokens / sequences, 1 - tokens / places)
 
 
 def train_ours(gate: Gate, run: Run, share: float) -> Trained:
@@ -162,13 +166,16 @@ def train_theirs(gate: Gate, run: Run) -> Trained:
 
     def micro_batch(batch: MicroBatch, predictions: int) -> Tensor:
         batch = batch.to(gate.device)
-        labels = torch.full_like(batch.input_ids, -100)
         used = batch.predictions
-        labels.view(-1)[batch.positions[:used]] = batch.labels[:used]
-        places = torch.arange(labels.shape[1], device=gate.device)
-        shown = (places < batch.lengths[:, None]).long()
+        labels = torch.full_like(batch.input_ids, -100)
+        labels[batch.positions[:used]] = batch.labels[:used]
+        # as a collator does, rows of one length: pads are masked and have no label
+        parts = [[values[row] for row in batch.rows] for values in (batch.input_ids, labels)]
+        ids = pad_sequence(parts[0], batch_first=True, padding_value=1)
+        shown = pad_sequence([torch.ones_like(part) for part in parts[0]], batch_first=True)
+        labels = pad_sequence(parts[1], batch_first=True, padding_value=-100)
         with torch.autocast(gate.device.type, torch.bfloat16):
-            loss = model(batch.input_ids, attention_mask=shown, labels=labels).loss
+            loss = model(ids, attention_mask=shown, labels=labels).loss
         (loss * (used / predictions)).backward()
         return loss.detach() * used
 
@@ -233,22 +240,22 @@ def sequence_flops(run: Run) -> float:
 
 
 def largest_with_lamb(gate: Gate) -> str:
-    """What the recipes train with: the largest model, LAMB, real rows with their pads."""
+    """What the recipes train with: the largest model, LAMB, real rows."""
     run = gate.run(gate.recipes[-1], "lamb")
     if gate.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     found = train_ours(gate, run, 0.9)
-    tokens = found.speed * run.data.sequence_length * found.real
+    tokens = found.speed * found.tokens
     peak = torch.cuda.max_memory_allocated() / 1e9 if gate.device.type == "cuda" else 0.0
     row = [
         f"{found.speed:.0f}", f"{tokens:,.0f}",
-        utilisation(gate, found.speed * sequence_flops(run)), f"{found.padded:.0%}",
-        f"{found.real:.1%}", f"{peak:.1f}", str(len(found.losses)),
+        utilisation(gate, found.speed * sequence_flops(run)),
+        f"{found.dead:.1%}", f"{peak:.1f}", str(len(found.losses)),
         f"{found.losses[0]:.3f}, {found.losses[-1]:.3f}",
     ]  # fmt: skip
     columns = [
-        "sequences/s", "tokens/s, without pads", "utilisation", "micro-batches with pads",
-        "tokens that are no pads", "peak GB", "steps", "first and last loss",
+        "sequences/s", "tokens/s", "utilisation", "dead tokens", "peak GB", "steps",
+        "first and last loss",
     ]  # fmt: skip
     return (
         f"{run.name}, bf16, LAMB, ZeRO-1, layers compiled, dropout 0.1, batch {gate.batch} in "

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.flops import step_flops
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
+from model.pieces import pieces_of
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.recipes import recipe
@@ -168,16 +169,18 @@ def attention_times(
     return [f"{ahead * 1e3:.2f}", f"{back * 1e3:.2f}"]
 
 
-def random_inputs(gate: Gate, run: Run, rows: int, padded: bool = False) -> Inputs:
-    """A micro-batch with as many predictions as full rows may have; padded: by 8 tokens per row."""
+def random_inputs(gate: Gate, run: Run, rows: int, halves: bool = False) -> Inputs:
+    """A micro-batch with as many predictions as full rows may have; halves: two pieces per row."""
     length, slots = run.data.sequence_length, max_predictions(run.data)
     ids = torch.randint(5, run.data.vocab_size, (rows, length), device=gate.device)
     places = torch.rand(rows, length - 8, device=gate.device).topk(slots).indices
     positions = (places + length * torch.arange(rows, device=gate.device)[:, None]).flatten()
-    lengths = torch.full((rows,), length - 8, device=gate.device) if padded else None
+    half = length // 2
+    lengths = [half, length - half] * rows if halves else [length] * rows
+    pieces = pieces_of(lengths, gate.device)._replace(longest=length)
     labels = ids.flatten()[positions]
     weights = torch.ones(len(labels), device=gate.device)
-    return Inputs(ids, lengths, positions, labels, weights, 4)
+    return Inputs(ids.flatten(), pieces, positions, labels, weights, 4)
 
 
 def bf16_model(gate: Gate, run: Run, compiled: bool) -> MaskedLanguageModel:
@@ -198,15 +201,15 @@ def micro_step(model: MaskedLanguageModel, inputs: Inputs) -> None:
 
 
 def compile_or_not(gate: Gate) -> str:
-    """Forward and backward with each layer compiled and without, rows full and padded."""
+    """Forward and backward with each layer compiled and without, of whole rows and halves."""
     rows = []
     for name in gate.recipes:
         run = gate.run(name)
-        for compiled, padded in itertools.product((False, True), (False, True)):
+        for compiled, halves in itertools.product((False, True), (False, True)):
             if gate.left() < 10:
                 rows.append([name, "per layer" if compiled else "no", "skipped, no time"])
                 continue
-            inputs = random_inputs(gate, run, gate.rows, padded)
+            inputs = random_inputs(gate, run, gate.rows, halves)
             model = bf16_model(gate, run, compiled)
             started = time.perf_counter()
             micro_step(model, inputs)
@@ -214,9 +217,9 @@ def compile_or_not(gate: Gate) -> str:
             first = time.perf_counter() - started
             seconds = gate.seconds(lambda: micro_step(model, inputs))  # noqa: B023
             cells = [f"{seconds * 1e3:.1f}", f"{gate.rows / seconds:.0f}", f"{first:.1f}"]
-            kind = ["per layer" if compiled else "no", "padded" if padded else "full"]
+            kind = ["per layer" if compiled else "no", "halves" if halves else "rows"]
             rows.append([name, *kind, *cells])
-    columns = ["model", "compiled", "rows are", "ms a micro-step", "sequences/s", "first call, s"]
+    columns = ["model", "compiled", "pieces are", "ms a micro-step", "sequences/s", "first call, s"]
     return f"Micro-batches of {gate.rows}, dropout 0.1.\n\n" + table(columns, rows)
 
 

@@ -9,6 +9,7 @@ change. For ELECTRA the generator is scored.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def scores(model: Model, shards: Path, shuffle_seed: int | None = None) -> dict[
 
     def forward(inputs: Inputs) -> Sums:
         if shuffle_seed is not None:
-            inputs = inputs._replace(input_ids_BS=shuffled(inputs, special, generator))
+            inputs = inputs._replace(input_ids_T=shuffled(inputs, special, generator))
         sums: Sums = model(inputs)
         return sums
 
@@ -56,17 +57,17 @@ def scores(model: Model, shards: Path, shuffle_seed: int | None = None) -> dict[
 
 def shuffled(inputs: Inputs, special: Tensor, generator: torch.Generator) -> Tensor:
     """The words that are neither predicted nor special, permuted within each segment."""
-    movable_BS = ~torch.isin(inputs.input_ids_BS, special)
-    movable_BS.view(-1)[inputs.positions_K] = False
-    second_BS = torch.zeros_like(movable_BS)
-    if inputs.segment_ids_BS is not None:
-        second_BS = inputs.segment_ids_BS > 0
-    result_BS = inputs.input_ids_BS.clone()
-    for words_BS in (movable_BS & ~second_BS, movable_BS & second_BS):
-        for result_S, words_S in zip(result_BS, words_BS, strict=True):
-            places = words_S.nonzero()[:, 0]
-            result_S[places] = result_S[places[torch.randperm(len(places), generator=generator)]]
-    return result_BS
+    movable_T = ~torch.isin(inputs.input_ids_T, special)
+    movable_T[inputs.positions_K] = False
+    second_T = torch.zeros_like(movable_T)
+    if inputs.segment_ids_T is not None:
+        second_T = inputs.segment_ids_T > 0
+    result_T = inputs.input_ids_T.clone()
+    for words_T in (movable_T & ~second_T, movable_T & second_T):
+        for begin, end in pairwise(inputs.pieces.cu_seqlens.tolist()):
+            places = begin + words_T[begin:end].nonzero()[:, 0]
+            result_T[places] = result_T[places[torch.randperm(len(places), generator=generator)]]
+    return result_T
 
 
 def unigram_loss(shards: Path) -> float:
@@ -89,13 +90,13 @@ def unigram_loss(shards: Path) -> float:
 
 def text(batch: MicroBatch) -> np.ndarray:
     """The original ids of all rows, including special tokens at the ends."""
-    ids_BS = batch.input_ids.clone()
-    ids_BS.view(-1)[batch.positions[: batch.predictions]] = batch.labels[: batch.predictions]
-    return ids_BS.numpy().ravel()
+    ids_T = batch.input_ids[: batch.tokens].clone()
+    ids_T[batch.positions[: batch.predictions]] = batch.labels[: batch.predictions]
+    return ids_T.numpy()
 
 
 def at_mask(batch: MicroBatch, mask_id: int) -> np.ndarray:
     """The original ids at positions that show [MASK]."""
     used = slice(batch.predictions)
-    shown_K = batch.input_ids.view(-1)[batch.positions[used]] == mask_id
+    shown_K = batch.input_ids[batch.positions[used]] == mask_id
     return batch.labels[used][shown_K].numpy()

@@ -12,6 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from model.pieces import pieces_of
 from pipeline import export
 from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.weights.folders import load_folder, load_run
@@ -146,12 +147,13 @@ def test_both_of_electra_s_models_load(
     shown = tokenizer("The barako is old.", "A barako was red.", return_tensors="pt")
     for ours in (load_run(runs / name)[0].model, load_folder(folder)):
         with torch.no_grad():
-            inputs = (shown.input_ids, None, shown.token_type_ids)
+            ids = shown.input_ids[0]
+            inputs = (ids, pieces_of([len(ids)]), shown.token_type_ids[0])
             torch.testing.assert_close(
-                detector(**shown).logits, ours.detect(*inputs), rtol=0, atol=1e-5
+                detector(**shown).logits[0], ours.detect(*inputs), rtol=0, atol=1e-5
             )
             torch.testing.assert_close(
-                filler(**shown).logits, ours.logits(*inputs), rtol=0, atol=1e-5
+                filler(**shown).logits[0], ours.logits(*inputs), rtol=0, atol=1e-5
             )
 
 
@@ -167,10 +169,11 @@ def test_spanbert_is_a_bert_with_our_head_in_another_file(
     shown = tokenizer("The barako is old.", return_tensors="pt")
     ours, back = load_run(run)[0].model, load_folder(folder)
     with torch.no_grad():
-        words = ours.logits(shown.input_ids, None)
-        torch.testing.assert_close(theirs(**shown).logits, words, rtol=0, atol=1e-5)
-        hidden = ours.encoder(shown.input_ids, None)
-        torch.testing.assert_close(encoder(**shown)[0], hidden, rtol=0, atol=1e-5)
+        inputs = shown.input_ids[0], pieces_of([shown.input_ids.shape[1]])
+        words = ours.logits(*inputs)
+        torch.testing.assert_close(theirs(**shown).logits[0], words, rtol=0, atol=1e-5)
+        hidden = ours.encoder(*inputs)
+        torch.testing.assert_close(encoder(**shown)[0][0], hidden, rtol=0, atol=1e-5)
     head = load_file(folder / "span_boundary.safetensors")
     assert all(name.startswith("span_boundary.") for name in head) and len(head) == 10
     for (name, one), other in zip(ours.named_parameters(), back.parameters(), strict=True):

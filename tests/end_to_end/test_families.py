@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 
+from model.pieces import pieces_of
 from pipeline import export
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe as named
@@ -132,13 +133,13 @@ def test_traps_35_an_export_loads_in_transformers(
     ours = load_run(runs / f"{recipe}-{name}")[0].model
     with torch.no_grad():
         found: Any = theirs.eval()(**shown)
-        words = ours.logits(shown.input_ids, None, shown.token_type_ids)
-        pairs = ours.pair_logits(shown.input_ids, None, shown.token_type_ids)
-    torch.testing.assert_close(found.prediction_logits, words, rtol=0, atol=1e-5)
+        inputs = shown.input_ids[0], pieces_of([shown.input_ids.shape[1]]), shown.token_type_ids[0]
+        words, pairs = ours.logits(*inputs), ours.pair_logits(*inputs)
+    torch.testing.assert_close(found.prediction_logits[0], words, rtol=0, atol=1e-5)
     torch.testing.assert_close(found[pair_logits], pairs, rtol=0, atol=1e-5)
     plain = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "model").eval()
     with torch.no_grad():
-        torch.testing.assert_close(plain(**shown).logits, words, rtol=0, atol=1e-5)
+        torch.testing.assert_close(plain(**shown).logits[0], words, rtol=0, atol=1e-5)
 
 
 def test_shared_layers_are_stored_once(runs: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from model.objectives.masked_language import Inputs
+from model.pieces import pieces_of
 from pipeline.training.weights.folders import load_run
 from tests.conftest import Command
 from tests.end_to_end.learning import scores, shuffled, train, unigram_loss
@@ -29,12 +30,15 @@ RUNS = [
 
 def test_shuffling_moves_words_within_segments_and_nothing_else() -> None:
     ids_BS = torch.arange(10, 58).view(2, 24)
-    ids_BS[:, 0], ids_BS[:, 11], ids_BS[:, 23], ids_BS[1, 20:] = 0, 2, 2, 1
+    ids_BS[:, 0], ids_BS[:, 11], ids_BS[:, 23] = 0, 2, 2
     segments_BS = (torch.arange(24) > 11).long().expand(2, 24)
     predicted_K = torch.tensor([3, 5, 24 + 15])
-    inputs = Inputs(ids_BS, None, predicted_K, predicted_K, torch.ones(3), 4, segments_BS)
+    inputs = Inputs(
+        ids_BS.flatten(), pieces_of([24, 24]), predicted_K, predicted_K, torch.ones(3), 4,
+        segments_BS.flatten(),
+    )  # fmt: skip
     special = torch.tensor([0, 1, 2, 3, 4])
-    moved_BS = shuffled(inputs, special, torch.Generator().manual_seed(0))
+    moved_BS = shuffled(inputs, special, torch.Generator().manual_seed(0)).view(2, 24)
     fixed_BS = torch.isin(ids_BS, special)
     fixed_BS.view(-1)[predicted_K] = True
     assert torch.equal(moved_BS[fixed_BS], ids_BS[fixed_BS])
@@ -42,7 +46,7 @@ def test_shuffling_moves_words_within_segments_and_nothing_else() -> None:
         kept, found = ids_BS[:, part].sort().values, moved_BS[:, part].sort().values
         assert torch.equal(kept, found)
     assert (moved_BS != ids_BS)[~fixed_BS].float().mean() > 0.5
-    of_one = shuffled(inputs._replace(segment_ids_BS=None), special, torch.Generator())
+    of_one = shuffled(inputs._replace(segment_ids_T=None), special, torch.Generator()).view(2, 24)
     assert torch.equal(of_one.sort().values, ids_BS.sort().values)
     assert not torch.equal(of_one[:, :12].sort().values, ids_BS[:, :12].sort().values)
 

@@ -36,6 +36,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import Extras
 from pipeline.loading.order import Order, Share
+from pipeline.loading.placement import Capacity
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.fragment_files import describe, seal
 from pipeline.training.checkpoints.read import STATE, open_checkpoint, step_name
@@ -295,7 +296,7 @@ def _read_shards(place: Path, random: Random) -> Iterator[str]:
         Order(kind="sequential", seed=3, shard_rows=(dataset.shard_rows,)),
         Share(sequences=64, per_device=16),
         reader="mmap" if manifest.compression == "none" and random.random() < 0.5 else "read",
-        packing=random.choice(("none", "rows")),
+        capacity=random.choice((None, Capacity(4096, 4096, 64, 4096))),
         attention=random.choice(("row", "document")),
         extras=Extras(most_targets=random.choice((0, 20))),
     )

@@ -107,6 +107,7 @@ def record_exports(work: Path) -> None:
         recording.call(
             export.main, RUNS / family, "--data", work / family, "--output", EXPORTS / family
         )
+        (EXPORTS / family / "README.md").unlink()  # its commands want what export made elsewhere
     write("logits", {family: recording.logits(EXPORTS / family) for family in FAMILIES})
 
 

@@ -1,4 +1,4 @@
-"""A toy model whose biases and norms are not 0 and 1, and a batch with short rows."""
+"""A toy model whose biases and norms are not 0 and 1, a batch with short rows, rows <-> tokens."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from model.config import EncoderConfig
 from model.objectives.masked_language import MaskedLanguageModel
+from model.pieces import Pieces, pieces_of
 
-MASK_ID = 4
+MASK_ID, PAD = 4, 1
 TOY = EncoderConfig(
     vocab_size=300,
     layers=2,
@@ -50,20 +52,47 @@ def toy_model(dropout: float = 0.0, seed: int = 1) -> MaskedLanguageModel:
     return model
 
 
+def flat(values_BS: Tensor, lengths: list[int] | None = None) -> tuple[Tensor, Pieces]:
+    """The first tokens of each row, one row after another [T], and their pieces; None: all."""
+    lengths = lengths or [values_BS.shape[1]] * len(values_BS)
+    rows = [row[:length] for row, length in zip(values_BS, lengths, strict=True)]
+    return torch.cat(rows), pieces_of(lengths)
+
+
+def in_rows(values_T: Tensor, pieces: Pieces, fill: int = PAD) -> tuple[Tensor, Tensor]:
+    """Pieces as rows [P, S] with pads at their end, and which places hold tokens [P, S]."""
+    lengths = pieces.cu_seqlens.diff()
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    rows = torch.full(mask.shape, fill, dtype=values_T.dtype)
+    rows[mask] = values_T[: int(lengths.sum())]
+    return rows, mask
+
+
 def toy_batch(lengths: list[int]) -> dict[str, Any]:
-    """Fields of Inputs: 5 used slots, two of which show [MASK], and 3 unused slots."""
+    """Fields of Inputs: 5 used slots, two of which show [MASK], and 3 unused slots. The first row
+    must have 10 tokens and the second 16 for the slots to be in them."""
     generator = torch.Generator().manual_seed(7)
     length = TOY.positions
     ids = torch.randint(5, TOY.vocab_size, (len(lengths), length), generator=generator)
-    positions = torch.tensor([1, 9, length + 1, length + 15, 2 * length])
+    rows, places = torch.tensor([[0, 0, 1, 1, 2], [1, 9, 1, 15, 0]])
     labels = torch.randint(5, TOY.vocab_size, (5,), generator=generator)
-    ids.view(-1)[positions[:2]] = MASK_ID
-    ids[torch.arange(length) >= torch.tensor(lengths)[:, None]] = TOY.position_offset - 1
+    ids[rows[:2], places[:2]] = MASK_ID
+    ids_T, pieces = flat(ids, lengths)
     unused = torch.zeros(3, dtype=torch.int64)
     return {
-        "input_ids_BS": ids,
-        "lengths_B": torch.tensor(lengths),
-        "positions_K": torch.cat([positions, unused]),
+        "input_ids_T": ids_T,
+        "pieces": pieces,
+        "positions_K": torch.cat([pieces.cu_seqlens[rows] + places, unused]),
         "labels_K": torch.cat([labels, unused]),
         "weights_K": torch.tensor([1.0] * 5 + [0.0] * 3),
     }
+
+
+def with_dead(batch: dict[str, Any], count: int) -> dict[str, Any]:
+    """The same batch with dead tokens at its end, in a piece of their own."""
+    ids_T, pieces = batch["input_ids_T"], batch["pieces"]
+    ids = torch.cat([ids_T, torch.full((count,), PAD)])
+    bounds = torch.cat([pieces.cu_seqlens, torch.tensor([len(ids)], dtype=torch.int32)])
+    alive = (torch.arange(len(ids)) < len(ids_T)).float()
+    dead = {"input_ids_T": ids, "pieces": Pieces(bounds, max(count, pieces.longest))}
+    return batch | dead | {"token_weights_T": alive}

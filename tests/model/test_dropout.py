@@ -9,6 +9,7 @@ import torch
 
 from model.dropout import Dropout, kept_scale, random_int16, set_dropout, threshold
 from model.objectives.masked_language import MaskedLanguageModel
+from model.pieces import pieces_of
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
 
@@ -57,12 +58,10 @@ def test_a_whole_model_gets_another_probability() -> None:
         MaskedLanguageModel(replace(config, dropout=share), seed=0) for share in (0.0, 0.4)
     )
     set_dropout(changed, 0.4)
-    found = []
+    given, found = (torch.arange(5, 37).repeat(4), pieces_of([32] * 4)), []
     for model in (changed, built):
         torch.manual_seed(3)
-        ids = torch.arange(5, 37).repeat(4, 1)
-        found.append(model.encoder(ids, None))
+        found.append(model.encoder(*given))
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
     set_dropout(changed, 0.0)
-    ids = torch.arange(5, 37).repeat(4, 1)
-    torch.testing.assert_close(changed.encoder(ids, None), changed.eval().encoder(ids, None))
+    torch.testing.assert_close(changed.encoder(*given), changed.eval().encoder(*given))

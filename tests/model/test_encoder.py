@@ -1,4 +1,4 @@
-"""The encoder: full rows need no mask, and initial weights follow their table and seed."""
+"""The encoder computes each piece as if it were alone; weights follow their table and seed."""
 
 from __future__ import annotations
 
@@ -13,45 +13,76 @@ from torch._dynamo.testing import CompileCounter
 from model.encoder import MOST_GRAPHS, Encoder, initialize, sinusoids
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.pieces import Pieces, pieces_of
 from tests.model.conftest import TOY
 
-
-def test_full_rows_equal_no_lengths() -> None:
-    encoder = Encoder(TOY)
-    initialize(encoder, TOY, seed=0)
-    ids = torch.randint(5, 300, (2, 12))
-    full = encoder(ids, torch.tensor([12, 12]))
-    assert torch.equal(full, encoder(ids, None))
-    assert not torch.equal(full[1], encoder(ids, torch.tensor([12, 7]))[1])
+MIXED = [12, 7, 1, 9, 3]
 
 
-def test_traps_32_a_short_row_equals_the_row_alone() -> None:
-    encoder = Encoder(TOY)
-    initialize(encoder, TOY, seed=0)
-    ids = torch.randint(5, 300, (2, 12))
-    both = encoder(ids, torch.tensor([12, 7]))
-    torch.testing.assert_close(both[1:, :7], encoder(ids[1:, :7], None), rtol=0, atol=1e-5)
+def drawn(kind: torch.dtype = torch.float32) -> Encoder:
+    encoder = Encoder(replace(TOY, segment_types=2))
+    initialize(encoder, encoder.config, seed=0)
+    return encoder.to(kind)
 
 
+@pytest.mark.parametrize("lengths", [[8, 8, 8], MIXED], ids=["equal", "mixed"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_traps_32_pieces_equal_the_pieces_alone(kind: torch.dtype, lengths: list[int]) -> None:
+    """Vectors, and the gradients of all parameters."""
+    together, apart = drawn(kind), drawn(kind)
+    torch.manual_seed(0)
+    ids, segments = torch.randint(5, 300, (sum(lengths),)), torch.randint(2, (sum(lengths),))
+    found = together(ids, pieces_of(lengths), segments)
+    rows = zip(ids.split(lengths), segments.split(lengths), strict=True)
+    expected = torch.cat([apart(row, pieces_of([len(row)]), types) for row, types in rows])
+    tolerance = 1e-5 if kind == torch.float32 else 1e-12
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+    direction = torch.randn(found.shape, dtype=kind)
+    (found * direction).sum().backward()
+    (expected * direction).sum().backward()
+    for mine, other in zip(together.parameters(), apart.parameters(), strict=True):
+        assert mine.grad is not None and other.grad is not None
+        largest = float(other.grad.abs().max())
+        torch.testing.assert_close(mine.grad, other.grad, rtol=0, atol=tolerance * (1 + largest))
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_other_pieces_change_nothing(recorded: bool) -> None:
+    encoder, pieces = drawn(), pieces_of(MIXED)
+    torch.manual_seed(0)
+    ids = torch.randint(5, 300, (sum(MIXED),))
+    other = torch.randint(5, 300, ids.shape)
+    own = slice(12, 19)
+    other[own] = ids[own]
+    with torch.set_grad_enabled(recorded):
+        first, second = encoder(ids, pieces), encoder(other, pieces)
+        assert torch.equal(first[own], second[own])
+        assert not torch.equal(first[:12], second[:12])
+        joined = encoder(ids, pieces_of([19, 1, 9, 3]))
+    assert not torch.equal(joined[own], first[own])
+
+
+@pytest.mark.parametrize("lengths", [[12] * 4, [12, 5, 7, 12, 3]], ids=["equal", "mixed"])
 @pytest.mark.parametrize("sharing", ["none", "all"])
-def test_one_place_per_row_has_the_vector_it_has_among_all(
-    sharing: Literal["none", "all"],
+def test_one_place_per_piece_has_the_vector_it_has_among_all(
+    sharing: Literal["none", "all"], lengths: list[int]
 ) -> None:
     encoder = Encoder(replace(TOY, sharing=sharing)).eval()
     initialize(encoder, encoder.config, seed=0)
-    ids, places = torch.randint(5, 300, (4, 12)), torch.tensor([0, 11, 3, 6])
-    for lengths in (None, torch.tensor([12, 12, 7, 9])):
-        expected = encoder(ids, lengths)[torch.arange(4), places]
-        found = encoder(ids, lengths, places_B=places)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    ids, pieces = torch.randint(5, 300, (sum(lengths),)), pieces_of(lengths)
+    places = pieces.cu_seqlens[:-1].long() + torch.tensor([0, 4, 3, 6, 2])[: len(lengths)]
+    for kind, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
+        encoder.to(kind)
+        expected = encoder(ids, pieces)[places]
+        found = encoder(ids, pieces, places_P=places)
+        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
 
 def test_segments_reach_the_embeddings() -> None:
-    encoder = Encoder(replace(TOY, segment_types=2))
-    initialize(encoder, encoder.config, seed=0)
-    ids = torch.randint(5, 300, (1, 12))
-    assert torch.equal(encoder(ids, None, torch.zeros_like(ids)), encoder(ids, None))
-    assert not torch.equal(encoder(ids, None, torch.ones_like(ids)), encoder(ids, None))
+    encoder, pieces = drawn(), pieces_of([12])
+    ids = torch.randint(5, 300, (12,))
+    assert torch.equal(encoder(ids, pieces, torch.zeros_like(ids)), encoder(ids, pieces))
+    assert not torch.equal(encoder(ids, pieces, torch.ones_like(ids)), encoder(ids, pieces))
 
 
 def test_initial_weights_follow_the_table() -> None:
@@ -149,24 +180,21 @@ def test_a_seed_fixes_the_weights() -> None:
 
 
 def test_layers_compile_to_one_graph_each_way_they_are_used() -> None:
-    """In bf16, where a CPU takes the path of a GPU; two encoders, as ELECTRA has."""
+    """In bf16 on the meta device, which takes the path of a GPU; two encoders, as ELECTRA has."""
     torch._dynamo.reset()
-    counter, ids = CompileCounter(), torch.randint(5, 300, (2, 12))
+    counter, ids = CompileCounter(), torch.empty(24, dtype=torch.int64, device="meta")
     encoders = []
     for width in (48, 24):
         config = replace(TOY, width=width, embedding_width=width, dropout=0.1)
-        encoder = Encoder(config)
-        initialize(encoder, config, seed=0)
-        encoder.bfloat16().compile_layers(counter)
+        encoder = Encoder(config).to("meta").bfloat16()
+        encoder.compile_layers(counter)
         encoders.append(encoder)
-    pieces = torch.tensor([0, 12, 17, 24], dtype=torch.int32)
-    for expected in (12, 12):
+    for _ in range(2):
         for encoder in encoders:
-            for lengths, cu_seqlens in (
-                (None, None), (torch.tensor([12, 7]), None), (None, pieces)
-            ):  # fmt: skip
-                encoder.train()(ids, lengths, None, cu_seqlens).float().sum().backward()
+            for bounds in ([0, 12, 24, 24], [0, 5, 12, 24]):
+                ends = torch.tensor(bounds, dtype=torch.int32, device="meta")
+                encoder.train()(ids, Pieces(ends, 12)).float().sum().backward()
                 with torch.no_grad():
-                    encoder.eval()(ids, lengths, None, cu_seqlens)
-        assert counter.frame_count == expected < MOST_GRAPHS
+                    encoder.eval()(ids, Pieces(ends, 12))
+        assert counter.frame_count == 4 < MOST_GRAPHS
     torch._dynamo.reset()

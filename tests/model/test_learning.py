@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from model.objectives.masked_language import Inputs, MaskedLanguageModel, Sums
 from model.objectives.replaced_tokens import Kind, ReplacedTokenModel, area_under_curve
+from model.pieces import pieces_of
 from tests.model.conftest import TOY
 
 CLS, SEP, MASK, FIRST, WORDS = 0, 2, 4, 5, 8
@@ -32,13 +33,12 @@ def masked(ids: Tensor, predicted: Tensor, generator: torch.Generator) -> Inputs
     positions = predicted.flatten().nonzero()[:, 0]
     shown = ids.masked_fill(predicted, MASK)
     return Inputs(
-        input_ids_BS=shown,
-        lengths_B=None,
+        input_ids_T=shown.flatten(),
+        pieces=pieces_of([LENGTH] * ROWS),
         positions_K=positions,
         labels_K=ids.flatten()[positions],
         weights_K=torch.ones(len(positions)),
         mask_id=MASK,
-        row_weights_B=torch.ones(len(ids)),
         draws_K=torch.randint(2**62, (len(positions),), generator=generator),
         edge_ids=(CLS, SEP),
     )

@@ -1,91 +1,84 @@
-"""Rows that share a line are computed as if each were alone: vectors, losses, gradients."""
+"""Pieces and blocks by hand; the losses and gradients of pieces equal those of each alone."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from model.encoder import Encoder
+from model import pieces as module
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from model.pieces import listed, places_of, same_piece
+from model.pieces import Pieces, lay_out, piece_of, pieces_of, places_of
 from tests.model.conftest import MASK_ID, TOY, toy_model
 
-LINES = [[11, 9, 20], [17, 3], [40]]
-"""Lengths of the rows in each line of 40."""
-ENDS = torch.tensor([0, 11, 20, 40, 57, 60, 80, 120], dtype=torch.int32)
-PAD = TOY.position_offset - 1
-
-
-def drawn(segments: int = 1) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Ids and segments of the rows one by one, and their predicted places."""
-    torch.manual_seed(5)
-    rows = [torch.randint(5, TOY.vocab_size, (n,)) for line in LINES for n in line]
-    types = [(torch.arange(len(row)) > len(row) // 2).long() * (segments - 1) for row in rows]
-    chosen = [torch.randperm(len(row))[: max(1, len(row) // 6)] for row in rows]
-    for row, places in zip(rows, chosen, strict=True):
-        row[places[0]] = MASK_ID
-    return rows, types, chosen
-
-
-def in_lines(rows: list[Tensor], fill: int) -> Tensor:
-    """The rows concatenated, each line padded."""
-    lines, given = torch.full((len(LINES), TOY.positions), fill), iter(rows)
-    for line, lengths in zip(lines, LINES, strict=True):
-        line[: sum(lengths)] = torch.cat([next(given) for _ in lengths])
-    return lines
-
-
-def starts() -> list[int]:
-    return [
-        number * TOY.positions + sum(line[:place])
-        for number, line in enumerate(LINES)
-        for place in range(len(line))
-    ]
+LENGTHS = [11, 9, 20, 17, 3, 40]
 
 
 def test_pieces_by_hand() -> None:
-    ends = torch.tensor([0, 2, 5, 6, 9, 12], dtype=torch.int32)
-    shape = torch.Size((2, 6))
-    assert places_of(ends, shape).tolist() == [[0, 1, 0, 1, 2, 0], [0, 1, 2, 0, 1, 2]]
-    assert same_piece(ends, shape).shape == (2, 1, 6, 6)
-    assert same_piece(ends, shape)[0, 0].int().tolist() == [
-        [1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 0], [0, 0, 1, 1, 1, 0],
-        [0, 0, 1, 1, 1, 0], [0, 0, 0, 0, 0, 1],
-    ]  # fmt: skip
-    assert listed(ends, torch.tensor([5, 6]), 6) == [(0, 0, 2), (0, 2, 3), (1, 0, 3), (1, 3, 3)]
-    assert listed(ends, None, 6)[2] == (0, 5, 1)
+    """Also with empty pieces at the end."""
+    pieces = pieces_of([2, 3, 1, 0, 0])
+    assert pieces.cu_seqlens.tolist() == [0, 2, 5, 6, 6, 6] and pieces.longest == 3
+    assert pieces.cu_seqlens.dtype == torch.int32
+    assert piece_of(pieces.cu_seqlens, 6).tolist() == [0, 0, 1, 1, 1, 2]
+    assert places_of(pieces.cu_seqlens, 6).tolist() == [0, 1, 0, 1, 2, 0]
+    away = pieces.to("meta")
+    assert away.cu_seqlens.device.type == "meta" and away.longest == 3
 
 
-@pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=["pieces", "mask"])
-def test_rows_in_lines_equal_the_rows_alone(kind: torch.dtype) -> None:
-    """Vectors equal to 1e-6, with two segments; float64 takes the masked path and rounds less."""
-    encoder = Encoder(replace(TOY, segment_types=2)).to(kind)
-    rows, types, _ = drawn(2)
-    lengths = torch.tensor([sum(line) for line in LINES])
-    shown = encoder(in_lines(rows, PAD), lengths, in_lines(types, 0), ENDS).flatten(0, 1)
-    tolerance = 1e-6 if kind == torch.float32 else 1e-12
-    for row, segments, start in zip(rows, types, starts(), strict=True):
-        alone = encoder(row[None], None, segments[None])[0]
-        found = shown[start : start + len(row)]
-        torch.testing.assert_close(found, alone, rtol=tolerance, atol=tolerance)
-    leaking = encoder(in_lines(rows, PAD), lengths, in_lines(types, 0)).flatten(0, 1)
-    assert (leaking[11:20] - shown[11:20]).abs().max() > 0.01
+@pytest.mark.parametrize("lengths", [[3, 3, 3, 3, 3], [3] * 5 + [0, 0]])
+def test_equal_pieces_are_views(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GROUP_BYTES", 2 * 4 * 3**2 * 2)  # two rows of two heads
+    layout = lay_out(pieces_of(lengths).cu_seqlens, 2)
+    assert [tuple(block) for block in layout.blocks] == [(0, [3, 3]), (6, [3, 3]), (12, [3])]
+    assert layout.order is layout.taken is layout.places is None
+    values = torch.arange(15)
+    assert layout.gathered(values) is values and layout.returned(values) is values
+    assert layout.blocks[1].of(values).tolist() == [[6, 7, 8], [9, 10, 11]]
+    assert layout.blocks[1].shown() is None
 
 
-@pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=["pieces", "mask"])
-def test_losses_and_gradients_equal_those_of_the_rows_alone(kind: torch.dtype) -> None:
+def test_pieces_too_long_to_share_a_block_are_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GROUP_BYTES", 1)
+    layout = lay_out(pieces_of([2, 4, 3]).cu_seqlens, 2)
+    assert [tuple(block) for block in layout.blocks] == [(0, [2]), (2, [4]), (6, [3])]
+    assert layout.taken is None
+
+
+def test_mixed_pieces_by_hand() -> None:
+    """Tokens 0 1 | 2 3 4 5 | 6 | 7 8 9: the longest come first, and one token is less than half of
+    four, so it has a block of its own."""
+    layout = lay_out(pieces_of([2, 4, 1, 3, 0]).cu_seqlens, 2)
+    assert [tuple(block) for block in layout.blocks] == [(0, [4, 3, 2]), (12, [1])]
+    assert layout.order is not None and layout.order.tolist() == [1, 3, 0, 2]
+    tokens = torch.arange(10.0).requires_grad_()
+    placed = layout.gathered(tokens)
+    assert placed.tolist() == [2, 3, 4, 5, 7, 8, 9, 9, 0, 1, 1, 1, 6]
+    shown = layout.blocks[0].shown()
+    assert shown is not None
+    assert shown.int().tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]]
+    assert layout.blocks[1].shown() is None
+    back = layout.returned(placed)
+    assert torch.equal(back, tokens)
+    (back * torch.arange(10.0)).sum().backward()
+    assert tokens.grad is not None and tokens.grad.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_losses_and_gradients_equal_those_of_the_pieces_alone(kind: torch.dtype) -> None:
     model, apart = toy_model().to(kind), toy_model().to(kind)
-    rows, _, chosen = drawn()
+    torch.manual_seed(5)
+    rows = [torch.randint(5, TOY.vocab_size, (length,)) for length in LENGTHS]
+    chosen = [torch.randperm(len(row))[: max(1, len(row) // 6)] for row in rows]
+    for row, places in zip(rows, chosen, strict=True):
+        row[places[0]] = MASK_ID
     total = torch.zeros(())
     for row, places in zip(rows, chosen, strict=True):
-        total = total + loss_of(apart, row[None], None, places, row[places] + 1, None)
-    positions = torch.cat([places + start for places, start in zip(chosen, starts(), strict=True)])
+        total = total + loss_of(apart, row, pieces_of([len(row)]), places, row[places] + 1)
+    pieces = pieces_of(LENGTHS)
+    starts = pieces.cu_seqlens.tolist()
+    positions = torch.cat([places + start for places, start in zip(chosen, starts)])
     labels = torch.cat([row[places] + 1 for row, places in zip(rows, chosen, strict=True)])
-    lengths = torch.tensor([sum(line) for line in LINES])
-    together = loss_of(model, in_lines(rows, PAD), lengths, positions, labels, ENDS)
+    together = loss_of(model, torch.cat(rows), pieces, positions, labels)
     torch.testing.assert_close(together, total, rtol=1e-6, atol=0)
     (total / len(labels)).backward()
     (together / len(labels)).backward()
@@ -95,13 +88,7 @@ def test_losses_and_gradients_equal_those_of_the_rows_alone(kind: torch.dtype) -
 
 
 def loss_of(
-    model: MaskedLanguageModel,
-    ids: Tensor,
-    lengths: Tensor | None,
-    positions: Tensor,
-    labels: Tensor,
-    ends: Tensor | None,
+    model: MaskedLanguageModel, ids: Tensor, pieces: Pieces, positions: Tensor, labels: Tensor
 ) -> Tensor:
-    weights = torch.ones(len(labels))
-    given = Inputs(ids, lengths, positions, labels, weights, MASK_ID, cu_seqlens=ends)
+    given = Inputs(ids, pieces, positions, labels, torch.ones(len(labels)), MASK_ID)
     return model(given)["mlm_loss"]

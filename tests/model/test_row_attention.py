@@ -8,27 +8,30 @@ import pytest
 import torch
 from torch import Tensor
 
+from model import pieces as pieces_module
 from model import row_attention as module
 from model.dropout import kept_scale
-from model.row_attention import piece_attention, row_attention
+from model.pieces import lay_out, pieces_of
+from model.row_attention import row_attention
 
 
-def textbook(projected: Tensor, lengths: list[int], factors: Tensor) -> Tensor:
-    """Softmax over a row's own tokens, each weight times its factor (0 if dropped)."""
-    query, key, value = projected.permute(2, 0, 3, 1, 4)
-    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-    pads = torch.arange(scores.shape[-1]) >= torch.tensor(lengths)[:, None]
-    weights = scores.masked_fill(pads[:, None, None], -math.inf).softmax(-1) * factors
-    return (weights @ value).transpose(1, 2).flatten(2)
+def textbook(projected: Tensor, lengths: list[int], factors: list[Tensor]) -> Tensor:
+    """Softmax over a piece's own tokens, each weight times its factor (0 if dropped)."""
+    mixed = []
+    for own, factor in zip(projected.split(lengths), factors, strict=True):
+        query, key, value = own.permute(1, 2, 0, 3)
+        scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+        mixed.append(((scores.softmax(-1) * factor) @ value).transpose(0, 1))
+    return torch.cat(mixed)
 
 
-@pytest.mark.parametrize("group_bytes", [1, 16 << 20], ids=["row by row", "one group"])
-@pytest.mark.parametrize("lengths", [[9, 9, 9], [9, 2, 5]], ids=["full", "short"])
+@pytest.mark.parametrize("group_bytes", [1, 1500, 16 << 20], ids=["row by row", "some", "one"])
+@pytest.mark.parametrize("lengths", [[9, 9, 9], [9, 2, 5, 1]], ids=["equal", "mixed"])
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_equals_the_formula(
     monkeypatch: pytest.MonkeyPatch, group_bytes: int, lengths: list[int], dropout: float
 ) -> None:
-    monkeypatch.setattr(module, "GROUP_BYTES", group_bytes)
+    monkeypatch.setattr(pieces_module, "GROUP_BYTES", group_bytes)
     groups: list[Tensor] = []
     mark = module._mark_dropped
 
@@ -38,38 +41,20 @@ def test_equals_the_formula(
 
     monkeypatch.setattr(module, "_mark_dropped", watched)
     torch.manual_seed(3)
-    projected = torch.randn(3, 9, 3, 2, 4, requires_grad=True)
-    mixed = row_attention(projected, lengths, dropout)
-    tokens = torch.arange(9) < torch.tensor(lengths)[:, None]
-    direction = torch.randn(mixed.shape) * tokens[:, :, None]
+    projected = torch.randn(sum(lengths), 3, 2, 4, requires_grad=True)
+    layout = lay_out(pieces_of(lengths).cu_seqlens, 2)
+    mixed = layout.returned(row_attention(layout.gathered(projected), layout.blocks, dropout))
+    direction = torch.randn(mixed.shape)
     (gradient,) = torch.autograd.grad((mixed * direction).sum(), projected)
-    factors = torch.ones(3, 2, 9, 9)
-    for row, factor in enumerate(factor for group in groups for factor in group):
-        factors[row, :, : factor.shape[-1], : factor.shape[-1]] = factor
+    factors = [torch.ones(2, length, length) for length in lengths]
+    order = range(len(lengths)) if layout.order is None else layout.order.tolist()
+    assert not dropout or sum(map(len, groups)) == len(lengths)
+    for piece, factor in zip(order, (factor for group in groups for factor in group)):
+        factors[piece] = factor[:, : lengths[piece], : lengths[piece]]
     expected = textbook(projected, lengths, factors)
     (expected_gradient,) = torch.autograd.grad((expected * direction).sum(), projected)
-    torch.testing.assert_close(mixed[tokens], expected[tokens], rtol=0, atol=2e-6)
+    torch.testing.assert_close(mixed, expected, rtol=0, atol=2e-6)
     torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_a_piece_of_a_row_equals_a_row_of_its_own(dropout: float) -> None:
-    """With the same random numbers, including the gradient; outputs outside of pieces are 0."""
-    pieces = [(0, 0, 4), (0, 4, 5), (1, 0, 3), (1, 3, 1)]
-    projected = torch.randn(2, 9, 3, 2, 4, generator=torch.Generator().manual_seed(3))
-    whole, apart = projected.clone().requires_grad_(), projected.clone().requires_grad_()
-    torch.manual_seed(4)
-    mixed = piece_attention(whole, pieces, dropout)
-    torch.manual_seed(4)
-    expected = torch.zeros(2, 9, 8)
-    for row, first, length in pieces:
-        part = row, slice(first, first + length)
-        expected[part] = row_attention(apart[part][None], [length], dropout)[0]
-    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-6)
-    direction = torch.randn(mixed.shape)
-    (gradient,) = torch.autograd.grad((mixed * direction).sum(), whole)
-    (expected_gradient,) = torch.autograd.grad((expected * direction).sum(), apart)
-    torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-6)
 
 
 def test_drops_a_tenth_of_the_weights() -> None:

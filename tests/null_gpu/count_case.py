@@ -38,7 +38,7 @@ from pipeline.training.planning.plan import encoder_config, generator_config
 from pipeline.training.run_directory.metrics import Pace
 from pipeline.training.run_directory.stragglers import ForwardClock
 from pipeline.training.weights.build import build_model, compile_layers
-from tests.null_gpu.batches import MASK_ID, Rows, micro_batch, step
+from tests.null_gpu.batches import MASK_ID, Rows, micro_batch, row_count, row_length, step
 from tests.null_gpu.ledger import Counts, check_modelled, counting
 from tests.null_gpu.moved_bytes import eager_bytes, triton_bytes
 
@@ -49,7 +49,7 @@ MICRO_BATCHES = 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe")
-    parser.add_argument("rows", choices=("full", "padded", "documents"))
+    parser.add_argument("rows", choices=("full", "short", "documents"))
     parser.add_argument("--stages", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--set", action="append", default=[])
     given = parser.parse_args()
@@ -96,7 +96,7 @@ def bare_counts(run: Run, rows: Rows, device: torch.device) -> dict[str, Any]:
     tokens = run.batch.per_device * run.data.sequence_length
     work = StepWork(
         product_flops=found.product_flops,
-        attention_flops=attention_flops(run, found),
+        attention_flops=attention_flops(run, rows, found),
         moved_bytes=moved.total() + eager.total(),
     )
     return {
@@ -106,8 +106,13 @@ def bare_counts(run: Run, rows: Rows, device: torch.device) -> dict[str, Any]:
         "eager_gb": round(eager.total() / 1e9, 2),
         "host_ms": round(1e3 * host_seconds, 1),
         "predicted_sequences_per_second": {
-            gpu.upper(): round(run.batch.per_device / sum(step_seconds(work, rates).values()), 1)
+            gpu.upper(): round(row_count(run, rows) / sum(step_seconds(work, rates).values()), 1)
             for gpu, rates in KERNEL_RATES.items()
+        },
+        "work": {
+            "product_flops": work.product_flops,
+            "attention_flops": work.attention_flops,
+            "moved_bytes": work.moved_bytes,
         },
         "predicted_ms_h200": {
             part: round(1e3 * seconds, 2)
@@ -116,15 +121,17 @@ def bare_counts(run: Run, rows: Rows, device: torch.device) -> dict[str, Any]:
     }
 
 
-def attention_flops(run: Run, found: Counts) -> dict[AttentionName, tuple[float, float]]:
-    """Of rows as wide as the encoder's, shared by the launches of each kernel: two products of
-    [S, S, D] forward, five backward."""
+def attention_flops(
+    run: Run, rows: Rows, found: Counts
+) -> dict[AttentionName, tuple[float, float]]:
+    """Of the rows, shared by the launches of each kernel: two products of [S, S, D] forward, five
+    backward. Documents are counted as if they were rows."""
     configs = [encoder_config(run)]
     if run.objective.kind not in ("mlm", "mlm_pair", "mlm_sbo"):
         configs.append(generator_config(run))
-    length = run.data.sequence_length
+    length = row_length(run, rows)
     whole = sum(
-        4.0 * run.batch.per_device * length * length * config.width * config.layers
+        4.0 * row_count(run, rows) * length * length * config.width * config.layers
         for config in configs
     )
     launches = sum(ahead for ahead, _ in found.attention.values())

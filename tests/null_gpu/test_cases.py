@@ -38,7 +38,7 @@ def test_a_mask_that_is_put_back_is_red(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"evaluation_attention": []}, "evaluation_attention runs no fused kernel, expected cudnn"),
+        ({"evaluation_attention": []}, "evaluation_attention runs no fused kernel, expected flash"),
         ({"waits_per_micro_batch": 1.0}, "the host waits for the device in a micro-batch"),
         ({"waits_per_update": 3}, "waits_per_update is 3, expected 2"),
         ({"copies": {"pageable -> device": 9.0}}, "9 copies pageable -> device per micro-batch"),

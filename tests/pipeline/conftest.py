@@ -219,8 +219,6 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
     """The runs of `trained`, in two launches."""
     exact = {"encoder__dropout": 0}
     grows = exact | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
-    packs = {"batch__packing": "rows", "batch__per_device": 6}
-    spread = exact | {"batch__packing": "rows", "batch__per_device": 1}
 
     def jobs(name: str, *lists: list[str]) -> Path:
         path = folder / f"{name}.json"
@@ -275,7 +273,7 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
             batch__per_device=4,
         ),
         arguments(folder / "2x3-zero0", "--ds", "zero0", **exact, batch__per_device=3),
-        arguments(folder / "2x1-packed", "--ds", "zero3", **spread),
+        arguments(folder / "2x1-zero3", "--ds", "zero3", **exact, batch__per_device=1),
         arguments(folder / "moved", "--ds", "zero2", "--stop-at", 7, **exact),
         arguments(
             folder / "grown-moved", "--ds", "zero2", "--stop-at", 5, **grows, batch__per_device=3
@@ -310,9 +308,9 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
             phased("phased-stops", "--stop-at", stop, batch__per_device=6)
             for stop in (9, 10, 11, STEPS)  # the second is the boundary
         ],
-        arguments(folder / "packed", **packs),
-        arguments(folder / "packed-resumed", "--stop-at", 7, **packs),
-        arguments(folder / "packed-resumed", **packs),
+        arguments(folder / "1x6-dropout", batch__per_device=6),
+        arguments(folder / "1x6-resumed", "--stop-at", 7, batch__per_device=6),
+        arguments(folder / "1x6-resumed", batch__per_device=6),
         arguments(folder / "fork", "--from", folder / "1x16" / "10", steps=12, **exact),
         grown(
             arguments(folder / "fork-grown", "--from", folder / "1x16" / "10", steps=12, **exact)

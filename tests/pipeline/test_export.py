@@ -12,6 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from model.pieces import pieces_of
 from model.tasks.task_model import TaskDesign
 from pipeline import export
 from pipeline.downstream.starting_weights import load_start, save_folder, start_of
@@ -44,9 +45,9 @@ def test_transformers_loads_the_folder_and_fills_masks(
     fill = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer)
     assert len(fill("The house was <mask> and old.", top_k=3)) == 3
     ours = folders.load_run(trained / "1x16")[0].model
-    ids = torch.tensor([tokenizer("The house was <mask> and old.")["input_ids"]])
-    theirs = model.eval()(ids).logits
-    torch.testing.assert_close(ours.logits(ids, None), theirs, atol=1e-4, rtol=0)
+    ids = torch.tensor(tokenizer("The house was <mask> and old.")["input_ids"])
+    theirs = model.eval()(ids[None]).logits[0]
+    torch.testing.assert_close(ours.logits(ids, pieces_of([len(ids)])), theirs, atol=1e-4, rtol=0)
     assert load_file(folder / "model.safetensors")["lm_head.bias"].shape == (2048,)
 
 

@@ -62,7 +62,7 @@ def test_it_agrees_with_a_dry_run(
         monkeypatch, capsys, "roberta_tiny", "--data", *asked.directories, "--gpu", "h100",
         "--gpus-per-node", 4, *settings,
     )  # fmt: skip
-    for start in ("model: ", "step: ", "data: "):
+    for start in ("model: ", "step: ", "on a GPU: ", "data: "):
         (line,) = [line for line in shown.splitlines() if line.strip().startswith(start)]
         assert line in output.splitlines()
     assert "pipeline.plan" in shown
@@ -106,13 +106,3 @@ def test_mistakes_are_one_line(
 ) -> None:
     with pytest.raises(ConfigError, match=why):
         run_plan(monkeypatch, capsys, *words.split())
-
-
-def test_shared_rows_are_not_known_without_shards(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, errors = run_plan(
-        monkeypatch, capsys, "roberta_tiny", "--tokens", "1e7", "--cpu", "--set",
-        "batch.packing=rows",
-    )  # fmt: skip
-    assert "warning: --tokens knows no lengths of sequences" in errors

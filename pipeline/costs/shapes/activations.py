@@ -3,7 +3,8 @@
 The model itself runs, forward and backward, on tensors that have shapes and no storage, so every
 recipe and setting counts as it is. For a CPU these are torch's fake tensors, which take the path of
 a CPU. For a GPU they are tensors of the meta device, and the two operations that depend on the
-device are replaced by the kernels of a GPU: fused attention, and dropout with a mask of bytes.
+device are replaced by the kernels of a GPU: fused attention in fp32, and dropout with a mask of
+bytes.
 
 Every row is full. Legend: B rows, S tokens of a row, K slots of predictions.
 """
@@ -25,6 +26,7 @@ from torch.overrides import TorchFunctionMode
 
 from model.hugging_face.conversion import Model
 from model.objectives.masked_language import Inputs
+from model.pieces import Pieces
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.run import Run
@@ -46,8 +48,8 @@ class Activations:
 
 
 def activations(run: Run, on_gpu: bool, pieces: Sequence[int] = ()) -> Activations:
-    """Bytes per row of a run's micro-batches; pieces: lengths of the pieces of each packed row, to
-    which attention is confined, () for one that is as long as the row."""
+    """Bytes per row of a run's micro-batches; pieces: lengths of the pieces of each row, to which
+    attention is confined, () for one that is as long as the row."""
     batch = replace(run.batch, sequences=1, per_device=1, warmup_steps=0, mixture=())
     return _per_row(replace(run, batch=batch, phases=()), on_gpu, tuple(pieces))
 
@@ -87,33 +89,32 @@ def trace(run: Run, on_gpu: bool, pieces: Sequence[int], rows: int) -> Activatio
 def micro_batch(run: Run, rows: int, pieces: Sequence[int] = ()) -> Inputs:
     """Full rows with the most predictions that they can have; values do not matter."""
     length = run.data.sequence_length
-    slots = rows * max_predictions(run.data)
-    packed = run.batch.packing == "rows" or run.batch.attention == "document"
-    ends = [*accumulate([*(pieces or (length,))] * rows)] if packed else []
-    sequences = len(ends) if run.batch.packing == "rows" else rows
+    tokens, slots = rows * length, rows * max_predictions(run.data)
     paired = run.data.format in PAIR_FORMATS
     return Inputs(
-        input_ids_BS=torch.zeros(rows, length, dtype=torch.int64),
-        lengths_B=None,
+        input_ids_T=torch.zeros(tokens, dtype=torch.int64),
+        pieces=Pieces(_bounds([*(pieces or (length,))] * rows), length),
         positions_K=torch.zeros(slots, dtype=torch.int64),
         labels_K=torch.zeros(slots, dtype=torch.int64),
         weights_K=torch.ones(slots),
         mask_id=0,
-        segment_ids_BS=torch.zeros(rows, length, dtype=torch.int64) if paired else None,
-        pair_labels_R=torch.zeros(sequences, dtype=torch.int64) if paired else None,
-        row_weights_B=torch.ones(rows),
+        segment_ids_T=torch.zeros(tokens, dtype=torch.int64) if paired else None,
+        row_starts_R=torch.zeros(rows, dtype=torch.int64),
+        pair_labels_R=torch.zeros(rows, dtype=torch.int64) if paired else None,
+        token_weights_T=torch.ones(tokens),
         draws_K=torch.zeros(slots, dtype=torch.int64)
         if run.objective.kind in GENERATOR_KINDS
         else None,
-        row_starts_R=torch.zeros(sequences, dtype=torch.int64) if packed else None,
-        cu_seqlens=_on_host([0, *ends]) if packed else None,
     )
 
 
-def _on_host(values: list[int]) -> Tensor:
-    """A real tensor: the path of a CPU reads the bounds of pieces."""
+def _bounds(lengths: list[int]) -> Tensor:
+    """cu_seqlens; a real tensor where a CPU is traced, whose path reads it."""
+    ends = [0, *accumulate(lengths)]
+    if torch.empty(0).device.type == "meta":
+        return torch.tensor(ends, dtype=torch.int32)
     with torch._subclasses.fake_tensor.unset_fake_temporarily():
-        return torch.tensor(values, dtype=torch.int32)
+        return torch.tensor(ends, dtype=torch.int32)
 
 
 @contextlib.contextmanager
@@ -150,9 +151,9 @@ class _Kernels(TorchFunctionMode):
 
     def __init__(self, on_gpu: bool) -> None:
         super().__init__()
-        self._replaced: dict[Any, Callable[..., Any]] = {Tensor.nonzero: _all_places}
+        self._replaced: dict[Any, Callable[..., Any]] = {Tensor.numpy: _values}
         if on_gpu:
-            self._replaced |= {
+            self._replaced = {
                 F.scaled_dot_product_attention: _fused_attention,
                 F.dropout: _dropout,
             }
@@ -161,9 +162,10 @@ class _Kernels(TorchFunctionMode):
         return self._replaced.get(func, func)(*args, **(kwargs or {}))
 
 
-def _all_places(values: Tensor) -> Tensor:
-    """Rows are full, so every token has a weight."""
-    return torch.arange(values.numel(), device=values.device)[:, None]
+def _values(tensor: Tensor) -> Any:
+    """The bounds of pieces have values, which fake tensors hide."""
+    with torch._subclasses.fake_tensor.unset_fake_temporarily(), torch._C.DisableTorchFunction():
+        return tensor.numpy()
 
 
 def _fused_attention(

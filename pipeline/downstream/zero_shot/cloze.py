@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer
 
 from model.hugging_face.conversion import Model
+from model.pieces import pieces_of
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 
@@ -59,16 +60,17 @@ def fill_masks(
     found = []
     for line in lines:
         text = tokenizer.encode(line.replace(MASK, own), add_special_tokens=False).ids
-        ids = torch.tensor([[vocabulary.bos, *text, vocabulary.eos]], device=device)
+        ids = torch.tensor([vocabulary.bos, *text, vocabulary.eos], device=device)
         if vocabulary.mask not in text:
             raise DataError(f"the line {line[:60]!r} has no {MASK}; write one in it")
-        if ids.shape[1] > model.config.positions:
+        if len(ids) > model.config.positions:
             raise DataError(
-                f"the line {line[:60]!r} has {ids.shape[1]:,} tokens, but the model has "
+                f"the line {line[:60]!r} has {len(ids):,} tokens, but the model has "
                 f"{model.config.positions:,} positions; shorten it"
             )
-        places = (ids[0] == vocabulary.mask).nonzero()[:, 0]
-        probabilities = model.logits(ids, None)[0, places].float().softmax(-1)
+        places = (ids == vocabulary.mask).nonzero()[:, 0]
+        logits = model.logits(ids, pieces_of([len(ids)], device))
+        probabilities = logits[places].float().softmax(-1)
         best = probabilities.topk(min(MOST, probabilities.shape[-1]))
         guesses = tuple(
             tuple(

@@ -21,6 +21,7 @@ import torch
 from tokenizers import Encoding, Tokenizer
 
 from model.objectives.masked_language import Inputs, Sums
+from model.pieces import pieces_of
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import DataError
 from pipeline.training.cluster.ranks import ONE_PROCESS, RankGroup
@@ -177,16 +178,16 @@ def _masked_copies(
     ids_BS[later_BS & (words_BS == own_B1) & (own_B1 != ALONE)] = mask_id
     ids_BS[rows_B, places_B] = mask_id
     positions_B = rows_B * ids_BS.shape[1] + places_B
-    given = (ids_BS, segments_BS, positions_B, labels_B)
+    given = (ids_BS.reshape(-1), segments_BS.reshape(-1), positions_B, labels_B)
     ids, segments, positions, labels = (torch.from_numpy(part).to(device) for part in given)
     return Inputs(
-        input_ids_BS=ids,
-        lengths_B=None,
+        input_ids_T=ids,
+        pieces=pieces_of([ids_BS.shape[1]] * len(chosen), device),
         positions_K=positions,
         labels_K=labels,
         weights_K=torch.ones(len(chosen), device=device),
         mask_id=mask_id,
-        segment_ids_BS=segments,
+        segment_ids_T=segments,
         words_only=True,
     )
 

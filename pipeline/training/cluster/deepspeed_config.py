@@ -146,7 +146,7 @@ def deepspeed_dict(
     world_size: int,
 ) -> dict[str, Any]:
     """parameters: trained elements of the model, padding words included; rows: of a micro-batch,
-    filling included; accumulation: micro-batches per step and rank."""
+    at most; accumulation: micro-batches per step and rank."""
     half = run.precision != "fp32"
     stage = file.stage(run.precision)
     zero = dict(file.zero) | {"stage": stage, "sub_group_size": 2**60}  # all weights in one group

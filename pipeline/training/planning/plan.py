@@ -1,10 +1,9 @@
 """A phase of a Run, its data and its machines -> every number that follows from them.
 
 Nothing here is a setting. The global batch is divided among the ranks, and each rank's share into
-micro-batches of equal size, at most `batch.per_device`. The remainder is filled with rows of weight
-0; the plan reports how many, because they cost compute. If sequences share rows
-(batch.packing=rows), the plan packs a sample of them as the loader does, to estimate their rows; a
-step that needs more rows gets another micro-batch.
+micro-batches: on a CPU of equally many rows, at most `batch.per_device`; on a GPU of equally many
+tokens, at most those of `batch.per_device` full rows. What rows leave of these is dead; the plan
+reports its share, because it costs compute.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from model.attention import AttentionKernel, attention_kernel
 from model.config import EncoderConfig
 from model.hugging_face.families import changes_to_fit, family_of
-from model.layers import AttentionKernel, attention_kernel
 from model.objectives.flops import (
     detection_flops,
     detection_parameters,
@@ -33,8 +32,27 @@ from pipeline.config.training_settings import GENERATOR_KINDS, BatchSettings, Co
 from pipeline.data.shards.predicted import no_predictions
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.line_packing import expected_lines
+from pipeline.loading.placement import Capacity, expected_tokens
 from pipeline.training.planning.schedule import resolve_batch_size, sequences_until
+
+ROUND = 64
+"""A GPU's tokens are a multiple of this, which suits its products of matrices."""
+UNFILLED = 0.25
+"""Of a full row: what first fit leaves in a micro-batch on average, at most."""
+MORE_ROWS = 1.25
+"""Rows of a micro-batch, relative to rows of mean length: more short ones go to the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedBatches:
+    """Micro-batches of one size, as a GPU needs them."""
+
+    capacity: Capacity
+    """What each holds."""
+    accumulation: int
+    """Micro-batches per step and rank; a step that needs more gets another one."""
+    dead_share: float
+    """Of the tokens, on average."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +70,11 @@ class Plan:
     growing_steps: int
     """Steps until the batch has its full size."""
     rows: int
-    """Rows per micro-batch."""
+    """Most rows per micro-batch on a CPU."""
     accumulation: int
-    """Micro-batches per step and rank."""
-    filling: int
-    """Rows of weight 0 per step, over all ranks; if sequences share rows, on average."""
+    """Micro-batches per step and rank on a CPU."""
+    on_gpu: FixedBatches
+    """The micro-batches on a GPU."""
     parameters: int
     """Trained parameters."""
     step_flops: int
@@ -79,19 +97,15 @@ class Plan:
             if self.matched_tokens
             else []
         )
-        rows = self.rows * self.accumulation * self.world_size
-        used = rows - self.filling
-        shared = used != self.sequences
-        held = f" in {used:,} rows" if shared else ""
-        why = "left for steps that need more (" if shared else "filled ("
-        share = f"{self.filling / rows:.1%} of the work{' on a GPU' if shared else ''})"
-        filled = f", {counted(self.filling, 'row')} {why}{share}" if self.filling else ""
         ranks, parts = counted(self.world_size, "rank"), counted(self.accumulation, "micro-batch")
+        fixed = counted(self.on_gpu.accumulation, "micro-batch")
         return [
             f"model: {self.parameters:,} parameters, heads included; "
             f"{rounded(self.step_flops / 1e12, 3)} TFLOP per step",
-            f"step: {self.sequences:,} sequences{held} = {ranks} x {parts} x "
-            f"{counted(self.rows, 'row')}{filled}; ZeRO stage {self.zero_stage}",
+            f"step: {self.sequences:,} sequences = {ranks} x {parts} x "
+            f"{counted(self.rows, 'row')}; ZeRO stage {self.zero_stage}",
+            f"on a GPU: {fixed} of {self.on_gpu.capacity.tokens:,} tokens per rank, "
+            f"{self.on_gpu.dead_share:.1%} of them dead",
             *matched,
             *growing,
             f"data: {self.tokens:,} tokens, {self.epochs:,.2f} passes over "
@@ -141,13 +155,7 @@ def make_plan(
     batch = resolve_batch_size(run.batch, mean_tokens)
     sequences = batch.sequences
     _check_batch(batch, world_size, mean_tokens, owner)
-    if batch.packing == "rows":
-        mean_lines, most = _lines(train, -(-sequences // world_size))
-        accumulation, rows = micro_batches(most, 1, batch.per_device)
-        used = min(round(mean_lines * world_size), rows * accumulation * world_size)
-    else:
-        accumulation, rows = micro_batches(sequences, world_size, batch.per_device)
-        used = sequences
+    accumulation, rows = micro_batches(sequences, world_size, batch.per_device)
     means = [dataset.mean_predictions for dataset in train]
     for dataset, mean in zip(train, means, strict=True):
         if mean == 0:  # only masks that the loader draws: files without any are refused before
@@ -165,7 +173,7 @@ def make_plan(
         growing_steps=run.batch.warmup_steps,
         rows=rows,
         accumulation=accumulation,
-        filling=rows * accumulation * world_size - used,
+        on_gpu=_fixed_batches(batch, train, factors, sequences, world_size),
         parameters=parameters_of(run),
         step_flops=flops_of(
             run,
@@ -305,15 +313,54 @@ def _check_batch(batch: BatchSettings, world_size: int, mean_tokens: float, owne
         )
 
 
-def _lines(train: Sequence[Dataset], sequences: int) -> tuple[float, int]:
-    """Rows that this many sequences need if they share rows: on average, and at most."""
+def _fixed_batches(
+    batch: BatchSettings,
+    train: Sequence[Dataset],
+    factors: Sequence[float],
+    sequences: int,
+    world_size: int,
+) -> FixedBatches:
+    """A GPU's micro-batches for a rank's share of `sequences`.
+
+    The fewest micro-batches of at most `batch.per_device` full rows, and then as few tokens each as
+    a rank's rows of a step need, but for `EXCEEDED` of the steps. factors: see `_factors`.
+    """
+    rows = -(-sequences // world_size)
     found = [dataset.some_lengths() for dataset in train]
+    counts = [int(dataset.shard_rows.sum()) for dataset in train]
     weights = [
-        np.full(len(own), int(dataset.shard_rows.sum()) / len(own))
-        for dataset, own in zip(train, found, strict=True)
+        np.full(len(own), factor * count / len(own))
+        for own, factor, count in zip(found, factors, counts, strict=True)
     ]
+    lengths = np.concatenate(found)
     length = train[0].manifest.sequence_length
-    return expected_lines(np.concatenate(found), np.concatenate(weights), sequences, length)
+    mean, most = expected_tokens(lengths, np.concatenate(weights), rows, world_size)
+    full = batch.per_device * length
+    enough = ceil(rows / batch.per_device)  # even of full rows
+    parts = min(enough, ceil(most / (full - UNFILLED * length)))
+    tokens = min(full, ROUND * ceil((most / parts + UNFILLED * length * (parts > 1)) / ROUND))
+    rows_each = ceil(MORE_ROWS * tokens * rows / mean) + 1
+    slots = max(dataset.manifest.max_predictions for dataset in train)
+    documents, most_pieces = 1.0, 1
+    if batch.attention == "document":
+        most_pieces = length
+        documents = 1 + max(
+            dataset.manifest.totals["documents"] / max(1, count)
+            for dataset, count in zip(train, counts, strict=True)
+        )
+    stored = [sum(shard.tokens for shard in dataset.shards) for dataset in train]
+    used = sequences * float(np.dot(factors, stored) / np.dot(factors, counts))
+    capacity = Capacity(
+        tokens=max(tokens, length),
+        predictions=ceil(slots * tokens / length) + rows_each,
+        rows=rows_each,
+        pieces=max(most_pieces, ceil(MORE_ROWS * documents * rows_each)),
+    )
+    return FixedBatches(
+        capacity=capacity,
+        accumulation=parts,
+        dead_share=max(0.0, 1 - used / (world_size * parts * capacity.tokens)),
+    )
 
 
 def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int, int]:
@@ -343,8 +390,8 @@ def generator_config(run: Run) -> EncoderConfig:
     )  # fmt: skip
 
 
-def attention_name(run: Run, device_type: str) -> AttentionKernel:
-    """The function that computes attention in training, see `model.layers.attention_kernel`."""
+def attention_name(run: Run, device: torch.device) -> AttentionKernel:
+    """The function that computes attention in training, see `model.attention`."""
     dtype = torch.bfloat16 if run.precision == "bf16" else torch.float32
-    in_pieces = run.batch.packing == "rows" or run.batch.attention == "document"
-    return attention_kernel(device_type, dtype, run.encoder.dropout, in_pieces)
+    size = run.encoder.width // run.encoder.heads
+    return attention_kernel(device, dtype, size, recorded=True)

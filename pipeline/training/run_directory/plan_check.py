@@ -103,8 +103,9 @@ class PlanCheck:
         is_whole = self.sequences[-1] == phase.plan.sequences  # the batch does not grow any more
         if file and hardware and is_whole:
             run = phase.run
+            work = work_flops(run, phase.plan, self.device.type == "cuda")
             rate = MeasuredRate(
-                flops=work_flops(run, phase.plan) / seconds / hardware.units,
+                flops=work / seconds / hardware.units,
                 step_seconds=seconds,
                 sequences_per_second=phase.plan.sequences / seconds,
                 ranks=hardware.ranks,

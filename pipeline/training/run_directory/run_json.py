@@ -29,7 +29,7 @@ from pipeline.typed_json import build, read_object, require
 
 RECORD = "run.json"
 FREE_SETTINGS = (
-    "batch.per_device", "batch.packing", "data.reader", "data.damaged", "validation.every",
+    "batch.per_device", "data.reader", "data.damaged", "validation.every",
     "validation.grammar", "validation.grammar_pairs", "checkpoint.every", "checkpoint.keep",
     "checkpoint.keep_every", "logging.every", "logging.hang_seconds", "logging.to",
 )  # fmt: skip

@@ -30,6 +30,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import Extras, LossCounts
 from pipeline.loading.order import Order, Share
+from pipeline.loading.placement import Capacity
 from pipeline.training.forward.loss_parts import add, pack, part_metrics, present, unpack
 from pipeline.training.forward.model_inputs import model_inputs
 
@@ -87,14 +88,15 @@ class SequenceLosses(NamedTuple):
     """Numbers of such positions."""
 
     def add(self, inputs: Inputs, losses_K: Tensor, rows: int) -> None:
-        """Append those of a micro-batch whose first `rows` rows are sequences."""
-        length = inputs.input_ids_BS.shape[1]
-        shown_K = inputs.input_ids_BS.flatten()[inputs.positions_K]
+        """Append those of a micro-batch of `rows` sequences."""
+        assert inputs.row_starts_R is not None
+        starts_R = inputs.row_starts_R[:rows]
+        row_K = torch.searchsorted(starts_R, inputs.positions_K, right=True) - 1
+        shown_K = inputs.input_ids_T[inputs.positions_K]
         masked_K = (inputs.weights_K * (shown_K == inputs.mask_id)).double()
         for values, each_K in ((self.mask_loss, losses_K * masked_K), (self.mask_count, masked_K)):
-            sums_B = torch.zeros(len(inputs.input_ids_BS), dtype=torch.float64)
-            sums_B.index_add_(0, (inputs.positions_K // length).cpu(), each_K.cpu())
-            values += sums_B[:rows].tolist()
+            sums_R = torch.zeros(rows, dtype=torch.float64)
+            values += sums_R.index_add_(0, row_K.cpu(), each_K.cpu()).tolist()
 
 
 def in_file_order(
@@ -117,11 +119,12 @@ def validation_loader(
     world_size: int = 1,
     rank: int = 0,
     attention: Attention = "row",
+    on_gpu: bool = False,
 ) -> Loader:
     """One pass over validation rows with their first masks, `rows` per micro-batch.
 
-    Rows are never packed: every rank has the same number of micro-batches, so that all ranks can
-    stop between any two of them.
+    Every rank has the same number of micro-batches, so that all ranks can stop between any two of
+    them. on_gpu: all have the sizes of `rows` full rows.
     """
     order = Order(
         kind="sequential", seed=0, shard_rows=tuple(dataset.shard_rows for dataset in datasets)
@@ -134,9 +137,18 @@ def validation_loader(
         share,
         reader="read" if compressed else "mmap",
         prefetch=2,
+        capacity=_full_rows(datasets, rows) if on_gpu else None,
         attention=attention,
+        pin_memory=on_gpu,
         extras=Extras(most_targets=MOST_TARGETS, draws_seed=0),  # enough for every objective
     )
+
+
+def _full_rows(datasets: Sequence[Dataset], rows: int) -> Capacity:
+    """What `rows` rows take at most, however they are filled."""
+    length = datasets[0].manifest.sequence_length
+    slots = max(dataset.manifest.max_predictions for dataset in datasets)
+    return Capacity(rows * length, rows * slots, rows, rows * length // 2)
 
 
 def validation_loaders(
@@ -145,6 +157,7 @@ def validation_loaders(
     world_size: int = 1,
     rank: int = 0,
     attention: Attention = "row",
+    on_gpu: bool = False,
 ) -> dict[str, Loader]:
     """`validation_loader` for each corpus of the datasets."""
     parts: dict[str, list[Dataset]] = {}
@@ -152,7 +165,7 @@ def validation_loaders(
         for corpus, part in dataset.by_corpus().items():
             parts.setdefault(corpus, []).append(part)
     return {
-        corpus: validation_loader(own, rows, world_size, rank, attention)
+        corpus: validation_loader(own, rows, world_size, rank, attention, on_gpu)
         for corpus, own in parts.items()
     }
 
@@ -242,14 +255,11 @@ def unmasked(loader: Loader, count: int) -> list[Tensor]:
     """
     found: list[Tensor] = []
     for batch in loader.micro_batches():
-        ids_BS = batch.input_ids.clone()
-        ids_BS.view(-1)[batch.positions[: batch.predictions]] = batch.labels[: batch.predictions]
-        segments_BS = torch.zeros_like(ids_BS) if batch.segment_ids is None else batch.segment_ids
-        rows = zip(
-            torch.stack([ids_BS, segments_BS], 1), batch.lengths.tolist(),
-            batch.row_weights.tolist(), strict=True,
-        )  # fmt: skip
-        found += [row_2S[:, :length].clone() for row_2S, length, weight in rows if weight]
+        ids_T = batch.input_ids.clone()
+        ids_T[batch.positions[: batch.predictions]] = batch.labels[: batch.predictions]
+        segments_T = torch.zeros_like(ids_T) if batch.segment_ids is None else batch.segment_ids
+        both_2T = torch.stack([ids_T, segments_T])
+        found += [both_2T[:, row].clone() for row in batch.rows]
         if len(found) >= count:
             break
     loader.close()

@@ -109,8 +109,9 @@ class Validator:
         if phase.number not in self.loaders:
             cluster, attention = self.cluster, phase.run.batch.attention
             self.loaders[phase.number] = validation_loaders(
-                phase.validation, phase.plan.rows, cluster.world_size, cluster.rank, attention
-            )
+                phase.validation, phase.plan.rows, cluster.world_size, cluster.rank, attention,
+                on_gpu=cluster.device.type == "cuda",
+            )  # fmt: skip
         return self.loaders[phase.number]
 
     def is_owed(self, step: int) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch.nn.utils.rnn import pad_sequence
 
 from model.hugging_face.conversion import (
     Model,
@@ -35,6 +36,7 @@ from model.hugging_face.families import (
 )
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.pieces import Pieces
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
 from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary
@@ -233,23 +235,29 @@ def check_folder(folder: Path, model: Model, loader: Loader) -> float:
         )
     batch = next(loader.micro_batches())
     loader.close()
-    shown_BS = torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]
-    segments_BS = batch.segment_ids if model.config.segment_types > 1 else None
-    given = {} if segments_BS is None else {"token_type_ids": segments_BS}
-    found = theirs(input_ids=batch.input_ids, attention_mask=shown_BS.long(), **given)
-    inputs = (batch.input_ids, batch.lengths, segments_BS)
+    rows = [batch.input_ids[row] for row in batch.rows]
+    ids_BS = pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_token_id)
+    lengths_B = torch.tensor([len(row) for row in rows])
+    shown_BS = torch.arange(ids_BS.shape[1]) < lengths_B[:, None]
+    given = {"input_ids": ids_BS, "attention_mask": shown_BS.long()}
+    segments_T = batch.segment_ids if model.config.segment_types > 1 else None
+    if segments_T is not None:
+        types = [segments_T[row] for row in batch.rows]
+        given["token_type_ids"] = pad_sequence(types, batch_first=True)
+    found = theirs(**given)
+    inputs = (batch.input_ids, Pieces(batch.cu_seqlens, batch.longest), segments_T)
     if isinstance(model, ReplacedTokenModel):
         ours = model.detect(*inputs) if detects else model.restored(*inputs)
-        difference = _difference(ours[shown_BS], found.logits[shown_BS])
+        difference = _difference(ours, found.logits[shown_BS])
         _, theirs = _load_with_transformers(folder / GENERATOR, False)
-        found = theirs(input_ids=batch.input_ids, attention_mask=shown_BS.long(), **given)
+        found = theirs(**given)
     elif pairs:
         labels = "sop_logits" if "sop_logits" in found else "seq_relationship_logits"
         difference = _difference(model.pair_logits(*inputs), found[labels])
     else:
         difference = 0.0
     words = found.prediction_logits if pairs else found.logits
-    difference = max(difference, _difference(model.logits(*inputs)[shown_BS], words[shown_BS]))
+    difference = max(difference, _difference(model.logits(*inputs), words[shown_BS]))
     if not difference <= LARGEST_DIFFERENCE:
         raise CheckpointError(
             "transformers computes other logits from the written folder: they differ by "

@@ -14,9 +14,10 @@ import torch
 import transformers
 from torch import Tensor
 
+from model.attention import AttentionKernel
 from model.hugging_face.conversion import from_hugging_face, logical_parameters, to_hugging_face
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch, toy_model
+from tests.model.conftest import LENGTHS, MASK_ID, TOY, in_rows, toy_batch, toy_model
 
 Pair = tuple[MaskedLanguageModel, Any]
 
@@ -41,10 +42,10 @@ def imported() -> Pair:
     return from_hugging_face(theirs.state_dict(), theirs.config.to_dict()), theirs
 
 
-def their_logits(theirs: Any, batch: dict[str, Tensor]) -> Tensor:
-    ids, lengths = batch["input_ids_BS"], batch["lengths_B"]
-    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
-    logits: Tensor = theirs(ids, attention_mask=mask).logits
+def their_logits(theirs: Any, batch: dict[str, Any]) -> Tensor:
+    """[T, V], computed in padded rows."""
+    ids, mask = in_rows(batch["input_ids_T"], batch["pieces"])
+    logits: Tensor = theirs(ids, attention_mask=mask.long()).logits[mask]
     return logits
 
 
@@ -53,27 +54,26 @@ def their_logits(theirs: Any, batch: dict[str, Tensor]) -> Tensor:
 def test_logits_are_equal(pair: Callable[[], Pair], rows: str) -> None:
     model, theirs = pair()
     batch = toy_batch(LENGTHS[rows])
-    tokens = torch.arange(TOY.positions) < batch["lengths_B"][:, None]
     with torch.no_grad():
-        expected = their_logits(theirs.eval(), batch)[tokens]
-        ours = model.eval().logits(batch["input_ids_BS"], batch["lengths_B"])[tokens]
+        expected = their_logits(theirs.eval(), batch)
+        ours = model.eval().logits(batch["input_ids_T"], batch["pieces"])
     assert expected.std() > 0.5
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", LENGTHS)
-@pytest.mark.parametrize("attention", ["torch's", "by rows"])
+@pytest.mark.parametrize("attention", ["row_attention", "padded_attention"])
 @pytest.mark.parametrize("pair", [exported, imported])
-def test_gradients_are_equal(pair: Callable[[], Pair], attention: str, rows: str) -> None:
+def test_gradients_are_equal(
+    pair: Callable[[], Pair], attention: AttentionKernel, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, theirs = pair()
     batch = toy_batch(LENGTHS[rows])
     used = slice(0, 5)
-    logits = their_logits(theirs, batch).flatten(0, 1)[batch["positions_K"][used]]
+    logits = their_logits(theirs, batch)[batch["positions_K"][used]]
     loss = torch.nn.functional.cross_entropy(logits, batch["labels_K"][used], reduction="sum")
     loss.backward()
-    if attention == "by rows":
-        for layer in model.encoder.layers:
-            layer.attention.dropout.probability = 1e-9  # rounds to no drop at all
+    monkeypatch.setattr("model.attention.attention_kernel", lambda *_: attention)
     sums = model(Inputs(**batch, mask_id=MASK_ID))
     sums["mlm_loss"].backward()
     torch.testing.assert_close(sums["mlm_loss"], loss, rtol=1e-5, atol=0)
@@ -93,11 +93,8 @@ def test_a_saved_folder_loads(tmp_path: Path) -> None:
     )
     assert not any(report.values()), report
     batch = toy_batch(LENGTHS["short rows"])
-    tokens = torch.arange(TOY.positions) < batch["lengths_B"][:, None]
-    ours = model.eval().logits(batch["input_ids_BS"], batch["lengths_B"])
-    torch.testing.assert_close(
-        their_logits(loaded.eval(), batch)[tokens], ours[tokens], rtol=0, atol=1e-5
-    )
+    ours = model.eval().logits(batch["input_ids_T"], batch["pieces"])
+    torch.testing.assert_close(their_logits(loaded.eval(), batch), ours, rtol=0, atol=1e-5)
     assert loaded.get_input_embeddings().weight.shape[0] == TOY.vocab_size
 
 

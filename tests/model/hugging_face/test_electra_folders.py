@@ -20,7 +20,7 @@ from model.hugging_face.electra_folders import from_folders, joined, to_folders
 from model.objectives.masked_language import Inputs
 from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.objectives.sampling import sample
-from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
+from tests.model.conftest import LENGTHS, MASK_ID, TOY, in_rows, toy_batch, with_dead
 
 CONFIG = replace(TOY, position_offset=0, segment_types=2, embedding_width=32, width=48)
 GENERATORS: dict[str, EncoderConfig | None] = {
@@ -29,6 +29,7 @@ GENERATORS: dict[str, EncoderConfig | None] = {
     "the encoder itself": None,
 }
 Pair = tuple[ReplacedTokenModel, Any, Any]
+DEAD = 3
 
 
 def toy(name: str, seed: int = 1) -> ReplacedTokenModel:
@@ -73,20 +74,20 @@ def imported(name: str) -> Pair:
     return model, detector, filler
 
 
-def inputs(rows: str) -> tuple[Inputs, Tensor]:
-    """A batch of two segments, and its attention mask; 5 of its 8 slots are used."""
+def inputs(rows: str) -> tuple[Inputs, dict[str, Tensor]]:
+    """A batch of two segments with dead tokens at its end, and what transformers takes: padded rows
+    without the dead tokens; 5 of its 8 slots are used."""
     batch = toy_batch(LENGTHS[rows])
     generator = torch.Generator().manual_seed(3)
-    mask = torch.arange(TOY.positions) < batch["lengths_B"][:, None]
+    ids, mask = in_rows(batch["input_ids_T"], batch["pieces"])
     segments = (torch.arange(TOY.positions) > 8).long() * mask
     found = Inputs(
-        **batch,
+        **with_dead(batch, DEAD),
         mask_id=MASK_ID,
-        segment_ids_BS=segments,
-        row_weights_B=torch.ones(3),
+        segment_ids_T=F.pad(segments[mask], (0, DEAD)),
         draws_K=torch.randint(2**62, (8,), generator=generator),
     )
-    return found, mask
+    return found, {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": segments}
 
 
 @pytest.mark.parametrize("rows", LENGTHS)
@@ -94,27 +95,29 @@ def inputs(rows: str) -> tuple[Inputs, Tensor]:
 @pytest.mark.parametrize("pair", [exported, imported])
 def test_logits_and_losses_are_equal(pair: Callable[[str], Pair], name: str, rows: str) -> None:
     model, detector, filler = pair(name)
-    given, mask = inputs(rows)
+    given, arguments = inputs(rows)
+    mask = arguments["attention_mask"].bool()
     model, detector, filler = model.eval(), detector.eval(), filler.eval()
-    arguments = {"attention_mask": mask.long(), "token_type_ids": given.segment_ids_BS}
     with torch.no_grad():
-        words = filler(given.input_ids_BS, **arguments).logits
-        ours = model.logits(given.input_ids_BS, given.lengths_B, given.segment_ids_BS)
-        torch.testing.assert_close(ours[mask], words[mask], rtol=0, atol=1e-5)
-        assert words[mask].std() > 0.3
+        words = filler(**arguments).logits[mask]
+        ours = model.logits(given.input_ids_T, given.pieces, given.segment_ids_T)
+        torch.testing.assert_close(ours[:-DEAD], words, rtol=0, atol=1e-5)
+        assert words.std() > 0.3
         used = given.positions_K[:5]
-        expected = F.cross_entropy(words.flatten(0, 1)[used], given.labels_K[:5], reduction="sum")
+        expected = F.cross_entropy(words[used], given.labels_K[:5], reduction="sum")
 
         # A slow reference for the discriminator's input and labels.
-        shown, labels = given.input_ids_BS.clone(), torch.zeros(given.input_ids_BS.shape)
+        shown, labels = given.input_ids_T.clone(), torch.zeros(len(words), dtype=torch.int64)
         for slot, position in enumerate(used.tolist()):
-            chances = words.flatten(0, 1)[position].softmax(-1)
+            chances = words[position].softmax(-1)
             word = int(sample(chances[None], given.draws_K[slot : slot + 1]))
-            shown.view(-1)[position] = word
-            labels.view(-1)[position] = float(word != given.labels_K[slot])
-        theirs = detector(shown, **arguments, labels=labels.long())
-        logits = model.detect(shown, given.lengths_B, given.segment_ids_BS)
-        torch.testing.assert_close(logits[mask], theirs.logits[mask], rtol=0, atol=1e-5)
+            shown[position] = word
+            labels[position] = int(word != given.labels_K[slot])
+        shown_BS, labels_BS = arguments["input_ids"].clone(), torch.zeros(mask.shape).long()
+        shown_BS[mask], labels_BS[mask] = shown[:-DEAD], labels
+        theirs = detector(**arguments | {"input_ids": shown_BS}, labels=labels_BS)
+        logits = model.detect(shown, given.pieces, given.segment_ids_T)
+        torch.testing.assert_close(logits[:-DEAD], theirs.logits[mask], rtol=0, atol=1e-5)
         sums = model(given)
     torch.testing.assert_close(sums["mlm_loss"], expected, rtol=1e-5, atol=0)
     torch.testing.assert_close(sums["rtd_loss"] / mask.sum(), theirs.loss, rtol=1e-5, atol=0)
@@ -226,12 +229,12 @@ def test_every_kind_returns_from_its_folders(kind: Kind, own: bool) -> None:
         )
         one.load_state_dict({n: w for n, w in state.items() if n not in names}, strict=True)
         theirs.append(one.eval())
-    given, mask = inputs("short rows")
-    arguments = {"attention_mask": mask.long(), "token_type_ids": given.segment_ids_BS}
-    seen = given.input_ids_BS, given.lengths_B, given.segment_ids_BS
+    given, arguments = inputs("short rows")
+    mask = arguments["attention_mask"].bool()
+    seen = given.input_ids_T, given.pieces, given.segment_ids_T
     with torch.no_grad():
-        expected = [one(given.input_ids_BS, **arguments).logits[mask] for one in theirs]
+        expected = [one(**arguments).logits[mask] for one in theirs]
         head = model.restored if model.restoring else model.detect
-        found = [head(*seen)[mask], model.logits(*seen)[mask]]
+        found = [head(*seen)[:-DEAD], model.logits(*seen)[:-DEAD]]
     for mine, other in zip(found, expected):
         torch.testing.assert_close(mine, other, rtol=0, atol=1e-5)

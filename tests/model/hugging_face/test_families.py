@@ -33,11 +33,12 @@ from model.hugging_face.families import (
 from model.hugging_face.loss_record import loss_entry
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
+from model.pieces import Pieces
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.recipes import recipe
 from pipeline.training.forward.loss_parts import loss_sum
 from pipeline.training.planning.plan import encoder_config
-from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
+from tests.model.conftest import LENGTHS, MASK_ID, TOY, flat, in_rows, toy_batch
 from tests.pipeline.training.step_trace import StepTrace
 
 BASE = replace(TOY, position_offset=0, segment_types=2, layers=4)
@@ -74,8 +75,13 @@ def model_of(config: EncoderConfig, pairs: bool) -> MaskedLanguageModel:
 def inputs(lengths: list[int]) -> Inputs:
     batch = toy_batch(lengths)
     segments = (torch.arange(TOY.positions) >= torch.tensor([[7], [9], [1]])).long()
-    given = Inputs(**batch, mask_id=MASK_ID, segment_ids_BS=segments, pair_labels_R=PAIR_LABELS)
-    return given
+    return Inputs(
+        **batch,
+        mask_id=MASK_ID,
+        segment_ids_T=flat(segments, lengths)[0],
+        row_starts_R=batch["pieces"].cu_seqlens[:-1].long(),
+        pair_labels_R=PAIR_LABELS,
+    )
 
 
 def theirs_of(model: MaskedLanguageModel) -> Any:
@@ -88,13 +94,15 @@ def theirs_of(model: MaskedLanguageModel) -> Any:
 
 
 def call(theirs: Any, given: Inputs) -> tuple[Tensor, Tensor | None]:
-    assert given.lengths_B is not None
-    shown = (torch.arange(TOY.positions) < given.lengths_B[:, None]).long()
-    found = theirs(given.input_ids_BS, attention_mask=shown, token_type_ids=given.segment_ids_BS)
+    """Logits of words [T, V] and of pair labels, computed in padded rows."""
+    assert given.segment_ids_T is not None
+    ids, mask = in_rows(given.input_ids_T, given.pieces)
+    segments, _ = in_rows(given.segment_ids_T, given.pieces)
+    found = theirs(ids, attention_mask=mask.long(), token_type_ids=segments)
     if "logits" in found:
-        return found.logits, None
+        return found.logits[mask], None
     pair = found.sop_logits if "sop_logits" in found else found.seq_relationship_logits
-    return found.prediction_logits, pair
+    return found.prediction_logits[mask], pair
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -103,21 +111,19 @@ def test_logits_and_losses_are_transformers_own(name: str, pairs: bool) -> None:
     model = model_of(CONFIGS[name], pairs)
     theirs = theirs_of(model)
     given = inputs(LENGTHS["short rows"])
-    ids, lengths, segments = given.input_ids_BS, given.lengths_B, given.segment_ids_BS
-    assert lengths is not None
-    shown = torch.arange(TOY.positions) < lengths[:, None]
+    seen = given.input_ids_T, given.pieces, given.segment_ids_T
     with torch.no_grad():
         words, labels = call(theirs, given)
-        ours = model.logits(ids, lengths, segments)
-        assert words[shown].std() > 0.3
-        torch.testing.assert_close(ours[shown], words[shown], rtol=0, atol=1e-5)
+        ours = model.logits(*seen)
+        assert words.std() > 0.3
+        torch.testing.assert_close(ours, words, rtol=0, atol=1e-5)
         if pairs:
             assert labels is not None and labels.std() > 0.05
-            found = model.pair_logits(ids, lengths, segments)
+            found = model.pair_logits(*seen)
             torch.testing.assert_close(found, labels, rtol=0, atol=1e-5)
         sums = model(given)
     used = given.positions_K[:5]
-    expected = F.cross_entropy(words.flatten(0, 1)[used], given.labels_K[:5], reduction="sum")
+    expected = F.cross_entropy(words[used], given.labels_K[:5], reduction="sum")
     torch.testing.assert_close(sums["mlm_loss"], expected, rtol=1e-5, atol=0)
     if pairs and labels is not None:
         pair_loss = F.cross_entropy(labels, PAIR_LABELS, reduction="sum", ignore_index=-1)
@@ -137,7 +143,7 @@ def test_gradients_of_shared_layers_are_sums(name: str) -> None:
     words, labels = call(theirs, given)
     assert labels is not None
     used = given.positions_K[:5]
-    loss = F.cross_entropy(words.flatten(0, 1)[used], given.labels_K[:5], reduction="sum")
+    loss = F.cross_entropy(words[used], given.labels_K[:5], reduction="sum")
     (loss + F.cross_entropy(labels, PAIR_LABELS, reduction="sum", ignore_index=-1)).backward()
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
     config = model.config
@@ -332,7 +338,7 @@ def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], messag
 
 
 @pytest.mark.parametrize("kind", ["bert", "electra", "spanbert"])
-@pytest.mark.parametrize("rows", ["full", "padded", "packed"])
+@pytest.mark.parametrize("rows", ["full", "mixed", "packed"])
 def test_no_micro_batch_waits_for_the_device(kind: str, rows: str) -> None:
     """Forward and backward on a device that has no values to read, by the path of a GPU."""
     config = replace(BASE, dropout=0.1)
@@ -341,13 +347,13 @@ def test_no_micro_batch_waits_for_the_device(kind: str, rows: str) -> None:
         model = ReplacedTokenModel(config, replace(config, width=24), weight=50.0, seed=0)
     if kind == "spanbert":
         model = MaskedLanguageModel(config, seed=0, boundary_weight=1.0)
-    given = inputs(LENGTHS["short rows"])._replace(draws_K=torch.zeros(8, dtype=torch.int64))
-    starts = torch.arange(4) * TOY.positions
-    if rows == "full":
-        given = given._replace(lengths_B=None)
-    if rows == "packed":
-        given = given._replace(row_starts_R=starts[:3], cu_seqlens=starts.int())
-    away = [part.to("meta") if torch.is_tensor(part) else part for part in given]
+    given = inputs(LENGTHS["full rows" if rows == "full" else "short rows"])
+    given = given._replace(draws_K=torch.zeros(8, dtype=torch.int64))
+    if rows == "packed":  # documents of sequences, dead tokens and empty pieces after them
+        bounds = torch.tensor([0, 30, 40, 57, 59, 59, 59], dtype=torch.int32)
+        alive = (torch.arange(59) < 50).float()
+        given = given._replace(pieces=Pieces(bounds, TOY.positions), token_weights_T=alive)
+    away = [part.to("meta") if hasattr(part, "to") else part for part in given]
     with StepTrace() as trace:
         sums = model.to("meta").bfloat16().train()(Inputs(*away))
         loss_sum(model.parts, sums, LossCounts(5, 59, 2, 5)).backward()

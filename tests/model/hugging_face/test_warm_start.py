@@ -18,12 +18,13 @@ from model.hugging_face.growth import EmbeddingRows
 from model.hugging_face.warm_start import differences, take_over
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
-from tests.model.conftest import TOY
+from tests.model.conftest import TOY, flat
 
 BERT = replace(TOY, position_offset=0, segment_types=2, layer_norm_eps=1e-12)
 ALBERT = replace(BERT, embedding_width=16, sharing="all")
 FAMILIES = {"bert": BERT, "roberta": TOY, "albert": ALBERT}
 IDS = torch.randint(5, 300, (2, 9), generator=torch.Generator().manual_seed(0))
+TOKENS = flat(IDS)
 
 
 def theirs_of(config: EncoderConfig, kind: Any, pairs: bool = False) -> Any:
@@ -56,7 +57,7 @@ def test_a_model_computes_what_the_folder_s_computes(family: str, kind: Any) -> 
     theirs, model = theirs_of(FAMILIES[family], kind), MaskedLanguageModel(FAMILIES[family], seed=0)
     assert taken(theirs, model.eval()) == ([], [])
     with torch.no_grad():
-        expected, found = theirs(IDS).logits, model.logits(IDS, None)
+        expected, found = theirs(IDS).logits.flatten(0, 1), model.logits(*TOKENS)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
@@ -75,7 +76,8 @@ def test_a_head_that_the_folder_lacks_keeps_its_initialization() -> None:
     assert len(new) == 2 and new[0].startswith("the head of masked words (cls.predictions")
     assert new[1] == "the head of pairs of segments (cls.seq_relationship)"
     with torch.no_grad():
-        expected, found = theirs(IDS).last_hidden_state, model.encoder(IDS, None)
+        expected = theirs(IDS).last_hidden_state.flatten(0, 1)
+        found = model.encoder(*TOKENS)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert model.pair_head
     assert torch.equal(model.pair_head.pooler.weight, theirs.pooler.dense.weight)
@@ -126,7 +128,8 @@ def test_a_mapping_between_equal_widths_must_be_the_identity() -> None:
         mapping.weight.copy_(torch.eye(48))
         mapping.bias.zero_()
         assert taken(theirs, model) == ([], [])
-        torch.testing.assert_close(model.logits(IDS, None), theirs(IDS).logits, rtol=0, atol=1e-5)
+        expected = theirs(IDS).logits.flatten(0, 1)
+        torch.testing.assert_close(model.logits(*TOKENS), expected, rtol=0, atol=1e-5)
 
 
 def test_unused_weights_are_named() -> None:
@@ -202,8 +205,8 @@ def test_electra_s_two_folders(name: str) -> None:
         if found[name].dim() == 1 or "words" in name
     )
     with torch.no_grad():
-        assert torch.equal(model.detect(IDS, None), source.detect(IDS, None))
-        assert torch.equal(model.logits(IDS, None), source.logits(IDS, None))
+        assert torch.equal(model.detect(*TOKENS), source.detect(*TOKENS))
+        assert torch.equal(model.logits(*TOKENS), source.logits(*TOKENS))
 
 
 def test_a_new_generator() -> None:

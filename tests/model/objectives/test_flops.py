@@ -58,7 +58,12 @@ def test_a_factorised_model_of_shared_layers_with_pairs(sharing: Literal["none",
     model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
     stored = sum(prod(piece.shape) for piece in logical_parameters(model))
     assert parameter_count(config, pair_head=True) == stored
-    given = Inputs(**toy_batch([40, 40, 40]), mask_id=MASK_ID, pair_labels_R=torch.zeros(3).long())
+    given = Inputs(
+        **toy_batch([40, 40, 40]),
+        mask_id=MASK_ID,
+        row_starts_R=torch.arange(3) * 40,
+        pair_labels_R=torch.zeros(3).long(),
+    )
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(given)
     ours = step_flops(config, sequences=3, sequence_length=40, predictions=8, pair_head=True) // 3

@@ -16,7 +16,7 @@ def test_sums_are_those_of_the_logits(rows: str) -> None:
     model, batch = toy_model(), toy_batch(LENGTHS[rows])
     used = batch["positions_K"][:5]
     labels = batch["labels_K"]
-    logits = model.logits(batch["input_ids_BS"], batch["lengths_B"]).flatten(0, 1)[used]
+    logits = model.logits(batch["input_ids_T"], batch["pieces"])[used]
     assert logits.shape == (5, TOY.vocab_size)
     labels[2] = logits[2].argmax()
     losses = F.cross_entropy(logits, labels[:5], reduction="none")

@@ -9,7 +9,14 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from model.objectives.masked_language import Inputs
-from model.objectives.replaced_tokens import area_under_curve, detection_sums, histograms, replaced
+from model.objectives.replaced_tokens import (
+    area_under_curve,
+    detection_sums,
+    histograms,
+    replaced,
+    token_weights,
+)
+from tests.model.conftest import flat, toy_batch, with_dead
 
 
 def slow_replaced(
@@ -35,14 +42,22 @@ def test_traps_12_inputs_and_labels_of_the_discriminator() -> None:
     words = torch.tensor([10, 99, 98, 20, 97, 77, 76])  # including unused slots
     weights = torch.tensor([1.0] * 5 + [0.0] * 2)
     places = [divmod(int(position), length) for position in positions[:5]]
-    inputs = Inputs(torch.tensor(ids), None, positions, labels, weights, mask)
-    shown, changed = replaced(inputs, words)
+    inputs = Inputs(*flat(torch.tensor(ids)), positions, labels, weights, mask)
+    shown, changed = (part.view(2, length) for part in replaced(inputs, words))
     expected = slow_replaced(
         ids, dict(zip(places, labels.tolist())), dict(zip(places, words.tolist()))
     )
     assert (shown.tolist(), changed.tolist()) == expected
     assert shown.tolist() == [[0, 10, 11, 99, 98, 2], [0, 20, 97, 22, 2, 1]]
     assert changed.tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 1, 0, 0, 0]]
+
+
+def test_token_weights_are_those_given_or_ones() -> None:
+    """float32, of dead tokens 0."""
+    batch = toy_batch([3, 2, 4])
+    assert token_weights(Inputs(**batch, mask_id=4)).tolist() == [1.0] * 9
+    weights = token_weights(Inputs(**with_dead(batch, 2), mask_id=4))
+    assert weights.tolist() == [1.0] * 9 + [0.0] * 2 and weights.dtype == torch.float32
 
 
 def test_detection_sums_are_over_tokens_of_sequences() -> None:

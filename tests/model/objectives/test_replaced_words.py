@@ -12,7 +12,7 @@ from torch import Tensor
 from model.objectives.masked_language import Inputs
 from model.objectives.replaced_tokens import Kind, ReplacedTokenModel, replaced, token_weights
 from model.objectives.replaced_words import RestoringHead, originals, restored_sums
-from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch
+from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch, with_dead
 
 CONFIG = replace(TOY, position_offset=0, segment_types=2, embedding_width=32)
 GENERATOR = replace(CONFIG, width=24, heads=2, feed_forward=72, layers=1)
@@ -20,11 +20,11 @@ NAMES: dict[Kind, str] = {"rtd_masked": "rtd", "replace_mlm": "words", "all_toke
 
 
 def inputs(rows: str) -> Inputs:
+    """With dead tokens at the end."""
     generator = torch.Generator().manual_seed(3)
     return Inputs(
-        **toy_batch(LENGTHS[rows]),
+        **with_dead(toy_batch(LENGTHS[rows]), 3),
         mask_id=MASK_ID,
-        row_weights_B=torch.ones(3),
         draws_K=torch.randint(2**62, (8,), generator=generator),
     )
 
@@ -42,12 +42,9 @@ def model_of(kind: Kind) -> ReplacedTokenModel:
     return model
 
 
-def plain_loss(
-    model: ReplacedTokenModel, hidden_BSD: Tensor, shown: Tensor, given: Inputs
-) -> Tensor:
+def plain_loss(model: ReplacedTokenModel, hidden: Tensor, seen: Tensor, given: Inputs) -> Tensor:
     """The sum of the encoder's part, token by token, as the paper's section 3.4 says it."""
-    real = token_weights(given).flatten() > 0
-    hidden, seen = hidden_BSD.flatten(0, 1), shown.flatten()
+    real = token_weights(given) > 0
     original, predicted = seen.clone(), set()
     for slot, position in enumerate(given.positions_K.tolist()):
         if given.weights_K[slot] > 0:
@@ -86,11 +83,11 @@ def plain_loss(
 def test_loss_and_gradients_equal_a_plain_implementation(kind: Kind, rows: str) -> None:
     """To 1e-6: ours keeps losses and the copy's logarithms in float32."""
     given, model = inputs(rows), model_of(kind).eval()
-    seen = given.lengths_B, given.segment_ids_BS
+    seen = given.pieces, given.segment_ids_T
     sums = model(given)
     assert given.draws_K is not None
     with torch.no_grad():
-        filler = model._generate(given.input_ids_BS, *seen).flatten(0, 1)
+        filler = model._generate(given.input_ids_T, *seen)
         words = model.head.sample(filler[given.positions_K], given.labels_K, given.draws_K)[2]
     shown, changed = replaced(given, words)
     expected = plain_loss(model, model.encoder(shown, *seen), shown, given)
@@ -126,8 +123,7 @@ def test_counts_follow_the_likeliest_word(kind: Kind) -> None:
             mixed = copy * F.one_hot(shown, CONFIG.vocab_size) + (1 - copy) * mixed
         right = (mixed.argmax(-1) == originals(given)).float()
         if kind == "replace_mlm":
-            weights = torch.zeros(weights.numel()).scatter(0, given.positions_K, given.weights_K)
-            weights = weights.view(shown.shape)
+            weights = torch.zeros(len(weights)).scatter(0, given.positions_K, given.weights_K)
         assert sums["words_correct"] == (right * weights).sum()
         assert sums["words_replaced"] == changed.sum() > 0
         assert sums["words_restored"] == (right * changed).sum()
@@ -135,12 +131,12 @@ def test_counts_follow_the_likeliest_word(kind: Kind) -> None:
 
 def test_originals_are_the_unmasked_words() -> None:
     given = inputs("short rows")
-    expected = given.input_ids_BS.flatten().clone()
+    expected = given.input_ids_T.clone()
     for slot, position in enumerate(given.positions_K.tolist()):
         if given.weights_K[slot] > 0:
             expected[position] = given.labels_K[slot]
-    assert torch.equal(originals(given).flatten(), expected)
-    assert not torch.equal(originals(given), given.input_ids_BS)
+    assert torch.equal(originals(given), expected)
+    assert not torch.equal(originals(given), given.input_ids_T)
 
 
 def test_a_copied_word_costs_little_and_its_gradient_stays_finite() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -15,9 +16,10 @@ from model.hugging_face.conversion import from_hugging_face, to_hugging_face
 from model.layers import Embeddings
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.span_boundary import MOST_TARGETS, PLACE_WIDTH, SpanBoundaryHead, boundaries
-from tests.model.conftest import TOY
+from model.pieces import Pieces
+from tests.model.conftest import TOY, flat
 
-CLS, SEP, MASK, PAD = 0, 2, 4, 1
+CLS, SEP, MASK = 0, 2, 4
 
 
 def spans_of(row: list[int]) -> list[tuple[int, int]]:
@@ -31,31 +33,30 @@ def spans_of(row: list[int]) -> list[tuple[int, int]]:
     return spans
 
 
-def questions(ids_BS: Tensor, predicted_BS: Tensor) -> dict[int, tuple[int, int, int]]:
-    """Position (row x S + place) -> left and right token and place in the span, if predicted."""
-    length = ids_BS.shape[1]
+def questions(
+    ids_T: Tensor, pieces: Pieces, predicted_T: Tensor
+) -> dict[int, tuple[int, int, int]]:
+    """Position -> left and right token and place in the span, if predicted."""
     found = {}
-    for row, ids in enumerate(ids_BS.tolist()):
-        for first, last in spans_of(predicted_BS[row].tolist()):
+    for start, end in pairwise(pieces.cu_seqlens.tolist()):
+        ids = ids_T[start:end].tolist()
+        for first, last in spans_of(predicted_T[start:end].tolist()):
             if ids[first - 1] in (CLS, SEP) or ids[last + 1] in (CLS, SEP):
                 continue
             for place in range(first, min(last + 1, first + 15)):
-                found[row * length + place] = (
-                    row * length + first - 1,
-                    row * length + last + 1,
-                    place - first,
-                )
+                found[start + place] = (start + first - 1, start + last + 1, place - first)
     return found
 
 
-def toy_spans(seed: int, rows: int = 6, length: int = 40) -> tuple[Tensor, Tensor, Tensor]:
-    """ids [B, S], predicted [B, S] and used slots: rows of two segments, some of them short."""
+def toy_spans(
+    seed: int, rows: int = 6, length: int = 40
+) -> tuple[tuple[Tensor, Pieces], Tensor, Tensor]:
+    """ids [T], pieces, predicted [T] and used slots: rows of two segments, some of them short."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(5, TOY.vocab_size, (rows, length), generator=generator)
     predicted = torch.zeros(rows, length, dtype=torch.int64)
-    for row in range(rows):
-        size = length - 3 * row
-        ids[row, size:] = PAD
+    sizes = [length - 3 * row for row in range(rows)]
+    for row, size in enumerate(sizes):
         ids[row, 0], ids[row, size - 1] = CLS, SEP
         predicted[row, 1 : size - 1] = (torch.rand(size - 2, generator=generator) < 0.4).long()
         if row % 2:
@@ -63,14 +64,14 @@ def toy_spans(seed: int, rows: int = 6, length: int = 40) -> tuple[Tensor, Tenso
     predicted[2, 5:25] = 1  # longer than MOST_TARGETS
     predicted[2, [4, 25]] = 0
     ids[predicted.bool()] = MASK
-    return ids, predicted, predicted.flatten().nonzero()[:, 0]
+    predicted_T, _ = flat(predicted, sizes)
+    return flat(ids, sizes), predicted_T, predicted_T.nonzero()[:, 0]
 
 
-def padded(ids: Tensor, used: Tensor, labels: Tensor, unused: int) -> Inputs:
+def padded(given: tuple[Tensor, Pieces], used: Tensor, labels: Tensor, unused: int) -> Inputs:
     """As the loader pads them: unused slots after the used ones, all 0."""
     return Inputs(
-        input_ids_BS=ids,
-        lengths_B=None,
+        *given,
         positions_K=F.pad(used, (0, unused)),
         labels_K=F.pad(labels, (0, unused)),
         weights_K=F.pad(torch.ones(len(used)), (0, unused)),
@@ -82,10 +83,10 @@ def padded(ids: Tensor, used: Tensor, labels: Tensor, unused: int) -> Inputs:
 @pytest.mark.parametrize("seed", range(5))
 def test_traps_9_boundaries_are_those_of_a_slow_reading(seed: int) -> None:
     """Adjacent spans are one; spans at an edge are skipped; 15 targets at most."""
-    ids, predicted, used = toy_spans(seed)
-    inputs = padded(ids, used, used, 7)
-    found = boundaries(inputs.input_ids_BS, inputs.positions_K, inputs.weights_K, (CLS, SEP))
-    asked = questions(ids, predicted)
+    given, predicted, used = toy_spans(seed)
+    inputs = padded(given, used, used, 7)
+    found = boundaries(inputs.input_ids_T, inputs.positions_K, inputs.weights_K, (CLS, SEP))
+    asked = questions(*given, predicted)
     assert len(asked) == found.weights.sum() and 20 < len(asked) < len(used) - 5
     for slot, position in enumerate(used.tolist()):
         assert found.weights[slot] == (position in asked), position
@@ -106,20 +107,20 @@ def test_the_head_is_that_of_the_paper() -> None:
         for parameter in head.parameters():
             if parameter is not words.words.weight:
                 parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-    ids, predicted, used = toy_spans(1)
-    hidden = torch.randn(*ids.shape, TOY.width, generator=generator, requires_grad=True)
+    given, predicted, used = toy_spans(1)
+    hidden = torch.randn(len(given[0]), TOY.width, generator=generator, requires_grad=True)
     labels = torch.randint(5, TOY.vocab_size, (len(used),), generator=generator)
-    inputs = padded(ids, used, labels, 3)
-    found = boundaries(ids, inputs.positions_K, inputs.weights_K, (CLS, SEP))
+    inputs = padded(given, used, labels, 3)
+    found = boundaries(given[0], inputs.positions_K, inputs.weights_K, (CLS, SEP))
     losses, _ = head(hidden, found, inputs.labels_K)
 
-    asked, flat = questions(ids, predicted), hidden.flatten(0, 1)
+    asked = questions(*given, predicted)
     expected = torch.zeros(())
     for position, label in zip(used.tolist(), labels):
         if position not in asked:
             continue
         left, right, place = asked[position]
-        vector = torch.cat([flat[left], flat[right], head.places.weight[place]])
+        vector = torch.cat([hidden[left], hidden[right], head.places.weight[place]])
         assert vector.shape == (2 * TOY.width + PLACE_WIDTH,)
         for dense, norm in ((head.first, head.first_norm), (head.second, head.second_norm)):
             vector = F.gelu(dense.weight @ vector + dense.bias)

@@ -6,17 +6,22 @@ import torch
 import transformers
 from torch import nn
 
+from model.pieces import pieces_of
 from model.tasks.heads import HEADS, TaskHead, WordBag
 
 
 def test_a_bag_is_the_mean_of_a_row_and_knows_no_order() -> None:
     words = nn.Embedding(10, 4)
     bag = WordBag(words)
-    ids, lengths = torch.tensor([[1, 2, 3, 0], [3, 2, 1, 5]]), torch.tensor([3, 4])
-    found = bag(ids, lengths)
-    torch.testing.assert_close(found[0, 0], words.weight[1:4].mean(0))
-    torch.testing.assert_close(found[1, 2], words.weight[1])
-    torch.testing.assert_close(bag(ids[:, :3], None)[0, 0], bag(ids[:, :3].flip(1), None)[0, 0])
+    ids = torch.tensor([1, 2, 3, 3, 2, 1, 5, 7])
+    found = bag(ids, pieces_of([3, 4, 1]))
+    torch.testing.assert_close(found[0], words.weight[1:4].mean(0))
+    torch.testing.assert_close(found[3], words.weight[[3, 2, 1, 5]].mean(0))
+    torch.testing.assert_close(found[7], words.weight[7])
+    others = torch.tensor([1, 2, 4, 5, 6])
+    assert torch.equal(found[others], words.weight[ids[others]])
+    turned = bag(ids[:3].flip(0), pieces_of([3]))
+    torch.testing.assert_close(bag(ids[:3], pieces_of([3]))[0], turned[0])
     found.sum().backward()
     assert words.weight.grad is None  # the table is a copy
 

@@ -21,6 +21,7 @@ from model.tasks.task_model import (
     write_task_model,
 )
 from pipeline.typed_json import read_object
+from tests.model.conftest import flat
 from tests.pipeline.downstream.peers import peer
 
 EXPORTS = Path(__file__).parents[2] / "golden/exports"
@@ -45,7 +46,8 @@ def test_written_weights_give_equal_logits(family: str, kind: Kind, tmp_path: Pa
         "spans": transformers.AutoModelForQuestionAnswering,
     }[kind]
     loaded = auto.from_pretrained(tmp_path).eval()
-    inputs = TaskInputs(IDS, None, torch.zeros_like(IDS), torch.tensor(PLACES[kind]))
+    ids, pieces = flat(IDS)
+    inputs = TaskInputs(ids, pieces, torch.zeros_like(ids), torch.tensor(PLACES[kind]))
     with torch.no_grad():
         ours = model(inputs)
         found = loaded(input_ids=IDS[None] if kind == "choices" else IDS)

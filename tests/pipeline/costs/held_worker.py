@@ -23,6 +23,7 @@ import torch.distributed as dist
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import Inputs
+from model.pieces import pieces_of
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.costs.shapes.live_bytes import LiveBytes, unique_bytes
@@ -77,8 +78,8 @@ def file_of(name: str, changes: dict[str, Any]) -> DeepSpeedFile:
 
 def micro_batch() -> Inputs:
     return Inputs(
-        input_ids_BS=torch.randint(5, 2048, (ROWS, LENGTH)),
-        lengths_B=None,
+        input_ids_T=torch.randint(5, 2048, (ROWS * LENGTH,)),
+        pieces=pieces_of([LENGTH] * ROWS),
         positions_K=torch.arange(1, SLOTS + 1),
         labels_K=torch.randint(5, 2048, (SLOTS,)),
         weights_K=torch.ones(SLOTS),

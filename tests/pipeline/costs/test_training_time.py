@@ -35,19 +35,22 @@ def test_a_large_step_on_64_h200_is_as_the_roofline_says() -> None:
     assert energy.least == pytest.approx(0.7 * gpu_hours.least)
 
 
-def test_padding_and_unused_slots_count_as_work() -> None:
-    job = planned("roberta_base", gpu="h100")
+def test_dead_tokens_and_unused_slots_count_as_work() -> None:
+    """Of a GPU; a CPU computes none."""
+    job = planned("roberta_tiny", gpu="h100", per_node=1, tokens=10**6)
     (phase,) = job.phases(job.hardware)
-    work = work_flops(phase.run, phase.plan)
-    assert 1.03 < work / phase.plan.step_flops < 1.09  # rows are 95 % full
-    half = planned("roberta_base", "data.format=segment_pair", gpu="h100").run
-    assert work_flops(replace(half, data=phase.run.data), phase.plan) == work
+    work = work_flops(phase.run, phase.plan, True)
+    assert phase.plan.on_gpu.dead_share == pytest.approx(0.05, abs=0.001)
+    assert 1 / 0.95 < work / phase.plan.step_flops < 1.15
+    half = planned("roberta_tiny", "data.format=segment_pair", gpu="h100", per_node=1).run
+    assert work_flops(replace(half, data=phase.run.data), phase.plan, True) == work
+    assert work_flops(phase.run, phase.plan, False) == phase.plan.step_flops
 
 
 def test_a_measured_rate_of_the_recipe_is_used_and_named() -> None:
     job = planned("roberta_tiny")
     (phase,) = job.phases(job.hardware)
-    work = work_flops(phase.run, phase.plan)
+    work = work_flops(phase.run, phase.plan, False)
     site = SiteRates(rates={"roberta_tiny cpu fp32": (rate(1e9), rate(4e9), rate(5e9))})
     (part,) = replace(job, site=site).step(phase, job.hardware)
     assert part.value == pytest.approx(work / (2 * 4e9)) and part.basis == "measured here"
@@ -86,7 +89,7 @@ def test_rates_of_other_recipes_are_a_wide_band() -> None:
     job = planned("roberta_tiny", site=site)
     (phase,) = job.phases(job.hardware)
     compute = job.step(phase, job.hardware)[0]
-    assert compute.value == pytest.approx(work_flops(phase.run, phase.plan) / 60e9)
+    assert compute.value == pytest.approx(work_flops(phase.run, phase.plan, False) / 60e9)
     assert "roberta_mini" in compute.assumption and compute.most > 2 * compute.value
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from torch.nn.utils.rnn import pad_sequence
 
 from model.tasks.heads import HEADS, Kind
 from model.tasks.task_model import TaskDesign
@@ -71,15 +72,19 @@ def random_features(kind: Kind, count: int, seed: int = 0) -> list[Feature]:
     return found
 
 
-def their_arguments(batch: TaskBatch, kind: Kind) -> dict[str, torch.Tensor]:
-    """The arguments of transformers' class for a batch."""
-    ids = batch.inputs.input_ids_BS
-    mask = torch.ones_like(ids)
-    if batch.inputs.lengths_B is not None:
-        mask = (torch.arange(ids.shape[1]) < batch.inputs.lengths_B[:, None]).long()
+def their_arguments(batch: TaskBatch, kind: Kind, pad: int = 0) -> dict[str, torch.Tensor]:
+    """The arguments of transformers' class for a batch, whose rows it takes as long as the longest
+    one; pad: id of the rest."""
+    lengths = batch.inputs.pieces.cu_seqlens.diff().long()
+
+    def rows(values: torch.Tensor, rest: int) -> torch.Tensor:
+        return pad_sequence(values.split(lengths.tolist()), batch_first=True, padding_value=rest)
+
+    ids = rows(batch.inputs.input_ids_T, pad)
+    mask = rows(torch.ones_like(batch.inputs.input_ids_T), 0)
     given = {"input_ids": ids, "attention_mask": mask}
-    if batch.inputs.segment_ids_BS is not None:
-        given["token_type_ids"] = batch.inputs.segment_ids_BS
+    if batch.inputs.segment_ids_T is not None:
+        given["token_type_ids"] = rows(batch.inputs.segment_ids_T, 0)
     targets = batch.targets.long()
     if kind == "choices":
         given = {name: value.view(-1, 3, ids.shape[1]) for name, value in given.items()}
@@ -87,7 +92,7 @@ def their_arguments(batch: TaskBatch, kind: Kind) -> dict[str, torch.Tensor]:
         ends = targets.view(-1, 2)
         return given | {"start_positions": ends[:, 0], "end_positions": ends[:, 1]}
     if kind == "tags":
-        labels = torch.full((ids.numel(),), -100)
+        labels = torch.full_like(batch.inputs.input_ids_T, -100)
         labels[batch.inputs.places_N] = targets
-        targets = labels.view(ids.shape)
+        targets = rows(labels, -100)
     return given | {"labels": targets}

@@ -1,4 +1,4 @@
-"""Order of an epoch, and rows in a block."""
+"""Order of an epoch, and rows in a batch."""
 
 from __future__ import annotations
 
@@ -24,27 +24,23 @@ def test_an_epoch_has_every_feature_once_with_neighbours_of_its_length() -> None
     assert by_length([1, 3, 2], 2) == [[1, 2], [0]]
 
 
-def test_a_block() -> None:
+def test_a_batch_has_its_rows_one_after_another() -> None:
     features = [
         Feature(0, (Row([2, 5, 3], 3, [0]), Row([2, 5, 6, 3], 2, [0])), (1,)),
-        Feature(1, (Row([2, 3], 2, [0]), Row([2, 9, 3], 1, [0])), (0,)),
+        Feature(1, (Row([2, 3], 2, [0]), Row([2, 9, 3], 1, [0, 2])), (0,)),
     ]
     assert [row_length(feature) for feature in features] == [4, 3]
-    batch = collate(features, 0, segments=True, device=torch.device("cpu"))
-    assert batch.inputs.input_ids_BS.tolist() == [
-        [2, 5, 3, 0],
-        [2, 5, 6, 3],
-        [2, 3, 0, 0],
-        [2, 9, 3, 0],
-    ]
-    assert batch.inputs.segment_ids_BS is not None and batch.inputs.lengths_B is not None
-    assert batch.inputs.segment_ids_BS.tolist() == [[0] * 4, [0, 0, 1, 1], [0] * 4, [0, 1, 1, 0]]
-    assert batch.inputs.lengths_B.tolist() == [3, 4, 2, 3]
-    assert batch.inputs.places_N.tolist() == [0, 4, 8, 12]
-    assert (batch.counts, batch.targets.tolist()) == ([2, 2], [1, 0])
-    assert [part.tolist() for part in by_feature(batch.inputs.places_N, [1, 3])] == [
+    batch = collate(features, segments=True, device=torch.device("cpu"))
+    assert batch.inputs.input_ids_T.tolist() == [2, 5, 3, 2, 5, 6, 3, 2, 3, 2, 9, 3]
+    assert batch.inputs.segment_ids_T is not None
+    assert batch.inputs.segment_ids_T.tolist() == [0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1]
+    assert batch.inputs.pieces.cu_seqlens.tolist() == [0, 3, 7, 9, 12]
+    assert batch.inputs.pieces.longest == 4
+    assert batch.inputs.places_N.tolist() == [0, 3, 7, 9, 11]
+    assert (batch.counts, batch.targets.tolist()) == ([2, 3], [1, 0])
+    assert [part.tolist() for part in by_feature(batch.inputs.places_N, [1, 4])] == [
         [0],
-        [4, 8, 12],
+        [3, 7, 9, 11],
     ]
-    full = collate(features[:1][:1], 0, segments=False, device=torch.device("cpu"))
-    assert full.inputs.segment_ids_BS is None
+    plain = collate(features, segments=False, device=torch.device("cpu"))
+    assert plain.inputs.segment_ids_T is None

@@ -56,10 +56,9 @@ def test_fifty_steps_have_the_loss_of_transformers(family: str, kind: Kind) -> N
     losses = []
     for step in range(50):
         chosen = epoch_order(lengths, 8, seed=3, epoch=step // 3)[step % 3]
-        pad = theirs.config.pad_token_id
-        batch = collate([features[i] for i in chosen], pad, segments=segments, device=CPU)
+        batch = collate([features[i] for i in chosen], segments=segments, device=CPU)
         loss = task_loss(ours(batch.inputs), batch, kind)
-        expected = theirs(**their_arguments(batch, kind)).loss
+        expected = theirs(**their_arguments(batch, kind, theirs.config.pad_token_id)).loss
         assert loss.item() == pytest.approx(expected.item(), abs=1e-4), step
         loss.backward()
         expected.backward()
@@ -79,14 +78,14 @@ def test_training_equals_a_loop_with_transformers() -> None:
     ours = read_task_model(theirs.state_dict(), config, design, seed=1)
     features = random_features("classification", 24)
     protocol = replace(BERT, peak_lr=1e-3, rows=8, epochs=4, weight_decay=0.0)
-    fit = fine_tune(ours, features, "classification", protocol, 0, 3, CPU)
+    fit = fine_tune(ours, features, "classification", protocol, 3, CPU)
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-3, eps=1e-6, weight_decay=0.0)
     schedule = get_linear_schedule_with_warmup(optimizer, 2, 12)
     lengths = [row_length(feature) for feature in features]
     losses, norms = [], []
     for step in range(12):
         chosen = epoch_order(lengths, 8, seed=3, epoch=step // 3)[step % 3]
-        batch = collate([features[i] for i in chosen], 0, segments=True, device=CPU)
+        batch = collate([features[i] for i in chosen], segments=True, device=CPU)
         loss = theirs(**their_arguments(batch, "classification")).loss
         loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)))
@@ -107,10 +106,10 @@ def test_a_seed_gives_the_same_model_and_another_seed_another() -> None:
         config["attention_probs_dropout_prob"] = 0.1
         model = read_task_model(theirs.state_dict(), config, design, seed=0)
         before = torch.random.get_rng_state()
-        fit = fine_tune(model, features, "tags", BERT, 1, seed, CPU)
+        fit = fine_tune(model, features, "tags", BERT, seed, CPU)
         assert torch.equal(before, torch.random.get_rng_state())
         assert fit.steps == 3
-        found.append([fit.loss, *torch.cat(predict(model, features, 1, CPU)).flatten().tolist()])
+        found.append([fit.loss, *torch.cat(predict(model, features, CPU)).flatten().tolist()])
     assert found[0] == found[1] != found[2]
 
 
@@ -125,7 +124,7 @@ def test_bfloat16_is_for_products_alone(dropout: float) -> None:
     for precision in ("fp32", "bf16"):
         model = read_task_model(theirs.state_dict(), config, design, seed=0)
         protocol = replace(BERT, peak_lr=1e-3, rows=8, precision=precision)
-        losses.append(fine_tune(model, features, "tags", protocol, 1, 0, CPU).loss)
+        losses.append(fine_tune(model, features, "tags", protocol, 0, CPU).loss)
         assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert losses[0] != losses[1]
     assert losses[1] == pytest.approx(losses[0], rel=0.02)
@@ -135,8 +134,8 @@ def test_predictions_do_not_depend_on_the_batch() -> None:
     theirs, design = peer("bert", "choices")
     model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
     features = random_features("choices", 5)
-    together = predict(model, features, 0, CPU)
-    alone = [predict(model, [feature], 0, CPU)[0] for feature in features]
+    together = predict(model, features, CPU)
+    alone = [predict(model, [feature], CPU)[0] for feature in features]
     for left, right in zip(together, alone):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
 
@@ -175,8 +174,8 @@ def test_steps_and_batches_of_predictions_are_shown(monkeypatch: pytest.MonkeyPa
     theirs, design = peer("bert", "tags")
     model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
     features = random_features("tags", 20)
-    fine_tune(model, features, "tags", BERT, 0, 0, CPU, "model-0-0")
-    predict(model, features, 0, CPU)
+    fine_tune(model, features, "tags", BERT, 0, CPU, "model-0-0")
+    predict(model, features, CPU)
     assert shown == [("model-0-0", "steps", 3), ("predicting", "batches")]
 
 
@@ -184,4 +183,4 @@ def test_without_labels_there_is_nothing_to_train_on() -> None:
     theirs, design = peer("bert", "tags")
     model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
     with pytest.raises(DataError, match="no training example has a label"):
-        fine_tune(model, [], "tags", BERT, 0, 0, CPU)
+        fine_tune(model, [], "tags", BERT, 0, CPU)

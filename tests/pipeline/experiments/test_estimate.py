@@ -157,7 +157,7 @@ def test_steps_are_measured_with_their_own_sizes() -> None:
 def test_tokens_of_a_run() -> None:
     run = override(recipe("roberta_tiny"), ["steps=1000", "batch.sequences=10"])
     assert tokens_of(run, 30.0) == 300_000
-    packed = override(run, ["batch.step_tokens=500", "batch.packing=rows"])
-    assert tokens_of(packed, 30.0) == 500_000
+    in_tokens = override(run, ["batch.step_tokens=500"])
+    assert tokens_of(in_tokens, 30.0) == 500_000
     phases = 'phases=[{"steps": 600, "sequence_length": 16, "sequences": 20}]'
     assert tokens_of(override(run, [phases]), 32.0) == 400 * 320 + 600 * 320

@@ -11,14 +11,14 @@ import torch
 from model.objectives.span_boundary import MOST_TARGETS, boundaries
 from pipeline.loading.micro_batch import Extras
 from pipeline.training.forward.model_inputs import model_inputs
-from tests.pipeline.loading.conftest import BOS, EOS, LENGTH, MASK, prepare_directory
+from tests.pipeline.loading.conftest import BOS, EOS, MASK, prepare_directory
 from tests.pipeline.loading.test_loader import loader
 
 
 @pytest.mark.parametrize("label", ["", "order"])
 @pytest.mark.parametrize("vocabulary", [1000, 70_000])
 def test_steps_know_their_boundary_targets(tmp_path: Path, vocabulary: int, label: str) -> None:
-    """With rows of one or two segments, swapped or not, and with filling rows."""
+    """With rows of one or two segments, swapped or not."""
     directory = prepare_directory(tmp_path / "rows", (200,), vocabulary=vocabulary, label=label)
     source = loader(directory, 37, 8, extras=Extras(most_targets=MOST_TARGETS))
     for step in islice(source.steps(), 4):
@@ -48,10 +48,9 @@ def counted(batches: object, most: int) -> tuple[int, int]:
     """Targets and predictions, as the model reads the batches."""
     targets = predictions = 0
     for batch in batches:  # type: ignore[attr-defined]
-        assert batch.input_ids.shape[1] == LENGTH
         inputs = model_inputs(batch, torch.device("cpu"), MASK)
         assert inputs.edge_ids == (BOS, EOS)
-        found = boundaries(inputs.input_ids_BS, inputs.positions_K, inputs.weights_K, (BOS, EOS))
+        found = boundaries(inputs.input_ids_T, inputs.positions_K, inputs.weights_K, (BOS, EOS))
         targets += int((found.weights * (found.place < most)).sum())
         predictions += int(torch.count_nonzero(inputs.weights_K))
     return targets, predictions

@@ -45,56 +45,42 @@ def special_ids(wide: bool = False, separators: int = 2) -> Any:
 
 
 def decode(
-    records: list[Any], starts: list[int], lines: int, length: int, slots: int, **special: Any
+    records: list[Any], starts: list[int], tokens: int, slots: int, **special: Any
 ) -> tuple[list[Any], ...]:
     """Writes over memory full of 9, so that unwritten values show."""
-    shapes = ((lines, length), lines, slots, slots)
-    outputs = [np.full(shape, 9, np.int64) for shape in shapes]
-    outputs += [np.full(size, 9, np.float32) for size in (slots, len(records))]
-    rows = np.array(records, RECORD)
-    decode_module.decode(rows, np.array(starts), special_ids(**special), *outputs)
-    return tuple(array.tolist() for array in outputs)
+    outputs = [np.full(size, 9, np.int64) for size in (tokens, slots, slots)]
+    rows, weights = np.array(records, RECORD), np.full(slots, 9, np.float32)
+    decode_module.decode(
+        rows, np.array(starts, np.int64), special_ids(**special), *outputs, weights
+    )
+    return tuple(array.tolist() for array in (*outputs, weights))
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_rows_are_masked_and_padded(wide: bool) -> None:
+def test_rows_lie_one_after_another_and_the_rest_is_dead(wide: bool) -> None:
     high = 70_000 if wide else 60_000
     kind = np.uint32 if wide else np.uint16
     rows = [
         record([BOS, 10, high, 12, 13, EOS], {1: MASK, 2: high + 1, 4: None}, kind),
         record([BOS, 20, EOS], {1: MASK}, kind),
-        np.zeros(1, RECORD)[0],
     ]
-    ids, lengths, positions, labels, weights, row_weights = decode(
-        rows, [0, 7, 14], 3, 7, 6, wide=wide
-    )
-    assert ids == [
-        [BOS, MASK, high + 1, 12, 13, EOS, PAD],
-        [BOS, MASK, EOS, PAD, PAD, PAD, PAD],
-        [BOS, EOS, PAD, PAD, PAD, PAD, PAD],
-    ]
-    assert lengths == [6, 3, 2]
-    assert positions == [1, 2, 4, 8, 0, 0]
+    ids, positions, labels, weights = decode(rows, [0, 6], 12, 6, wide=wide)
+    assert ids == [BOS, MASK, high + 1, 12, 13, EOS, BOS, MASK, EOS, PAD, PAD, PAD]
+    assert positions == [1, 2, 4, 7, 0, 0]
     assert labels == [10, high, 13, 20, 0, 0]
     assert weights == [1, 1, 1, 1, 0, 0]
-    assert row_weights == [1, 1, 0]
 
 
-def test_rows_may_share_a_line() -> None:
-    rows = [record([BOS, 10, EOS], {1: MASK}), record([BOS, 20, 21, EOS], {2: MASK})]
-    ids, lengths, positions, labels, _, _ = decode(rows, [0, 3], 1, 8, 2)
-    assert ids == [[BOS, MASK, EOS, BOS, 20, MASK, EOS, PAD]] and lengths == [7]
-    assert positions == [1, 5] and labels == [10, 21]
-    found = decode_module.pieces(np.array(rows, RECORD), np.array([0, 3]), 8, False)
-    assert found.tolist() == [0, 3, 7, 8] and found.dtype == np.int32
+def test_without_rows_all_tokens_are_dead() -> None:
+    assert decode([], [], 3, 1) == ([PAD] * 3, [0], [0], [0])
 
 
 def test_b_is_shown_before_a() -> None:
     """<s> 10 11 </s> </s> 20 </s> -> <s> 20 </s> </s> 10 11 </s>, with the slots in order."""
     stored = [BOS, 10, 11, EOS, EOS, 20, EOS]
     row = record(stored, {2: MASK, 5: MASK}, second=5, swapped=1)
-    ids, _, positions, labels, _, _ = decode([row], [0], 1, 8, 2)
-    assert ids == [[BOS, MASK, EOS, EOS, 10, MASK, EOS, PAD]]
+    ids, positions, labels, _ = decode([row], [0], 8, 2)
+    assert ids == [BOS, MASK, EOS, EOS, 10, MASK, EOS, PAD]
     assert positions == [1, 5] and labels == [20, 11]
     segment_ids, pair_labels = np.full(8, 9), np.full(1, 9)
     rows = np.array([row], RECORD)
@@ -104,20 +90,31 @@ def test_b_is_shown_before_a() -> None:
 
 def test_segments_in_order_and_rows_without_segments() -> None:
     rows = [record([BOS, 10, EOS, 20, EOS], {}, second=3), record([BOS, EOS], {}, label=-1)]
-    segment_ids, pair_labels = np.full(12, 9), np.full(3, 9)
-    records = np.array([*rows, np.zeros(1, RECORD)[0]], RECORD)
+    segment_ids, pair_labels = np.full(9, 9), np.full(3, 9)
+    records = np.array(rows, RECORD)
     decode_module.segments(
-        records, np.array([0, 6, 8]), special_ids(separators=1), segment_ids, pair_labels
+        records, np.array([0, 5]), special_ids(separators=1), segment_ids, pair_labels
     )
-    assert segment_ids.tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert segment_ids.tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0]
     assert pair_labels.tolist() == [0, -1, -1]
 
 
-def test_documents_are_pieces() -> None:
+def test_documents_are_pieces_and_dead_tokens_are_no_longer_than_a_row() -> None:
     starts = address([0, 2, 5], np.uint16)
     row = record([BOS, 10, 11, 12, 13, 14, EOS], {}, starts=starts, documents=3)
-    rows, empty = np.array([row], RECORD), np.zeros(1, RECORD)
-    place = np.zeros(1, np.int64)
-    assert decode_module.pieces(rows, place, 8, True).tolist() == [0, 2, 5, 7, 8]
-    assert decode_module.pieces(rows, place, 8, False).tolist() == [0, 7, 8]
-    assert decode_module.pieces(empty, place, 8, True).tolist() == [0, 2, 8]
+    rows, empty = np.array([row, row], RECORD), np.zeros(0, RECORD)
+    places = np.array([0, 7])
+
+    def pieces(rows: Any, size: int, documents: bool) -> list[int]:
+        found = decode_module.pieces(rows, places[: len(rows)], size, 8, documents)
+        assert found.dtype == np.int32
+        return found.tolist()
+
+    assert pieces(rows, 14, True) == [0, 2, 5, 7, 9, 12, 14]
+    assert pieces(rows, 14, False) == [0, 7, 14]
+    assert pieces(rows, 24, False) == [0, 7, 14, 22, 24]
+    assert pieces(empty, 17, True) == [0, 8, 16, 17]
+    assert decode_module.piece_counts(rows, True).tolist() == [3, 3]
+    assert decode_module.piece_counts(rows, False).tolist() == [1, 1]
+    paired = np.array([record([BOS, 10, EOS, 11, EOS], {}, second=3, documents=2)], RECORD)
+    assert decode_module.piece_counts(paired, True).tolist() == [1]

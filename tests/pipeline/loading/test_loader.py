@@ -25,7 +25,7 @@ from pipeline.loading.order import Order, Share
 from tests.pipeline.preparing import rewrite
 
 Prepare = Callable[..., Path]
-LENGTH, SLOTS, BOS, PAD, EOS, MASK = 70, 10, 0, 1, 2, 4  # as conftest.py prepares
+PAD, MASK = 1, 4  # as conftest.py prepares
 
 
 def loader(
@@ -90,20 +90,14 @@ def assert_decoded(directory: Path, batch: MicroBatch) -> None:
     labels: dict[int, int] = {}
     for row, (number, pass_number) in enumerate(zip(batch.samples.row, batch.samples.pass_number)):
         seen, expected = slow_decode(directory, int(number), (int(pass_number) - 1) % 10)
-        assert batch.input_ids[row].tolist() == seen + [PAD] * (LENGTH - len(seen))
-        assert batch.lengths[row] == len(seen) and batch.row_weights[row] == 1
-        labels |= {row * LENGTH + position: label for position, label in expected.items()}
+        assert batch.input_ids[batch.rows[row]].tolist() == seen
+        start = batch.rows[row].start
+        labels |= {start + position: label for position, label in expected.items()}
     assert batch.predictions == len(labels)
-    assert batch.positions[: len(labels)].tolist() == list(labels)
-    assert batch.labels[: len(labels)].tolist() == list(labels.values())
-    assert batch.weights.sum() == len(labels) and batch.weights[: len(labels)].min() == 1
-    assert not batch.labels[len(labels) :].any() and not batch.positions[len(labels) :].any()
-    assert (
-        len(batch.positions)
-        == len(batch.labels)
-        == len(batch.weights)
-        == len(batch.lengths) * SLOTS
-    )
+    assert batch.tokens == len(batch.input_ids)
+    assert batch.positions.tolist() == list(labels)
+    assert batch.labels.tolist() == list(labels.values())
+    assert batch.weights.tolist() == [1] * len(labels)
 
 
 def assert_same(one: MicroBatch, other: MicroBatch) -> None:
@@ -147,7 +141,7 @@ def test_a_batch_equals_a_slow_decode(random_shards: Path) -> None:
     for batch in take(loader(random_shards), 3):
         assert_decoded(random_shards, batch)
         assert batch.input_ids.dtype == batch.positions.dtype == batch.labels.dtype == torch.int64
-        assert batch.weights.dtype == batch.row_weights.dtype == torch.float32
+        assert batch.weights.dtype == torch.float32
 
 
 def test_large_vocabularies_are_read_as_uint32(prepare: Prepare, tmp_path: Path) -> None:
@@ -192,20 +186,15 @@ def test_a_step_holds_the_same_sequences_on_any_ranks(random_shards: Path) -> No
     assert alone == step_rows(3, 5) == step_rows(8, 2) == step_rows(8, 4)
 
 
-def test_filling_rows_weigh_nothing(random_shards: Path) -> None:
-    source = loader(
-        random_shards, sequences=10, per_device=4, world=(2, 1)
-    )  # 5 rows in 2 x 4 slots
-    full, filled = take(source, 2)
-    assert full.row_weights.tolist() == [1, 1, 1, 1]
-    assert filled.row_weights.tolist() == [1, 0, 0, 0] and len(filled.samples) == 1
-    for row in (1, 2, 3):
-        assert filled.input_ids[row].tolist() == [BOS, EOS] + [PAD] * (LENGTH - 2)
-        assert filled.lengths[row] == 2
-    assert int(filled.positions.max()) < LENGTH
-    assert filled.tokens == int(filled.lengths[0])
+def test_a_rank_without_rows_has_dead_tokens(random_shards: Path) -> None:
+    """And every rank has the same number of micro-batches."""
+    source = loader(random_shards, sequences=10, per_device=4, world=(2, 1))
+    full, rest = take(source, 2)
+    assert (len(full.rows), len(rest.rows)) == (4, 1)
+    assert rest.tokens == len(rest.input_ids) == rest.rows[0].stop
     empty = take(loader(random_shards, sequences=1, per_device=2, world=(4, 1)), 1)[0]
-    assert empty.predictions == empty.tokens == 0 and not empty.row_weights.any()
+    assert empty.predictions == empty.tokens == 0 and not empty.rows
+    assert empty.input_ids.tolist() == [PAD] * 2 and not empty.weights.any()
 
 
 @pytest.mark.parametrize("prefetch", [0, 5])
@@ -252,7 +241,7 @@ def test_a_mixture_reads_each_dataset_by_its_own_pass(
             origin = (random_shards, small)[batch.samples.dataset[row]]
             duplicate = int(batch.samples.pass_number[row] - 1) % 10
             seen, _ = slow_decode(origin, int(batch.samples.row[row]), duplicate)
-            assert batch.input_ids[row, : len(seen)].tolist() == seen
+            assert batch.input_ids[batch.rows[row]].tolist() == seen
 
 
 def test_compressed_blocks_equal_plain_ones(random_shards: Path, compressed: Path) -> None:
@@ -282,17 +271,18 @@ def test_validation_ends_after_one_pass_of_duplicate_0(random_shards: Path) -> N
             list(range(2500, 2824)),
         ]
         assert [step.sequences for step in source.steps()] == [1000, 1000, 824]
-        assert found[-1].row_weights.sum() == 324
+        assert len(found[-1].rows) == 324
         assert set(found[-1].samples.pass_number.tolist()) == {1}
 
 
-def test_documents_and_pads_come_as_pieces(random_shards: Path) -> None:
-    batch = take(loader(random_shards, 10, 8, attention="document"), 2)[1]  # 2 rows, 6 of filling
+def test_documents_come_as_pieces(random_shards: Path) -> None:
+    batch = take(loader(random_shards, 10, 8, attention="document"), 2)[0]
     expected = [0]
-    for row, length in enumerate(batch.lengths.tolist()):
-        ends = {20, 41, length, LENGTH} if length > 60 else {length, LENGTH}
-        expected += [row * LENGTH + end for end in sorted(ends)]
-    assert batch.cu_seqlens is not None and batch.cu_seqlens.dtype == torch.int32
+    for row in batch.rows:
+        length = row.stop - row.start
+        ends = {20, 41, length} if length > 60 else {length}
+        expected += [row.start + end for end in sorted(ends)]
+    assert batch.cu_seqlens.dtype == torch.int32
     assert batch.cu_seqlens.tolist() == expected
 
 
@@ -348,16 +338,13 @@ def stored_pair(directory: Path, row: int, duplicate: int) -> tuple[int, int, bo
 def test_pairs_show_their_segments(
     label: str, options: dict[str, Any], prepare: Prepare, tmp_path: Path
 ) -> None:
-    """Two passes, with filling rows: ids, slots, segments and labels of every row."""
+    """Two passes: ids, slots, segments and labels of every row."""
     directory = prepare(tmp_path / "pairs", (100,), label=label)
     seen = set()
     for batch in take(loader(directory, 10, 8, attention="document", **options), 40):
         labels: dict[int, int] = {}
         assert batch.segment_ids is not None and batch.pair_labels is not None
-        assert batch.cu_seqlens is not None
-        used = enumerate(batch.lengths.tolist())
-        ends = {row * LENGTH + end for row, length in used for end in (length, LENGTH)}
-        assert batch.cu_seqlens.tolist() == [0, *sorted(ends)]
+        assert batch.cu_seqlens.tolist() == [0, *(row.stop for row in batch.rows)]
         for row in range(len(batch.samples)):
             number, epoch = int(batch.samples.row[row]), int(batch.samples.pass_number[row])
             ids, answers = slow_decode(directory, number, (epoch - 1) % 10)
@@ -367,22 +354,20 @@ def test_pairs_show_their_segments(
                 a, b = kept[1 : second - 2], kept[second:-1]
                 kept = [0, *b, second - 2, second - 1, *a, len(ids) - 1]
                 second, stored = 1 + len(b) + 2, 1
-            padding = LENGTH - len(ids)
-            assert batch.input_ids[row].tolist() == [ids[place] for place in kept] + [PAD] * padding
-            expected = [int(0 < second <= place) for place in range(len(ids))] + [0] * padding
-            assert batch.segment_ids[row].tolist() == expected
+            own = batch.rows[row]
+            assert batch.input_ids[own].tolist() == [ids[place] for place in kept]
+            expected = [int(0 < second <= place) for place in range(len(ids))]
+            assert batch.segment_ids[own].tolist() == expected
             assert batch.pair_labels[row] == (stored if second else -1)
             labels |= {
-                row * LENGTH + shown: answers[place]
+                own.start + shown: answers[place]
                 for shown, place in enumerate(kept)
                 if place in answers
             }
             seen.add((bool(second), int(batch.pair_labels[row])))
         assert dict(zip(batch.positions.tolist()[: len(labels)], batch.labels.tolist())) == labels
         assert batch.positions.tolist()[: len(labels)] == sorted(labels)
-        assert batch.pair_labels[len(batch.samples) :].tolist() == [-1] * (
-            len(batch.lengths) - len(batch.samples)
-        )
+        assert len(batch.pair_labels) == len(batch.samples)
     assert seen == {(False, -1), (True, 0), (True, 1)}
 
 
@@ -490,7 +475,7 @@ def test_micro_batches_are_decoded_as_they_are_read(
     assert read == 256 and built[:256] == [(i // 128, i % 128) for i in range(256)]
 
 
-def test_padding_adds_micro_batches_of_weight_0(random_shards: Path) -> None:
+def test_padding_adds_micro_batches_without_rows(random_shards: Path) -> None:
     source = loader(random_shards, prefetch=2)
     steps = source.steps()
     step = source.pad_micro_batches(next(steps), 8)
@@ -498,6 +483,6 @@ def test_padding_adds_micro_batches_of_weight_0(random_shards: Path) -> None:
     assert [batch.micro_batch for batch in found] == list(range(8)) and step.accumulation == 8
     assert sum(batch.predictions for batch in found[:6]) == step.counts.predictions
     for batch in found[6:]:
-        assert not batch.weights.any() and not batch.row_weights.any() and not len(batch.samples)
+        assert not batch.weights.any() and not batch.rows and not len(batch.samples)
     assert next(steps).number == 1
     source.close()

@@ -14,57 +14,87 @@ from pipeline.data.shards import arrow_files
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import NO_EXTRAS, BatchBuilder, Extras, LossCounts, MicroBatch
 from pipeline.loading.order import Located
-from tests.pipeline.loading.conftest import BOS, EOS, LENGTH, SLOTS
+from pipeline.loading.placement import Capacity
+from pipeline.loading.resolve import RECORD
+from tests.pipeline.loading.conftest import BOS, EOS, LENGTH, PAD
 
 ROWS = np.arange(5)
 SAMPLES = Located(np.zeros(5, np.int64), np.ones(5, np.int64), ROWS)
 
 
 def batch_of(
-    directory: Path, *, packed: bool = False, documents: bool = False, extras: Extras = NO_EXTRAS
+    directory: Path,
+    *,
+    documents: bool = False,
+    extras: Extras = NO_EXTRAS,
+    capacity: Capacity | None = None,
 ) -> MicroBatch:
-    """Rows 0 to 4, each at the start of a line."""
+    """Rows 0 to 4."""
     dataset = Dataset.open(directory)
     builder = BatchBuilder.of(
-        dataset.manifest, SLOTS, packed=packed, documents=documents, extras=extras,
-        pin_memory=False,
-    )  # fmt: skip
+        dataset.manifest, documents=documents, extras=extras, capacity=capacity, pin_memory=False
+    )
     found = dataset.records(ROWS, 0, builder.details)
-    return builder.batch(3, 1, 5, found.fields, ROWS * LENGTH, SAMPLES)
+    return builder.batch(3, 1, found.fields, SAMPLES)
 
 
 def test_shapes_and_types(random_shards: Path) -> None:
+    """As many tokens and slots as there are, or those of a capacity, the rest of it dead."""
     batch = batch_of(random_shards)
     assert (batch.step, batch.micro_batch) == (3, 1)
-    shapes = {
-        "input_ids": (5, LENGTH), "lengths": (5,), "row_starts": (5,), "positions": (5 * SLOTS,),
-        "labels": (5 * SLOTS,), "weights": (5 * SLOTS,), "row_weights": (5,),
+    own = {
+        "input_ids": batch.tokens, "cu_seqlens": 6, "row_starts": 5,
+        "positions": batch.predictions, "labels": batch.predictions, "weights": batch.predictions,
     }  # fmt: skip
+    assert_shapes(batch, own)
+    assert batch.weights.min() == 1 and batch.edge_ids == (BOS, EOS) and batch.longest == LENGTH
+    assert batch.to("cpu").labels.tolist() == batch.labels.tolist()
+    fixed = batch_of(random_shards, capacity=Capacity(6 * LENGTH, 70, 9, 8))
+    assert_shapes(
+        fixed,
+        {
+            "input_ids": 6 * LENGTH, "cu_seqlens": 8 + 6 + 1, "row_starts": 9, "positions": 70,
+            "labels": 70, "weights": 70,
+        },
+    )  # fmt: skip
+    for name in ("input_ids", "row_starts", "positions", "labels", "weights", "cu_seqlens"):
+        whole, part = getattr(fixed, name), getattr(batch, name)
+        assert torch.equal(whole[: len(part)], part), name
+    bounds = fixed.cu_seqlens.tolist()
+    assert bounds == sorted(bounds) and bounds[-1] == 6 * LENGTH
+    assert int(fixed.cu_seqlens.diff().max()) <= LENGTH
+    assert set(fixed.input_ids[fixed.tokens :].tolist()) == {PAD}
+    assert not fixed.weights[fixed.predictions :].any()
+    assert [row.stop for row in fixed.rows] == bounds[1:6]
+
+
+def assert_shapes(batch: MicroBatch, shapes: dict[str, int]) -> None:
     for field in fields(MicroBatch):
         value = getattr(batch, field.name)
         if isinstance(value, torch.Tensor):
-            assert tuple(value.shape) == shapes.pop(field.name)
-            expected = torch.float32 if "weights" in field.name else torch.int64
-            assert value.dtype == expected and value.is_contiguous()
+            assert tuple(value.shape) == (shapes.pop(field.name),)
+            kinds = {"weights": torch.float32, "cu_seqlens": torch.int32}
+            assert value.dtype == kinds.get(field.name, torch.int64) and value.is_contiguous()
     assert not shapes
-    assert batch.edge_ids == (BOS, EOS)
-    assert batch.to("cpu").labels.tolist() == batch.labels.tolist()
 
 
-def test_what_is_not_decoded_into_pinned_memory_is_pinned(
+def test_all_that_is_copied_to_a_gpu_is_in_pinned_memory(
     random_shards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy from other memory to a GPU waits."""
     pinned: list[torch.Tensor] = []
 
-    def pin(self: BatchBuilder, values: np.ndarray) -> torch.Tensor:
-        pinned.append(torch.from_numpy(values))
+    def empty(self: BatchBuilder, size: int, dtype: torch.dtype) -> torch.Tensor:
+        pinned.append(torch.empty(size, dtype=dtype))
         return pinned[-1]
 
-    monkeypatch.setattr(BatchBuilder, "_tensor", pin)
+    monkeypatch.setattr(BatchBuilder, "_empty", empty)
     batch = batch_of(random_shards, documents=True, extras=Extras(draws_seed=1))
-    for tensor in (batch.row_starts, batch.cu_seqlens, batch.draws):
-        assert any(tensor is one for one in pinned)
+    memory = {tensor.untyped_storage().data_ptr() for tensor in pinned}
+    for field in fields(MicroBatch):
+        value = getattr(batch, field.name)
+        if isinstance(value, torch.Tensor):
+            assert value.untyped_storage().data_ptr() in memory, field.name
 
 
 def test_counts_are_those_of_the_table(random_shards: Path) -> None:
@@ -81,24 +111,31 @@ def test_pairs_are_counted(prepare: Callable[..., Path], tmp_path: Path) -> None
     batch = batch_of(prepare(tmp_path / "news", (5,), label="next"))
     assert batch.pair_labels is not None and batch.segment_ids is not None
     assert batch.counts.pairs == int((batch.pair_labels >= 0).sum()) > 0
-    assert batch.segment_ids.shape == (5, LENGTH)
+    assert batch.segment_ids.shape == batch.input_ids.shape
 
 
 @pytest.mark.parametrize(
-    ("packed", "documents", "extras", "present"),
-    [
-        (False, False, NO_EXTRAS, set()),
-        (True, False, NO_EXTRAS, {"cu_seqlens"}),
-        (False, True, NO_EXTRAS, {"cu_seqlens"}),
-        (False, False, Extras(draws_seed=1), {"draws"}),
-    ],
+    ("extras", "present"), [(NO_EXTRAS, set()), (Extras(draws_seed=1), {"draws"})]
 )
 def test_optional_fields_are_filled_only_on_request(
-    random_shards: Path, packed: bool, documents: bool, extras: Extras, present: set[str]
+    random_shards: Path, extras: Extras, present: set[str]
 ) -> None:
-    batch = batch_of(random_shards, packed=packed, documents=documents, extras=extras)
-    optional = ("cu_seqlens", "segment_ids", "pair_labels", "draws")
+    batch = batch_of(random_shards, extras=extras)
+    optional = ("segment_ids", "pair_labels", "draws")
     assert {name for name in optional if getattr(batch, name) is not None} == present
     assert batch.counts.boundaries == 0
     counted = batch_of(random_shards, extras=Extras(most_targets=20)).counts.boundaries
     assert 0 < counted <= batch.predictions
+
+
+def test_a_micro_batch_without_rows_is_dead(random_shards: Path) -> None:
+    manifest = Dataset.open(random_shards).manifest
+    for capacity, tokens in ((None, 2), (Capacity(100, 7, 3, 3), 100)):
+        builder = BatchBuilder.of(
+            manifest, documents=False, extras=Extras(draws_seed=1), capacity=capacity,
+            pin_memory=False,
+        )  # fmt: skip
+        batch = builder.batch(0, 0, np.zeros(0, RECORD), SAMPLES[:0])
+        assert batch.counts == LossCounts(0, 0, 0) and batch.rows == []
+        assert batch.input_ids.tolist() == [PAD] * tokens and not batch.weights.any()
+        assert batch.cu_seqlens[-1] == tokens

@@ -19,12 +19,16 @@ def samples(dataset: int, pass_number: int, rows: list[int]) -> Located:
     return Located(full[0], full[1], np.array(rows))
 
 
+def starts(rows: int) -> np.ndarray:
+    return np.arange(rows) * LENGTH
+
+
 def all_places(rows: int) -> np.ndarray:
     return np.arange(rows * LENGTH)
 
 
 def test_bits_are_fair_and_independent() -> None:
-    drawn = draws(0, samples(0, 1, list(range(1000))), all_places(1000), LENGTH)
+    drawn = draws(0, samples(0, 1, list(range(1000))), starts(1000), all_places(1000))
     assert drawn.dtype == np.int64 and len(np.unique(drawn)) == len(drawn)
     bits = np.unpackbits(drawn.view(np.uint8)).reshape(1000, LENGTH, 64) * 2.0 - 1
     assert np.abs(bits.mean((0, 1))).max() < 4.5 / len(drawn) ** 0.5
@@ -34,21 +38,21 @@ def test_bits_are_fair_and_independent() -> None:
 
 
 def test_neither_micro_batches_nor_neighbours_change_them() -> None:
-    whole = draws(7, samples(0, 3, [5, 9, 2, 8]), all_places(4), LENGTH).reshape(4, LENGTH)
-    alone = draws(7, samples(0, 3, [2]), np.array([17, 3, 0]), LENGTH)
+    whole = draws(7, samples(0, 3, [5, 9, 2, 8]), starts(4), all_places(4)).reshape(4, LENGTH)
+    alone = draws(7, samples(0, 3, [2]), starts(1), np.array([17, 3, 0]))
     assert alone.tolist() == whole[2, [17, 3, 0]].tolist()
 
 
 def test_seed_dataset_pass_and_row_each_change_them() -> None:
     variants = [(0, 0, 1, 4), (1, 0, 1, 4), (0, 1, 1, 4), (0, 0, 2, 4), (0, 0, 1, 5)]
-    drawn = [draws(s, samples(d, p, [r]), all_places(1), LENGTH) for s, d, p, r in variants]
+    drawn = [draws(s, samples(d, p, [r]), starts(1), all_places(1)) for s, d, p, r in variants]
     for index, one in enumerate(drawn):
         for other in drawn[index + 1 :]:
             assert (one == other).mean() == 0
 
 
-def test_filling_alone_draws_nothing() -> None:
-    assert draws(0, samples(0, 1, []), np.zeros(3, np.int64), LENGTH).tolist() == [0, 0, 0]
+def test_without_rows_nothing_is_drawn() -> None:
+    assert draws(0, samples(0, 1, []), starts(0), np.zeros(3, np.int64)).tolist() == [0, 0, 0]
 
 
 def test_batches_include_the_noise(random_shards: Path) -> None:
@@ -60,8 +64,9 @@ def test_batches_include_the_noise(random_shards: Path) -> None:
             assert batch.draws is not None and len(batch.draws) == len(batch.positions)
             places = batch.positions[: batch.predictions].tolist()
             for position, drawn in zip(places, batch.draws.tolist()):
-                key = (rows, int(batch.samples.row[position // 70]), position % 70)
-                found[key] = drawn
+                row = max(n for n, own in enumerate(batch.rows) if own.start <= position)
+                place = position - batch.rows[row].start
+                found[rows, int(batch.samples.row[row]), place] = drawn
         source.close()
     assert len(found) > 200
     assert all(found[3, row, place] == drawn for (_, row, place), drawn in found.items())

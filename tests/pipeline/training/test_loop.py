@@ -15,12 +15,16 @@ import torch
 
 from model import encoder
 from model.hugging_face.conversion import logical_parameters
+from model.pieces import BlockLayout, lay_out
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.errors import DivergedError
 from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.placement import Capacity
 from pipeline.recipes import recipe
+from pipeline.training import feed
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
@@ -301,10 +305,11 @@ def test_after_the_last_rollback_the_run_ends(spiky: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("label", ["", "order"], ids=["one segment", "pairs"])
-def test_rows_that_share_lines_give_the_same_curve(
+def test_micro_batches_of_a_fixed_size_give_the_same_curve(
     label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the same rows per step and fewer micro-batches; the curve differs if rows mix."""
+    """As on a GPU: the same rows per step, dead tokens, fewer micro-batches. The curve differs if
+    rows mix."""
     directory = prepare_directory(tmp_path / "data", (300,), label=label)
     manifest = read_manifest(directory)
     held_out = replace(manifest.shards[0], split="validation")
@@ -319,11 +324,12 @@ def test_rows_that_share_lines_give_the_same_curve(
         settings += ("data.format=segment_pair", f"data.segments.label={label}")
         settings += ("objective.kind=mlm_pair", "encoder.position_offset=0")
     found, micro_batches = {}, {}
-    for name in ("none", "rows", "leaking"):
-        packing = f"batch.packing={'none' if name == 'none' else 'rows'}"
-        running = trainer(directory, tmp_path / name, Progress(), True, *settings, packing)
+    for name in ("by rows", "fixed", "leaking"):
+        if name == "fixed":
+            monkeypatch.setattr(feed, "Loader", fixed_loader)
         if name == "leaking":
-            monkeypatch.setattr(encoder, "listed", whole_lines)
+            monkeypatch.setattr(encoder, "lay_out", one_piece)
+        running = trainer(directory, tmp_path / name, Progress(), True, *settings)
         assert not running.train(10)
         found[name] = [line for line in read_metrics(tmp_path / name) if "loss" in line]
         micro_batches[name] = running.engine.accumulation
@@ -333,16 +339,19 @@ def test_rows_that_share_lines_give_the_same_curve(
         assert leaking["loss"] != pytest.approx(one["loss"], rel=1e-5)
         for count in ("sequences", "tokens", "predictions", "epoch"):
             assert other[count] == one[count]
-    assert found["none"][-1]["loss"] < found["none"][0]["loss"] - 0.1
-    assert micro_batches["rows"] < micro_batches["none"] == 8
+    assert found["by rows"][-1]["loss"] < found["by rows"][0]["loss"] - 0.1
+    assert micro_batches["fixed"] < micro_batches["by rows"] == 8
 
 
-def whole_lines(
-    ends: torch.Tensor, lengths: torch.Tensor | None, length: int
-) -> list[tuple[int, int, int]]:
-    """As `model.pieces.listed`, but a line is one piece."""
-    used = [length] * (int(ends[-1]) // length) if lengths is None else lengths.tolist()
-    return [(line, 0, size) for line, size in enumerate(used)]
+def fixed_loader(*given: Any, **options: Any) -> Loader:
+    """With the capacity of four full rows."""
+    capacity = Capacity(tokens=4 * 70, predictions=50, rows=9, pieces=9)
+    return Loader(*given, **options | {"capacity": capacity})
+
+
+def one_piece(cu_seqlens: torch.Tensor, heads: int) -> BlockLayout:
+    """As `model.pieces.lay_out`, but all tokens are one piece."""
+    return lay_out(cu_seqlens[[0, -1]], heads)
 
 
 def test_noise_differs_between_neighbours_and_repeats_itself() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,8 +20,7 @@ from pipeline.training.weights.build import build_model
 FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert")
 ROWS = 4
 TOLERANCE = 0.05
-PIECES = {"apart": (), "packed": (15, 10, 7)}
-SETTINGS = {"apart": [], "packed": ["batch.packing=rows"]}
+PIECES = {"whole": (), "in pieces": (15, 10, 7)}
 
 
 def saved_bytes(run: Run, pieces: tuple[int, ...]) -> int:
@@ -66,7 +66,7 @@ def own_tensors(node: Any) -> list[Tensor]:
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_equals_what_autograd_saves(family: str, rows: str, precision: str) -> None:
     """On the path of a CPU, with dropout."""
-    given = ["encoder.dropout=0.1", f"precision={precision}", *SETTINGS[rows]]
+    given = ["encoder.dropout=0.1", f"precision={precision}"]
     run = override(recipe(f"{family}_tiny"), given)
     predicted = activations(run, False, PIECES[rows])
     saved = saved_bytes(run, PIECES[rows])
@@ -108,10 +108,17 @@ def test_a_slot_costs_its_logits() -> None:
     assert activations(run, True).heads == pytest.approx(expected, rel=0.01)
 
 
-def test_packed_rows_attend_to_less() -> None:
-    run = override(recipe("roberta_tiny"), ["batch.packing=rows"])
-    whole, packed = activations(run, False), activations(run, False, (16, 16))
-    assert packed.encoders < whole.encoders
+def test_pieces_attend_to_less() -> None:
+    run = recipe("roberta_tiny")
+    whole, halves = activations(run, False), activations(run, False, (16, 16))
+    assert halves.encoders < whole.encoders
+
+
+def test_pieces_on_a_gpu_keep_what_whole_rows_do() -> None:
+    run = recipe("roberta_base")
+    whole, parts = activations(run, True), activations(run, True, (300, 200, 12))
+    assert parts.encoders == whole.encoders + 2 * 4  # two more bounds
+    assert replace(parts, encoders=whole.encoders) == whole
 
 
 def test_leaves_no_trace_in_the_process() -> None:

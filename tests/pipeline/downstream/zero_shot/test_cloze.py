@@ -6,6 +6,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+from model.pieces import pieces_of
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.downstream.zero_shot.cloze import fill_masks, read_lines, report_cloze
@@ -33,9 +34,10 @@ def test_the_five_most_probable_tokens_of_each_mask(
     tokens += Tokenizer.from_str(tiny_vocabulary.tokenizer_json).encode(
         text, add_special_tokens=False
     ).ids  # fmt: skip
-    ids = torch.tensor([[*tokens, tiny_vocabulary.eos]])
+    ids = torch.tensor([*tokens, tiny_vocabulary.eos])
     with torch.no_grad():
-        best = model.logits(ids, None)[0, tokens.index(tiny_vocabulary.mask)].softmax(-1).topk(5)
+        logits = model.logits(ids, pieces_of([len(ids)]))
+    best = logits[tokens.index(tiny_vocabulary.mask)].softmax(-1).topk(5)
     assert [guess.probability for guess in second.guesses[0]] == pytest.approx(best.values.tolist())
     assert report_cloze([first, second]).count("\n") == 4
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from model.objectives.masked_language import Inputs, Sums
+from model.pieces import pieces_of
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.downstream.zero_shot.pseudo_likelihood import (
@@ -54,7 +55,7 @@ def test_every_token_is_masked_with_the_rest_of_its_word(
                 if within_word and words[later] == words[place]:
                     shown[later] = tiny_vocabulary.mask
             with torch.no_grad():
-                logits = model.logits(shown[None], None)[0, place]
+                logits = model.logits(shown, pieces_of([len(shown)]))[place]
             assert score == pytest.approx(float(logits.log_softmax(-1)[ids[place]]), abs=1e-4)
 
 

@@ -1,111 +1,98 @@
+"""Micro-batches as the model takes them: nothing is dead on a CPU; dead tokens weigh nothing."""
+
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import pytest
 import torch
 
 from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import Extras
 from pipeline.loading.order import Order, Share
+from pipeline.loading.placement import Capacity
 from pipeline.recipes import recipe
-from pipeline.training.forward.model_inputs import model_inputs, without_empty_lines
+from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.planning.plan import encoder_config
+from pipeline.training.weights.build import build_model
 from tests.pipeline.loading.conftest import prepare_directory
 
 CPU = torch.device("cpu")
 
 
-def loader(lesson: Path, sequences: int, rows: int) -> Loader:
-    dataset = Dataset.open(lesson)
-    order = Order(kind="global", seed=1, shard_rows=(np.asarray(dataset.shard_rows),))
-    return Loader([dataset], order, Share(sequences=sequences, per_device=rows))
+def loader(directory: Path, sequences: int, rows: int, **options: Any) -> Loader:
+    dataset = Dataset.open(directory)
+    order = Order(kind="global", seed=1, shard_rows=(dataset.shard_rows,))
+    return Loader([dataset], order, Share(sequences=sequences, per_device=rows), **options)
 
 
-def test_a_cpu_gets_the_used_slots_only(lesson: Path) -> None:
+def test_a_cpu_gets_what_there_is_and_nothing_dead(lesson: Path) -> None:
     batch = next(loader(lesson, 4, 4).micro_batches())
     inputs = model_inputs(batch, CPU, 4)
-    assert inputs.segment_ids_BS is None and inputs.pair_labels_R is None
-    assert inputs.row_starts_R is None and inputs.cu_seqlens is None
-    assert inputs.row_weights_B is batch.row_weights  # another tensor would be another copy
-    assert inputs.input_ids_BS.shape == (4, 32) and inputs.mask_id == 4
-    assert inputs.lengths_B is None or torch.equal(inputs.lengths_B, batch.lengths)
+    assert inputs.segment_ids_T is None and inputs.pair_labels_R is None
+    assert inputs.token_weights_T is None and inputs.mask_id == 4
+    assert inputs.input_ids_T.shape == (batch.tokens,) and inputs.pieces.longest == 32
+    assert inputs.row_starts_R is not None
+    assert inputs.row_starts_R.tolist() == inputs.pieces.cu_seqlens[:-1].tolist()
     slots = [len(part) for part in (inputs.positions_K, inputs.labels_K, inputs.weights_K)]
-    assert slots == [batch.predictions] * 3 and batch.predictions < 4 * 5
+    assert slots == [batch.predictions] * 3
     assert inputs.weights_K.min() == 1
 
 
 def test_segments_of_pairs_reach_the_model(tmp_path: Path) -> None:
-    """The loss depends on them with two types and not with one, and pads change nothing."""
+    """The loss depends on them with two types and not with one."""
     pairs = prepare_directory(tmp_path / "pairs", (40,), label="order")
     batch = next(loader(pairs, 8, 8).micro_batches())
     inputs = model_inputs(batch, CPU, 4)
+    assert batch.pair_labels is not None
     assert batch.counts.pairs == int((batch.pair_labels >= 0).sum()) > 0
-    assert inputs.segment_ids_BS is not None and inputs.segment_ids_BS.any()
+    assert inputs.segment_ids_T is not None and inputs.segment_ids_T.any()
     for types in (1, 2):
         run = recipe("roberta_tiny")
         encoder = replace(run.encoder, positions=70, segment_types=types)
         config = encoder_config(replace(run, encoder=encoder))
         model = MaskedLanguageModel(config, seed=0).eval()
         loss = model(inputs)["mlm_loss"]
-        felt = loss != model(inputs._replace(segment_ids_BS=None))["mlm_loss"]
+        felt = loss != model(inputs._replace(segment_ids_T=None))["mlm_loss"]
         assert bool(felt) == (types == 2)
-        padded = batch.input_ids.clone()
-        padded[torch.arange(70) >= batch.lengths[:, None]] = 77
-        assert model(inputs._replace(input_ids_BS=padded))["mlm_loss"] == loss
 
 
-def test_a_batch_of_filling_alone_keeps_one_slot_of_weight_0(lesson: Path) -> None:
-    batches = loader(lesson, 4, 3).micro_batches()
-    for _ in range(2):
-        batch = next(batches)
-    assert batch.row_weights.tolist() == [1, 0, 0]
-    empty = next(loader(lesson, 2, 2).micro_batches())
-    empty = replace(empty, counts=empty.counts._replace(predictions=0))
-    assert len(model_inputs(empty, CPU, 4).positions_K) == 1
-
-
-def test_lengths_are_none_if_every_row_is_full(lesson: Path) -> None:
-    found = set()
-    for batch, _ in zip(loader(lesson, 1, 1).micro_batches(), range(60), strict=False):
-        lengths = model_inputs(batch, CPU, 4).lengths_B
-        assert (lengths is None) == (batch.tokens == 32)
-        found.add(lengths is None)
-    assert found == {True, False}
-
-
-def test_a_cpu_gets_no_lines_of_weight_0(tmp_path: Path) -> None:
-    """Lines after the last row are dropped; a rank without rows keeps one line."""
-    pairs = prepare_directory(tmp_path / "pairs", (40,), label="next")
-    dataset = Dataset.open(pairs)
-    order = Order(kind="global", seed=1, shard_rows=(dataset.shard_rows,))
-    source = Loader([dataset], order, Share(sequences=8, per_device=20), packing="rows")
-    whole, filling = source.pad_micro_batches(next(source.steps()), 2).batches
-    batch = without_empty_lines(whole)
-    lines = len(batch.input_ids)
-    assert lines == int(whole.row_starts[7]) // 70 + 1 < 8
-    assert torch.equal(batch.input_ids, whole.input_ids[:lines])
-    assert batch.segment_ids is not None and batch.pair_labels is not None
-    shapes = [batch.lengths, batch.segment_ids, batch.row_starts, batch.row_weights]
-    assert [len(part) for part in (*shapes, batch.pair_labels)] == [lines, lines, 8, 8, 8]
-    assert batch.row_weights.min() == 1
-    assert batch.cu_seqlens is not None and batch.cu_seqlens[-1] == lines * 70
-    assert len(without_empty_lines(filling).input_ids) == 1
-    run = recipe("roberta_tiny")
-    config = encoder_config(replace(run, encoder=replace(run.encoder, positions=70)))
-    model = MaskedLanguageModel(config, seed=0, pair_weight=1.0).eval()
-    given = model_inputs(whole, CPU, 4)
-    every = given._replace(
-        input_ids_BS=whole.input_ids,
-        lengths_B=whole.lengths,
-        segment_ids_BS=whole.segment_ids,
-        pair_labels_R=whole.pair_labels,
-        row_starts_R=whole.row_starts,
-        cu_seqlens=whole.cu_seqlens,
-    )
-    found, sums = model(given), model(every)
-    for name in ("mlm_loss", "pair_loss", "pair_correct"):
-        torch.testing.assert_close(found[name], sums[name])
-    assert all(value == 0 for value in model(model_inputs(filling, CPU, 4)).values())
+@pytest.mark.parametrize("name", ["bert_tiny", "electra_tiny", "spanbert_tiny"])
+def test_dead_tokens_change_neither_sums_nor_gradients(name: str, tmp_path: Path) -> None:
+    """A micro-batch of fixed size equals one without dead tokens; without rows, sums and gradients
+    are exactly 0."""
+    label = "next" if name == "bert_tiny" else ""
+    directory = prepare_directory(tmp_path / "rows", (40,), label=label)
+    run = recipe(name)
+    run = replace(run, encoder=replace(run.encoder, positions=70))
+    model = build_model(run, seed=0)
+    extras = Extras(draws_seed=3, most_targets=10)
+    capacity = Capacity(tokens=700, predictions=90, rows=12, pieces=12)
+    both = [loader(directory, 8, 8, extras=extras, capacity=given) for given in (None, capacity)]
+    found = []
+    for source in both:
+        step = source.pad_micro_batches(next(source.steps()), 2)
+        for batch in step.batches:
+            inputs = model_inputs(batch, CPU, 4)
+            if source is both[1]:
+                assert len(inputs.input_ids_T) == 700 and inputs.token_weights_T is not None
+                assert int(inputs.token_weights_T.sum()) == batch.tokens
+            sums = model(inputs)
+            model.zero_grad()
+            sum(value for key, value in sums.items() if key.endswith("_loss")
+                and value.requires_grad).backward()  # fmt: skip
+            gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+            found.append(({key: value.detach() for key, value in sums.items()}, gradients))
+    live, empty, fixed, dead = found
+    assert live[0].keys() == fixed[0].keys() and float(live[0]["mlm_loss"]) > 0
+    for key, value in live[0].items():
+        torch.testing.assert_close(fixed[0][key], value, rtol=1e-5, atol=1e-5)
+    for one, other in zip(live[1], fixed[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    for sums, gradients in (empty, dead):
+        assert not any(value.any() for value in sums.values())
+        assert not any(gradient.any() for gradient in gradients)

@@ -52,12 +52,14 @@ def test_a_plan_counts_what_is_there(prepared: Path) -> None:
     plan = make_plan(run, 3, 1, [train], [validation], run.steps)
     totals = train.manifest.totals
     assert plan.train_sequences + plan.validation_sequences == totals["sequences"]
-    assert (plan.rows, plan.accumulation, plan.filling) == (22, 1, 2)
+    assert (plan.rows, plan.accumulation) == (22, 1)
     assert plan.epochs == 2400 * 64 / plan.train_sequences
     mean = sum(shard.tokens for shard in train.shards) / plan.train_sequences
     assert plan.tokens == round(153_600 * mean)
     assert plan.parameters == 682_240
-    assert "3 ranks x 1 micro-batch x 22 rows, 2 rows filled (3.0% of the work)" in plan.lines()[1]
+    assert "64 sequences = 3 ranks x 1 micro-batch x 22 rows; ZeRO" in plan.lines()[1]
+    tokens = 3 * plan.on_gpu.accumulation * plan.on_gpu.capacity.tokens
+    assert plan.on_gpu.dead_share == pytest.approx(1 - 64 * mean / tokens)
     with pytest.raises(ConfigError, match=r"batch.sequences=64 is smaller than the 65 ranks"):
         make_plan(run, 65, 1, [train], [validation], run.steps)
     shifted = replace(run, encoder=replace(run.encoder, position_offset=1))
@@ -111,34 +113,34 @@ def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> N
         make_plan(replace(run, batch=grows), 2, 1, [train], [validation], run.steps)
 
 
-def test_the_plan_packs_rows_as_the_loader_does(tmp_path: Path) -> None:
-    """Some steps all have enough lines, and few unused ones; only tokens cost FLOPs."""
+def test_the_plan_fills_micro_batches_as_the_loader_does(tmp_path: Path) -> None:
+    """On a GPU steps need as many as planned, but for a few, and leave as much dead."""
     train = Dataset.open(prepare_directory(tmp_path / "news", (1500, 300)))
     given = recipe("roberta_tiny")
     run = replace(
         given,
         data=replace(given.data, sequence_length=70),
         encoder=replace(given.encoder, positions=70),
-        batch=replace(given.batch, sequences=400, per_device=32, packing="rows"),
+        batch=replace(given.batch, sequences=400, per_device=32),
     )
     plan = make_plan(run, 2, 1, [train], [train], run.steps)
+    assert plan.on_gpu.capacity.tokens <= 32 * 70
     order = Order(kind="global", seed=0, shard_rows=(train.shard_rows,))
-    share = Share(sequences=400, per_device=1, world_size=2)
-    steps = Loader([train], order, share, packing="rows").steps()
-    lines = [next(steps).accumulation for _ in range(20)]
-    most = np.mean(lines) + 4 * np.std(lines)
-    assert plan.rows * plan.accumulation == pytest.approx(most, abs=plan.accumulation + 4)
-    assert max(lines) <= plan.rows * plan.accumulation
-    used = plan.rows * plan.accumulation * 2 - plan.filling
-    assert used == pytest.approx(2 * np.mean(lines), abs=6)
-    words = f"400 sequences in {used} rows = 2 ranks x 6 micro-batches x {plan.rows} rows, "
-    assert f"{words}{plan.filling} rows left for steps that need more" in plan.lines()[1]
-    apart = replace(run, batch=replace(run.batch, packing="none"))
-    plain = make_plan(apart, 2, 1, [train], [train], run.steps)
-    assert plan.step_flops == plain.step_flops  # pads do not count
-    full = flops_of(run, 400, 0, 70)
-    assert plan.step_flops < full
-    assert attention_name(run, "cpu") == "row_attention"
+    share = Share(sequences=400, per_device=32, world_size=2)
+    source = Loader([train], order, share, capacity=plan.on_gpu.capacity).steps()
+    steps = [next(source) for _ in range(20)]
+    counts = [step.accumulation for step in steps]
+    assert np.mean([count <= plan.on_gpu.accumulation for count in counts]) >= 0.9
+    assert min(counts) >= plan.on_gpu.accumulation - 1
+    batches = [batch for step in steps for batch in step.batches]
+    assert {batch.input_ids.numel() for batch in batches} == {plan.on_gpu.capacity.tokens}
+    used = np.mean([batch.tokens for batch in batches])
+    dead = 1 - used * np.mean(counts) / (plan.on_gpu.accumulation * plan.on_gpu.capacity.tokens)
+    assert dead == pytest.approx(plan.on_gpu.dead_share, abs=0.02)
+    fixed = plan.on_gpu
+    words = f"on a GPU: {fixed.accumulation} micro-batches of {fixed.capacity.tokens:,} tokens"
+    assert plan.lines()[2] == f"{words} per rank, {plan.on_gpu.dead_share:.1%} of them dead"
+    assert plan.step_flops < flops_of(run, 400, 0, 70)  # only tokens cost FLOPs
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert", "electra", "spanbert"])
@@ -173,11 +175,12 @@ def test_the_encoder_gets_the_vocabulary_of_the_data() -> None:
 
 def test_attention_is_named_for_what_computes_it() -> None:
     run = replace(recipe("roberta_base"), precision="fp32")
-    assert attention_name(run, "cpu") == "row_attention"
-    assert attention_name(run, "cuda") == "scaled_dot_product_attention"
-    dry = replace(run, encoder=replace(run.encoder, dropout=0.0))
-    assert attention_name(dry, "cpu") == "scaled_dot_product_attention"
-    assert attention_name(replace(dry, precision="bf16"), "cpu") == "softmax_attention"
+    half = replace(run, precision="bf16")
+    names = [attention_name(each, torch.device("cpu")) for each in (run, half)]
+    assert names == ["row_attention", "softmax_attention"]
+    # tensors of the meta device stand for those of a recent GPU
+    names = [attention_name(each, torch.device("meta")) for each in (run, half)]
+    assert names == ["padded_attention", "flash_attention"]
 
 
 def test_large_numbers_are_shown_without_an_exponent() -> None:

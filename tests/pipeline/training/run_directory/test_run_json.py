@@ -86,7 +86,6 @@ def test_free_settings_are_settings(dataset: Dataset, tmp_path: Path) -> None:
         words = {
             "data.reader": "read",
             "data.damaged": "skip",
-            "batch.packing": "rows",
             "logging.to": "[]",
         }
         value = words.get(path, "1400" if path == "checkpoint.keep_every" else "7")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from model.objectives.masked_language import LossPart, MaskedLanguageModel
+from model.pieces import pieces_of
 from pipeline.config.formats import Attention
 from pipeline.config.settings import override
 from pipeline.data.shards.arrow_files import read_table
@@ -114,12 +115,12 @@ def test_isolated_documents_are_scored_as_if_each_were_alone(
     starts = [row for table in tables for row in table["document_starts"].to_pylist()]
     loss = 0.0
     for batch in validation_loader([news], 1).micro_batches():
-        ends = [*starts[int(batch.samples.row[0])], int(batch.lengths[0])]
+        ends = [*starts[int(batch.samples.row[0])], batch.tokens]
         slots = batch.positions[: batch.predictions], batch.labels[: batch.predictions]
         for begin, end in pairwise(ends):
             own = (slots[0] >= begin) & (slots[0] < end)
             with torch.no_grad():
-                logits = model.logits(batch.input_ids[:, begin:end], None)[0]
+                logits = model.logits(batch.input_ids[begin:end], pieces_of([end - begin]))
             losses = -logits.log_softmax(-1)[slots[0][own] - begin, slots[1][own]]
             loss += float(losses.double().sum())
     assert isolated and max(map(len, starts)) == 2

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from model.hugging_face.conversion import Model
 from model.hugging_face.growth import EmbeddingRows
+from model.pieces import pieces_of
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -62,9 +63,8 @@ def test_the_first_validation_loss_is_theirs(lesson: Path, folder: Path) -> None
     theirs: Any = transformers.RobertaForMaskedLM.from_pretrained(folder).eval()
     total, count = 0.0, 0
     for batch in loader.micro_batches():
-        shown = torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]
         with torch.no_grad():
-            logits = theirs(batch.input_ids, attention_mask=shown.long()).logits.flatten(0, 1)
+            logits = torch.cat([theirs(batch.input_ids[None, row]).logits[0] for row in batch.rows])
         used = batch.predictions
         losses = F.cross_entropy(
             logits[batch.positions[:used]], batch.labels[:used], reduction="sum"
@@ -210,9 +210,10 @@ def test_a_folder_grows_in_positions_and_layers(
     initial = load_initial_weights(longer, tmp_path / "model", tokenizer, ("positions",))
     said = f"new positions: rows {positions + 1} to {3 * positions + 1} of the table repeat the fi"
     assert initial.lines[1].startswith(said) and initial.described["new"][0].startswith(said)
-    ids = torch.randint(5, 2000, (2, positions), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(5, 2000, (2 * positions,), generator=torch.Generator().manual_seed(0))
+    rows = pieces_of([positions] * 2)
     with torch.no_grad():
-        assert torch.equal(longer.logits(ids, None), source.logits(ids, None))
+        assert torch.equal(longer.logits(ids, rows), source.logits(ids, rows))
     deeper = small(f"{name}_tiny", 2, *sizes, "encoder.layers=3")
     initial = load_initial_weights(deeper, tmp_path / "model", tokenizer, ())
     shared = deeper.config.sharing == "all"
@@ -240,10 +241,11 @@ def test_old_inputs_give_old_logits_under_a_new_vocabulary(
     )
     both = sorted(theirs.keys() & mine.keys())
     old, new = (torch.tensor([ids[token] for token in both]) for ids in (theirs, mine))
-    row = torch.randint(len(both), (4, 16), generator=torch.Generator().manual_seed(0))
+    row = torch.randint(len(both), (4 * 16,), generator=torch.Generator().manual_seed(0))
+    pieces = pieces_of([16] * 4)
     with torch.no_grad():
-        expected = source.logits(old[row], None)[..., old]
-        found = model.logits(new[row], None)[..., new]
+        expected = source.logits(old[row], pieces)[..., old]
+        found = model.logits(new[row], pieces)[..., new]
     assert torch.equal(found, expected)
 
 
@@ -331,8 +333,8 @@ def test_spanbert_as_it_is_published(
     ]
     shown = torch.randint(5, 2000, (2, 20))
     with torch.no_grad():
-        expected = theirs.eval()(shown)[0]
-        found = model.encoder(shown, None)
+        expected = theirs.eval()(shown)[0].flatten(0, 1)
+        found = model.encoder(shown.flatten(), pieces_of([20, 20]))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
