@@ -70,7 +70,8 @@ def attend_in_pieces(
     size = projected_T3HK.shape[-1]
     kernel = attention_kernel(device, dtype, size, torch.is_grad_enabled())
     if kernel == "flash_attention":
-        return flash_attention(projected_T3HK, pieces, dropout)
+        query_THK, key_THK, value_THK = projected_T3HK.unbind(1)
+        return flash_attention(query_THK, key_THK, value_THK, pieces, dropout)
     if kernel == "padded_attention" or layout is None:
         return padded_attention(projected_T3HK, pieces, dropout)
     placed_N3HK = layout.gathered(projected_T3HK)
@@ -111,15 +112,16 @@ def attend_from(
     return torch.empty_like(mixed_PHK).index_copy_(0, layout.order, mixed_PHK)
 
 
-def flash_attention(projected_T3HK: Tensor, pieces: Pieces, dropout: float) -> Tensor:
-    """Dao 2023 with variable lengths, on a GPU.
+def flash_attention(
+    query_THK: Tensor, key_THK: Tensor, value_THK: Tensor, pieces: Pieces, dropout: float
+) -> Tensor:
+    """Mixed values [T, H, K], by the kernel of Dao 2023 with variable lengths, on a GPU.
 
     `torch.nn.attention.varlen` calls the same operator, with dropout fixed at 0.
     """
-    query, key, value = projected_T3HK.unbind(1)
     bounds, longest = pieces.cu_seqlens, pieces.longest
     mixed_THK: Tensor = torch.ops.aten._flash_attention_forward(
-        query, key, value, bounds, bounds, longest, longest, dropout, False, False
+        query_THK, key_THK, value_THK, bounds, bounds, longest, longest, dropout, False, False
     )[0]
     return mixed_THK
 

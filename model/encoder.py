@@ -60,11 +60,12 @@ class Encoder(nn.Module):
         return hidden
 
     def compile_layers(self, backend: str | Callable[..., Any] = "inductor") -> None:
-        """Compile each layer in place, one graph for all of them. For GPUs only."""
+        """Compile each layer in place, one graph for all of them, and the embeddings. For GPUs
+        only."""
         limit = torch._dynamo.config.recompile_limit
         torch._dynamo.config.recompile_limit = max(limit, MOST_GRAPHS)
-        for layer in self.layers:
-            layer.compile(dynamic=False, backend=backend)
+        for module in (self.embeddings, *self.layers):
+            module.compile(dynamic=False, backend=backend)
 
 
 def shared_from(config: EncoderConfig, index: int) -> int:

@@ -1,23 +1,41 @@
 """Hidden vectors at predicted positions -> their losses, without a second array of logits.
 
+On a GPU `fusible_word_losses` is compiled, which then reads the logits once in each pass. Otherwise
+`_WordLosses` works in place, in chunks that stay in a CPU's cache.
+
 Legend: B batch, K predicted positions, D width of hidden vectors, E of embeddings, V vocabulary,
 W vocabulary padded to a multiple of 128.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.linear import LinearGelu, linear
-from model.objectives.sampling import sample
+from model.objectives.sampling import first_word, race
 
 CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30, "meta": 1 << 30}
 """Most bytes of float32 logits processed at a time; on a CPU they should fit in its cache. Tensors
 of the meta device have shapes alone, and stand for those of a GPU."""
+
+
+class WordLosses(NamedTuple):
+    """What is known of each predicted position; the gradient is that of `losses` alone."""
+
+    losses: Tensor
+    """Cross-entropy [K] in nats, float32."""
+    found: Tensor
+    """Whether the label is the likeliest word [K]."""
+    sampled: Tensor | None
+    """A word [K] drawn from the distribution; None if not asked for."""
+    log_probabilities: Tensor | None
+    """[2, K], of the likeliest word and of the word that is shown; None if not asked for."""
 
 
 class MaskedLanguageHead(nn.Module):
@@ -31,42 +49,27 @@ class MaskedLanguageHead(nn.Module):
         self.words = words.weight
         self.bias = nn.Parameter(torch.zeros(config.padded_vocab_size))
         self.vocab_size = config.vocab_size
+        self.word_losses: Callable[..., WordLosses] = word_losses
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of hidden vectors [..., D]."""
         transformed = self.norm(self.dense(hidden))
         return linear(transformed, self.words, self.bias)[..., : self.vocab_size]
 
-    def forward(self, hidden_KD: Tensor, labels_K: Tensor) -> tuple[Tensor, Tensor]:
-        """Cross-entropy per position in float32 [K], and whether the prediction is correct [K]."""
+    def forward(
+        self,
+        hidden_KD: Tensor,
+        labels_K: Tensor,
+        draws_K: Tensor | None = None,
+        shown_K: Tensor | None = None,
+    ) -> WordLosses:
+        """draws_K: seeds to sample words, see `sampling.sample`; shown_K: words whose probabilities
+        are asked for."""
         transformed_KE = self.norm(self.dense(hidden_KD))
-        return word_losses(transformed_KE, self.words, self.bias, labels_K, self.vocab_size)
-
-    def sample(
-        self, hidden_KD: Tensor, labels_K: Tensor, draws_K: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `forward`, plus a word [K] sampled from each position's distribution, no gradient.
-
-        draws_K: see `sampling.sample`.
-        """
-        transformed_KE = self.norm(self.dense(hidden_KD))
-        size = self.vocab_size
-        losses_K, found_K, sampled_K, _ = _word_losses(
-            transformed_KE, self.words, self.bias, labels_K, size, draws_K=draws_K
+        waits = None if draws_K is None else race(draws_K, self.vocab_size)
+        return self.word_losses(
+            transformed_KE, self.words, self.bias, labels_K, self.vocab_size, waits, shown_K
         )
-        return losses_K, found_K, sampled_K
-
-    def beside(
-        self, hidden_KD: Tensor, labels_K: Tensor, shown_K: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `forward`, plus log probabilities [2, K], no gradient: of the likeliest word and of
-        the word `shown_K`."""
-        transformed_KE = self.norm(self.dense(hidden_KD))
-        size = self.vocab_size
-        losses_K, found_K, _, log_2K = _word_losses(
-            transformed_KE, self.words, self.bias, labels_K, size, shown_K=shown_K
-        )
-        return losses_K, found_K, log_2K
 
 
 class PairHead(nn.Module):
@@ -84,26 +87,59 @@ class PairHead(nn.Module):
 
 
 def word_losses(
-    hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, vocab_size: int
-) -> tuple[Tensor, Tensor]:
+    hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, vocab_size: int,
+    waits_K: Tensor | None = None, shown_K: Tensor | None = None,
+) -> WordLosses:  # fmt: skip
     """Cross-entropy of softmax(hidden words^T + bias) over the first `vocab_size` words.
 
-    Returns losses [K] in float32 and whether the label has the highest logit [K]. The gradient of
-    the padding words is exactly 0.
+    The gradient of the padding words is exactly 0. waits_K: of `sampling.race`, to sample.
     """
-    losses_K, found_K, _, _ = _word_losses(hidden_KD, words_WD, bias_W, labels_K, vocab_size)
-    return losses_K, found_K
-
-
-def _word_losses(
-    hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int,
-    draws_K: Tensor | None = None, shown_K: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """`_WordLosses` of these, told whether a gradient is recorded, which it cannot see itself."""
     results = _WordLosses.apply(  # type: ignore[no-untyped-call]
-        hidden_KD, words_WD, bias_W, labels_K, size, draws_K, shown_K, torch.is_grad_enabled()
+        hidden_KD, words_WD, bias_W, labels_K, vocab_size, waits_K, shown_K,
+        torch.is_grad_enabled(),  # which it cannot see itself
+    )  # fmt: skip
+    losses_K, found_K, sampled_K, log_2K = cast(tuple[Tensor, ...], results)
+    return WordLosses(
+        losses_K,
+        found_K,
+        None if waits_K is None else sampled_K,
+        None if shown_K is None else log_2K,
     )
-    return cast(tuple[Tensor, Tensor, Tensor, Tensor], results)
+
+
+def compiled_word_losses(backend: str | Callable[..., Any]) -> Callable[..., WordLosses]:
+    """`word_losses` for a GPU."""
+    return cast(
+        Callable[..., WordLosses],
+        torch.compile(fusible_word_losses, dynamic=False, fullgraph=True, backend=backend),
+    )
+
+
+def fusible_word_losses(
+    hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, vocab_size: int,
+    waits_K: Tensor | None = None, shown_K: Tensor | None = None,
+) -> WordLosses:  # fmt: skip
+    """As `word_losses`, in operations that a compiler fuses.
+
+    A logit is chosen by comparing indices and not by gathering, whose gradient would be scattered.
+    """
+    logits_KV = F.linear(hidden_KD, words_WD, bias_W)[:, :vocab_size].float()
+    words_V = torch.arange(vocab_size, device=logits_KV.device)
+
+    def of(words_K: Tensor) -> Tensor:
+        return torch.where(words_V == words_K[:, None], logits_KV, 0.0).sum(-1)
+
+    total_K = logits_KV.logsumexp(-1)
+    losses_K = total_K - of(labels_K)
+    sampled_K = log_2K = None
+    with torch.no_grad():
+        found_K = logits_KV.argmax(-1) == labels_K
+        top_K = logits_KV.amax(-1)
+        if waits_K is not None:
+            sampled_K = first_word((logits_KV - top_K[:, None]).exp(), waits_K)
+        if shown_K is not None:
+            log_2K = torch.stack([top_K, of(shown_K)]) - total_K
+    return WordLosses(losses_K, found_K, sampled_K, log_2K)
 
 
 class _WordLosses(torch.autograd.Function):
@@ -112,7 +148,7 @@ class _WordLosses(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int,
-        draws_K: Tensor | None, shown_K: Tensor | None, recorded: bool,
+        waits_K: Tensor | None, shown_K: Tensor | None, recorded: bool,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
         # gradients are disabled in here, so `linear` alone cannot tell training from inference
         if recorded:
@@ -137,8 +173,8 @@ class _WordLosses(torch.autograd.Function):
             total = shifted.exp_().sum(-1)
             if shown_K is not None:
                 log_2K[:, part] -= total.log()
-            if draws_K is not None:
-                sampled_K[part] = sample(shifted, draws_K[part])
+            if waits_K is not None:
+                sampled_K[part] = first_word(shifted, waits_K[part])
             losses_K[part] = total.log() - of_label
             if recorded:
                 logits.copy_(shifted.div_(total[:, None]))

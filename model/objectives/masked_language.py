@@ -161,7 +161,7 @@ def word_losses(encoder: Encoder, head: MaskedLanguageHead, inputs: Inputs) -> S
 def masked_language_sums(head: MaskedLanguageHead, hidden_TD: Tensor, inputs: Inputs) -> Sums:
     """The sums of mlm, from the hidden vectors of every token."""
     hidden_KD = hidden_TD.index_select(0, inputs.positions_K)
-    losses_K, found_K = head(hidden_KD, inputs.labels_K)
+    losses_K, found_K, *_ = head(hidden_KD, inputs.labels_K)
     return word_sums(losses_K, found_K, inputs)
 
 
@@ -182,7 +182,7 @@ def word_sums(losses_K: Tensor, found_K: Tensor, inputs: Inputs) -> Sums:
 def boundary_sums(head: SpanBoundaryHead, hidden_TD: Tensor, inputs: Inputs) -> Sums:
     """The sums of sbo, see `span_boundary`."""
     found = boundaries(inputs.input_ids_T, inputs.positions_K, inputs.weights_K, inputs.edge_ids)
-    losses_K, right_K = head(hidden_TD, found, inputs.labels_K)
+    losses_K, right_K, *_ = head(hidden_TD, found, inputs.labels_K)
     return {
         "sbo_loss": (losses_K * found.weights).sum(),
         "sbo_correct": (right_K * found.weights).sum(),

@@ -115,9 +115,9 @@ class ReplacedTokenModel(nn.Module):
         seen = inputs.pieces, inputs.segment_ids_T
         hidden_KD = self._generate(inputs.input_ids_T, *seen).index_select(0, inputs.positions_K)
         if inputs.draws_K is None:
-            losses_K, found_K = self.head(hidden_KD, inputs.labels_K)
+            losses_K, found_K, *_ = self.head(hidden_KD, inputs.labels_K)
             return word_sums(losses_K, found_K, inputs)
-        losses_K, found_K, words_K = self.head.sample(hidden_KD, inputs.labels_K, inputs.draws_K)
+        losses_K, found_K, words_K, _ = self.head(hidden_KD, inputs.labels_K, inputs.draws_K)
         sums = word_sums(losses_K, found_K, inputs)
         shown_T, replaced_T = replaced(inputs, words_K)
         hidden_TD = self.encoder(shown_T, *seen)

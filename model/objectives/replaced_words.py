@@ -36,9 +36,9 @@ class RestoringHead(nn.Module):
         shown_N: the words of the input.
         """
         if self.copy is None:
-            losses_N, found_N = self.words(hidden_ND, labels_N)
+            losses_N, found_N, *_ = self.words(hidden_ND, labels_N)
             return losses_N, found_N
-        losses_N, found_N, (top_N, seen_N) = self.words.beside(hidden_ND, labels_N, shown_N)
+        losses_N, found_N, _, (top_N, seen_N) = self.words(hidden_ND, labels_N, shown_K=shown_N)
         gate_N = self.copy(hidden_ND)[:, 0].float()
         copied_N, drawn_N = F.logsigmoid(gate_N), F.logsigmoid(-gate_N)
         kept_N = shown_N == labels_N

@@ -30,16 +30,33 @@ def sample(weights_nV: Tensor, seeds_n: Tensor) -> Tensor:
 
     seeds_n: int64, any; equal seeds give equal samples.
     """
+    return first_word(weights_nV, race(seeds_n, weights_nV.shape[1]))
+
+
+def race(seeds_n: Tensor, words: int) -> Tensor:
+    """The waiting times [n, G + M] of both rounds for a vocabulary of that size.
+
+    Apart from `first_word`, because inductor does the arithmetic of a counter in int32.
+    """
+    return waiting_times(seeds_n, sum(_rounds(words)))
+
+
+def first_word(weights_nV: Tensor, waits: Tensor) -> Tensor:
+    """The word [n] that wins each race; waits: see `race`."""
     words = weights_nV.shape[1]
-    size = math.isqrt(words - 1) + 1
-    count = -(-words // size)
+    count, size = _rounds(words)
     padded = F.pad(weights_nV, (0, count * size - words))
     blocks_nGM = padded.view(len(padded), count, size)
-    waits = waiting_times(seeds_n, count + size)
     block_n = (blocks_nGM.sum(-1) / waits[:, :count]).argmax(-1)
     inside_nM = blocks_nGM[torch.arange(len(block_n), device=block_n.device), block_n]
     word_n: Tensor = block_n * size + (inside_nM / waits[:, count:]).argmax(-1)
     return word_n
+
+
+def _rounds(words: int) -> tuple[int, int]:
+    """Blocks, and words of a block."""
+    size = math.isqrt(words - 1) + 1
+    return -(-words // size), size
 
 
 def waiting_times(seeds_n: Tensor, count: int) -> Tensor:

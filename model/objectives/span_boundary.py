@@ -12,6 +12,7 @@ embeddings, P size of a place's vector.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.linear import LinearGelu
-from model.objectives.heads import word_losses
+from model.objectives.heads import WordLosses, word_losses
 
 MOST_TARGETS = 15
 """Words of a span that are predicted: SpanBERT's --max-pair-targets."""
@@ -81,13 +82,12 @@ class SpanBoundaryHead(nn.Module):
         self.words = words.weight
         self.bias = nn.Parameter(torch.zeros(config.padded_vocab_size))
         self.vocab_size = config.vocab_size
+        self.word_losses: Callable[..., WordLosses] = word_losses
 
-    def forward(
-        self, hidden_TD: Tensor, found: Boundaries, labels_K: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy per position in float32 [K], and whether the prediction is correct [K]."""
+    def forward(self, hidden_TD: Tensor, found: Boundaries, labels_K: Tensor) -> WordLosses:
+        """Of the predicted words."""
         ends = (hidden_TD.index_select(0, found.left), hidden_TD.index_select(0, found.right))
         joined = torch.cat([*ends, self.places(found.place)], -1)
         first_KD = self.first_norm(self.first(joined))
         second_KE = self.second_norm(self.second(first_KD))
-        return word_losses(second_KE, self.words, self.bias, labels_K, self.vocab_size)
+        return self.word_losses(second_KE, self.words, self.bias, labels_K, self.vocab_size)

@@ -11,7 +11,6 @@ from pipeline.costs.estimate import Estimate
 from pipeline.costs.shapes.activations import activations
 from pipeline.costs.shapes.partition import Partition, partition
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
-from pipeline.training.optimizer.gpu_update import BLOCK
 
 
 def memory(run: Run, ranks: int, file: DeepSpeedFile, *, on_gpu: bool = True) -> list[Estimate]:
@@ -26,8 +25,8 @@ def memory(run: Run, ranks: int, file: DeepSpeedFile, *, on_gpu: bool = True) ->
         *state(parts),
         *passing(parts, on_gpu),
         *([] if on_gpu else on_host(parts, pinned=False)),
-        *_rows(run, on_gpu),
-        *(_overhead(parts) if on_gpu else ()),
+        *_rows(run, on_gpu, compiled=on_gpu and parts.stage < 3),
+        *([_LIBRARIES] if on_gpu else []),
     ]
 
 
@@ -80,6 +79,12 @@ def not_planned(run: Run, ranks: int, file: DeepSpeedFile) -> list[str]:
 LIVE = 1_000_000_000
 """DeepSpeed's own limits of what stage 3 keeps gathered, in elements."""
 _OFFLOADED = "in host memory: offload"
+_LIBRARIES = Estimate(
+    "CUDA and NCCL", 1.6e9, "bytes", "published",
+    "after an all-reduce (NVIDIA/nccl issue 864); 1.06 before (1685), twice for two groups",
+    1.06e9, 3.2e9,
+)  # fmt: skip
+"""What a GPU's libraries hold; our numbers do not include it."""
 
 
 def _with_rows(run: Run, rows: int) -> Run:
@@ -195,8 +200,9 @@ def passing(parts: Partition, on_gpu: bool) -> list[Estimate]:
     return found
 
 
-def _rows(run: Run, on_gpu: bool) -> list[Estimate]:
-    """What a micro-batch adds: computed, from a pass over tensors without storage."""
+def _rows(run: Run, on_gpu: bool, compiled: bool) -> list[Estimate]:
+    """What a micro-batch adds: computed, from a pass over tensors without storage; compiled: the
+    heads of words are."""
     found, rows = activations(run, on_gpu), run.batch.per_device
     path = "a GPU's path, layers not compiled" if on_gpu else "the CPU's path"
     words = f"{path}; {rows:,} full rows of {run.data.sequence_length:,}"
@@ -210,22 +216,8 @@ def _rows(run: Run, on_gpu: bool) -> list[Estimate]:
         _bytes("activations", found.encoders * rows, f"of embeddings and layers: {words}"),
         _bytes("head slots", found.heads * rows, f"{path}; {slots:,} slots per row, with logits"),
         _bytes("backward pass", found.working * rows, f"{path}; before it frees activations"),
-        *(chunks if on_gpu else ()),
+        *(chunks if on_gpu and not compiled else ()),
     ]
-
-
-def _overhead(parts: Partition) -> list[Estimate]:
-    """What a GPU's libraries hold; our numbers do not include it."""
-    block = 0 if parts.offload else 4 * min(BLOCK, parts.share)
-    why = "the host updates" if parts.offload else f"updates of at most {BLOCK:,} weights at a time"
-    return [
-        _bytes("update block", block, why),
-        Estimate(
-            "CUDA and NCCL", 1.6e9, "bytes", "published",
-            "after an all-reduce (NVIDIA/nccl issue 864); 1.06 before (1685), twice for two groups",
-            1.06e9, 3.2e9,
-        ),
-    ]  # fmt: skip
 
 
 def _bytes(name: str, size: int, assumption: str) -> Estimate:

@@ -60,12 +60,13 @@ def test_what_is_always_trained_has_each_objective_stage_and_optimizer() -> None
 
 
 @pytest.mark.slow
-def test_layers_are_compiled_once_or_at_stage_3_not_at_all() -> None:
-    """One graph per encoder, training or validation, full or padded rows; none comes later."""
+def test_modules_are_compiled_once_or_at_stage_3_not_at_all() -> None:
+    """In training and in validation a graph for the layers of each encoder, the embeddings of each
+    width and each head; none comes later."""
     results = measured(1, "graphs")
     assert len(results) == 4 * len(PARTS)
     for found in results:
-        graphs = 0 if found["stage"] == 3 else 4 * found["encoders"]
+        graphs = 0 if found["stage"] == 3 else 2 * found["kinds"]
         assert found["rounds"] == [graphs, graphs] and found["breaks"] == 0, found
 
 

@@ -151,7 +151,7 @@ def test_flash_attention_takes_the_bounds_and_drops(monkeypatch: pytest.MonkeyPa
     pieces = Pieces(pieces_of([9, 2, 6]).cu_seqlens.to("meta"), 9)
     with Noted():
         for mixed in (
-            flash_attention(given, pieces, 0.1),
+            flash_attention(*given.unbind(1), pieces, 0.1),
             attend_in_pieces(given, pieces, None, 0.1),
         ):
             assert mixed.shape == (17, HEADS, 8) and mixed.dtype == torch.bfloat16

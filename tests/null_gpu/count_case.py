@@ -21,6 +21,9 @@ import torch._inductor.config as inductor
 from torch import nn
 
 from model.hugging_face.conversion import Model, logical_parameters
+from model.layers import Embeddings
+from model.objectives.heads import MaskedLanguageHead, WordLosses
+from model.objectives.span_boundary import SpanBoundaryHead
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.costs.kernel_rates import KERNEL_RATES, AttentionName, StepWork, step_seconds
@@ -90,8 +93,7 @@ def bare_counts(run: Run, rows: Rows, device: torch.device) -> dict[str, Any]:
     check_modelled(found)
     with triton_bytes() as moved:
         micro_step()
-    for encoder in model.encoders():
-        encoder.layers = nn.ModuleList(Unchanged() for _ in encoder.layers)
+    remove_compiled(model)
     eager = eager_bytes(micro_step)
     tokens = run.batch.per_device * run.data.sequence_length
     work = StepWork(
@@ -212,11 +214,36 @@ def stand_in(run: Run, engine: ZeroEngine, cluster: Cluster, model: Model) -> An
     )  # fmt: skip
 
 
-class Unchanged(nn.Module):
-    """A layer that costs nothing, to count what is around the layers."""
+def remove_compiled(model: nn.Module) -> None:
+    """Put modules that cost next to nothing in the places of those that are compiled, to count what
+    is around them."""
+    for parent in [*model.modules()]:
+        if isinstance(parent, (MaskedLanguageHead, SpanBoundaryHead)):
+            parent.word_losses = no_word_losses
+        for name, child in [*parent.named_children()]:
+            if child._compiled_call_impl is not None:
+                setattr(parent, name, stand_in_of(child))
 
-    def forward(self, hidden: torch.Tensor, *_: Any) -> torch.Tensor:
-        return hidden
+
+def stand_in_of(module: nn.Module) -> nn.Module:
+    """A module with the same kind of output."""
+
+    class StandIn(nn.Module):
+        def forward(self, given: torch.Tensor, *_: Any) -> torch.Tensor:
+            if not isinstance(module, Embeddings):
+                return given
+            shape = len(given), module.words.weight.shape[1]
+            return torch.empty(shape, device=given.device).bfloat16().requires_grad_()
+
+    return StandIn()
+
+
+def no_word_losses(
+    hidden: torch.Tensor, words: object, bias: object, labels: torch.Tensor, *_: object
+) -> WordLosses:
+    """As `word_losses`, without logits."""
+    losses = hidden[:, 0].float()
+    return WordLosses(losses, labels > 0, labels, losses.detach().expand(2, -1))
 
 
 def on_device(run: Run, device: torch.device) -> Model:

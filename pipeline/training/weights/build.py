@@ -7,8 +7,10 @@ from typing import Any, cast
 
 from model.config import EncoderConfig
 from model.hugging_face.conversion import Model
+from model.objectives.heads import MaskedLanguageHead, compiled_word_losses
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
+from model.objectives.span_boundary import SpanBoundaryHead
 from pipeline.config.run import Run
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.training.planning.plan import encoder_config, generator_config
@@ -69,7 +71,7 @@ def build_model(run: Run, seed: int) -> Model:
 def compile_layers(
     model: Model, stage: int, backend: str | Callable[..., Any] = "inductor"
 ) -> None:
-    """Compile each layer of the encoders, or nothing at ZeRO stage 3.
+    """Compile embeddings, layers and the losses of words, or nothing at ZeRO stage 3.
 
     There a hook on every module gathers its weights, which would break a layer into 25 graphs and
     recompile each of them until torch gives up.
@@ -77,3 +79,6 @@ def compile_layers(
     if stage < 3:
         for encoder in model.encoders():
             encoder.compile_layers(backend)
+        for module in model.modules():
+            if isinstance(module, (MaskedLanguageHead, SpanBoundaryHead)):
+                module.word_losses = compiled_word_losses(backend)

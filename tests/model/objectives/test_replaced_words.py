@@ -88,7 +88,7 @@ def test_loss_and_gradients_equal_a_plain_implementation(kind: Kind, rows: str) 
     assert given.draws_K is not None
     with torch.no_grad():
         filler = model._generate(given.input_ids_T, *seen)
-        words = model.head.sample(filler[given.positions_K], given.labels_K, given.draws_K)[2]
+        words = model.head(filler[given.positions_K], given.labels_K, given.draws_K).sampled
     shown, changed = replaced(given, words)
     expected = plain_loss(model, model.encoder(shown, *seen), shown, given)
     ours = sums[f"{NAMES[kind]}_loss"]

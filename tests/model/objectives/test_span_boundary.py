@@ -112,7 +112,7 @@ def test_the_head_is_that_of_the_paper() -> None:
     labels = torch.randint(5, TOY.vocab_size, (len(used),), generator=generator)
     inputs = padded(given, used, labels, 3)
     found = boundaries(given[0], inputs.positions_K, inputs.weights_K, (CLS, SEP))
-    losses, _ = head(hidden, found, inputs.labels_K)
+    losses, *_ = head(hidden, found, inputs.labels_K)
 
     asked = questions(*given, predicted)
     expected = torch.zeros(())

@@ -8,6 +8,7 @@ from pipeline.recipes import recipe
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 
 ZERO1 = read_deepspeed_file("zero1")
+ZERO3 = read_deepspeed_file("zero3")
 
 
 def test_state_of_a_published_model() -> None:
@@ -39,7 +40,7 @@ def test_the_path_of_a_cpu_has_no_gpu_in_it() -> None:
         for on_gpu in (True, False)
     )
     assert here["activations"] > there["activations"]
-    assert set(there) - set(here) == {"head chunks", "update block", "CUDA and NCCL"}
+    assert set(there) - set(here) == {"CUDA and NCCL"}
 
 
 def test_bands_are_where_something_is_not_computed() -> None:
@@ -104,12 +105,12 @@ def test_weights_go_to_the_host_with_or_without_the_optimizer() -> None:
 
 
 def test_head_chunks_are_as_large_as_their_limit() -> None:
-    """Two fp32 copies of some slots' logits; the null GPU counts them (tests/null_gpu)."""
+    """Two fp32 copies of some slots' logits where nothing is compiled: at stage 3."""
     run = recipe("roberta_base")
     chunks = {
         rows: next(
             part.value
-            for part in memory(replace(run, batch=replace(run.batch, per_device=rows)), 1, ZERO1)
+            for part in memory(replace(run, batch=replace(run.batch, per_device=rows)), 1, ZERO3)
             if part.name == "head chunks"
         )
         for rows in (1, 2, 128, 256)

@@ -4,6 +4,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from model.objectives.heads import word_losses
 from pipeline.config.settings import override
 from pipeline.config.training_settings import ObjectiveSettings
 from pipeline.recipes import recipe
@@ -43,8 +44,11 @@ def test_traps_22_settings_weigh_a_part_once() -> None:
 
 def test_stage_3_compiles_nothing() -> None:
     model = build_model(recipe("electra_tiny"), seed=0)
-    layers = [layer for encoder in model.encoders() for layer in encoder.layers]
+    modules = [encoder.embeddings for encoder in model.encoders()]
+    modules += [layer for encoder in model.encoders() for layer in encoder.layers]
     compile_layers(model, 3, "eager")
-    assert not any(layer._compiled_call_impl for layer in layers)
+    assert not any(module._compiled_call_impl for module in modules)
+    assert model.head.word_losses is word_losses
     compile_layers(model, 2, "eager")
-    assert all(layer._compiled_call_impl for layer in layers)
+    assert all(module._compiled_call_impl for module in modules)
+    assert model.head.word_losses is not word_losses
