@@ -1,35 +1,37 @@
 """The optimizer's arithmetic on a GPU, in PyTorch's operations on many tensors at once.
 
 Has the same interface as `cpu_update.CompiledUpdate`, whose module explains a step.
+
+On a GPU, a step takes the time of its memory traffic, if kernels are few and large. So each pass
+takes the longest ranges that it can treat alike (`_joined`), and no temporary is as large as the
+weights. Adam's part of the update is a = m' / (sqrt(v') + eps). Bytes read and written per fp32
+parameter, of which nearly all have weight decay:
+
+    gradient norm    4   reads g
+    both            24   one kernel reads g, m, v; writes m, v and a (or a multiple of it) over g
+    AdamW           12   w <- w - rate (a + weight_decay w)
+    LAMB            12   u = a + weight_decay w over a
+                     8   the norms of w and u
+                    12   w <- w - rate u; 20 in small pieces, together 0.1 % of a large model
+    if it clips      8   g <- scale g
+
+So AdamW moves 40 and LAMB 60, and 8 more if it clips.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
-from pipeline.training.optimizer.fragments import Fragment, limited, view
+from pipeline.training.optimizer.fragments import Fragment, view
 from pipeline.training.optimizer.lamb_variants import AdamStep
 
-BLOCK = 2**24
-"""Elements updated at a time: enough to fill a GPU; temporaries have this size."""
-
-
-@dataclass(frozen=True, slots=True)
-class _UpdateBlock:
-    """Pieces that are updated together."""
-
-    first: int
-    """Index of the first piece among all pieces, which are in the order of the gradients."""
-    weights: list[torch.Tensor]
-    means: list[torch.Tensor]
-    squares: list[torch.Tensor]
-    logical: list[int]
-    """The logical parameter of each piece."""
-    decays: list[float]
+LARGE = 2**20
+"""Elements of a piece that is worth a kernel of its own, which takes microseconds to launch."""
+VECTOR = 4
+"""Kernels for many tensors load so many elements at once where a tensor's length allows it."""
 
 
 class ForeachUpdate:
@@ -43,129 +45,152 @@ class ForeachUpdate:
         decays: Sequence[float],
     ) -> None:
         """decays: the weight decay of each logical parameter."""
-        pieces = [*limited(fragments, BLOCK)]
         device = flats[0].device
         self.owners = torch.tensor(
-            [piece.logical for piece in pieces], dtype=torch.long, device=device
+            [part.logical for part in fragments], dtype=torch.long, device=device
         )
         """The logical parameter of each piece; pieces are the columns of `advance`'s result."""
-        self._blocks = [*_blocks(flats, moments, pieces, decays)]
-        self._cuts = [_Cuts(index, flat.numel(), pieces) for index, flat in enumerate(flats)]
+        self._logical = [part.logical for part in fragments]
+        self._large = [index for index, part in enumerate(fragments) if part.numel >= LARGE]
+        self._small = [index for index, part in enumerate(fragments) if part.numel < LARGE]
+        self._pieces = _Ranges(flats, moments, fragments)
+        self._whole = _Ranges(flats, moments, _joined(fragments))
+        by_decay: dict[float, list[Fragment]] = {}
+        for part in fragments:
+            by_decay.setdefault(decays[part.logical], []).append(part)
+        self._by_decay = [
+            (decay, _Ranges(flats, moments, _joined(own))) for decay, own in by_decay.items()
+        ]
         self._step = torch.zeros((), device=device)
-        self._divisor = torch.zeros((), device=device)
 
     def gradient_square(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
         """Sum of squares over this rank's fragments, in float64; gradients: the flat gradients."""
-        return _squares(torch._foreach_norm(self._pieces(gradients))).sum()
+        return _squares(self._whole.of(gradients)).sum()
 
     def advance(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
         """Advance the moments, overwrite gradients with updates; squares of w and u [2, pieces]."""
-        pieces = self._pieces(gradients)
-        norms: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
-        for block in self._blocks:
-            own = pieces[block.first : block.first + len(block.weights)]
-            updates = self._updates(block, own, adam)
-            norms[0].extend(torch._foreach_norm(block.weights))
-            norms[1].extend(torch._foreach_norm(updates))
-            torch._foreach_copy_(own, updates)
-        return torch.stack([_squares(part) for part in norms])
+        self._overwrite(self._whole, self._whole.of(gradients), adam, 1.0)
+        for decay, ranges in self._by_decay:
+            if decay:
+                torch._foreach_add_(ranges.of(gradients), ranges.weights, alpha=decay)
+        return _squares([*self._pieces.weights, *self._pieces.of(gradients)]).view(2, -1)
 
     def advance_and_apply(
         self, gradients: Sequence[torch.Tensor], adam: AdamStep, rate: float
     ) -> None:
         """A whole step, if no norm is needed."""
-        pieces = self._pieces(gradients)
-        for block in self._blocks:
-            own = pieces[block.first : block.first + len(block.weights)]
-            torch._foreach_add_(block.weights, self._updates(block, own, adam), alpha=-rate)
+        for decay, ranges in self._by_decay:
+            own = ranges.of(gradients)
+            if decay:
+                # w + rate decay (-a / decay - w): the kernel's own decay would round w twice, and
+                # lose all decay of less than half of w's last bit
+                self._overwrite(ranges, own, adam, -1 / decay)
+                torch._foreach_lerp_(ranges.weights, own, rate * decay)
+            else:
+                self._overwrite(ranges, own, adam, 1.0)
+                torch._foreach_add_(ranges.weights, own, alpha=-rate)
 
     def apply(self, updates: Sequence[torch.Tensor], rates: Sequence[float]) -> None:
-        """w <- w - rate u; rates: by logical parameter."""
-        pieces = self._pieces(updates)
-        for block in self._blocks:
-            own = pieces[block.first : block.first + len(block.weights)]
-            for weight, update, logical in zip(block.weights, own, block.logical, strict=True):
-                weight.add_(update, alpha=-rates[logical])
+        """w <- w - rate u; rates: by logical parameter. Overwrites updates."""
+        weights, pieces = self._pieces.weights, self._pieces.of(updates)
+        factors = [-rates[logical] for logical in self._logical]
+        for index in self._large:
+            weights[index].add_(pieces[index], alpha=factors[index])
+        if self._small:
+            steps = [pieces[index] for index in self._small]
+            torch._foreach_mul_(steps, [factors[index] for index in self._small])
+            torch._foreach_add_([weights[index] for index in self._small], steps)
 
-    def _updates(
-        self, block: _UpdateBlock, gradients: list[torch.Tensor], adam: AdamStep
-    ) -> list[torch.Tensor]:
-        # PyTorch's Adam kernel adds m / (sqrt(v) + eps) to its parameter. We pass it the weight
-        # decay term instead of the weights, which must wait for the norms.
-        updates = list(torch._foreach_mul(block.weights, block.decays))
+    def _overwrite(
+        self, ranges: _Ranges, gradients: list[torch.Tensor], adam: AdamStep, factor: float
+    ) -> None:
+        """Advance the moments of ranges; g <- factor a."""
+        if adam.gradient_scale != 1:
+            torch._foreach_mul_(gradients, adam.gradient_scale)
         self._step.fill_(adam.updates)
-        self._divisor.fill_(1 / adam.gradient_scale)
-        torch._fused_adam_(
-            updates,
+        # The kernel computes p <- p - lr weight_decay p - lr a. Where lr weight_decay is 1, the old
+        # p drops out, so p may be the gradient's memory: each thread loads its elements of all
+        # operands before it stores. With grad_scale it would also store the gradient.
+        torch._fused_adamw_(
             gradients,
-            block.means,
-            block.squares,
+            gradients,
+            ranges.means,
+            ranges.squares,
             [],
             [self._step] * len(gradients),
-            lr=-1.0,
+            lr=-factor,
             beta1=adam.beta1,
             beta2=adam.beta2,
-            weight_decay=0.0,
+            weight_decay=-1 / factor,
             eps=adam.eps,
             amsgrad=False,
             maximize=False,
-            grad_scale=None if adam.gradient_scale == 1 else self._divisor,
         )
-        return updates
 
-    def _pieces(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+
+class _Ranges:
+    """Ranges of this rank's flat tensors, in order: views of weights and moments."""
+
+    def __init__(
+        self,
+        flats: Sequence[torch.Tensor],
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        parts: Sequence[Fragment],
+    ) -> None:
+        self.weights = [view(flats[part.flat], part) for part in parts]
+        self.means = [view(moments[part.flat][0], part) for part in parts]
+        self.squares = [view(moments[part.flat][1], part) for part in parts]
+        self._cuts = [_Cuts(index, flat.numel(), parts) for index, flat in enumerate(flats)]
+
+    def of(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The same ranges of the flat gradients, which are new tensors in every step."""
         return [
-            piece
+            part
             for cuts, gradient in zip(self._cuts, gradients, strict=True)
-            for piece in cuts.pieces(gradient)
+            for part in cuts.parts(gradient)
         ]
 
 
 class _Cuts:
-    """Cuts one flat tensor's gradient, a new tensor in every step, into its pieces."""
+    """Cuts one flat tensor's gradient into ranges."""
 
-    def __init__(self, index: int, numel: int, pieces: Sequence[Fragment]) -> None:
+    def __init__(self, index: int, numel: int, parts: Sequence[Fragment]) -> None:
         self.sizes: list[int] = []
-        """Lengths of pieces and of the gaps between them, in order."""
+        """Lengths of ranges and of the gaps between them, in order."""
         self.chosen: list[int] = []
-        """Indices of the pieces among them."""
+        """Indices of the ranges among them."""
         place = 0
-        for piece in pieces:
-            if piece.flat == index:
-                self.chosen.append(len(self.sizes) + 1)
-                self.sizes += [piece.offset - place, piece.numel]
-                place = piece.offset + piece.numel
+        for part in parts:
+            if part.flat == index:
+                if part.offset > place:
+                    self.sizes.append(part.offset - place)
+                self.chosen.append(len(self.sizes))
+                self.sizes.append(part.numel)
+                place = part.offset + part.numel
         self.sizes.append(numel - place)
 
-    def pieces(self, gradient: torch.Tensor) -> list[torch.Tensor]:
-        """The pieces of a gradient, as views."""
+    def parts(self, gradient: torch.Tensor) -> list[torch.Tensor]:
+        """The ranges of a gradient, as views."""
         parts = torch.split(gradient, self.sizes)
         return [parts[index] for index in self.chosen]
 
 
-def _blocks(
-    flats: Sequence[torch.Tensor],
-    moments: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    pieces: Sequence[Fragment],
-    decays: Sequence[float],
-) -> Iterator[_UpdateBlock]:
-    """Groups of consecutive pieces, of at most BLOCK elements together."""
-    first = 0
-    while first < len(pieces):
-        ends = accumulate(piece.numel for piece in pieces[first:])
-        count = sum(1 for _ in takewhile(lambda end: end <= BLOCK, ends))
-        own = pieces[first : first + count]
-        yield _UpdateBlock(
-            first=first,
-            weights=[view(flats[piece.flat], piece) for piece in own],
-            means=[view(moments[piece.flat][0], piece) for piece in own],
-            squares=[view(moments[piece.flat][1], piece) for piece in own],
-            logical=[piece.logical for piece in own],
-            decays=[decays[piece.logical] for piece in own],
-        )
-        first += count
+def _joined(parts: Sequence[Fragment]) -> list[Fragment]:
+    """Adjacent parts as one range, whose `logical` and `start` are those of its first part.
+
+    A length that is not a multiple of VECTOR stays apart, or it would slow down all that it joins.
+    """
+    found: list[Fragment] = []
+    for part in parts:
+        last = found[-1] if found else part
+        adjacent = (last.flat, last.offset + last.numel) == (part.flat, part.offset)
+        if adjacent and last.numel % VECTOR == part.numel % VECTOR == 0:
+            found[-1] = replace(last, numel=last.numel + part.numel)
+        else:
+            found.append(part)
+    return found
 
 
-def _squares(norms: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Squares in float64, so that their sum hardly depends on how the weights are cut."""
-    return torch.stack([*norms]).double().square()
+def _squares(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sum of squares of each, in float64, so that totals hardly depend on how they are cut."""
+    return torch.stack([*torch._foreach_norm([*tensors])]).double().square()

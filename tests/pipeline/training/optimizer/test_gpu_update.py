@@ -1,22 +1,28 @@
-"""PyTorch's operations give the results of the compiled ones; here both run on a CPU."""
+"""PyTorch's operations give the results of the compiled ones: on a CPU, and on a GPU if present."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.training.optimizer import gpu_update
 from pipeline.training.optimizer.cpu_update import CompiledUpdate
+from pipeline.training.optimizer.fragments import Fragment, limited
 from pipeline.training.optimizer.gpu_update import ForeachUpdate
+from pipeline.training.optimizer.lamb_variants import AdamStep
 from pipeline.training.optimizer.optimizer import UPDATES
 from tests.pipeline.training.optimizer.test_cpu_update import ADAM, DECAYS, FRAGMENTS, RATES, filled
 from tests.pipeline.training.optimizer.test_optimizer import PAIR, Weights, bound
+from tests.pipeline.training.toy import Record
 
 WAITS = {"item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__"}
 """Methods of a tensor that make the host wait for a GPU. `to` is handled separately."""
@@ -42,30 +48,105 @@ def counted() -> Iterator[Counter[str]]:
         yield mode.waits
 
 
-def results(kind: type[CompiledUpdate] | type[ForeachUpdate], at_once: bool) -> list[torch.Tensor]:
-    weights, gradients, means = (filled(seed) for seed in range(3))
-    squares = [tensor.abs() for tensor in filled(3)]
-    update = kind(weights, list(zip(means, squares)), FRAGMENTS, DECAYS)
+def results(
+    kind: type[CompiledUpdate] | type[ForeachUpdate],
+    adam: AdamStep,
+    at_once: bool,
+    most: int = 2**24,
+    device: str = "cpu",
+) -> list[torch.Tensor]:
+    """Norms, updates, weights and moments after a step; most: elements of a fragment."""
+    groups = [filled(seed) for seed in range(4)]
+    groups[3] = [tensor.abs() for tensor in groups[3]]
+    weights, gradients, means, squares = ([t.to(device) for t in group] for group in groups)
+    update = kind(weights, list(zip(means, squares)), [*limited(FRAGMENTS, most)], DECAYS)
     found = [update.gradient_square(gradients)]
     if at_once:
-        update.advance_and_apply(gradients, ADAM, 0.1)
+        update.advance_and_apply(gradients, adam, 0.1)
     else:
-        norms = update.advance(gradients, ADAM)
-        found.append(torch.zeros(2, 3, dtype=torch.float64).index_add_(1, update.owners, norms))
+        norms = update.advance(gradients, adam)
+        totals = torch.zeros(2, 3, dtype=torch.float64, device=device)
+        found += [totals.index_add_(1, update.owners, norms), *(u.clone() for u in gradients)]
         update.apply(gradients, RATES)
-    return [*found, *weights, *means, *squares]
+    return [tensor.cpu() for tensor in (*found, *weights, *means, *squares)]
 
 
-@pytest.mark.parametrize("block", [2**24, 900])
+DEVICES = ["cpu", *["cuda"] * torch.cuda.is_available()]
+STEPS = {
+    "clipped": ADAM,
+    "not clipped": replace(ADAM, gradient_scale=1.0),
+    "not corrected": replace(ADAM, updates=math.inf),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("large", [2**20, 800])
+@pytest.mark.parametrize("adam", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("at_once", [False, True])
 def test_equals_the_compiled_update(
-    monkeypatch: pytest.MonkeyPatch, block: int, at_once: bool
+    monkeypatch: pytest.MonkeyPatch, at_once: bool, adam: AdamStep, large: int, device: str
 ) -> None:
-    monkeypatch.setattr(gpu_update, "BLOCK", block)
+    monkeypatch.setattr(gpu_update, "LARGE", large)
     for ours, theirs in zip(
-        results(ForeachUpdate, at_once), results(CompiledUpdate, at_once), strict=True
+        results(ForeachUpdate, adam, at_once, device=device),
+        results(CompiledUpdate, adam, at_once),
+        strict=True,
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_cuts_of_the_weights_change_only_rounding(at_once: bool, device: str) -> None:
+    whole, cut = (
+        results(ForeachUpdate, ADAM, at_once, most, device=device) for most in (2**24, 900)
+    )
+    for ours, theirs in zip(whole, cut, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=3e-7)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_adamw_keeps_a_decay_below_the_last_bit(device: str) -> None:
+    """Rounded on its own, 1 - lr weight_decay is 1, and weights would never decay."""
+    weight = torch.linspace(1, 2, 10_001, device=device)
+    mean = torch.rand(10_001, generator=torch.Generator().manual_seed(0)).to(device)
+    part = Fragment(logical=0, start=0, flat=0, offset=0, numel=10_001)
+    update = ForeachUpdate([weight], [(mean, torch.ones_like(weight))], [part], [0.01])
+    adam = AdamStep(beta1=0.5, beta2=0.0, eps=0.0, updates=math.inf, gradient_scale=1.0)
+    before = weight.double()
+    update.advance_and_apply([torch.ones_like(weight)], adam, 1e-6)
+    decayed = before - 1e-6 * mean.double() - weight.double()
+    assert float(decayed.mean()) == pytest.approx(1e-6 * 0.01 * 1.5, rel=0.2)
+
+
+def launches(kind: str, count: int) -> int:
+    """Calls of PyTorch that change memory in one step on `count` logical weights of 4 elements."""
+    logical = [Record(str(i), "w", 4 * i, (4,), i % 2 == 0, True) for i in range(count)]
+    model = Weights(*torch.linspace(1, 2, 4 * count).tolist())
+    optimizer = bound(model, logical, kind=kind, clip_norm=0.1)
+    model.w.grad = torch.ones(4 * count)
+    with Operations() as mode:
+        optimizer.step()
+    return mode.operations
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations that are not views."""
+
+    operations = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        views = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
+        self.operations += not views
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", ["lamb", "adamw"])
+def test_small_weights_do_not_cost_a_kernel_each(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(UPDATES, "cpu", ForeachUpdate)
+    assert launches(kind, 40) == launches(kind, 4)
 
 
 @pytest.mark.parametrize("kind,most", [("lamb", 2), ("adamw", 1)])
