@@ -44,7 +44,7 @@ from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.run import Run
 from pipeline.errors import run_command
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.loader import Loader
+from pipeline.loading.loader import Loader, Step
 from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.null_device import NULL
@@ -55,11 +55,21 @@ from pipeline.training.cluster.stop_request import process_seconds
 from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.planning.plan import encoder_config, make_plan
 from pipeline.training.planning.schedule import learning_rate
-from tests.benchmarks import gpu_parts
-from tests.benchmarks.gpu_parts import Gate, compile_layers, flops_of, table, utilisation
+from tests.benchmarks.gpu_attention import attention_kernels
+from tests.benchmarks.gpu_parts import (
+    Gate,
+    flops_of,
+    optimizer_steps,
+    product_rates,
+    table,
+    utilisation,
+)
+from tests.benchmarks.gpu_steps import Trace, Tracer, compile_layers, micro_steps, size_sweep
 
 BUDGET_SECONDS = 570
 """Of the whole process, imports and preparation included."""
+WARM_UP = 2
+"""Steps of a training that are not timed: of the first one compiles."""
 START_SECONDS = 60
 """Of these, until the first part."""
 
@@ -74,6 +84,8 @@ class Trained(NamedTuple):
     """Of a sequence, on average."""
     dead: float
     """Share of the computed tokens that belong to no sequence."""
+    trace: Trace | None
+    """Of one more step."""
 
 
 @contextlib.contextmanager
@@ -98,37 +110,52 @@ def train(
     micro_batch: Callable[[MicroBatch, int], Tensor],
     update: Callable[[float], object],
     share: float,
+    traced: bool = False,
 ) -> Trained:
     """Train some steps.
 
     micro_batch: runs forward and backward, given the predictions of the whole step, and returns
-    the sum of losses; update: given the learning rate; share: of the remaining time.
+    the sum of losses; update: given the learning rate; share: of the remaining time; traced: trace
+    one more step.
     """
     until = time.perf_counter() + share * gate.left()
     losses: list[Tensor] = []
     started, warm_up, tokens, places, sequences = 0.0, 0, 0, 0, 0
+
+    def one(step: Step) -> None:
+        nonlocal tokens, places, sequences
+        sums = []
+        for batch in step.batches:
+            sums.append(micro_batch(batch, step.counts.predictions))
+            tokens, places = tokens + batch.tokens, places + batch.input_ids.numel()
+            sequences += len(batch.samples)
+        update(learning_rate(run, len(losses) + 1))
+        losses.append(torch.stack(sums).sum() / step.counts.predictions)
+
     with training_data(gate, run) as loader:
-        for step in loader.steps():
-            sums = []
-            for batch in step.batches:
-                sums.append(micro_batch(batch, step.counts.predictions))
-                tokens, places = tokens + batch.tokens, places + batch.input_ids.numel()
-                sequences += len(batch.samples)
-            update(learning_rate(run, len(losses) + 1))
-            losses.append(torch.stack(sums).sum() / step.counts.predictions)
-            if len(losses) == max(1, run.steps // 10):
+        steps = iter(loader.steps())
+        for step in steps:
+            one(step)
+            if len(losses) == WARM_UP:
                 gate.wait()
                 started, warm_up = time.perf_counter(), len(losses)
-            if len(losses) == run.steps or (len(losses) % 10 == 0 and time.perf_counter() > until):
+            late = len(losses) > WARM_UP and time.perf_counter() > until
+            if len(losses) == run.steps or (late and len(losses) % 2 == 0):
                 break
-    gate.wait()
-    seconds = time.perf_counter() - started
-    speed = (len(losses) - warm_up) * run.batch.sequences / seconds
-    return Trained([float(loss) for loss in losses], speed, tokens / sequences, 1 - tokens / places)
+        gate.wait()
+        seconds = time.perf_counter() - started
+        speed = (len(losses) - warm_up) * run.batch.sequences / seconds
+        trace = None
+        if traced and (step := next(steps, None)):
+            with Tracer(gate, step.accumulation) as tracer:
+                one(step)
+            trace = tracer.trace()
+    found = [float(loss) for loss in losses]
+    return Trained(found, speed, tokens / sequences, 1 - tokens / places, trace)
 
 
-def train_ours(gate: Gate, run: Run, share: float) -> Trained:
-    """Our engine: ZeRO-1, bf16, compiled layers; share: of the remaining time."""
+def train_ours(gate: Gate, run: Run, share: float, traced: bool = False) -> Trained:
+    """Our engine: ZeRO-1, bf16, compiled layers; share, traced: as in `train`."""
     device = engines.init_distributed()
     model = MaskedLanguageModel(encoder_config(run), seed=0)
     logical = logical_parameters(model)
@@ -145,7 +172,7 @@ def train_ours(gate: Gate, run: Run, share: float) -> Trained:
         engine.backward(scored["mlm_loss"], predictions)
         return scored["mlm_loss"].detach()
 
-    found = train(gate, run, micro_batch, engine.step, share)
+    found = train(gate, run, micro_batch, engine.step, share, traced)
     engine.close()
     return found
 
@@ -203,8 +230,8 @@ def adamw(model: torch.nn.Module, run: Run) -> torch.optim.Optimizer:
 
 
 def training(gate: Gate) -> str:
-    """A short training of the first recipe on both sides: loss curves and speed."""
-    run = gate.run(gate.recipes[0])
+    """A short training of the smallest recipe on both sides: loss curves and speed."""
+    run = gate.run(gate.recipes[-1])
     ours, our_speed, *_ = train_ours(gate, run, 0.4)
     theirs, their_speed, *_ = train_theirs(gate, run)
     common = min(len(ours), len(theirs))
@@ -241,12 +268,12 @@ def sequence_flops(run: Run) -> float:
 
 def largest_with_lamb(gate: Gate) -> str:
     """What the recipes train with: the largest model, LAMB, real rows."""
-    run = gate.run(gate.recipes[-1], "lamb")
-    if gate.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    found = train_ours(gate, run, 0.9)
+    run = gate.run(gate.recipes[0], "lamb")
+    gate.forget_peak()
+    found = train_ours(gate, run, 0.8, traced=True)
+    assert found.trace
     tokens = found.speed * found.tokens
-    peak = torch.cuda.max_memory_allocated() / 1e9 if gate.device.type == "cuda" else 0.0
+    peak = gate.peak_gb()
     row = [
         f"{found.speed:.0f}", f"{tokens:,.0f}",
         utilisation(gate, found.speed * sequence_flops(run)),
@@ -261,6 +288,8 @@ def largest_with_lamb(gate: Gate) -> str:
         f"{run.name}, bf16, LAMB, ZeRO-1, layers compiled, dropout 0.1, batch {gate.batch} in "
         f"micro-batches of {gate.rows}, data loading and optimizer steps included.\n\n"
         + table(columns, [row])
+        + "\n\n"
+        + found.trace.markdown(gate, run.name)
     )
 
 
@@ -275,15 +304,15 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("The largest model with LAMB", 130, largest_with_lamb),
+    Part("Matrix products", 20, product_rates),
+    Part("Attention", 30, attention_kernels),
+    Part("Micro-steps", 120, micro_steps),
+    Part("The largest model with LAMB", 120, largest_with_lamb),
     Part("Training beside transformers", 110, training),
-    Part("Attention", 40, gpu_parts.attention_backends),
-    Part("Compilation", 90, gpu_parts.compile_or_not),
-    Part("Optimizer step", 30, gpu_parts.optimizer_steps),
-    Part("Matrix products", 20, gpu_parts.gemm_rates),
-    Part("Micro-batches", 90, gpu_parts.micro_batch_sweep),
+    Part("Optimizer step", 30, optimizer_steps),
+    Part("Rows of a micro-batch", 80, size_sweep),
 )
-"""The most important ones first."""
+"""In the order of what rests on them: kernels, a micro-step of them, a training of these."""
 
 
 def measure(gate: Gate, parts: Iterable[Part], say: Callable[[str], object]) -> list[str]:
@@ -294,7 +323,7 @@ def measure(gate: Gate, parts: Iterable[Part], say: Callable[[str], object]) -> 
         started = time.perf_counter()
         until = min(until + share, gate.deadline)
         print(f"{title} ...", file=sys.stderr, flush=True)
-        if until - started < min(10, share):
+        if until - started < min(5, share):
             say(f"### {title}\n\nSkipped: no time.")
             lost.append(title)
             continue
@@ -365,6 +394,10 @@ def main() -> None:
     parser.add_argument("--shards", type=Path, metavar="DIR", help="default: the sample corpus")
     parser.add_argument("--append", type=Path, metavar="FILE", help="add the section to FILE too")
     parser.add_argument("--dry-run", action="store_true", help="every part on the CPU, toy size")
+    parser.add_argument(
+        "--seconds", type=int, default=BUDGET_SECONDS, metavar="N",
+        help=f"of the whole gate; each part has its share; default {BUDGET_SECONDS}",
+    )  # fmt: skip
     options = parser.parse_args()
     if not options.dry_run and not torch.cuda.is_available():
         print("error: PyTorch finds no GPU here; run this where there is one, or use --dry-run",
@@ -373,7 +406,7 @@ def main() -> None:
     if options.dry_run:
         torch.set_num_threads(1)
     device = torch.device("cpu" if options.dry_run else "cuda")
-    deadline = time.perf_counter() + BUDGET_SECONDS - process_seconds()
+    deadline = time.perf_counter() + options.seconds - process_seconds()
     say = say_to(options.append)
     say(heading(device, options.dry_run))
     with tempfile.TemporaryDirectory() as folder:
@@ -381,8 +414,8 @@ def main() -> None:
         shards = options.shards or prepared_sample(Path(folder), first)
         gate = Gate(
             device=device,
-            recipes=(first,) if options.dry_run else ("roberta_base", "roberta_large"),
-            micro_batches=((2, 4),) if options.dry_run else ((32, 66, 128, 132, 256), (32, 64, 66)),
+            recipes=(first,) if options.dry_run else ("roberta_large", "roberta_base"),
+            sizes=(2, 4) if options.dry_run else (64, 66, 132),
             rows=2 if options.dry_run else 64,
             batch=4 if options.dry_run else 256,
             steps=3 if options.dry_run else 300,
@@ -390,7 +423,9 @@ def main() -> None:
             shards=shards,
             deadline=deadline,
         )
-        lost = measure(gate, PARTS, say)
+        scale = options.seconds / BUDGET_SECONDS
+        parts = [part._replace(seconds=scale * part.seconds) for part in PARTS]
+        lost = measure(gate, parts, say)
     if lost:
         print(f"error: without {', '.join(lost)}; see above", file=sys.stderr)
         sys.exit(1)

@@ -1,8 +1,7 @@
-"""The parts of gpu_gate.py that need no data: each returns a paragraph and a table in Markdown."""
+"""What the parts of gpu_gate.py share, and two of them: products and optimizers."""
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -11,14 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.flops import step_flops
-from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from model.pieces import pieces_of
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.recipes import recipe
@@ -27,13 +23,6 @@ from pipeline.training.optimizer.optimizer import LogicalOptimizer
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.run_directory.metrics import peak_flops
 
-BACKENDS = (
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.CUDNN_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-    SDPBackend.MATH,
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
@@ -41,8 +30,9 @@ class Gate:
 
     device: torch.device
     recipes: tuple[str, ...]
-    micro_batches: tuple[tuple[int, ...], ...]
-    """Rows to sweep, for each recipe."""
+    """The largest first."""
+    sizes: tuple[int, ...]
+    """Rows of a micro-batch to try."""
     rows: int
     """Rows of a micro-batch if only one size is tried."""
     batch: int
@@ -91,166 +81,60 @@ class Gate:
     def random(self, *shape: int) -> Tensor:
         return torch.randn(shape, device=self.device).bfloat16()
 
+    def peak_gb(self) -> float:
+        """Largest memory that tensors took since `forget_peak`."""
+        return torch.cuda.max_memory_allocated() / 1e9 if self.device.type == "cuda" else 0.0
+
+    def forget_peak(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+
 
 def table(columns: list[str], rows: list[list[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def gemm_rates(gate: Gate) -> str:
+def product_rates(gate: Gate) -> str:
     """TFLOP/s of every matrix product of a layer and the head, forward and for both gradients."""
     rows = []
     for name in gate.recipes:
         config, data = encoder_config(gate.run(name)), gate.run(name).data
-        tokens, width = gate.rows * data.sequence_length, config.width
-        predictions = gate.rows * max_predictions(data)
-        shapes = {
-            "query, key, value": (tokens, width, 3 * width),
-            "attention output": (tokens, width, width),
-            "feed-forward in": (tokens, width, config.feed_forward),
-            "feed-forward out": (tokens, config.feed_forward, width),
-            "head, words": (predictions, width, config.padded_vocab_size),
-        }
-        for layer, (m, k, n) in shapes.items():
-            if gate.left() < 1:
-                rows.append([name, layer, "skipped, no time"])
-                continue
-            x, weight, grad = gate.random(m, k), gate.random(n, k), gate.random(m, n)
-            products = {
-                "forward": lambda: x @ weight.T,  # noqa: B023
-                "to input": lambda: grad @ weight,  # noqa: B023
-                "to weight": lambda: grad.T @ x,  # noqa: B023
+        for count in gate.sizes:
+            tokens, width = count * data.sequence_length, config.width
+            shapes = {
+                "query, key, value": (tokens, width, 3 * width),
+                "attention output": (tokens, width, width),
+                "feed-forward in": (tokens, width, config.feed_forward),
+                "feed-forward out": (tokens, config.feed_forward, width),
+                "head, words": (count * max_predictions(data), width, config.padded_vocab_size),
             }
-            rates = [2 * m * k * n / gate.seconds(work, 5) / 1e12 for work in products.values()]
-            rows.append([name, layer, f"{m} x {k} x {n}", *(f"{rate:.0f}" for rate in rates)])
-    columns = ["model", "matrix", "M x K x N", "forward", "input gradient", "weight gradient"]
-    return "TFLOP/s, bf16.\n\n" + table(columns, rows)
-
-
-def attention_backends(gate: Gate) -> str:
-    """Milliseconds of a layer's attention by backend, with the layout of model/layers.py."""
-    run = gate.run(gate.recipes[0])
-    heads, length = run.encoder.heads, run.data.sequence_length
-    size = run.encoder.width // heads
-    lengths = torch.full((gate.rows,), length - 8, device=gate.device)
-    padding = (torch.arange(length, device=gate.device) < lengths[:, None])[:, None, None]
-    rows = []
-    for backend in BACKENDS:
-        for mask in (None, padding):
+            flops = seconds = 0.0
             cells = []
-            for dropout in (0.0, 0.1) if gate.left() > 2 else ():
-                packed = gate.random(gate.rows, length, 3, heads, size).requires_grad_()
-                cells += attention_times(gate, packed, backend, mask, dropout)
-            rows.append([backend.name, "none" if mask is None else "padding", *cells])
-    columns = ["backend", "mask", "forward", "backward", "dropout forward", "dropout backward"]
-    shape = f"{gate.rows} x {heads} x {length} x {size}"
-    return f"Milliseconds, bf16, {shape}, without and with dropout 0.1.\n\n" + table(columns, rows)
-
-
-def attention_times(
-    gate: Gate, packed: Tensor, backend: SDPBackend, mask: Tensor | None, dropout: float
-) -> list[str]:
-    """Forward and backward milliseconds, or that there is no such kernel."""
-
-    def forward() -> Tensor:
-        query, key, value = packed.permute(2, 0, 3, 1, 4)
-        return F.scaled_dot_product_attention(query, key, value, mask, dropout)
-
-    try:
-        with sdpa_kernel(backend):
-            out = forward()
-            grad = torch.randn_like(out)
-            ahead = gate.seconds(forward, 5)
-            back = gate.seconds(
-                lambda: torch.autograd.grad(out, packed, grad, retain_graph=True), 5
-            )
-    except RuntimeError as error:  # also torch.OutOfMemoryError
-        return ["none" if "kernel" in str(error) else type(error).__name__] * 2
-    return [f"{ahead * 1e3:.2f}", f"{back * 1e3:.2f}"]
-
-
-def random_inputs(gate: Gate, run: Run, rows: int, halves: bool = False) -> Inputs:
-    """A micro-batch with as many predictions as full rows may have; halves: two pieces per row."""
-    length, slots = run.data.sequence_length, max_predictions(run.data)
-    ids = torch.randint(5, run.data.vocab_size, (rows, length), device=gate.device)
-    places = torch.rand(rows, length - 8, device=gate.device).topk(slots).indices
-    positions = (places + length * torch.arange(rows, device=gate.device)[:, None]).flatten()
-    half = length // 2
-    lengths = [half, length - half] * rows if halves else [length] * rows
-    pieces = pieces_of(lengths, gate.device)._replace(longest=length)
-    labels = ids.flatten()[positions]
-    weights = torch.ones(len(labels), device=gate.device)
-    return Inputs(ids.flatten(), pieces, positions, labels, weights, 4)
-
-
-def bf16_model(gate: Gate, run: Run, compiled: bool) -> MaskedLanguageModel:
-    model = MaskedLanguageModel(encoder_config(run), seed=0).to(gate.device).bfloat16().train()
-    if compiled:
-        compile_layers(gate, model)
-    return model
-
-
-def compile_layers(gate: Gate, model: MaskedLanguageModel) -> None:
-    torch._dynamo.reset()
-    # a dry run avoids a minute of C++ compilation
-    model.encoder.compile_layers("inductor" if gate.device.type == "cuda" else "eager")
-
-
-def micro_step(model: MaskedLanguageModel, inputs: Inputs) -> None:
-    model(inputs)["mlm_loss"].backward()
-
-
-def compile_or_not(gate: Gate) -> str:
-    """Forward and backward with each layer compiled and without, of whole rows and halves."""
-    rows = []
-    for name in gate.recipes:
-        run = gate.run(name)
-        for compiled, halves in itertools.product((False, True), (False, True)):
-            if gate.left() < 10:
-                rows.append([name, "per layer" if compiled else "no", "skipped, no time"])
-                continue
-            inputs = random_inputs(gate, run, gate.rows, halves)
-            model = bf16_model(gate, run, compiled)
-            started = time.perf_counter()
-            micro_step(model, inputs)
-            gate.wait()
-            first = time.perf_counter() - started
-            seconds = gate.seconds(lambda: micro_step(model, inputs))  # noqa: B023
-            cells = [f"{seconds * 1e3:.1f}", f"{gate.rows / seconds:.0f}", f"{first:.1f}"]
-            kind = ["per layer" if compiled else "no", "halves" if halves else "rows"]
-            rows.append([name, *kind, *cells])
-    columns = ["model", "compiled", "pieces are", "ms a micro-step", "sequences/s", "first call, s"]
-    return f"Micro-batches of {gate.rows}, dropout 0.1.\n\n" + table(columns, rows)
-
-
-def micro_batch_sweep(gate: Gate) -> str:
-    """Speed, utilisation and memory of a micro-step, layers compiled, by its rows."""
-    rows = []
-    for name, sizes in zip(gate.recipes, gate.micro_batches):
-        run = gate.run(name)
-        for size in sizes:
-            if gate.left() < 30:
-                rows.append([name, str(size), "skipped, no time"])
-                continue
-            try:
-                rows.append([name, str(size), *speed_and_memory(gate, run, size)])
-            except torch.OutOfMemoryError:
-                rows.append([name, str(size), "out of memory"])
-    columns = ["model", "rows", "sequences/s", "TFLOP/s", "utilisation", "peak GB"]
-    return "Forward and backward, bf16, dropout 0.1, full rows, layers compiled.\n\n" + table(
+            for m, k, n in shapes.values():
+                if gate.left() < 1:
+                    cells.append("no time")
+                    continue
+                spent = product_seconds(gate, m, k, n)
+                cells.append(" ".join(f"{2 * m * k * n / part / 1e12:.0f}" for part in spent))
+                layers = config.layers if n != config.padded_vocab_size else 1
+                flops += layers * 6 * m * k * n
+                seconds += layers * sum(spent)
+            whole = f"{flops / seconds / 1e12:.0f}" if seconds else ""
+            rows.append([name, str(count), *cells, whole])
+    columns = ["model", "rows", *shapes, "whole step"]
+    return "TFLOP/s, bf16: forward, gradient of the input, gradient of the weight.\n\n" + table(
         columns, rows
     )
 
 
-def speed_and_memory(gate: Gate, run: Run, rows: int) -> list[str]:
-    inputs = random_inputs(gate, run, rows)
-    model = bf16_model(gate, run, compiled=True)
-    if gate.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    seconds = gate.seconds(lambda: micro_step(model, inputs))
-    peak = torch.cuda.max_memory_allocated() / 1e9 if gate.device.type == "cuda" else 0.0
-    rate = flops_of(run, rows, len(inputs.positions_K)) / seconds
-    return [f"{rows / seconds:.0f}", f"{rate / 1e12:.1f}", utilisation(gate, rate), f"{peak:.1f}"]
+def product_seconds(gate: Gate, m: int, k: int, n: int) -> list[float]:
+    """Of x W^T and its two gradients."""
+    x, weight, grad = gate.random(m, k), gate.random(n, k), gate.random(m, n)
+    products: list[Callable[[], object]] = [
+        lambda: x @ weight.T, lambda: grad @ weight, lambda: grad.T @ x,
+    ]  # fmt: skip
+    return [gate.seconds(product, 5) for product in products]
 
 
 def flops_of(run: Run, sequences: int, predictions: int) -> int:

@@ -30,20 +30,20 @@ def gate(*arguments: object, **environment: str) -> subprocess.CompletedProcess[
 @pytest.fixture
 def here() -> Gate:
     return Gate(
-        device=torch.device("cpu"), recipes=(), micro_batches=(), rows=1, batch=1, steps=1,
+        device=torch.device("cpu"), recipes=(), sizes=(), rows=1, batch=1, steps=1,
         repeats=1, shards=Path(), deadline=time.perf_counter() + 600,
     )  # fmt: skip
 
 
 def test_dry_run(prepared: Path, tmp_path: Path) -> None:
-    """Every part works, and is appended as it is printed; versions first, then LAMB."""
+    """Every part works, and is appended as it is printed; versions first."""
     results = tmp_path / "RESULTS.md"
     results.write_text("# Results\n")
     result = gate("--dry-run", "--shards", prepared, "--append", results)
     assert result.returncode == 0, result.stderr
     titles = [line[4:].partition(" (")[0] for line in result.stdout.splitlines() if "###" in line]
     assert "FAILED" not in result.stdout and titles == [part.title for part in PARTS]
-    assert "DRY RUN" in result.stdout and titles[0] == "The largest model with LAMB"
+    assert "DRY RUN" in result.stdout and titles[0] == "Matrix products"
     assert 0 < result.stdout.index("torch ") < result.stdout.index("###")
     assert results.read_text() == f"# Results\n\n{result.stdout.removesuffix(chr(10))}"
 
@@ -66,7 +66,7 @@ def test_a_killed_gate_leaves_what_was_measured(prepared: Path, tmp_path: Path) 
         running.send_signal(signal.SIGKILL)
         output, _ = running.communicate(timeout=60)
     assert results.read_text() == f"\n{output.removesuffix(chr(10))}"
-    assert output.startswith("## GPU gate") and "| sequences/s |" in output
+    assert output.startswith("## GPU gate") and "| whole step |" in output
     assert output.endswith("\n\nfine\n\n") and "### C" not in output
 
 

@@ -16,9 +16,10 @@ def test_no_kernel_exceeds_its_data_sheet() -> None:
 
 def test_seconds_by_part() -> None:
     rates = KERNEL_RATES["h200"]
+    (ahead, back), (other, _) = rates.attention["flash"], rates.attention["cudnn"]
     work = StepWork(
-        product_flops=680e12, attention_flops={"flash": (282e12, 396e12), "cudnn": (335e12, 0)},
-        moved_bytes=2e12,
+        product_flops=rates.products, moved_bytes=rates.bandwidth / 2,
+        attention_flops={"flash": (ahead, 2 * back), "cudnn": (other, 0)},
     )  # fmt: skip
     assert step_seconds(work, rates) == pytest.approx(
         {"products": 1.0, "attention": 1 + 2 + 1, "moving": 0.5}
