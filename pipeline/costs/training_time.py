@@ -16,7 +16,9 @@ from pipeline.config.run import Run
 from pipeline.costs.communication import bytes_sent, wire_bytes
 from pipeline.costs.devices import CPU_CORE_FLOPS, CPU_UPDATE_SECONDS, Hardware
 from pipeline.costs.estimate import Basis, Estimate
+from pipeline.costs.kernel_rates import KERNEL_RATES, KernelRates, step_seconds
 from pipeline.costs.site_rates import MachineRates, MeasuredRate, SiteRates, median_flops
+from pipeline.costs.step_work import launch_seconds, step_work
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
 from pipeline.training.planning.phases import Phase
 from pipeline.training.planning.plan import Plan, flops_of
@@ -59,7 +61,7 @@ def step_parts(
         if hardware.ranks <= max(rate.ranks for rate in measured):
             return parts
         return [*parts, _communication(run, plan, hardware, file, parts[0], site)]
-    compute = _compute(run, hardware, file, work, site)
+    compute = _compute(run, plan, hardware, file, site)
     return [
         compute,
         _update(plan, hardware, file.offloads()),
@@ -137,10 +139,11 @@ def _seconds(
 
 
 def _compute(
-    run: Run, hardware: Hardware, file: DeepSpeedFile, work: float, site: SiteRates
+    run: Run, plan: Plan, hardware: Hardware, file: DeepSpeedFile, site: SiteRates
 ) -> Estimate:
     """Forward and backward of a recipe that was not measured here, or with offload."""
     name, device = "forward and backward", hardware.device
+    work = work_flops(run, plan, device is not None) / hardware.units
     ending = f" {hardware.kind} {run.precision}"
     others = tuple(
         rate for key, found in site.rates.items() if key.endswith(ending) for rate in found
@@ -159,6 +162,9 @@ def _compute(
         )
         rates, bound = _bounded(CPU_CORE_FLOPS, site if run.precision == "fp32" else None, hardware)
         return _seconds(name, work, rates, "published", why + bound + unused)
+    kernels = KERNEL_RATES.get(device.name.lower())
+    if kernels and run.precision == "bf16" and file.stage(run.precision) < 3:
+        return _counted(run, plan, hardware, kernels, site, unused)
     peak, shares = device.flops(run.precision), device.utilization
     why = f"{shares[0]:.0%} to {shares[2]:.0%} of {peak / 1e12:g} TFLOP/s; "
     why += device.utilization_source
@@ -166,6 +172,27 @@ def _compute(
     known = site if run.precision == "bf16" else None
     rates, bound = _bounded((least, usual, most), known, hardware)
     return _seconds(name, work, rates, "published", why + bound + unused)
+
+
+def _counted(
+    run: Run, plan: Plan, hardware: Hardware, kernels: KernelRates, site: SiteRates, unused: str
+) -> Estimate:
+    """The kernels of a micro-batch at their rates, or the launches of its kernels if these take
+    longer, in each micro-batch of a step."""
+    (_, _, products), bound = _bounded((0.0, 0.0, kernels.products), site, hardware)
+    kernels = replace(kernels, products=products)
+    parts = step_seconds(step_work(run, plan.on_gpu.capacity), kernels)
+    launches = launch_seconds(run)
+    each = max(sum(parts.values()), launches)
+    words = ", ".join(f"{1e3 * seconds:.1f} ms of {part}" for part, seconds in parts.items())
+    if each == launches:
+        words = f"{1e3 * launches:.0f} ms of launches, longer than {words}"
+    value = plan.on_gpu.accumulation * each
+    low, high = (value * factor for factor in kernels.band)
+    return Estimate(
+        "forward and backward", value, "seconds", "computed",
+        f"a micro-batch: {words}; rates {kernels.source}{bound}{unused}", low=low, high=high,
+    )  # fmt: skip
 
 
 def _bounded(

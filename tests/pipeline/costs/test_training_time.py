@@ -17,14 +17,14 @@ def rate(flops: float, ranks: int = 1) -> MeasuredRate:
 
 
 def test_a_large_step_on_64_h200_is_as_the_roofline_says() -> None:
-    """facts of the roofline: at 500 sequences/s per GPU a step of 8,192 computes 256 ms; here at
-    35 to 43 % of the peak, 340 to 420 sequences/s."""
+    """An H200 trained 391 full rows a second with the update, and a bare micro-step 403 of them
+    (RESULTS.md); rows here have 5 % fewer tokens."""
     job = planned("roberta_large", gpu="h200", nodes=8)
     (phase,) = job.phases(job.hardware)
     compute, update, sent, host, waits = job.step(phase, job.hardware)
     per_gpu = 8192 / 64
-    assert per_gpu / 420 < compute.value < per_gpu / 340
-    assert per_gpu / compute.most == pytest.approx(240, rel=0.1)  # at 24 %
+    assert 391 / 0.95 < per_gpu / compute.value < 450
+    assert per_gpu / compute.most < 391 < per_gpu / compute.least
     assert sent.value == pytest.approx(3.5e9 / 330e9, rel=0.03)  # 10 bytes per weight
     assert update.value < 1e-3 < host.value < 1e-2 and waits.value == 0
     step = total("step", [compute, update, sent, host, waits])
@@ -126,6 +126,6 @@ def test_what_the_doctor_measured_replaces_published_links_and_bounds_compute() 
         assert (sent.basis, before.basis) == (basis, "published")
         assert (sent.value > 10 * before.value) == (nodes == 2)
         compute = mine["forward and backward"]
-        assert compute.least == compute.value > theirs["forward and backward"].value
+        assert compute.value > 1.4 * theirs["forward and backward"].value
         assert "at most the 300 TFLOP/s of a matrix product, site.json" in compute.assumption
     assert "site.json: 1 doctor's run, the last on 2026-11-23" in compute.assumption

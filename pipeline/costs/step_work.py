@@ -1,0 +1,46 @@
+"""What a GPU's micro-batch asks of its kernels, from sizes alone.
+
+FLOPs follow from the sizes. The bytes that all other kernels move were counted on the null GPU
+(tests/null_gpu): per token, layer and element of its width they differ by 5 % between families.
+"""
+
+from __future__ import annotations
+
+from pipeline.config.run import Run
+from pipeline.costs.kernel_rates import StepWork
+from pipeline.loading.placement import Capacity
+from pipeline.training.planning.plan import (
+    encoder_config,
+    flops_of,
+    generator_config,
+    has_generator,
+)
+
+MOVED = {False: 100.0, True: 121.0}
+"""Bytes per token, layer and element of its width, without dropout and with it."""
+WORD_PASSES = 3
+"""Over the logits: one forward, and in the backward pass one that reads and one that writes."""
+LAUNCH_SECONDS = 1.7e-3
+"""Of the host, to launch a layer's kernels of both passes: 20.4 ms for RoBERTa-base beside an H200
+(tests/benchmarks/RESULTS.md)."""
+
+
+def step_work(run: Run, capacity: Capacity) -> StepWork:
+    """Of one micro-batch of a GPU, dead tokens and unused slots included; run: of a phase."""
+    tokens, predictions = capacity.tokens, capacity.predictions
+    length = run.data.sequence_length
+    configs = [encoder_config(run)] + ([generator_config(run)] if has_generator(run) else [])
+    attention = sum(4.0 * tokens * length * config.width * config.layers for config in configs)
+    size = sum(tokens * config.width * config.layers for config in configs)
+    words = 2 * predictions * configs[0].padded_vocab_size
+    return StepWork(
+        product_flops=flops_of(run, tokens // length, predictions, length) - 3 * attention,
+        attention_flops={"flash": (attention, 2.5 * attention)},
+        moved_bytes=MOVED[run.encoder.dropout > 0] * size + WORD_PASSES * words,
+    )
+
+
+def launch_seconds(run: Run) -> float:
+    """The host's time to launch a micro-step, which small models wait for."""
+    layers = run.encoder.layers + (generator_config(run).layers if has_generator(run) else 0)
+    return LAUNCH_SECONDS * layers
