@@ -136,7 +136,7 @@ class Cluster:
             time.sleep(0.05)
             processes = [p for p in self.processes(node) if not _is_zombie(p)]
 
-    def run(self, *command: object, timeout: float = 240, **environment: str) -> Result:
+    def run(self, *command: object, timeout: float = 600, **environment: str) -> Result:
         """Run a command of Slurm, or any other, from the checkout as a user would."""
         return subprocess.run(
             [str(part) for part in command], cwd=ROOT, env=self.environment() | environment,
