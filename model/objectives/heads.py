@@ -63,7 +63,7 @@ class MaskedLanguageHead(nn.Module):
         draws_K: Tensor | None = None,
         shown_K: Tensor | None = None,
     ) -> WordLosses:
-        """draws_K: seeds to sample words, see `sampling.sample`; shown_K: words whose probabilities
+        """draws_K: seeds to sample words, see `sampling.race`; shown_K: words whose probabilities
         are asked for."""
         transformed_KE = self.norm(self.dense(hidden_KD))
         waits = None if draws_K is None else race(draws_K, self.vocab_size)

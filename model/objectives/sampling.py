@@ -25,24 +25,20 @@ _BITS = 23
 """Random bits of a uniform number, few enough that it stays below 1 in float32."""
 
 
-def sample(weights_nV: Tensor, seeds_n: Tensor) -> Tensor:
-    """A word [n] per row, sampled in proportion to its weights, float32 and not negative.
-
-    seeds_n: int64, any; equal seeds give equal samples.
-    """
-    return first_word(weights_nV, race(seeds_n, weights_nV.shape[1]))
-
-
 def race(seeds_n: Tensor, words: int) -> Tensor:
     """The waiting times [n, G + M] of both rounds for a vocabulary of that size.
 
-    Apart from `first_word`, because inductor does the arithmetic of a counter in int32.
+    seeds_n: int64, any; equal seeds give equal samples. Apart from `first_word`, because inductor
+    does the arithmetic of a counter in int32.
     """
     return waiting_times(seeds_n, sum(_rounds(words)))
 
 
 def first_word(weights_nV: Tensor, waits: Tensor) -> Tensor:
-    """The word [n] that wins each race; waits: see `race`."""
+    """The word [n] that wins each race, sampled in proportion to its weight.
+
+    weights: float32, not negative; waits: of `race`.
+    """
     words = weights_nV.shape[1]
     count, size = _rounds(words)
     padded = F.pad(weights_nV, (0, count * size - words))

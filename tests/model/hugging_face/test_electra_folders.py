@@ -19,7 +19,7 @@ from model.hugging_face.conversion import logical_parameters
 from model.hugging_face.electra_folders import from_folders, joined, to_folders
 from model.objectives.masked_language import Inputs
 from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
-from model.objectives.sampling import sample
+from model.objectives.sampling import first_word, race
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, in_rows, toy_batch, with_dead
 
 CONFIG = replace(TOY, position_offset=0, segment_types=2, embedding_width=32, width=48)
@@ -110,7 +110,8 @@ def test_logits_and_losses_are_equal(pair: Callable[[str], Pair], name: str, row
         shown, labels = given.input_ids_T.clone(), torch.zeros(len(words), dtype=torch.int64)
         for slot, position in enumerate(used.tolist()):
             chances = words[position].softmax(-1)
-            word = int(sample(chances[None], given.draws_K[slot : slot + 1]))
+            waits = race(given.draws_K[slot : slot + 1], len(chances))
+            word = int(first_word(chances[None], waits))
             shown[position] = word
             labels[position] = int(word != given.labels_K[slot])
         shown_BS, labels_BS = arguments["input_ids"].clone(), torch.zeros(mask.shape).long()

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from model.objectives.sampling import sample, waiting_times
+from model.objectives.sampling import first_word, race, waiting_times
 
 GOLDEN, LOW = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
@@ -39,7 +39,7 @@ def test_words_are_sampled_in_proportion_to_their_weights(words: int) -> None:
     weights = torch.randn(words).exp() * 7
     weights[words // 2] *= 10
     draws = 200_000
-    sampled = sample(weights.expand(draws, -1), torch.arange(draws) * 977)
+    sampled = first_word(weights.expand(draws, -1), race(torch.arange(draws) * 977, len(weights)))
     counts = sampled.bincount(minlength=words)
     assert len(counts) == words
     expected = weights / weights.sum() * draws
@@ -50,7 +50,7 @@ def test_words_are_sampled_in_proportion_to_their_weights(words: int) -> None:
 def test_words_without_weight_are_never_drawn() -> None:
     weights = torch.zeros(5000, 50)
     weights[:, [7, 49]] = torch.tensor([1e-30, 3e-30])
-    sampled = sample(weights, torch.arange(5000))
+    sampled = first_word(weights, race(torch.arange(5000), 50))
     assert set(sampled.tolist()) == {7, 49}
     assert 0.72 < (sampled == 49).float().mean() < 0.78
 
@@ -60,6 +60,6 @@ def test_rounding_changes_no_draw() -> None:
     torch.manual_seed(0)
     logits = torch.randn(4000, 2048) * 2
     noise = 1 + 2e-7 * torch.randn(4000, 2048)
-    seeds = torch.arange(4000) * 31
-    one, two = (sample(weights, seeds) for weights in (logits.exp(), (logits * noise).exp()))
+    waits = race(torch.arange(4000) * 31, 2048)
+    one, two = (first_word(part.exp(), waits) for part in (logits, logits * noise))
     assert int((one != two).sum()) <= 1
