@@ -25,6 +25,7 @@ from pipeline.downstream.protocols import TuningProtocol
 from pipeline.downstream.tasks import TaskKind
 from pipeline.errors import DataError, DivergedError
 from pipeline.progress import tracked
+from pipeline.training.out_of_memory import STEPS_BETWEEN_RETURNS, return_free_memory
 
 PREDICTED_ROWS = 64
 """Rows per batch of predictions."""
@@ -78,6 +79,8 @@ def fine_tune(
                     f"the loss is {losses[-1]} at step {step} of seed {seed}; lower the rate with "
                     f"--learning-rate (it is {protocol.peak_lr})"
                 )
+            if device.type == "cpu" and step % STEPS_BETWEEN_RETURNS == 0:
+                return_free_memory()
     model.eval()
     last = losses[-per_epoch:]
     return Fit(total, sum(last) / len(last))

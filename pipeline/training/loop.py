@@ -36,6 +36,7 @@ from pipeline.training.feed import Feed
 from pipeline.training.forward import loss_parts
 from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.optimizer.optimizer import FragmentState
+from pipeline.training.out_of_memory import STEPS_BETWEEN_RETURNS, return_free_memory
 from pipeline.training.planning.phases import phase_of
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress, state_of
@@ -143,6 +144,8 @@ class Trainer:
             self._update(step, counts)
             pace.steps += 1
             display.end_step(self.progress.step)
+            if self.cluster.device.type == "cpu" and self._due(STEPS_BETWEEN_RETURNS):
+                return_free_memory()
             if self._due(self.run.logging.every) or self._due(self.run.validation.every):
                 display.loss(self.progress.step, self._log(step, sums, counts, pace))
             with pace.paused():

