@@ -34,7 +34,9 @@ class EncoderConfig:
     activation: Literal["gelu", "gelu_tanh"]
     """Non-linearity of the feed-forward part and the heads: GELU, exact or by tanh."""
     dropout: float
-    """Dropout probability of hidden units and attention weights."""
+    """Dropout probability of hidden units."""
+    attention_dropout: float
+    """Dropout probability of attention weights."""
     layer_norm_eps: float
     """Added to the variance in every LayerNorm."""
     positions: int

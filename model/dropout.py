@@ -30,13 +30,6 @@ class Dropout(nn.Module):
         return drop(value, self.probability) if self.training else value
 
 
-def set_dropout(model: nn.Module, probability: float) -> None:
-    """Change the dropout probability of a whole model."""
-    for module in model.modules():
-        if isinstance(module, Dropout):
-            module.probability = probability
-
-
 def drop(value: Tensor, probability: float) -> Tensor:
     """`value` of any shape with each number zeroed with this probability, the rest scaled up."""
     if probability == 0:

@@ -53,7 +53,7 @@ class Attention(nn.Module):
         self.query_key_value = Linear(config.width, 3 * config.width)
         self.output = Linear(config.width, config.width)
         self.heads = config.heads
-        self.dropout = Dropout(config.dropout)
+        self.dropout = config.attention_dropout
 
     def forward(
         self,
@@ -66,7 +66,7 @@ class Attention(nn.Module):
         alone attends, without dropout, [P, D]; None: all do."""
         projected_T3HK = self.query_key_value(hidden_TD).unflatten(-1, (3, self.heads, -1))
         if places_P is None:
-            dropout = self.dropout.probability if self.training else 0.0
+            dropout = self.dropout if self.training else 0.0
             mixed = attend_in_pieces(projected_T3HK, pieces, layout, dropout)
         else:
             mixed = attend_from(projected_T3HK[places_P, 0], projected_T3HK, pieces, layout)
@@ -114,3 +114,12 @@ class Layer(nn.Module):
         changed = self.dropout(self.feed_forward(hidden))
         normed: Tensor = self.feed_forward_norm(hidden + changed)
         return normed
+
+
+def set_dropout(model: nn.Module, hidden: float, attention: float) -> None:
+    """Change both dropout probabilities of a whole model."""
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.probability = hidden
+        elif isinstance(module, Attention):
+            module.dropout = attention

@@ -275,11 +275,14 @@ COMMON = {
     "heads": "num_attention_heads",
     "feed_forward": "intermediate_size",
     "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
     "layer_norm_eps": "layer_norm_eps",
     "segment_types": "type_vocab_size",
     "initializer_range": "initializer_range",
 }
 """Our setting -> theirs, for settings with the same value in every family; the rest is below."""
+SHARES = ("dropout", "attention_dropout", "layer_norm_eps", "initializer_range")
+"""Those that may be 0 and need not be whole numbers."""
 
 CLASSIFIER_DROPOUT = 0.1
 """Dropout of ALBERT's classifiers in all its published folders; pretraining has none there."""
@@ -295,7 +298,6 @@ def their_config(config: EncoderConfig, pairs: bool) -> dict[str, Any]:
         "architectures": [family.pair_architecture if pairs else family.architecture],
         "model_type": family.model_type,
         **{name: getattr(config, ours) for ours, name in COMMON.items()},
-        "attention_probs_dropout_prob": config.dropout,
         "hidden_act": family.activations[config.activation],
         "max_position_embeddings": config.positions + config.position_offset,
         "pad_token_id": config.position_offset - 1 if family.after_pad else 0,
@@ -323,7 +325,7 @@ def check_numbers(theirs: Mapping[str, Any]) -> None:
     for ours, name in [*COMMON.items(), *((name, name) for name in sizes)]:
         value = theirs.get(name, 1)
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        share = ours in ("dropout", "layer_norm_eps", "initializer_range")
+        share = ours in SHARES
         if not number or not (value >= 0 if share else isinstance(value, int) and value > 0):
             raise ValueError(
                 f"{name}={value!r} cannot be loaded; it must be "
@@ -351,14 +353,12 @@ def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
     family = family_named(model_type_of(theirs))
     # folders from 2019, such as BioBERT's and SpanBERT's, omit these and rely on class defaults
     theirs = {"layer_norm_eps": 1e-12, "pad_token_id": int(family.after_pad), **theirs}
-    needed = {*COMMON.values(), "attention_probs_dropout_prob", "max_position_embeddings"}
-    needed |= {"hidden_act", "pad_token_id"}
+    needed = {*COMMON.values(), "max_position_embeddings", "hidden_act", "pad_token_id"}
     needed |= {"embedding_size", "num_hidden_groups"} if family.factorised else set()
     if lacking := sorted(needed - theirs.keys()):
         raise ValueError(f"the configuration lacks {', '.join(lacking)}")
     check_numbers(theirs)
     fixed = {
-        "attention_probs_dropout_prob": theirs["hidden_dropout_prob"],
         "tie_word_embeddings": True,
         "is_decoder": False,
         **family.settings,

@@ -31,7 +31,7 @@ from model.objectives.replaced_tokens import ReplacedTokenModel
 
 Folder = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Weights and configuration."""
-FREE = {"dropout", "initializer_range", "vocab_size"}
+FREE = {"dropout", "attention_dropout", "initializer_range", "vocab_size"}
 """Settings that may differ: they concern training, or `EmbeddingRows` handles them."""
 HEADS = {
     "head": "of masked words",
@@ -136,9 +136,7 @@ def take_over(
 
 
 def _their_encoder(own: Family, theirs: Mapping[str, Any]) -> EncoderConfig:
-    """The encoder of a configuration; two different dropout settings are accepted."""
-    if "hidden_dropout_prob" in theirs:
-        theirs = {**theirs, "attention_probs_dropout_prob": theirs["hidden_dropout_prob"]}
+    """The encoder of a configuration."""
     return electra_config(theirs) if own is ELECTRA else our_config(theirs)[1]
 
 

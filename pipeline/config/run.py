@@ -49,7 +49,7 @@ from pipeline.errors import ConfigError
 
 CHANGEABLE = (
     "data.masking", "data.masks", "data.mask_mode", "data.duplicates", "batch.mixture",
-    "encoder.dropout",
+    "encoder.dropout", "encoder.attention_dropout",
 )  # fmt: skip
 """Settings, and a section, that may differ between phases."""
 

@@ -54,7 +54,9 @@ class EncoderSettings:
     activation: Literal["gelu", "gelu_tanh"]
     """Activation of the feed-forward network and the heads: exact GELU, or its tanh form."""
     dropout: BelowOne
-    """Dropout probability of hidden units and attention weights."""
+    """Dropout probability of hidden units: embeddings and the outputs of both parts of a layer."""
+    attention_dropout: BelowOne
+    """Dropout probability of attention weights."""
     layer_norm_eps: Tiny
     """Epsilon of every LayerNorm, added to the variance."""
     positions: Annotated[int, Range("[3, 65535]")]
@@ -367,4 +369,5 @@ class EarlierPhase:
     """Sequences per step, in place of batch.sequences; per_device scales to the same tokens."""
     settings: Annotated[tuple[str, ...], Legacy(())]
     """Other settings of this phase, as `--set` takes them, e.g. ["encoder.dropout=0.1"]: of
-    data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout."""
+    data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout and
+    encoder.attention_dropout."""

@@ -50,6 +50,7 @@ def albert_base() -> Run:
             groups=1,  # hub num_hidden_groups
             activation="gelu_tanh",
             dropout=0.0,  # albert README: version 2 has none
+            attention_dropout=0.0,  # hub attention_probs_dropout_prob
             layer_norm_eps=1e-12,  # hub
         ),
         optimizer=replace(base.optimizer, peak_lr=2.5e-3),  # scaled
@@ -201,6 +202,7 @@ def _v1(version_2: Run, dropout: float) -> Run:
             # --set encoder.activation=gelu_tanh
             activation="gelu",
             dropout=dropout,
+            attention_dropout=dropout,
         ),
     )
 

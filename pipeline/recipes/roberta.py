@@ -80,7 +80,8 @@ def roberta_base() -> Run:
             # The Transformer of Vaswani et al. 2017, which lecture notes often show for BERT, has
             # ReLU and sinusoidal positions; every model here has GELU and learned positions.
             activation="gelu",
-            dropout=0.1,  # fairseq dropout and attention_dropout
+            dropout=0.1,  # fairseq dropout
+            attention_dropout=0.1,  # fairseq attention_dropout
             layer_norm_eps=1e-5,  # hf, PyTorch's default that fairseq uses
             positions=512,  # fairseq max_positions
             position_offset=2,  # fairseq padding_idx + 1; hf: 514 rows
@@ -236,6 +237,7 @@ def roberta_tiny() -> Run:
             heads=2,  # ours: as wide as in base
             feed_forward=512,  # ours: 4 x width as in base
             dropout=0.0,  # ours: under five epochs, too few to overfit
+            attention_dropout=0.0,  # ours: as above
             positions=32,  # ours: sequence_length
             # Not 1/sqrt(width), which suits Adam: LAMB moves a matrix by a share of its norm. At
             # 0.088 and 7e-3 the loss reaches word frequencies after 900 steps, here after 600.

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from model.dropout import set_dropout
+from model.layers import set_dropout
 from model.objectives.masked_language import LossPart, Sums
 from pipeline.config.run import Run
 from pipeline.errors import DataError
@@ -90,7 +90,7 @@ class Trainer:
             self.run.name, self.progress.step, last_step, shown=self.cluster.rank == 0
         ) as display:
             self.validator.on_batch = display.validating
-            set_dropout(self.engine.module, self.feed.phase.run.encoder.dropout)
+            self._set_dropout()
             while True:
                 known = StepCount(self.cluster.control)
                 try:
@@ -217,11 +217,16 @@ class Trainer:
         """Start to read the phase of the next step."""
         if not self.feed.enter(self.progress.step, self.progress.readings):
             return
-        set_dropout(self.engine.module, self.feed.phase.run.encoder.dropout)
+        self._set_dropout()
         if self.cluster.device.type == "cuda":
             torch.compiler.reset()  # else the second length is compiled with dynamic shapes
         if self.cluster.rank == 0:
             tqdm.write(self.feed.phase.words)
+
+    def _set_dropout(self) -> None:
+        """That of the phase."""
+        encoder = self.feed.phase.run.encoder
+        set_dropout(self.engine.module, encoder.dropout, encoder.attention_dropout)
 
     def _excludes_shards(self) -> bool:
         """Whether the run continues without damaged shards. Collective."""

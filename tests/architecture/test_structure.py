@@ -27,7 +27,7 @@ SHARED = {
     "whole_folders",
 }  # fmt: skip
 """Files of pipeline/ that are no commands."""
-MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
+MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 16
 MOST_FILES, MOST_LEVELS = 16, 3
 FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",

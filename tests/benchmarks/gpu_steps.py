@@ -52,7 +52,7 @@ def micro_steps(gate: Gate) -> str:
     rows = []
     for name in gate.recipes:
         run = gate.run(name)
-        without = replace(run, encoder=replace(run.encoder, dropout=0.0))
+        without = replace(run, encoder=replace(run.encoder, dropout=0.0, attention_dropout=0.0))
         for title, own, patched in (
             ("0.1", run, contextlib.nullcontext()),
             ("0.1, in attention 0", run, attending_by(flash_attention)),

@@ -31,8 +31,8 @@ ADAM = {"optimizer.kind": "adamw", "optimizer.peak_lr": 1e-3}
 SAME_SIZE = {"tied": True, "width": 1, "layers": 1}
 TIED = {f"objective.generator.{name}": value for name, value in SAME_SIZE.items()}
 DROPOUT: dict[str, dict[str, object]] = {
-    "electra_tiny": {"encoder.dropout": 0.1, **TIED},
-    "spanbert_tiny": {"encoder.dropout": 0.1},
+    "electra_tiny": {"encoder.dropout": 0.1, "encoder.attention_dropout": 0.1, **TIED},
+    "spanbert_tiny": {"encoder.dropout": 0.1, "encoder.attention_dropout": 0.1},
 }
 
 

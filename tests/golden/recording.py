@@ -69,7 +69,8 @@ FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert")
 STEPS, SAVED = 20, 10
 SETTINGS: dict[str, object] = {
     "encoder.layers": 2, "encoder.width": 16, "encoder.heads": 2, "encoder.feed_forward": 32,
-    "encoder.dropout": 0.1, "encoder.initializer_range": 0.2,
+    "encoder.dropout": 0.1, "encoder.attention_dropout": 0.1,
+    "encoder.initializer_range": 0.2,
     "optimizer.kind": "lamb", "optimizer.peak_lr": 0.02,
     "batch.sequences": 16, "batch.per_device": 8, "steps": STEPS, "schedule.warmup_steps": 2,
     "validation.every": STEPS, "checkpoint.every": SAVED, "logging.every": 1,

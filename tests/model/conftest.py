@@ -25,6 +25,7 @@ TOY = EncoderConfig(
     groups=1,
     activation="gelu",
     dropout=0.0,
+    attention_dropout=0.0,
     layer_norm_eps=1e-5,
     positions=40,
     position_offset=2,
@@ -42,7 +43,7 @@ def one_thread() -> None:
 
 def toy_model(dropout: float = 0.0, seed: int = 1) -> MaskedLanguageModel:
     """Vectors are drawn too, so that none is hidden by being 0 or 1; padding words stay 0."""
-    model = MaskedLanguageModel(replace(TOY, dropout=dropout), seed=seed)
+    model = MaskedLanguageModel(replace(TOY, dropout=dropout, attention_dropout=dropout), seed=seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

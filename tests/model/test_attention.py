@@ -184,7 +184,7 @@ def test_the_kernel_that_is_named_computes(
     dtype: torch.dtype, dropout: float, lengths: list[int], recorded: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """An encoder in training, on a CPU; `pipeline.training.planning.plan` names it for run.json."""
+    """An encoder in training, on a CPU."""
     used: list[str] = []
 
     def noted(function: str, computes: Any) -> Any:
@@ -197,7 +197,7 @@ def test_the_kernel_that_is_named_computes(
     monkeypatch.setattr(attention, "row_attention", noted("row_attention", attention.row_attention))
     for name, computes in list(attention._BY_NAME.items()):
         monkeypatch.setitem(attention._BY_NAME, name, noted(name, computes))
-    config = replace(TOY, dropout=dropout)
+    config = replace(TOY, attention_dropout=dropout)
     encoder = Encoder(config).to(dtype).train()
     with torch.set_grad_enabled(recorded):
         encoder(torch.randint(5, 300, (24,)), pieces_of(lengths))

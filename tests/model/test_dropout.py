@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from model.dropout import Dropout, kept_scale, random_int16, set_dropout, threshold
-from model.objectives.masked_language import MaskedLanguageModel
-from model.pieces import pieces_of
-from pipeline.recipes import recipe
-from pipeline.training.planning.plan import encoder_config
+from model.dropout import Dropout, kept_scale, random_int16, threshold
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5])
@@ -48,20 +42,3 @@ def test_a_seed_repeats_it_and_evaluation_has_none() -> None:
     torch.manual_seed(5)
     assert torch.equal(dropout(value), first) and not torch.equal(dropout(value), first)
     assert dropout.eval()(value) is value
-
-
-def test_a_whole_model_gets_another_probability() -> None:
-    """Embeddings, hidden units and attention weights, as if it had been built with it."""
-    run = recipe("bert_tiny")
-    config = encoder_config(run)
-    changed, built = (
-        MaskedLanguageModel(replace(config, dropout=share), seed=0) for share in (0.0, 0.4)
-    )
-    set_dropout(changed, 0.4)
-    given, found = (torch.arange(5, 37).repeat(4), pieces_of([32] * 4)), []
-    for model in (changed, built):
-        torch.manual_seed(3)
-        found.append(model.encoder(*given))
-    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
-    set_dropout(changed, 0.0)
-    torch.testing.assert_close(changed.encoder(*given), changed.eval().encoder(*given))

@@ -186,7 +186,9 @@ def test_layers_compile_to_one_graph_each_way_they_are_used() -> None:
     counter, ids = CompileCounter(), torch.empty(24, dtype=torch.int64, device="meta")
     encoders = []
     for width in (48, 24):
-        config = replace(TOY, width=width, embedding_width=width, dropout=0.1)
+        config = replace(
+            TOY, width=width, embedding_width=width, dropout=0.1, attention_dropout=0.1
+        )
         encoder = Encoder(config).to("meta").bfloat16()
         encoder.compile_layers(counter)
         encoders.append(encoder)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 
-from model.layers import Embeddings, Layer
+from model.layers import Embeddings, Layer, set_dropout
+from model.objectives.masked_language import MaskedLanguageModel
 from model.pieces import lay_out, pieces_of
 from tests.model.conftest import TOY
 
@@ -26,11 +28,13 @@ def test_other_pieces_do_not_reach_tokens() -> None:
 
 def test_dropout_is_for_training_alone() -> None:
     torch.manual_seed(0)
-    layer, pieces = Layer(replace(TOY, dropout=0.3)), pieces_of([40, 40])
+    pieces = pieces_of([40, 40])
     given = torch.randn(80, 48), pieces, lay_out(pieces.cu_seqlens, TOY.heads)
-    assert not torch.equal(layer(*given), layer(*given))
-    layer.eval()
-    assert torch.equal(layer(*given), layer(*given))
+    for share in ("dropout", "attention_dropout"):
+        layer = Layer(replace(TOY, **{share: 0.3}))
+        assert not torch.equal(layer(*given), layer(*given)), share
+        layer.eval()
+        assert torch.equal(layer(*given), layer(*given)), share
 
 
 def test_traps_30_first_token_takes_the_row_of_the_offset() -> None:
@@ -54,3 +58,19 @@ def test_segments_have_vectors_of_their_own() -> None:
     torch.testing.assert_close(shown, whole)
     one = Embeddings(replace(TOY, segment_types=1))
     assert torch.equal(one(ids, places, segments), one(ids, places))
+
+
+@pytest.mark.parametrize("shares", [(0.4, 0.2), (0.0, 0.2), (0.4, 0.0)])
+def test_a_whole_model_gets_other_probabilities(shares: tuple[float, float]) -> None:
+    """As if it had been built with them."""
+    hidden, attention = shares
+    dropping = replace(TOY, dropout=hidden, attention_dropout=attention)
+    changed, built = (MaskedLanguageModel(config, seed=0) for config in (TOY, dropping))
+    set_dropout(changed, hidden, attention)
+    given, found = (torch.arange(5, 37).repeat(4), pieces_of([32] * 4)), []
+    for model in (changed, built):
+        torch.manual_seed(3)
+        found.append(model.encoder(*given))
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+    set_dropout(changed, 0.0, 0.0)
+    torch.testing.assert_close(changed.encoder(*given), changed.eval().encoder(*given))

@@ -19,6 +19,7 @@ EXPORT = ROOT / "tests" / "golden" / "exports" / "roberta"
 SETTINGS = (
     "precision=bf16", "steps=4", "batch.sequences=64", "batch.per_device=32",
     "schedule.warmup_steps=1", "validation.every=4", "logging.every=4", "encoder.dropout=0.1",
+    "encoder.attention_dropout=0.1",
 )  # fmt: skip
 COUNTED = "counted: "
 COMMAND_SECONDS = 900

@@ -64,7 +64,7 @@ def main() -> None:
     about = {
         "family": given.recipe.split("_")[0], "recipe": given.recipe, "format": run.data.format,
         "rows": given.rows, "layers": run.encoder.layers, "per_device": run.batch.per_device,
-        "dropout": run.encoder.dropout, "attention_dropout": run.encoder.dropout,
+        "dropout": run.encoder.dropout, "attention_dropout": run.encoder.attention_dropout,
         "evaluation_attention": attention, **bare,
     }  # fmt: skip
     cases = [about | stage_counts(run, given.rows, stage, cluster) for stage in given.stages]

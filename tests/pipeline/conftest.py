@@ -48,13 +48,15 @@ WORKER = Path(__file__).with_name("train_worker.py")
 STEPS = 20
 SETTINGS = {
     "encoder.layers": 1, "encoder.width": 32, "encoder.feed_forward": 64,
-    "encoder.dropout": 0.1, "encoder.initializer_range": 0.2,
+    "encoder.dropout": 0.1, "encoder.attention_dropout": 0.1,
+    "encoder.initializer_range": 0.2,
     "batch.sequences": 16, "batch.per_device": 16,
     "steps": STEPS, "schedule.warmup_steps": 2, "optimizer.peak_lr": 0.02,
     "validation.every": STEPS, "checkpoint.every": 10, "logging.every": 1,
 }  # fmt: skip
 """A run of a second or two; with dropout unless a test says otherwise."""
 
+NO_DROPOUT: dict[str, object] = {"encoder__dropout": 0, "encoder__attention_dropout": 0}
 LONG = {"batch__sequences": 64, "batch__per_device": 8}
 """For a run of some seconds, which can be interrupted."""
 
@@ -217,8 +219,7 @@ def trained(
 
 def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) -> None:
     """The runs of `trained`, in two launches."""
-    exact = {"encoder__dropout": 0}
-    grows = exact | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
+    grows = NO_DROPOUT | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
 
     def jobs(name: str, *lists: list[str]) -> Path:
         path = folder / f"{name}.json"
@@ -262,47 +263,47 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
     grammar = {"validation__grammar": folder / "pairs", "validation__every": 10}
     two = jobs(
         "two",
-        arguments(folder / "2x8", **exact),
-        arguments(folder / "2x4-zero3", "--ds", "zero3", **exact, batch__per_device=4),
+        arguments(folder / "2x8", **NO_DROPOUT),
+        arguments(folder / "2x4-zero3", "--ds", "zero3", **NO_DROPOUT, batch__per_device=4),
         arguments(
             folder / "2x4-grammar",
             "--ds",
             folder / "zero3-small.json",
-            **exact,
+            **NO_DROPOUT,
             **grammar,
             batch__per_device=4,
         ),
-        arguments(folder / "2x3-zero0", "--ds", "zero0", **exact, batch__per_device=3),
-        arguments(folder / "2x1-zero3", "--ds", "zero3", **exact, batch__per_device=1),
-        arguments(folder / "moved", "--ds", "zero2", "--stop-at", 7, **exact),
+        arguments(folder / "2x3-zero0", "--ds", "zero0", **NO_DROPOUT, batch__per_device=3),
+        arguments(folder / "2x1-zero3", "--ds", "zero3", **NO_DROPOUT, batch__per_device=1),
+        arguments(folder / "moved", "--ds", "zero2", "--stop-at", 7, **NO_DROPOUT),
         arguments(
             folder / "grown-moved", "--ds", "zero2", "--stop-at", 5, **grows, batch__per_device=3
         ),
         arguments(folder / "2x8-long", **LONG),
-        phased("phased-moved", "--ds", "zero3", "--stop-at", 12, **exact, batch__per_device=3),
-        arguments(folder / "init-moved", "--ds", "zero3", "--stop-at", 3, *begins, **exact),
+        phased("phased-moved", "--ds", "zero3", "--stop-at", 12, **NO_DROPOUT, batch__per_device=3),
+        arguments(folder / "init-moved", "--ds", "zero3", "--stop-at", 3, *begins, **NO_DROPOUT),
     )
     one = jobs(
         "one",
-        arguments(folder / "1x16", **exact),
-        arguments(folder / "1x8", "--profile", **exact, batch__per_device=8),
-        arguments(folder / "1x5", **exact, batch__per_device=5),
-        arguments(folder / "moved", "--ds", "zero0", **exact),
-        arguments(folder / "taken-down", "--stop-at", 7, **exact),
-        without_books(arguments(folder / "taken-down", "--stop-at", 12, **exact)),
+        arguments(folder / "1x16", **NO_DROPOUT),
+        arguments(folder / "1x8", "--profile", **NO_DROPOUT, batch__per_device=8),
+        arguments(folder / "1x5", **NO_DROPOUT, batch__per_device=5),
+        arguments(folder / "moved", "--ds", "zero0", **NO_DROPOUT),
+        arguments(folder / "taken-down", "--stop-at", 7, **NO_DROPOUT),
+        without_books(arguments(folder / "taken-down", "--stop-at", 12, **NO_DROPOUT)),
         without_books(
             arguments(
-                folder / "fork-taken-down", "--from", folder / "1x16" / "10", steps=12, **exact
+                folder / "fork-taken-down", "--from", folder / "1x16" / "10", steps=12, **NO_DROPOUT
             )
         ),
         arguments(folder / "grown", **grows),
         arguments(folder / "grown-moved", "--ds", "zero0", **grows),
         arguments(folder / "1x16-dropout"),
         arguments(folder / "1x16-grammar", **grammar),
-        arguments(folder / "init", *begins, **exact),
-        arguments(folder / "init-moved", "--ds", "zero0", **exact),
-        phased("phased-exact", **exact),
-        phased("phased-moved", **exact),
+        arguments(folder / "init", *begins, **NO_DROPOUT),
+        arguments(folder / "init-moved", "--ds", "zero0", **NO_DROPOUT),
+        phased("phased-exact", **NO_DROPOUT),
+        phased("phased-moved", **NO_DROPOUT),
         phased("phased", batch__per_device=6),
         *[
             phased("phased-stops", "--stop-at", stop, batch__per_device=6)
@@ -311,9 +312,11 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         arguments(folder / "1x6-dropout", batch__per_device=6),
         arguments(folder / "1x6-resumed", "--stop-at", 7, batch__per_device=6),
         arguments(folder / "1x6-resumed", batch__per_device=6),
-        arguments(folder / "fork", "--from", folder / "1x16" / "10", steps=12, **exact),
+        arguments(folder / "fork", "--from", folder / "1x16" / "10", steps=12, **NO_DROPOUT),
         grown(
-            arguments(folder / "fork-grown", "--from", folder / "1x16" / "10", steps=12, **exact)
+            arguments(
+                folder / "fork-grown", "--from", folder / "1x16" / "10", steps=12, **NO_DROPOUT
+            )
         ),
     )
     for command in (forkrun(WORKER, two), [sys.executable, WORKER, one]):

@@ -29,6 +29,7 @@ from pipeline.training.weights.initial_weights import folder_hash
 from tests.pipeline import preparing
 from tests.pipeline.conftest import (
     LONG,
+    NO_DROPOUT,
     STEPS,
     Arguments,
     deepspeed_forked,
@@ -146,7 +147,7 @@ def test_a_run_goes_on_without_documents_that_were_taken_down(
     fork = lines(trained / "fork-taken-down")
     assert [line["sequences"] for line in fork] == [11 * 16, 12 * 16]
     with pytest.raises(CheckpointError, match="Give the same --data"):
-        parts = arguments(trained / "taken-down", encoder__dropout=0)
+        parts = arguments(trained / "taken-down", **NO_DROPOUT)
         start.open_run(job(monkeypatch, parts), alone())
 
 
@@ -161,7 +162,7 @@ def test_a_fork_with_grown_data_reads_it_from_the_start(
     order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows, dataset.shard_rows))
     read = dataset.records(order.locate(np.arange(32)).row, 0).fields["predictions"]
     assert forked[-1]["predictions"] - source[9]["predictions"] == read.sum()
-    parts = arguments(trained / "1x16", encoder__dropout=0)
+    parts = arguments(trained / "1x16", **NO_DROPOUT)
     parts.insert(parts.index("--data") + 1, str(lesson))
     line = re.escape(f"the same command with --from {trained}/1x16 --output {trained}/1x16-2")
     with pytest.raises(CheckpointError, match=line):

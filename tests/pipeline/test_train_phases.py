@@ -12,7 +12,7 @@ import pytest
 from pipeline import train
 from pipeline.loading.dataset import Dataset
 from pipeline.training.run_directory.metrics import read_metrics
-from tests.pipeline.conftest import STEPS, WORKER, Arguments, launch, started
+from tests.pipeline.conftest import NO_DROPOUT, STEPS, WORKER, Arguments, launch, started
 from tests.pipeline.phase_data import drawn_anew, of_corpus
 from tests.pipeline.preparing import Call
 from tests.pipeline.test_train import lines, tensors, wait_for
@@ -37,15 +37,16 @@ def changing(arguments: Arguments, corpora: tuple[Path, ...]) -> Arguments:
     """
     phase = {"steps": 7, "sequence_length": 32, "sequences": 64}
     high = ["data.masks.rate=0.3", "data.masking=whole_word", "encoder.dropout=0.3"]
+    mixed = [f"batch.mixture={json.dumps(MIXTURE)}", "encoder.attention_dropout=0.1"]
     phases = [
         {**phase, "settings": high},
-        {**phase, "settings": [f"batch.mixture={json.dumps(MIXTURE)}", "encoder.dropout=0.1"]},
+        {**phase, "settings": mixed},
     ]
 
     def build(run: Path, *extra: object, **settings: object) -> list[str]:
         parts = arguments(
             run, *extra, phases=json.dumps(phases), data__mask_mode="per-epoch",
-            data__duplicates=0, encoder__dropout=0, batch__sequences=64, batch__per_device=16,
+            data__duplicates=0, **NO_DROPOUT, batch__sequences=64, batch__per_device=16,
             checkpoint__every=5, optimizer__kind="adamw", optimizer__bias_correction="false",
             schedule__kind="linear_from_start", **settings,
         )  # fmt: skip

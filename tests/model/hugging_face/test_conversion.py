@@ -99,8 +99,10 @@ def test_a_saved_folder_loads(tmp_path: Path) -> None:
 
 
 def test_a_round_trip_is_bit_equal() -> None:
-    model = toy_model(dropout=0.1)
-    back = from_hugging_face(*to_hugging_face(model))
+    model = MaskedLanguageModel(replace(TOY, dropout=0.1, attention_dropout=0.125), seed=1)
+    state, config = to_hugging_face(model)
+    assert (config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]) == (0.1, 0.125)
+    back = from_hugging_face(state, config)
     assert back.config == model.config
     for (name, ours), other in zip(model.named_parameters(), back.parameters()):
         assert torch.equal(ours, other), name
@@ -163,7 +165,8 @@ def test_traps_34_weights_that_do_not_fit_are_named(
     [
         ({"model_type": "bart"}, "model_type=bart"),
         ({"hidden_act": "relu"}, "hidden_act=relu"),
-        ({"attention_probs_dropout_prob": 0.3}, "attention_probs_dropout_prob=0.3"),
+        ({"attention_probs_dropout_prob": "0.3"}, "attention_probs_dropout_prob='0.3'"),
+        ({"attention_probs_dropout_prob": None}, "lacks attention_probs_dropout_prob"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
         ({"hidden_size": None}, "lacks hidden_size"),
     ],

@@ -341,7 +341,7 @@ def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], messag
 @pytest.mark.parametrize("rows", ["full", "mixed", "packed"])
 def test_no_micro_batch_waits_for_the_device(kind: str, rows: str) -> None:
     """Forward and backward on a device that has no values to read, by the path of a GPU."""
-    config = replace(BASE, dropout=0.1)
+    config = replace(BASE, dropout=0.1, attention_dropout=0.1)
     model: Model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
     if kind == "electra":
         model = ReplacedTokenModel(config, replace(config, width=24), weight=50.0, seed=0)

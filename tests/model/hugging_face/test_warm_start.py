@@ -147,7 +147,7 @@ def test_an_incomplete_or_different_encoder_is_refused() -> None:
     with pytest.raises(ValueError, match=r"has shape \(3, 48\), the run needs \(300, 48\)"):
         words = "embeddings.word_embeddings.weight"
         take_over(model, (state | {words: state[words][:3]}, config), None, None)
-    other = replace(BERT, layers=1, heads=6, dropout=0.5)
+    other = replace(BERT, layers=1, heads=6, dropout=0.5, attention_dropout=0.2)
     assert [part.name for part in differences(MaskedLanguageModel(other, seed=0), config)] == [
         "layers", "heads",
     ]  # fmt: skip

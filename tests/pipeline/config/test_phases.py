@@ -52,7 +52,8 @@ def test_a_run_from_before_phases_had_settings_is_the_same() -> None:
             ("optimizer.peak_lr=1", "encoder.dropout=0.1"),
             "roberta_tiny",
             "phases.0.settings has optimizer.peak_lr=1, but a phase may change only data.masking, "
-            "data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout; add "
+            "data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout, "
+            "encoder.attention_dropout; add "
             "--set 'phases.0.settings=[\"encoder.dropout=0.1\"]', and --set optimizer.peak_lr=1 to "
             "have it in all phases",
         ),

@@ -42,7 +42,7 @@ def test_a_folder(family: str, tmp_path: Path) -> None:
     save_weights(model, tmp_path / "w.safetensors")
     assert load_file(tmp_path / "w.safetensors").keys() <= again.state.keys()
     changed = start.with_dropout(0.3).model(DESIGN, 0)
-    assert changed.config.dropout == 0.3
+    assert changed.config.dropout == changed.config.attention_dropout == 0.3
     assert not torch.equal(
         next(start.random_model(DESIGN, 0).parameters()), next(model.parameters())
     )

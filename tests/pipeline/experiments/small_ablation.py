@@ -10,7 +10,8 @@ from pipeline.experiments.ablation import AblationJob
 from tests.launching.process import quick_python
 
 SETTINGS = (
-    "encoder.layers=1", "encoder.width=32", "encoder.feed_forward=64", "encoder.dropout=0.1",
+    "encoder.layers=1", "encoder.width=32", "encoder.feed_forward=64",
+    "encoder.dropout=0.1", "encoder.attention_dropout=0.1",
     "batch.sequences=16", "batch.per_device=16", "checkpoint.every=4", "logging.every=1",
 )  # fmt: skip
 STEPS = 8

@@ -56,6 +56,8 @@ def test_input_is_the_paper_s() -> None:
 def test_versions_differ_in_activation_and_dropout(size: str) -> None:
     second, first = recipe(f"albert_{size}").encoder, recipe(f"albert_{size}_v1").encoder
     assert (second.activation, second.dropout) == ("gelu_tanh", 0.0)
+    for version in (first, second):
+        assert version.attention_dropout == version.dropout
     assert (first.activation, first.dropout) == ("gelu", 0.0 if size == "xxlarge" else 0.1)
     assert (second.embedding_width, second.sharing, second.groups) == (128, "all", 1)
 

@@ -112,7 +112,8 @@ def test_published_adam_is_the_paper_s() -> None:
     optimizer = recipe("roberta_large_published").optimizer
     assert (optimizer.beta1, optimizer.beta2, optimizer.eps) == (0.9, 0.98, 1e-6)
     assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 0.0)
-    assert recipe("roberta_large_published").encoder.dropout == 0.1
+    published = recipe("roberta_large_published").encoder
+    assert published.dropout == published.attention_dropout == 0.1
 
 
 @pytest.mark.parametrize(

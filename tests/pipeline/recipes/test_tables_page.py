@@ -25,7 +25,8 @@ COMPARED = {
     "depth-xxlarge": {"encoder.layers"},
     "width": SIZE,
     "size": SIZE | {"encoder.layers"},
-    "dropout": {"encoder.dropout"},
+    "dropout": {"encoder.dropout", "encoder.attention_dropout"},
+    "attention-dropout": {"encoder.attention_dropout"},
     "generator": {"objective.generator.width"},
     "tying": {"objective.generator.embeddings", "objective.generator.tied"},
     "pairs": {"data.format", "data.segments.label", "objective.kind"},
@@ -60,12 +61,13 @@ def test_arms_differ_in_what_is_compared(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_every_arm_can_be_planned(name: str, prepared: Path) -> None:
-    """On 64 ranks; only the number of sequences is that of the sample."""
+    """On 64 ranks, or as many as a batch has sequences; their number is that of the sample."""
     train, held_out = ([Dataset.open(prepared, part)] for part in ("train", "validation"))
     read_tokens = set()
     for arm in ABLATIONS[name].arms:
         run = arm.run
-        plan = make_plan(run, 64, 1, train, held_out, run.steps)
+        ranks = min(64, run.batch.sequences)
+        plan = make_plan(run, ranks, 1, train, held_out, run.steps)
         assert plan.sequences == run.batch.sequences, arm.name
         read_tokens.add(run.steps * run.batch.sequences * run.data.sequence_length)
     assert len(read_tokens) == (len(ABLATIONS[name].arms) if name.startswith("steps") else 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.dropout import set_dropout
+from model.layers import set_dropout
 from model.objectives.masked_language import Sums
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
@@ -199,7 +199,7 @@ def test_phases_and_shards_that_do_not_fit(lesson: Path, short: Path, tmp_path: 
 def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> None:
     """Compared with a loop by hand: one order of samples, whose masks and dropout change."""
     anew = drawn_anew(lesson, tmp_path / "anew")
-    high = ["data.masks.rate=0.3", "encoder.dropout=0.4"]
+    high = ["data.masks.rate=0.3", "encoder.dropout=0.4", "encoder.attention_dropout=0.2"]
     phase = {"steps": 4, "sequence_length": 32, "sequences": 4, "settings": high}
     settings = (
         f"phases={json.dumps([phase])}", "data.mask_mode=per-epoch", "data.duplicates=0",
@@ -210,7 +210,7 @@ def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> 
     stored, losses, counts = Dataset.open(anew), [], []
     for step in range(8):
         data = reference.run.data if step >= 4 else reference.feed.phases[0].run.data
-        set_dropout(engine.module, 0.0 if step >= 4 else 0.4)
+        set_dropout(engine.module, *((0.0, 0.0) if step >= 4 else (0.4, 0.2)))
         order = Order(kind="global", seed=0, shard_rows=(stored.shard_rows,))
         loader = Loader([stored.drawing(data)], order, Share(sequences=4, per_device=4))
         batch = next(loader.micro_batches(4 * step))

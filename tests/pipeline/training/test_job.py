@@ -10,7 +10,7 @@ import pytest
 
 from pipeline import train
 from pipeline.errors import ConfigError, run_command
-from tests.pipeline.conftest import Arguments, job
+from tests.pipeline.conftest import NO_DROPOUT, Arguments, job
 
 
 def refused(
@@ -109,5 +109,5 @@ def test_a_run_json_starts_the_same_run(
 ) -> None:
     record = str(trained / "1x16" / "run.json")
     parts = ["--run", record, "--data", str(lesson), "--output", str(trained / "1x16")]
-    same = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
+    same = job(monkeypatch, arguments(trained / "1x16", **NO_DROPOUT))
     assert job(monkeypatch, parts).run == same.run

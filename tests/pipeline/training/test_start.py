@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.training import start
-from tests.pipeline.conftest import PAIRS_SHIPPED, Arguments, job
+from tests.pipeline.conftest import NO_DROPOUT, PAIRS_SHIPPED, Arguments, job
 from tests.pipeline.test_train import alone
 
 
@@ -31,7 +31,7 @@ def test_another_run_in_the_same_directory_is_refused(
     settings: dict[str, Any],
     message: str,
 ) -> None:
-    chosen = {"encoder__dropout": 0} | settings
+    chosen = NO_DROPOUT | settings
     asked = job(monkeypatch, arguments(trained / "1x16", *extra, **chosen))
     with pytest.raises(CheckpointError, match=re.escape(message)):
         start.open_run(asked, alone())
@@ -45,7 +45,7 @@ def test_what_may_change_on_resume_may_change(
         "checkpoint__keep": 1, "logging__every": 2,
         "validation__grammar": PAIRS_SHIPPED, "validation__grammar_pairs": 3,
     }  # fmt: skip
-    asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0, **free))
+    asked = job(monkeypatch, arguments(trained / "1x16", **NO_DROPOUT, **free))
     record, data = start.open_run(asked, alone())
     assert record.run == asked.run and data.phases[0].plan.accumulation == 4
     assert data.grammar and {len(part.pairs) for part in data.grammar.paradigms} == {3}
@@ -65,6 +65,6 @@ def test_shards_of_another_recipe_or_tokenizer_are_refused(
     asked = job(monkeypatch, arguments(tmp_path / "run", data__masks__rate=0.2))
     with pytest.raises(DataError, match=r"with data.masks.rate=0.15, the run asks for 0.2"):
         start.open_run(asked, alone())
-    asked = job(monkeypatch, arguments(trained / "1x16", encoder__dropout=0))
+    asked = job(monkeypatch, arguments(trained / "1x16", **NO_DROPOUT))
     with pytest.raises(DataError, match="prepared with tokenizer sha256"):
         start.open_data(asked.run, asked.directories, 1, 1, "0" * 64)

@@ -66,7 +66,7 @@ def own_tensors(node: Any) -> list[Tensor]:
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_equals_what_autograd_saves(family: str, rows: str, precision: str) -> None:
     """On the path of a CPU, with dropout."""
-    given = ["encoder.dropout=0.1", f"precision={precision}"]
+    given = ["encoder.dropout=0.1", "encoder.attention_dropout=0.1", f"precision={precision}"]
     run = override(recipe(f"{family}_tiny"), given)
     predicted = activations(run, False, PIECES[rows])
     saved = saved_bytes(run, PIECES[rows])
@@ -74,7 +74,10 @@ def test_equals_what_autograd_saves(family: str, rows: str, precision: str) -> N
 
 
 def test_documents_in_a_row_are_pieces() -> None:
-    run = override(recipe("roberta_tiny"), ["encoder.dropout=0.1", "batch.attention=document"])
+    run = override(
+        recipe("roberta_tiny"),
+        ["encoder.dropout=0.1", "encoder.attention_dropout=0.1", "batch.attention=document"],
+    )
     predicted = activations(run, False, (20, 12))
     saved = saved_bytes(run, (20, 12))
     assert (predicted.encoders + predicted.heads) * ROWS == pytest.approx(saved, rel=TOLERANCE)
@@ -125,7 +128,14 @@ def test_leaves_no_trace_in_the_process() -> None:
     """A run computes this while it trains: its random numbers and types stay what they were."""
     before = torch.get_rng_state()
     for on_gpu in (True, False):
-        trace(override(recipe("electra_tiny"), ["encoder.dropout=0.1"]), on_gpu, (), 2)
+        trace(
+            override(
+                recipe("electra_tiny"), ["encoder.dropout=0.1", "encoder.attention_dropout=0.1"]
+            ),
+            on_gpu,
+            (),
+            2,
+        )
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_default_dtype() == torch.float32
     assert torch.ones(1).device.type == "cpu"
