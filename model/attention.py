@@ -8,7 +8,9 @@
 | CPU, bfloat16                   | `softmax_attention`: products of matrices, block by block      |
 | CPU, otherwise                  | `scaled_dot_product_attention` of torch, block by block        |
 
-None of them forms scores between tokens of different pieces.
+A run checks the kernel of its training at its start (`model.attention_check`) and keeps it by name:
+on a GPU in validation too, on a CPU wherever a gradient is recorded. Other commands follow the
+table. None of the kernels forms scores between tokens of different pieces.
 
 Legend: T tokens, P pieces, N places of blocks (see `model.pieces`), S longest piece, H heads, K
 head size; n rows of a block, L its places, Q queries per row.
@@ -59,16 +61,22 @@ def attention_kernel(
 
 
 def attend_in_pieces(
-    projected_T3HK: Tensor, pieces: Pieces, layout: BlockLayout | None, dropout: float
+    projected_T3HK: Tensor,
+    pieces: Pieces,
+    layout: BlockLayout | None,
+    dropout: float,
+    chosen: AttentionKernel | None = None,
 ) -> Tensor:
     """Mixed values [T, H, K]: each token attends to the tokens of its piece (Vaswani et al. 2017,
     sec. 3.2.1).
 
     projected: query, key and value of every token. layout: the blocks of these pieces, on a CPU.
+    chosen: the kernel of a run's training; None: that of the table.
     """
     dtype, device = projected_T3HK.dtype, projected_T3HK.device
-    size = projected_T3HK.shape[-1]
-    kernel = attention_kernel(device, dtype, size, torch.is_grad_enabled())
+    kernel, recorded = chosen, torch.is_grad_enabled()
+    if kernel is None or (device.type == "cpu" and not recorded):
+        kernel = attention_kernel(device, dtype, projected_T3HK.shape[-1], recorded)
     if kernel == "flash_attention":
         query_THK, key_THK, value_THK = projected_T3HK.unbind(1)
         return flash_attention(query_THK, key_THK, value_THK, pieces, dropout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from model.attention import attend_from, attend_in_pieces
+from model.attention import AttentionKernel, attend_from, attend_in_pieces
 from model.config import EncoderConfig
 from model.dropout import Dropout
 from model.linear import Linear, LinearGelu
@@ -54,6 +54,7 @@ class Attention(nn.Module):
         self.output = Linear(config.width, config.width)
         self.heads = config.heads
         self.dropout = config.attention_dropout
+        self.kernel: AttentionKernel | None = None
 
     def forward(
         self,
@@ -67,7 +68,7 @@ class Attention(nn.Module):
         projected_T3HK = self.query_key_value(hidden_TD).unflatten(-1, (3, self.heads, -1))
         if places_P is None:
             dropout = self.dropout if self.training else 0.0
-            mixed = attend_in_pieces(projected_T3HK, pieces, layout, dropout)
+            mixed = attend_in_pieces(projected_T3HK, pieces, layout, dropout, self.kernel)
         else:
             mixed = attend_from(projected_T3HK[places_P, 0], projected_T3HK, pieces, layout)
         output: Tensor = self.output(mixed.flatten(1))
@@ -114,6 +115,13 @@ class Layer(nn.Module):
         changed = self.dropout(self.feed_forward(hidden))
         normed: Tensor = self.feed_forward_norm(hidden + changed)
         return normed
+
+
+def attend_by(model: nn.Module, kernel: AttentionKernel) -> None:
+    """Let a whole model attend by this kernel, see `attend_in_pieces`."""
+    for module in model.modules():
+        if isinstance(module, Attention):
+            module.kernel = kernel
 
 
 def set_dropout(model: nn.Module, hidden: float, attention: float) -> None:

@@ -28,10 +28,12 @@ if __name__ == "__main__":
     run_command(partial(check_imports, parse_train))  # before torch and `model` are imported
 
 from model.hugging_face.conversion import Model, logical_parameters
+from model.layers import attend_by
 from pipeline.kernel_cache import set_torch_caches
 from pipeline.loading.example import print_example
 from pipeline.null_device import NULL
 from pipeline.training.announce import dry_run, print_plan
+from pipeline.training.attention_choice import attention_cases, choose_attention
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.cluster.engine import ZeroEngine, initialize
 from pipeline.training.cluster.launcher import LauncherWatch
@@ -92,6 +94,7 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
                 print(f"{job.output} is at step {start.progress.step:,} already; nothing to do")
             return False
         model, start = initialize_model(job, cluster, start)
+        start = take_attention(job, cluster, start, model)
         engine = build_engine(job, cluster, start, model)
         metrics = open_metrics(job, cluster, start, held)
         saver = build_saver(job, cluster, start, metrics)
@@ -130,6 +133,18 @@ def initialize_model(job: Job, cluster: Cluster, start: Start) -> tuple[Model, S
             if cluster.rank == 0:
                 print("\n".join(weights.lines))
     return model, start
+
+
+def take_attention(job: Job, cluster: Cluster, start: Start, model: Model) -> Start:
+    """Let the model attend by the kernel that is recorded or chosen; returns the new start.
+    Collective."""
+    with cluster.agreed():
+        kernel = choose_attention(
+            attention_cases(job.run, start.feed.phases, cluster.device),
+            start.record.attention, start.record.device, cluster,
+        )  # fmt: skip
+    attend_by(model, kernel)
+    return replace(start, record=replace(start.record, attention=kernel))
 
 
 def build_engine(job: Job, cluster: Cluster, start: Start, model: Model) -> ZeroEngine:

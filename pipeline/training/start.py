@@ -15,6 +15,7 @@ from pipeline.errors import CheckpointError
 from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.sigbus import announce_bus_errors
+from pipeline.training.attention_choice import recorded_attention
 from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
 from pipeline.training.cluster.engine import device_name
 from pipeline.training.cluster.ranks import Cluster
@@ -27,7 +28,7 @@ from pipeline.training.planning.phases import (
     check_phases,
     make_phases,
 )
-from pipeline.training.planning.plan import Plan, attention_name
+from pipeline.training.planning.plan import Plan
 from pipeline.training.progress import Progress, start_progress
 from pipeline.training.recovery import exclude_shards, find_damaged_at_start
 from pipeline.training.run_directory.layout import INTERRUPTED, has_checkpoints, mark_ready
@@ -128,13 +129,12 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
         check_same(earlier, job.run, data.train, job.output)
         if job.init and cluster.rank == 0:
             check_initial_weights(earlier.initial_weights, job.init)
-    attention = attention_name(job.run, cluster.device)
     plans = [phase.plan.to_dict() for phase in data.phases]
-    device = device_name(cluster.device)
-    record = RunRecord.of(job.run, plans, data.train, attention, device=device)
+    record = RunRecord.of(job.run, plans, data.train, device=device_name(cluster.device))
     if earlier:
         record = replace(
             record,
+            attention=recorded_attention(earlier, record.device, cluster.rank == 0),
             begun_from=earlier.begun_from,
             initial_weights=earlier.initial_weights,
             initial_length=earlier.initial_length,

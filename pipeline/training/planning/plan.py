@@ -14,9 +14,7 @@ from math import ceil
 from typing import Any, cast
 
 import numpy as np
-import torch
 
-from model.attention import AttentionKernel, attention_kernel
 from model.config import EncoderConfig
 from model.hugging_face.families import changes_to_fit, family_of
 from model.objectives.flops import (
@@ -388,10 +386,3 @@ def generator_config(run: Run) -> EncoderConfig:
         config, layers=layers, width=width, heads=heads, feed_forward=4 * width,
         embedding_width=size,
     )  # fmt: skip
-
-
-def attention_name(run: Run, device: torch.device) -> AttentionKernel:
-    """The function that computes attention in training, see `model.attention`."""
-    dtype = torch.bfloat16 if run.precision == "bf16" else torch.float32
-    size = run.encoder.width // run.encoder.heads
-    return attention_kernel(device, dtype, size, recorded=True)

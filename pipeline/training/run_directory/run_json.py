@@ -1,7 +1,7 @@
 """RUN/run.json: the description of a run, from which it can be resumed, exported and repeated.
 
 Holds all settings, the plan derived from them, versions, the fingerprints of the data and the
-attention backend. A run that resumes in the same directory must have the same settings, except
+kernel of attention. A run that resumes in the same directory must have the same settings, except
 `FREE_SETTINGS`, which change neither what is learned nor in which order.
 """
 
@@ -59,8 +59,6 @@ class RunRecord:
     tokenizer_sha256: str
     order_version: int
     """Version of the order of samples, see `pipeline.loading.order`."""
-    attention: str
-    """The attention backend."""
     device: str = ""
     """`cpu`, a GPU's name, or `null`, see `pipeline.null_device`; "" in older files."""
     begun_from: str
@@ -68,6 +66,9 @@ class RunRecord:
     initial_weights: Mapping[str, Any]
     """The folder of --init: its name and hash, and what is new; empty without --init."""
     versions: Mapping[str, str]
+    attention: str = ""
+    """The kernel of attention that the run's first start chose, see `model.attention`; "" if none
+    is chosen yet."""
     initial_length: int = 0
     """Tokens of the longest rows for which the run's first weights were trained, in the folder of
     --init or in the forked run; 0 for the recipe's weights, and in older files."""
@@ -78,7 +79,6 @@ class RunRecord:
         run: Run,
         plans: Sequence[Mapping[str, Any]],
         datasets: Sequence[Dataset],
-        attention: str,
         begun_from: str = "",
         device: str = "",
     ) -> RunRecord:
@@ -89,7 +89,6 @@ class RunRecord:
             data=_described(datasets),
             tokenizer_sha256=datasets[0].manifest.tokenizer["sha256"],
             order_version=ORDER_VERSION,
-            attention=attention,
             device=device,
             begun_from=begun_from,
             initial_weights={},

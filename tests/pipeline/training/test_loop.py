@@ -121,7 +121,7 @@ def trainer(
     saver = Saver(output, Alone(), keep=3, keep_every=0)
     losses = LossWatch(run.spikes, torch.device("cpu"), (), [phase.begin for phase in phases])
     return Trainer(
-        record=RunRecord.of(run, [phase.plan.to_dict() for phase in phases], data["train"], "any"),
+        record=RunRecord.of(run, [phase.plan.to_dict() for phase in phases], data["train"]),
         feed=feed,
         cluster=cluster,
         engine=engine,

@@ -18,7 +18,6 @@ from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import (
-    attention_name,
     encoder_config,
     flops_of,
     make_plan,
@@ -171,16 +170,6 @@ def test_lengths_are_sampled_from_readable_record_batches(tmp_path: Path) -> Non
 def test_the_encoder_gets_the_vocabulary_of_the_data() -> None:
     config = encoder_config(recipe("roberta_base"))
     assert (config.vocab_size, config.width, config.positions) == (50_265, 768, 512)
-
-
-def test_attention_is_named_for_what_computes_it() -> None:
-    run = replace(recipe("roberta_base"), precision="fp32")
-    half = replace(run, precision="bf16")
-    names = [attention_name(each, torch.device("cpu")) for each in (run, half)]
-    assert names == ["row_attention", "softmax_attention"]
-    # tensors of the meta device stand for those of a recent GPU
-    names = [attention_name(each, torch.device("meta")) for each in (run, half)]
-    assert names == ["padded_attention", "flash_attention"]
 
 
 def test_large_numbers_are_shown_without_an_exponent() -> None:

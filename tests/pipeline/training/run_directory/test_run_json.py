@@ -35,9 +35,7 @@ def dataset(lesson: Path) -> Dataset:
 
 
 def record(dataset: Dataset) -> RunRecord:
-    return RunRecord.of(
-        recipe("roberta_tiny"), [{"rows": 32}], [dataset], "row_attention", "elsewhere"
-    )
+    return RunRecord.of(recipe("roberta_tiny"), [{"rows": 32}], [dataset], "elsewhere")
 
 
 def test_what_is_written_is_read(dataset: Dataset, tmp_path: Path) -> None:

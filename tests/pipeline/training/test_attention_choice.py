@@ -1,0 +1,142 @@
+"""The first kernel without a fault on any rank is taken; a resumed run keeps its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from model import attention
+from model.attention_check import Case
+from model.layers import attend_by
+from model.pieces import pieces_of
+from pipeline.errors import ConfigError
+from pipeline.null_device import NULL
+from pipeline.recipes import recipe
+from pipeline.training import start
+from pipeline.training.attention_choice import (
+    attention_cases,
+    choose_attention,
+    recorded_attention,
+)
+from pipeline.training.cluster.ranks import ONE_PROCESS, Alone
+from pipeline.training.run_directory.run_json import RunRecord, read_record
+from pipeline.training.weights.build import build_model
+from tests.pipeline.conftest import NO_DROPOUT, Arguments, job
+from tests.pipeline.test_train import alone
+
+CASE = Case(
+    device=torch.device("cpu"), dtype=torch.float32, heads=2, head_size=8, longest=12, tokens=40,
+    dropout=0.1,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TwoRanks(Alone):
+    """Rank 0, and rank 1 whose kernels have other faults."""
+
+    other: tuple[str, ...] = ()
+
+    def gather(self, text: str) -> list[str]:
+        return [text, json.dumps(self.other)]
+
+
+def fails(*given: Any) -> Tensor:
+    raise RuntimeError("no kernel image")
+
+
+def test_a_kernel_with_a_fault_is_passed_over_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert choose_attention([CASE], "", "cpu", ONE_PROCESS) == "row_attention"
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(attention, "row_attention", fails)
+    assert choose_attention([CASE], "", "cpu", ONE_PROCESS) == "padded_attention"
+    assert capsys.readouterr().err == (
+        "warning: attention: row_attention failed: no kernel image; padded_attention is taken "
+        "instead\n"
+    )
+    monkeypatch.setattr(attention, "padded_attention", fails)
+    with pytest.raises(ConfigError, match=r"on cpu: row_attention failed: .*; padded_attention fa"):
+        choose_attention([CASE], "", "cpu", ONE_PROCESS)
+
+
+def test_all_ranks_take_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    ranks = TwoRanks(other=("row_attention has an error", ""))
+    assert choose_attention([CASE], "", "cpu", ranks) == "padded_attention"
+    assert "attention: rank 1: row_attention has an error; padded" in capsys.readouterr().err
+
+
+def test_the_recorded_kernel_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is of an older version; nothing is computed on the null device."""
+    assert choose_attention([CASE], "padded_attention", "cpu", ONE_PROCESS) == "padded_attention"
+    assert choose_attention([CASE], "sdpa", "cpu", ONE_PROCESS) == "row_attention"
+    monkeypatch.setattr(attention, "row_attention", fails)
+    assert choose_attention([CASE], "", NULL, ONE_PROCESS) == "row_attention"
+
+
+def test_on_another_type_of_device_it_is_chosen_again(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    earlier = read_record(trained / "1x16")
+    assert recorded_attention(earlier, "cpu", True) == "row_attention"
+    assert not capsys.readouterr().out
+    assert not recorded_attention(earlier, "NVIDIA H200", True)
+    assert capsys.readouterr().out == (
+        "attention: the run had row_attention on cpu; on NVIDIA H200 it chooses again\n"
+    )
+    on_gpu = replace(earlier, attention="flash_attention", device="NVIDIA A100")
+    assert recorded_attention(on_gpu, "NVIDIA H200", False) == "flash_attention"
+    assert recorded_attention(replace(earlier, device=""), "cpu", True) == "row_attention"
+
+
+def test_a_resumed_run_attends_by_what_run_json_says(
+    trained: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained / "1x16", run)
+    content = json.loads((run / "run.json").read_text())
+    asked = job(monkeypatch, arguments(run, **NO_DROPOUT))
+
+    def taken() -> RunRecord:
+        record, data = start.open_run(asked, alone())
+        cases = attention_cases(asked.run, data.phases, torch.device("cpu"))
+        assert [(case.longest, case.tokens, case.dropout) for case in cases] == [(32, 512, 0.0)]
+        kernel = choose_attention(cases, record.attention, record.device, ONE_PROCESS)
+        return replace(record, attention=kernel)
+
+    assert content["attention"] == taken().attention == "row_attention"
+    (run / "run.json").write_text(json.dumps(content | {"attention": "padded_attention"}))
+    assert taken().attention == "padded_attention"
+    del content["attention"]  # as in older files
+    (run / "run.json").write_text(json.dumps(content))
+    taken().write(run)
+    assert read_record(run).attention == "row_attention"
+
+
+def test_every_encoder_attends_by_the_chosen_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training; without a gradient a CPU follows the table."""
+    used: list[int] = []
+    computes = attention.padded_attention
+
+    def noted(*given: Any) -> Tensor:
+        used.append(1)
+        return computes(*given)
+
+    monkeypatch.setattr(attention, "padded_attention", noted)
+    model = build_model(recipe("electra_tiny"), 0)
+    attend_by(model, "padded_attention")
+    for encoder in model.encoders():
+        given = torch.arange(5, 17), pieces_of([12])
+        encoder(*given)
+        assert len(used) == len(encoder.order)
+        with torch.no_grad():
+            encoder(*given)
+        assert len(used) == len(encoder.order)
+        used.clear()
