@@ -13,25 +13,17 @@ import shutil
 import sys
 import time
 
-from pipeline.command_line import cores, data_root, read_settings
+from pipeline.command_line import cores, read_settings
 from pipeline.data.corpora.explain import explain
 from pipeline.data.execution.mpi import join, run_together
-from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
+from pipeline.data.execution.tasks import SPLIT_BYTES
 from pipeline.data.execution.workers import Executor, local_executor
-from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.arguments import prepare_arguments
 from pipeline.data.preparation.dry_run import print_estimate
-from pipeline.data.preparation.fingerprint import Identities
-from pipeline.data.preparation.prepare import (
-    plan_job,
-    publish,
-    report_result,
-    run_tasks,
-)
+from pipeline.data.preparation.prepare import report_result
 from pipeline.data.preparation.sources import find_sources
-from pipeline.data.preparation.tokenizer import find_tokenizer
+from pipeline.data.preparation.stages import make_shards
 from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
-from pipeline.data.selection.select import decide, plan_selection
 from pipeline.errors import ConfigError
 
 
@@ -75,30 +67,9 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     if arguments.dry_run:
         print_estimate(arguments, found, run.data)
         return
-    documents, known = data_root() / "documents", Identities()
-    sources = extract(found.files, documents, executor, part)
-    selection = plan_selection(
-        cut_tasks(sources, SPLIT_BYTES),
-        arguments.dedup, arguments.filter, arguments.decontaminate, documents,
-    )  # fmt: skip
-    tokenizer = find_tokenizer(arguments.tokenizer, found, sources, run.data, known)
-    job = plan_job(
-        arguments, run, found.corpus, sources, selection, tokenizer,
-        split_bytes=SPLIT_BYTES, known=known,
-    )  # fmt: skip
-    if job.is_complete():
-        tokenizer.publish(run.data)  # in case the earlier run was killed before this
-        return
-    decide(selection, executor, part)
-    with run_tasks(job, executor, arguments.part) as finished:
-        if finished is None:
-            return
-        manifest = publish(
-            job, finished,
-            max_bad_fraction=arguments.max_bad_fraction, allow_short=arguments.allow_short,
-            allow_unknown=arguments.allow_unknown,
-        )  # fmt: skip
-    report_result(job, manifest, time.perf_counter() - started_at)
+    made = make_shards(arguments, run, found, executor, split_bytes=SPLIT_BYTES)
+    if made:
+        report_result(*made, time.perf_counter() - started_at)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,8 @@ from pipeline.training.run_directory.profile import PROFILE, Trace
 from pipeline.training.run_directory.status import PLAN
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.start import Start, open_start
+from pipeline.training.validation.before_after import change
+from pipeline.training.validation.general_sample import open_general
 from pipeline.training.validation.validator import Validator
 from pipeline.training.weights.build import build_model, compile_layers
 from pipeline.training.weights.initial_weights import load_initial_weights
@@ -95,6 +97,7 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
             return False
         model, start = initialize_model(job, cluster, start)
         start = take_attention(job, cluster, start, model)
+        start = add_general_sample(job, cluster, start)
         engine = build_engine(job, cluster, start, model)
         metrics = open_metrics(job, cluster, start, held)
         saver = build_saver(job, cluster, start, metrics)
@@ -147,6 +150,15 @@ def take_attention(job: Job, cluster: Cluster, start: Start, model: Model) -> St
     return replace(start, record=replace(start.record, attention=kernel))
 
 
+def add_general_sample(job: Job, cluster: Cluster, start: Start) -> Start:
+    """The start with the general sample, if the run starts from given weights. Collective."""
+    if not start.record.initial_weights:
+        return start
+    step = start.progress.step if start.checkpoint else None
+    last, tokenizer = start.feed.phases[-1], start.feed.datasets[0].directory / "tokenizer"
+    return replace(start, general=open_general(last.run, job.output, tokenizer, cluster, step=step))
+
+
 def build_engine(job: Job, cluster: Cluster, start: Start, model: Model) -> ZeroEngine:
     """The model under ZeRO with its optimizer, restored from the checkpoint. Collective."""
     logical = logical_parameters(model)
@@ -170,7 +182,8 @@ def open_metrics(job: Job, cluster: Cluster, start: Start, held: ExitStack) -> M
     with cluster.agreed():
         if cluster.rank == 0:
             start.record.write(job.output)
-            metrics = Metrics(job.output, start.progress.step, warn, job.run.logging.to)
+            restored = start.progress.step if start.checkpoint else -1
+            metrics = Metrics(job.output, restored, warn, job.run.logging.to)
             metrics.show_settings(job.run)
             held.callback(metrics.close)
     return metrics
@@ -216,7 +229,7 @@ def build_trainer(
         engine=engine,
         validator=Validator(
             engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=watchdog,
-            grammar=start.grammar,
+            grammar=start.grammar, general=start.general,
         ),
         stop=stop,
         metrics=metrics,
@@ -277,6 +290,8 @@ def finish(job: Job, trainer: Trainer, interrupted: bool) -> None:
         print(f"interrupted at step {step:,} and saved; run the same command again to resume")
     else:
         print(f"{job.output} is at step {step:,} of {job.run.steps:,}")
+        if trainer.metrics and (words := change(trainer.metrics.first, trainer.metrics.last)):
+            print(words)
         print(f"next: python -m pipeline.export {job.output} --output DIR")
 
 

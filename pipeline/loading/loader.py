@@ -203,7 +203,7 @@ class Loader:
             rows_ahead = READ_AHEAD * self.order.window * BATCH_ROWS
             ahead = max(2, math.ceil(rows_ahead / self.share.sequences))
         waiting: deque[tuple[int, int, int, Located]] = deque()
-        end = self.order.total_rows if self.order.kind == "sequential" else None
+        end = self.order.end
         start = consumed
         while waiting or end is None or start < end:
             while len(waiting) <= ahead and (end is None or start < end):
@@ -250,8 +250,8 @@ class Loader:
             put_records(records, chosen, found.fields)
             held.append(found.held)
         placed = self._place(records, sequences)
-        if self.order.kind == "sequential":
-            sequences = min(sequences, self.order.total_rows - consumed)
+        if self.order.end is not None:
+            sequences = min(sequences, self.order.end - consumed)
         step = Step(
             number=number,
             consumed=consumed,

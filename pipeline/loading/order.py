@@ -266,8 +266,15 @@ class Order:
         """Rows of all datasets: one pass, if they mix by size."""
         return sum(int(rows.sum()) for rows in self.shard_rows)
 
+    @cached_property
+    def end(self) -> int | None:
+        """Number of positions of a `sequential` order; None for the others, which have no end."""
+        if self.kind != "sequential":
+            return None
+        return self.total_rows - sum(end - begin for begin, end in self.skipped)
+
     def locate(self, positions: IntArray) -> Located:
-        """The samples at `positions` [n], each >= 0 and, for `sequential`, < total_rows."""
+        """The samples at `positions` [n], each >= 0 and, for `sequential`, < end."""
         positions = places_of(positions, self.skipped)
         if not self._quotas.size:
             return self._streams[0].rows(self, positions)

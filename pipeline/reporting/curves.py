@@ -15,6 +15,8 @@ from pathlib import Path
 from time import strptime
 from typing import Any
 
+from pipeline.training.validation.before_after import GENERAL, OWN, change
+
 Point = tuple[int, float]
 """An optimizer step and a value."""
 MOST_POINTS = 4096
@@ -101,6 +103,16 @@ class RunCurves:
         """The last value of each field that is a number."""
         return {name: value for name, value in self.last.items() if not isinstance(value, str)}
 
+    def change(self) -> str:
+        """Held-out losses at step 0 and the last ones after it, in words; "" without these."""
+        first: dict[str, float] = {}
+        last: dict[str, float] = {}
+        for name, curve in self.curves.items():
+            if name.startswith((OWN, GENERAL)):
+                for step, value in (curve.points[0], curve.points[-1]):
+                    (last if step else first).update({"step": step, name: value})
+        return change(first, last)
+
     def step_at(self, time: int) -> int | None:
         """The last step that was made at a time; None before the first line."""
         return max((step for step, at in self.times if at <= time), default=None)
@@ -140,7 +152,7 @@ def _add(found: RunCurves, content: dict[str, Any]) -> None:
     step = content["step"]
     before = found.last.get("step", 0)
     phase = [content.get("phase"), content.get("sequence_length")]
-    if found.lines and "loss" in content:
+    if before and "loss" in content:  # a line of step 0 only has a validation
         old = [found.last.get("phase"), found.last.get("sequence_length")]
         if old != phase:
             named = f"phase {phase[0]}" if phase[1] == old[1] else f"length {phase[1]}"
@@ -153,7 +165,7 @@ def _add(found: RunCurves, content: dict[str, Any]) -> None:
         elif isinstance(value, str):
             found.last[name] = value[:1000]
     seconds = content.get("step_seconds")
-    if found.lines and isinstance(seconds, int | float) and 0 <= seconds < MOST_VALUE:
+    if before and isinstance(seconds, int | float) and 0 <= seconds < MOST_VALUE:
         found.step_seconds += seconds * max(0, step - before)
     if isinstance(host := content.get("slowest_host"), str) and len(found.slowest) < MOST_FIELDS:
         found.slowest[host[:100]] = found.slowest.get(host[:100], 0) + 1

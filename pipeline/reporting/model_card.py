@@ -217,7 +217,8 @@ def _measured(facts: CardFacts) -> Section:
             step = curves.curves[name].points[-1][0]
             rows.append((called, number_text(curves.last[name]), f"{step:,}"))
     table = TextTable(("measured in training", "", "at step"), rows)
-    return Section("Training", (), [table] if rows else [])
+    lines = [words] if (words := curves.change()) else []
+    return Section("Training", lines, [table] if rows else [])
 
 
 def _limits(facts: CardFacts) -> Section:

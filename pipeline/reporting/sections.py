@@ -16,14 +16,11 @@ from pipeline.reporting.curves import Curve, Point
 from pipeline.reporting.run_summary import RunSummary, changes
 from pipeline.reporting.score_files import Score
 from pipeline.reporting.svg_plots import Plot
+from pipeline.training.validation.before_after import PARTS
 
 LOSSES = {
     "loss": "training", "validation_loss": "held-out",
     "mask_loss": "training, at [MASK]", "validation_mask_loss": "held-out, at [MASK]",
-}  # fmt: skip
-PARTS = {
-    "mlm_loss": "words", "pair_loss": "pairs", "sbo_loss": "span boundaries",
-    "rtd_loss": "detection", "words_loss": "restored words",
 }  # fmt: skip
 PLOTS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("Loss", "nats", LOSSES),
@@ -151,6 +148,8 @@ def _identity(run: RunSummary, several: bool) -> Section:
             rows.append((called, str(record[name])))
     if initial := record.get("initial_weights"):
         rows.append(("initial weights", ", ".join(f"{k} {v}" for k, v in initial.items())))
+    if words := run.curves.change():
+        rows.append(("before and after", words))
     for number, plan in enumerate(record.get("plans", []), 1):
         what = f"phase {number}" if len(record["plans"]) > 1 else "plan"
         named = ("world_size", "zero_stage", "sequences", "accumulation", "parameters")

@@ -123,7 +123,8 @@ class Trainer:
         )
         coming = self._next(steps, self.progress.step < end)
         known.start(*self._step_message(coming))
-        interrupted = self._owes_validation() and not self._validate()
+        with pace.paused():
+            interrupted = self._owes_validation() and not self._validate()
         while True:
             counts, stopping, loss, micro_batches = known.result()
             spike = self.recovery.losses.receive(loss)
@@ -252,16 +253,24 @@ class Trainer:
         self.recovery.remove_undone(self.progress.step)
 
     def _validate(self) -> bool:
-        """Score the held-out sequences of the phase of the last step, see `Validator`."""
-        return self.validator.validate(
-            self.progress.step, phase_of(self.feed.phases, self.progress.step - 1)
-        )
+        """Score the held-out sequences of the phase of the last step, see `Validator`; before the
+        first step those of the run's last phase, to compare with at the end."""
+        step = self.progress.step
+        scored = self.validator.validate(
+            step, phase_of(self.feed.phases, (step or self.run.steps) - 1),
+            at_end=step in (0, self.run.steps),
+        )  # fmt: skip
+        if step == 0 and len(self.feed.phases) > 1 and self.cluster.device.type == "cuda":
+            torch.compiler.reset()  # as in `_enter_phase`
+        return scored
 
     def _owes_validation(self) -> bool:
-        """Whether the last step, made or restored, was due to be validated and was not."""
-        if self.progress.step == 0 or not self._due(self.run.validation.every):
+        """Whether the last step, made or restored, was due to be validated and was not. Step 0 is
+        due in a run from given weights: those of a recipe have a loss that is known."""
+        step = self.progress.step
+        if not (self._due(self.run.validation.every) if step else self.record.initial_weights):
             return False
-        return self.validator.is_owed(self.progress.step)
+        return self.validator.is_owed(step)
 
     def _due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.run.steps

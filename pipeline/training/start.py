@@ -72,6 +72,8 @@ class Start:
     """Whether the checkpoint is that of --from."""
     interrupted: bool
     """Whether the last job stopped early."""
+    general: Dataset | None = None
+    """The general sample, if the run is scored on it."""
 
     @property
     def plan(self) -> Plan:

@@ -22,7 +22,11 @@ import torch
 
 from pipeline import prepare
 from pipeline.config.settings import override
+from pipeline.data.execution.tasks import SPLIT_BYTES
 from pipeline.data.execution.workers import local_executor
+from pipeline.data.preparation.arguments import prepare_arguments
+from pipeline.data.preparation.sources import find_sources
+from pipeline.data.preparation.stages import make_shards
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import read_manifest
@@ -242,6 +246,12 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         parts.insert(parts.index("--data") + 1, str(short))
         return parts
 
+    def river(parts: list[str]) -> list[str]:
+        """The same command with a text of one word."""
+        place = parts.index("--data") + 1
+        return [*parts[:place], str(folder / "river"), *parts[place + 1 :]]
+
+    prepare_river(lesson / "tokenizer", folder / "river")
     run = override(recipe("roberta_tiny"), [f"{name}={value}" for name, value in SETTINGS.items()])
     model = build_model(run, seed=5)
     write_folder(model, lesson / "tokenizer", folder / "model")
@@ -302,6 +312,9 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         arguments(folder / "1x16-grammar", **grammar),
         arguments(folder / "init", *begins, **NO_DROPOUT),
         arguments(folder / "init-moved", "--ds", "zero0", **NO_DROPOUT),
+        arguments(folder / "init-stops", "--stop-at", 3, *begins, **NO_DROPOUT),
+        arguments(folder / "init-stops", **NO_DROPOUT),
+        river(arguments(folder / "init-river", *begins, **NO_DROPOUT, optimizer__peak_lr=0.1)),
         phased("phased-exact", **NO_DROPOUT),
         phased("phased-moved", **NO_DROPOUT),
         phased("phased", batch__per_device=6),
@@ -322,6 +335,18 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
     for command in (forkrun(WORKER, two), [sys.executable, WORKER, one]):
         result = launch(*command)
         assert result.returncode == 0, result.stdout + result.stderr
+        (folder / command[-1].with_suffix(".txt")).write_text(result.stdout)
+
+
+def prepare_river(tokenizer: Path, output: Path) -> None:
+    """Shards of a text of one word."""
+    texts = [f"{'river ' * (100 + number)}" for number in range(40)]
+    text = preparing.write_jsonl(output.with_suffix(".jsonl"), texts)
+    words = ["--corpus", "river", "--input", text, *preparing.tiny(tokenizer, output)]
+    chosen = prepare_arguments([*map(str, words)])
+    run = recipe("roberta_tiny")
+    found = find_sources(chosen, run.data)
+    assert make_shards(chosen, run, found, local_executor(1), split_bytes=SPLIT_BYTES)
 
 
 @pytest.fixture

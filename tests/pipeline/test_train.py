@@ -230,12 +230,50 @@ def test_phases_do_not_depend_on_ranks_micro_batches_or_stage(trained: Path) -> 
 def test_a_run_starts_from_a_folder_on_any_ranks_and_stage(trained: Path) -> None:
     """And resumes without it: the second part of `init-moved` has no --init."""
     once, moved = lines(trained / "init"), lines(trained / "init-moved")
-    losses = [[line["loss"] for line in run] for run in (once, moved)]
+    losses = [[line["loss"] for line in run[1:]] for run in (once, moved)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[0][0] != pytest.approx(lines(trained / "1x16")[0]["loss"], rel=1e-3)
     for run in ("init", "init-moved"):
         initial = json.loads((trained / run / "run.json").read_text())["initial_weights"]
         assert initial == {"folder": "model", "sha256": folder_hash(trained / "model"), "new": []}
+
+
+def test_a_run_from_given_weights_is_scored_before_and_after(trained: Path) -> None:
+    """On its own held-out rows and on the general sample, on any ranks; a resume reads the first
+    line, and gives the same ones."""
+    assert lines(trained / "1x16")[0]["step"] == 1 and not (trained / "1x16" / "general").exists()
+    once, moved = lines(trained / "init"), lines(trained / "init-moved")
+    assert lines(trained / "init-stops") == once
+    assert [line["step"] for line in once] == [*range(STEPS + 1)]
+    ends = ("general_mlm_loss", "general_mask_loss", "validation_loss")
+    assert all((name in line) == (line["step"] in (0, STEPS)) for line in once for name in ends)
+    for name in ends:
+        figures = [[run[0][name], run[-1][name]] for run in (once, moved)]
+        assert figures[1] == pytest.approx(figures[0], rel=1e-5)
+    said = (trained / "one.txt").read_text().splitlines()
+    lasts = {
+        name: said[said.index(f"{trained / name} is at step {STEPS} of {STEPS}") + 1]
+        for name in ("init", "init-stops", "init-moved", "1x16", "init-river")
+    }
+    own, general = "validation_mlm_loss", "general_mlm_loss"
+    assert lasts["init"] == lasts["init-stops"] and lasts["init"].startswith(
+        f"held-out loss {once[0][own]:.4f} -> {once[-1][own]:.4f} on your text, "
+        f"{once[0][general]:.4f} -> {once[-1][general]:.4f} on the general sample ("
+    )
+    assert lasts["init-moved"].startswith(f"held-out loss {moved[0][own]:.4f} -> ")
+    assert lasts["1x16"].startswith("next: ")
+    before = [line for line in said if line.startswith("before the first step: ")]
+    assert len(before) == 3  # the rest of `init-moved` and of `init-stops` resumes
+
+
+def test_forgetting_shows(trained: Path) -> None:
+    """After training on a text of one word."""
+    first, *_, last = lines(trained / "init-river")
+    assert last["validation_mlm_loss"] < first["validation_mlm_loss"] - 1
+    assert last["general_mlm_loss"] > first["general_mlm_loss"] + 0.05
+    rise = last["general_mlm_loss"] - first["general_mlm_loss"]
+    said = (trained / "one.txt").read_text()
+    assert f"{last['general_mlm_loss']:.4f} on the general sample (forgetting: +{rise:.2f}" in said
 
 
 def test_several_micro_batches_with_dropout_resume_bit_identically(trained: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.command_line import (
@@ -28,8 +29,9 @@ EXAMPLES = example_text(
 )
 
 
-def prepare_arguments() -> argparse.Namespace:
-    """Parse the command line. Raises ConfigError for values that are wrong for every corpus."""
+def prepare_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse `words`, by default the command line. Raises ConfigError for values that are wrong for
+    every corpus."""
     parser = Parser(
         prog="python -m pipeline.prepare",
         description="Turn raw text into Arrow shards with ten masks per sequence. `--corpus "
@@ -97,7 +99,7 @@ def prepare_arguments() -> argparse.Namespace:
         help="fast: the fastest tokenizer engine for the kind of vocabulary, checked against "
         "tokenizers; tokenizers: that library alone, slow (default: fast)",
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if not arguments.dedup:
         group = group_of(arguments.corpus, arguments.input, selected(arguments).corpora())
         arguments.dedup = group.dedup if group else "none"

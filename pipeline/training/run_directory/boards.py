@@ -45,8 +45,9 @@ FINISH_SECONDS, CLOSE_SECONDS = 30.0, 45.0
 
 def board_tag(name: str) -> str:
     """The tag of a field on a board: its group, which is a section of the page, and its name."""
-    if name.startswith("validation_"):
-        return f"validation/{name.removeprefix('validation_')}"
+    for group in ("validation", "general"):
+        if name.startswith(f"{group}_"):
+            return f"{group}/{name.removeprefix(f'{group}_')}"
     groups = (group for group, names in BOARD_GROUPS.items() if name.startswith(names))
     return f"{next(groups, 'run')}/{name}"
 

@@ -2,6 +2,7 @@
 
 ready          a job is running and handles signals
 INTERRUPTED    the last job was asked to stop and lost nothing; the same command resumes it
+general        rows of the general sample, in a run that starts from given weights
 .slow-nodes    hosts that slowed the others down, one per line; exclude them from the next job
 
 history.py describes history.tsv, and `tenfold status` shows what all of them say.
@@ -36,10 +37,11 @@ from pipeline.training.run_directory.status import PLAN
 
 READY = "ready"
 INTERRUPTED = "INTERRUPTED"
+GENERAL = "general"
 SLOW_NODES = ".slow-nodes"
 OURS = {
     READY, INTERRUPTED, LEASE, HISTORY, CHECKPOINTS, RECORD, METRICS, TENSORBOARD, WANDB, CURVE,
-    PROFILE, PLAN,
+    PROFILE, PLAN, GENERAL,
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 metrics.jsonl has one object per logged step, written whole and at once. When a run resumes from a
 checkpoint, lines of later steps are removed first, so the file reads as if it had not stopped.
 
-    step                    optimizer steps made
+    step                    optimizer steps made; 0, with a validation, in a run from given weights
     time                    at which the line was written, UTC
     device                  null on a GPU that computes nothing (null_device.py), else absent
     memory_gb               peak memory of the first rank's GPU, or of its process if it has none
@@ -40,6 +40,8 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     validation_loss/CORPUS  and so on, for each corpus if there are several
     validation_grammar      share of minimal pairs whose right sentence scores higher, with
                             validation.grammar; validation_grammar/PHENOMENON if there are several
+    general_loss, general_mask_loss, general_mlm_loss, ...  of the general sample, at step 0 and the
+                            last step of a run from given weights (validation/general_sample.py)
 """
 
 from __future__ import annotations
@@ -96,7 +98,7 @@ class Metrics:
         tell: Callable[[str], None] = print,
         to: Collection[str] = (TENSORBOARD,),
     ) -> None:
-        """restored_step: of the checkpoint that the run resumes from, 0 for a new run.
+        """restored_step: of the checkpoint that the run resumes from, -1 for a new run.
 
         tell: prints a warning; to: logging.to.
         """
@@ -112,7 +114,7 @@ class Metrics:
 
     def _open(self, restored_step: int) -> None:
         with writing(self.run):
-            self._former, self.last = _cut(self.run, restored_step)
+            self._former, self.first, self.last = _cut(self.run, restored_step)
             self.file = (self.run / METRICS).open("ab", buffering=0)
             self._end = self.file.seek(0, os.SEEK_END)
             """End of the written lines; those in `_waiting` come after it."""
@@ -152,6 +154,8 @@ class Metrics:
                 else:
                     self._end -= len(_encode(self.last))
             self.last = content
+            if self.first.get("step", content["step"]) == content["step"]:
+                self.first = content
             self._waiting.append(_encode(content))
             self._flush()
         with self._surviving(TENSORBOARD, f"it skips some lines of {METRICS}"):
@@ -358,15 +362,17 @@ def writing(run: Path) -> Iterator[None]:
         ) from error
 
 
-def _cut(run: Path, restored_step: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keep the lines up to the restored step; returns the last one before and after that."""
+def _cut(run: Path, restored_step: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Keep the lines up to the restored step; returns the last one before that, then the first and
+    the last one after it."""
     lines = read_metrics(run)
     kept = [line for line in lines if line["step"] <= restored_step]
     path = run / METRICS
     content = b"".join(_encode(line) for line in kept)
     if path.exists() and path.read_bytes() != content:
         write_whole(path, content)
-    return lines[-1] if lines else {}, kept[-1] if kept else {}
+    former = lines[-1] if lines else {}
+    return former, *((kept[0], kept[-1]) if kept else ({}, {}))
 
 
 def _encode(line: Mapping[str, Any]) -> bytes:

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from model.objectives.masked_language import Inputs, LossPart, Sums
 from model.objectives.span_boundary import MOST_TARGETS
 from pipeline.config.formats import Attention
+from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.shards.arrow_files import corpus_of
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
@@ -120,15 +121,17 @@ def validation_loader(
     rank: int = 0,
     attention: Attention = "row",
     on_gpu: bool = False,
+    most: int | None = None,
 ) -> Loader:
     """One pass over validation rows with their first masks, `rows` per micro-batch.
 
     Every rank has the same number of micro-batches, so that all ranks can stop between any two of
-    them. on_gpu: all have the sizes of `rows` full rows.
+    them. on_gpu: all have the sizes of `rows` full rows; most: rows of each shard to read, the
+    first ones, None for all.
     """
-    order = Order(
-        kind="sequential", seed=0, shard_rows=tuple(dataset.shard_rows for dataset in datasets)
-    )
+    shard_rows = tuple(dataset.shard_rows for dataset in datasets)
+    skipped = () if most is None else _after(most, np.concatenate(shard_rows))
+    order = Order(kind="sequential", seed=0, shard_rows=shard_rows, skipped=skipped)
     share = Share(sequences=rows * world_size, per_device=rows, world_size=world_size, rank=rank)
     compressed = any(dataset.manifest.compression != "none" for dataset in datasets)
     return Loader(
@@ -142,6 +145,12 @@ def validation_loader(
         pin_memory=on_gpu,
         extras=Extras(most_targets=MOST_TARGETS, draws_seed=0),  # enough for every objective
     )
+
+
+def _after(most: int, rows: IntArray) -> tuple[tuple[int, int], ...]:
+    """[begin, end) of the rows after the first `most` of each shard; rows: of each [shards]."""
+    ends = np.cumsum(rows)
+    return tuple(zip((ends - rows + np.minimum(rows, most)).tolist(), ends.tolist(), strict=True))
 
 
 def _full_rows(datasets: Sequence[Dataset], rows: int) -> Capacity:

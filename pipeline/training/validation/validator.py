@@ -1,4 +1,7 @@
-"""The held-out sequences and minimal pairs of a run -> validation_* in its metrics."""
+"""The held-out sequences and minimal pairs of a run -> validation_* in its metrics.
+
+And general_*, of the general sample, at both ends of a run that starts from given weights.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from tqdm import tqdm
 from model.objectives.masked_language import LossPart, Objective
 from pipeline.downstream.zero_shot.grammar import GrammarTest, score_grammar
 from pipeline.errors import DataError
+from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.training.cluster.engine import ZeroEngine
 from pipeline.training.cluster.ranks import Cluster
@@ -19,13 +23,17 @@ from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.planning.phases import Phase
 from pipeline.training.run_directory.metrics import Metrics
+from pipeline.training.validation.before_after import GENERAL, at_the_start
 from pipeline.training.validation.evaluate import (
     Scores,
     corpus_fields,
+    evaluate,
     evaluate_corpora,
     evaluating,
+    validation_loader,
     validation_loaders,
 )
+from pipeline.training.validation.general_sample import ROWS
 from pipeline.training.validation.grammar_curve import GRAMMAR, grammar_fields
 
 
@@ -45,6 +53,8 @@ class Validator:
     watchdog: Watchdog
     grammar: GrammarTest | None = None
     """Minimal pairs to score too."""
+    general: Dataset | None = None
+    """The general sample, if the run is scored on it."""
     loaders: dict[int, dict[str, Loader]] = field(default_factory=dict)
     """Loaders of the phases validated so far, by number and corpus."""
     on_batch: Callable[[int], None] = lambda scored: None
@@ -57,10 +67,14 @@ class Validator:
         """The parts of the loss."""
         return cast(Objective, self.engine.module).parts
 
-    def validate(self, step: int, phase: Phase) -> bool:
+    def validate(self, step: int, phase: Phase, *, at_end: bool = False) -> bool:
         """Score the held-out sequences of a step's phase, and the grammar. False if a stop request
-        ended it."""
-        parts, grammar, self.scored = None, {}, 0
+        ended it.
+
+        at_end: the step is the first or the last of the run: score the general sample too. Between
+        them it would cost time and decide nothing.
+        """
+        parts, grammar, general, self.scored = None, {}, {}, 0
         try:
             with evaluating(self.engine.module):
                 parts = evaluate_corpora(
@@ -72,6 +86,7 @@ class Validator:
                     stopped=self._stops_between_batches,
                 )
                 grammar = self._grammar() if parts else {}
+                general = self._general(phase) if parts and at_end else {}
         except DataError as error:
             self.stop.mistake = error
             self.cluster.any(True)  # the other ranks ask for this before every batch
@@ -82,10 +97,12 @@ class Validator:
         scores = Scores.total(parts.values()).metrics | grammar
         with self.cluster.agreed():
             if self.metrics:
-                fields = corpus_fields(parts, "validation_") | grammar
+                fields = corpus_fields(parts, "validation_") | grammar | general
                 self.metrics.write({"step": step, **fields})
                 self.metrics.draw()
                 tqdm.write(f"step {step:,}: {in_words(scores)}")
+                if step == 0:
+                    tqdm.write(at_the_start(self.metrics.last))
         return True
 
     def _grammar(self) -> dict[str, float]:
@@ -104,6 +121,23 @@ class Validator:
                 on_batch=on_batch,
             )  # fmt: skip
         return grammar_fields(scores)
+
+    def _general(self, phase: Phase) -> dict[str, float]:
+        """The fields of the general sample's scores; raises _Stopped on a stop request."""
+        if self.general is None:
+            return {}
+        cluster = self.cluster
+        loader = validation_loader(
+            [self.general], phase.plan.rows, cluster.world_size, cluster.rank,
+            phase.run.batch.attention, on_gpu=cluster.device.type == "cuda", most=ROWS,
+        )  # fmt: skip
+        scores = evaluate(
+            self.engine, self.parts, loader, cluster.device, total=cluster.total,
+            stopped=self._stops_between_batches,
+        )  # fmt: skip
+        if scores is None:
+            raise _Stopped
+        return scores.fields(GENERAL)
 
     def _loaders_of(self, phase: Phase) -> dict[str, Loader]:
         if phase.number not in self.loaders:

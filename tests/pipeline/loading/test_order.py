@@ -123,6 +123,16 @@ def test_ten_billion_rows_need_no_permutation(kind: str) -> None:
         assert len(np.unique(half)) == 5000 and half.min() >= 0 and half.max() < 10**10
 
 
+def test_a_pass_in_file_order_ends_earlier_if_rows_are_skipped() -> None:
+    skipped = ((2, 2500), (2500, 2500), (2502, 5031), (5033, 8131))
+    order = Order(kind="sequential", seed=0, shard_rows=SHARDS, skipped=skipped)
+    assert order.end == 6 and order.total_rows == sum(SIZES)
+    assert locate(order, 0, 6)[:, [0, 2]].tolist() == [
+        [0, 0], [0, 1], [0, 2500], [0, 2501], [1, 0], [1, 1],
+    ]  # fmt: skip
+    assert Order(kind="global", seed=0, shard_rows=SHARDS).end is None
+
+
 def test_an_impossible_order_is_refused() -> None:
     with pytest.raises(ConfigError, match="without rows"):
         Order(kind="global", seed=0, shard_rows=(np.array([0]),))

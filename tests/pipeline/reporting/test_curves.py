@@ -80,3 +80,31 @@ def test_no_file_has_no_curves(tmp_path: Path) -> None:
 def test_times() -> None:
     assert seconds_of("1970-01-02T00:00:00Z") == 86400
     assert seconds_of(None) is None and seconds_of("<b>") is None
+
+
+def test_a_line_of_step_0_has_no_phase_and_no_time(tmp_path: Path) -> None:
+    before = {"step": 0, "validation_mlm_loss": 4.0, "general_mlm_loss": 3.0}
+    lines = [json.dumps(before), *(line(s, phase=1, sequence_length=64) for s in (10, 20))]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    found = read_curves(tmp_path / "metrics.jsonl")
+    assert found.phases == [] and found.step_seconds == 5.0 and len(found.times) == 2
+
+
+def test_held_out_losses_before_and_after(tmp_path: Path) -> None:
+    lines = [
+        {"step": 0, "validation_mlm_loss": 4.0, "general_mlm_loss": 3.0, "validation_accuracy": 0},
+        {"step": 10, "loss": 5.0, "validation_mlm_loss": 3.5},
+        {"step": 20, "loss": 4.0, "validation_mlm_loss": 2.5, "general_mlm_loss": 3.25},
+    ]
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert read_curves(path).change() == (
+        "held-out loss 4.0000 -> 2.5000 on your text, 3.0000 -> 3.2500 on the general sample "
+        "(forgetting: +0.2500)"
+    )
+    assert read_curves(path, last_step=10).change() == (
+        "held-out loss 4.0000 -> 3.5000 on your text, 3.0000 on the general sample at the start"
+    )
+    assert read_curves(path, last_step=0).change() == ""
+    path.write_text(json.dumps(lines[2]) + "\n")
+    assert read_curves(path).change() == ""

@@ -17,6 +17,7 @@ from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
+from pipeline.reporting.curves import Curve
 from pipeline.reporting.model_card import CardFacts, base_recipe, commands, model_card
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import Score
@@ -106,6 +107,15 @@ def test_a_fork_and_a_run_from_a_folder(tmp_path: Path, prepared: Path) -> None:
     given.summary.record["initial_weights"] = {"folder": "theirs", "sha256": "ab", "new": []}
     assert "from the weights of theirs (sha256 ab):" in model_card(given, ROBERTA)
     assert "--init theirs" in commands(given)[0]
+    assert "- held-out loss " not in model_card(given, ROBERTA)
+    for name, before in (("validation", 4.0), ("general", 4.25)):
+        curve = given.summary.curves.curves[f"{name}_mlm_loss"] = Curve()
+        curve.add(0, before)
+        curve.add(60, before - 0.5)
+    assert (
+        "- held-out loss 4.0000 -> 3.5000 on your text, 4.2500 -> 3.7500 on the general sample "
+        "(no forgetting)"
+    ) in model_card(given, ROBERTA)
 
 
 @pytest.mark.parametrize(

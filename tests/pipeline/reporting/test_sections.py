@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.reporting.curves import Curve
 from pipeline.reporting.run_summary import RunSummary, read_run
 from pipeline.reporting.score_files import Score
 from pipeline.reporting.sections import Section, made_by, make_report, report_command, verdict
@@ -47,6 +48,23 @@ def test_one_run(tmp_path: Path, prepared: Path) -> None:
     again = section(runs, "Made again by").commands
     assert again[0].startswith(f"python -m pipeline.train --run {tmp_path}/run/run.json --data ")
     assert again[1] == "again"
+
+
+def test_a_run_from_given_weights_shows_both_ends(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run"))
+    called = [row[0] for row in section([run], "Identity").tables[0].rows]
+    assert "before and after" not in called
+    for name, losses in (("validation", (4.0, 3.0)), ("general", (2.5, 2.75))):
+        for step, loss in zip((0, 100), losses):
+            run.curves.curves.setdefault(f"{name}_mlm_loss", Curve()).add(step, loss)
+            run.curves.last[f"{name}_mlm_loss"] = loss
+    assert (
+        "before and after",
+        "held-out loss 4.0000 -> 3.0000 on your text, 2.5000 -> 2.7500 on the general sample "
+        "(forgetting: +0.2500)",
+    ) in section([run], "Identity").tables[0].rows
+    both = section([run, run], "Side by side").tables
+    assert not any("2.7500" in value for table in both for row in table.rows for value in row)
 
 
 def test_predicted_beside_measured(tmp_path: Path) -> None:

@@ -210,6 +210,56 @@ def test_an_interrupted_validation_is_repeated(lesson: Path, tmp_path: Path) -> 
     assert "validation_loss" in lines[1] and "loss" in lines[1]
 
 
+GIVEN = {"folder": "model"}
+
+
+def test_a_run_from_given_weights_is_validated_before_its_first_step(
+    lesson: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, also if it was stopped at step 0, and then the steps are those of any run."""
+    stopped = trainer(lesson, tmp_path / "run", Progress())
+    stopped.record = replace(stopped.record, initial_weights=GIVEN)
+    stopped.stop.signalled = True
+    assert stopped.train(12)
+    assert stopped.metrics and read_metrics(tmp_path / "run") == []
+    stopped.metrics.close()
+    assert saved_steps(tmp_path / "run") == ["step-00000000"]
+    for last, validated in ((1, 1), (5, 0)):
+        running = trainer(lesson, tmp_path / "run", stopped.progress)
+        running.record = stopped.record
+        assert not running.train(last)
+        said = capsys.readouterr().out
+        assert said.count("before the first step: held-out loss ") == validated
+        assert running.metrics
+        running.metrics.close()
+    first, *lines = read_metrics(tmp_path / "run")
+    assert first["step"] == 0 and "validation_mask_loss" in first and "loss" not in first
+    plain = trainer(lesson, tmp_path / "plain", Progress())
+    assert not plain.train(5)
+    assert [line["loss"] for line in lines] == [
+        line["loss"] for line in read_metrics(tmp_path / "plain")
+    ]
+
+
+def test_both_ends_are_scored_on_the_rows_of_the_last_phase(
+    lesson: Path, short: Path, tmp_path: Path
+) -> None:
+    phases = 'phases=[{"steps": 6, "sequence_length": 16, "sequences": 4}]'
+    running = trainer(lesson, tmp_path, Progress(), True, phases, more=[short])
+    running.record = replace(running.record, initial_weights=GIVEN)
+    scored: list[tuple[int, int, bool]] = []
+
+    def validate(step: int, phase: Any, *, at_end: bool) -> bool:
+        scored.append((step, phase.number, at_end))
+        return True
+
+    running.validator = SimpleNamespace(  # type: ignore[assignment]
+        parts=running.validator.parts, validate=validate, is_owed=lambda step: not scored
+    )
+    assert not running.train(12)
+    assert scored == [(0, 2, True), (5, 1, False), (10, 2, False), (12, 2, True)]
+
+
 def test_a_gradient_that_stays_infinite_ends_the_run(lesson: Path, tmp_path: Path) -> None:
     lost = trainer(lesson, tmp_path, Progress(), finite=False)
     with pytest.raises(DivergedError, match=r"in 10 steps in a row, up to step 10; last .* 8\."):

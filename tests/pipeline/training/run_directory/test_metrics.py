@@ -60,6 +60,22 @@ def test_lines_after_the_restored_step_are_cut_off(tmp_path: Path) -> None:
     ]
 
 
+def test_the_first_line_is_known_after_a_resume_and_gone_in_a_new_run(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, -1)
+    assert metrics.first == {}
+    metrics.write({"step": 0, "validation_loss": 4.0})
+    metrics.write({"step": 0, "general_loss": 5.0})
+    metrics.write({"step": 1, "loss": 3.0})
+    first = {"step": 0, "validation_loss": 4.0, "general_loss": 5.0}
+    assert metrics.first == first
+    metrics.go_back(0)
+    assert metrics.first == metrics.last == first
+    metrics.close()
+    new = Metrics(tmp_path, -1)
+    assert new.first == new.last == {} and read_metrics(tmp_path) == []
+    new.close()
+
+
 @contextmanager
 def full(path: Path, left: int) -> Iterator[None]:
     """No file grows beyond `path` plus `left` bytes, as on a full disk."""
@@ -154,11 +170,12 @@ def test_the_board_has_groups_and_the_settings(tmp_path: Path) -> None:
     metrics.show_settings(recipe("roberta_tiny"))
     line = {"loss": 2.0, "grad_norm": 1.0, "tokens_per_second": 9.0, "epoch": 1}
     metrics.write({"step": 1, "time": now_utc(), **line, "validation_loss/books": 3.0})
+    metrics.write({"step": 1, "general_loss": 3.0})
     metrics.close()
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert set(board.Tags()["scalars"]) == {
         "train/loss", "optimizer/grad_norm", "speed/tokens_per_second", "run/epoch",
-        "validation/loss/books",
+        "validation/loss/books", "general/loss",
     }  # fmt: skip
     (settings,) = board.Tensors("settings/text_summary")
     assert b'"peak_lr"' in settings.tensor_proto.string_val[0]

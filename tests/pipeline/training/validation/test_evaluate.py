@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -101,6 +102,23 @@ def test_neither_rows_nor_ranks_change_a_score(
     assert found.counts.predictions == whole.counts.predictions
     assert found.metrics == pytest.approx(whole.metrics, rel=1e-6)
     assert found.metrics["accuracy"] == whole.metrics["accuracy"]
+
+
+def test_the_first_rows_of_each_shard_are_scored(dataset: Dataset) -> None:
+    shards = dataset.shard_rows
+    assert len(shards) == 5 and shards.min() > 3
+    starts = np.cumsum(shards) - shards
+    wanted = [start + row for start in starts.tolist() for row in range(3)]
+    for world_size in (1, 2):
+        found = [
+            row
+            for rank in range(world_size)
+            for batch in validation_loader([dataset], 4, world_size, rank, most=3).micro_batches()
+            for row in batch.samples.row.tolist()
+        ]
+        assert sorted(found) == wanted
+    whole = validation_loader([dataset], 64, most=int(shards.max())).order
+    assert whole.end == whole.total_rows
 
 
 def test_isolated_documents_are_scored_as_if_each_were_alone(

@@ -86,6 +86,27 @@ def test_scores_are_written_and_no_longer_owed(validator: Validator, phase: Any)
     assert again == line | {"step": 10}
 
 
+def test_the_general_sample_is_scored_at_both_ends(
+    validator: Validator, phase: Any, prepared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its first rows only, and under names that no table of validation losses reads."""
+    validator.general = Dataset.open(prepared, "validation")
+    for step, at_end in ((0, True), (5, False), (10, True)):
+        assert validator.validate(step, phase, at_end=at_end)
+    first, between, last = validator.metrics.written  # type: ignore[union-attr]
+    assert first == last | {"step": 0} and "general_mask_loss" in first
+    assert first["general_mlm_loss"] != first["validation_mlm_loss"]
+    assert between == {k: v for k, v in first.items() if not k.startswith("general")} | {"step": 5}
+    assert not any(name.startswith("general") and "/" in name for name in first)
+    said = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in said] == [
+        "step 0", "before the first step", "step 5", "step 10",
+    ]  # fmt: skip
+    stop, of_losses = validator.stop, validator.scored
+    validator.on_batch = lambda scored: setattr(stop, "signalled", scored == of_losses - 1)
+    assert not validator.validate(15, phase, at_end=True) and validator.is_owed(15)
+
+
 def test_the_line_names_masked_language_modelling_first() -> None:
     scores = {"mlm_loss": 7.0, "mask_loss": 7.5, "accuracy": 0.03, "pair_loss": 0.7, "loss": 7.7}
     assert in_words(scores) == (

@@ -1,0 +1,56 @@
+"""Input files -> published shards: the stages of `pipeline.prepare`, in order."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipeline.command_line import data_root
+from pipeline.config.run import Run
+from pipeline.data.execution.tasks import cut_tasks
+from pipeline.data.execution.workers import Executor
+from pipeline.data.extraction.extract import extract
+from pipeline.data.preparation.fingerprint import Identities
+from pipeline.data.preparation.prepare import ShardsJob, plan_job, publish, run_tasks
+from pipeline.data.preparation.sources import FoundCorpus
+from pipeline.data.preparation.tokenizer import find_tokenizer
+from pipeline.data.selection.select import decide, plan_selection
+from pipeline.data.shards.manifest import Manifest
+
+
+def make_shards(
+    arguments: argparse.Namespace,
+    run: Run,
+    found: FoundCorpus,
+    executor: Executor,
+    *,
+    split_bytes: int,
+) -> tuple[ShardsJob, Manifest] | None:
+    """Make the shards of `found`; None if they exist, or another process publishes them.
+
+    arguments: as `prepare_arguments` returns them; split_bytes: of a task's text.
+    """
+    part = arguments.part or (1, 1)
+    documents, known = data_root() / "documents", Identities()
+    sources = extract(found.files, documents, executor, part)
+    selection = plan_selection(
+        cut_tasks(sources, split_bytes),
+        arguments.dedup, arguments.filter, arguments.decontaminate, documents,
+    )  # fmt: skip
+    tokenizer = find_tokenizer(arguments.tokenizer, found, sources, run.data, known)
+    job = plan_job(
+        arguments, run, found.corpus, sources, selection, tokenizer,
+        split_bytes=split_bytes, known=known,
+    )  # fmt: skip
+    if job.is_complete():
+        tokenizer.publish(run.data)  # in case the earlier run was killed before this
+        return None
+    decide(selection, executor, part)
+    with run_tasks(job, executor, arguments.part) as finished:
+        if finished is None:
+            return None
+        manifest = publish(
+            job, finished,
+            max_bad_fraction=arguments.max_bad_fraction, allow_short=arguments.allow_short,
+            allow_unknown=arguments.allow_unknown,
+        )  # fmt: skip
+    return job, manifest

@@ -1,0 +1,69 @@
+"""The general sample of a run that starts from given weights: rows that show what it forgets.
+
+Such a run is scored on rows of the corpus `sample`, which comes with the code, before its first
+step and after its last one. All of that corpus is held out in RUN/general, prepared with the run's
+own tokenizer and data settings, with one stored mask; the first rows of each of its five members
+are read.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from pipeline.config.run import Run
+from pipeline.config.settings import override
+from pipeline.data.execution.tasks import SPLIT_BYTES
+from pipeline.data.execution.workers import local_executor
+from pipeline.data.shards.manifest import MANIFEST, VALIDATION
+from pipeline.errors import PipelineError
+from pipeline.loading.dataset import Dataset
+from pipeline.training.cluster.ranks import Cluster
+from pipeline.training.run_directory.layout import GENERAL
+
+ROWS = 32
+"""Rows that are read of each member: 160 in all, seconds even for a large encoder on a CPU."""
+SETTINGS = ("data.validation_fraction=1", "data.mask_mode=static", "data.duplicates=1")
+
+
+def open_general(
+    run: Run, output: Path, tokenizer: Path, cluster: Cluster, *, step: int | None
+) -> Dataset | None:
+    """The rows of the general sample; None if the run is not scored on it. Collective.
+
+    run: the settings that its last phase has; step: of the checkpoint that the run resumes from,
+    None for a new run. A run that was not scored on it at step 0 is not scored on it later.
+    """
+    directory = output / GENERAL
+    with cluster.agreed():
+        if cluster.rank == 0:
+            if step is None:  # an earlier start without a checkpoint may have had other settings
+                shutil.rmtree(directory, ignore_errors=True)
+            if not step and not (directory / MANIFEST).exists():
+                _prepare(run, directory, tokenizer)
+    if not cluster.any(cluster.rank == 0 and (directory / MANIFEST).exists()):
+        return None
+    with cluster.agreed():
+        return Dataset.open(directory, VALIDATION, cluster.rank == 0)
+
+
+def _prepare(run: Run, directory: Path, tokenizer: Path) -> None:
+    """Prepare the sample, or say why it cannot be: the tokenizer may lack its letters."""
+    # half a second to import: first rank of a new run only
+    from pipeline.data.preparation.arguments import prepare_arguments
+    from pipeline.data.preparation.sources import find_sources
+    from pipeline.data.preparation.stages import make_shards
+
+    words = ["--corpus", "sample", "--tokenizer", tokenizer, "--output", directory]
+    arguments = prepare_arguments([*map(str, words)])
+    held_out = override(run, SETTINGS)
+    try:
+        with redirect_stdout(io.StringIO()):  # what it tells is of use only to a user's own corpus
+            found = find_sources(arguments, held_out.data)
+            make_shards(arguments, held_out, found, local_executor(1), split_bytes=SPLIT_BYTES)
+    except PipelineError as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        print(f"warning: the general sample is not scored: {error}", file=sys.stderr)

@@ -1,0 +1,55 @@
+"""The held-out losses of both ends of a run, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.training.validation.before_after import at_the_start, change
+
+FIRST = {"step": 0, "validation_mlm_loss": 3.21, "general_mlm_loss": 2.9}
+
+
+def test_the_losses_of_the_start() -> None:
+    assert at_the_start(FIRST) == (
+        "before the first step: held-out loss 3.2100 on your text, 2.9000 on the general sample"
+    )
+    own = {"step": 0, "validation_mlm_loss": 3.21}
+    assert at_the_start(own) == "before the first step: held-out loss 3.2100 on your text"
+    assert at_the_start({"step": 0}) == "before the first step: no held-out loss"
+
+
+@pytest.mark.parametrize(
+    ("after", "forgetting"),
+    [
+        (3.1, "forgetting: +0.2000"),
+        (2.8, "no forgetting"),
+        (2.90004, "no forgetting"),  # as the two numbers read
+    ],
+)
+def test_both_ends(after: float, forgetting: str) -> None:
+    last = {"step": 30, "validation_mlm_loss": 2.64, "general_mlm_loss": after}
+    assert change(FIRST, last) == (
+        "held-out loss 3.2100 -> 2.6400 on your text, "
+        f"2.9000 -> {after:.4f} on the general sample ({forgetting})"
+    )
+
+
+def test_the_parts_of_an_objective_are_named() -> None:
+    """A part that was not scored, or has no finite loss, is absent."""
+    first = FIRST | {"validation_rtd_loss": 0.5, "general_rtd_loss": None}
+    last = {
+        "step": 9, "validation_mlm_loss": 3.0, "general_mlm_loss": 2.95,
+        "validation_rtd_loss": 0.25, "general_rtd_loss": 0.5,
+    }  # fmt: skip
+    assert change(first, last) == (
+        "held-out loss of words 3.2100 -> 3.0000 on your text, 2.9000 -> 2.9500 on the general "
+        "sample (forgetting: +0.0500); of detection 0.5000 -> 0.2500 on your text"
+    )
+
+
+def test_a_run_without_both_ends_has_no_line() -> None:
+    last = {"step": 30, "validation_mlm_loss": 2.64}
+    assert change(last, last | {"step": 40}) == ""
+    assert change(FIRST, FIRST) == ""
+    assert change(FIRST, {"step": 30, "loss": 3.0}) == ""
+    assert change({}, {}) == ""
