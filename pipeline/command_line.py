@@ -8,13 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pipeline.config.run import Run
-from pipeline.config.run_file import read_run
-from pipeline.config.settings import override
 from pipeline.errors import ConfigError
-from pipeline.recipes import recipe
 
 DEFAULT_RECIPE = "roberta_base"
+RECIPE_HELP = (
+    "a recipe that `tenfold recipes` lists, ./FOLDER of a transformers model to continue it, or "
+    "hf:ORG/NAME on the Hub"
+)
 
 
 MOST_COLUMNS = 100
@@ -164,17 +164,13 @@ def add_recipe_arguments(
 
     default: end of the help of --recipe; empty if the command does without settings.
     """
-    parser.add_argument(
-        "--recipe", metavar="NAME", help=f"a recipe that `tenfold recipes` lists{default}"
-    )
+    parser.add_argument("--recipe", metavar="NAME", help=f"{RECIPE_HELP}{default}")
     _add_run_and_changes(parser, "data.sequence_length=128")
 
 
 def add_training_arguments(parser: argparse.ArgumentParser) -> None:
     """Add RECIPE, --run, --set and --ds, for commands that need a whole run."""
-    parser.add_argument(
-        "recipe", nargs="?", metavar="RECIPE", help="a recipe that `tenfold recipes` lists"
-    )
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help=RECIPE_HELP)
     _add_run_and_changes(parser, "optimizer.peak_lr=1e-3")
     parser.add_argument(
         "--ds",
@@ -206,25 +202,6 @@ def add_model_argument(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL_OR_RUN",
         help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
     )
-
-
-def read_recipe(name: str | None, run_file: Path | None) -> Run:
-    """The run of RECIPE or --run. Raises ConfigError unless exactly one is given."""
-    if name and not run_file:
-        return recipe(name)
-    if run_file and not name:
-        return read_run(run_file)
-    got = f"{name} and --run {run_file}" if name else "neither"
-    raise ConfigError(f"give either a recipe's name or --run run.json, got {got}")
-
-
-def read_settings(name: str | None, run_file: Path | None, changes: list[str]) -> Run:
-    """The run of --recipe or --run, by default that of DEFAULT_RECIPE, with the changes of --set.
-
-    Raises ConfigError if both are given, or for an unknown name, unreadable file or illegal value.
-    """
-    default = None if run_file else DEFAULT_RECIPE
-    return override(read_recipe(name or default, run_file), changes)
 
 
 def check_least(*counts: tuple[str, int, int]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pipeline.command_line import Parser, add_recipe_arguments, cores, example_text, read_settings
+from pipeline.command_line import Parser, add_recipe_arguments, cores, example_text
 from pipeline.config.run import Run
 from pipeline.diagnosis import report
 from pipeline.diagnosis.checks import FAIL, Check, merge, worst_status
@@ -30,6 +30,7 @@ from pipeline.diagnosis.shared_directory import check_output
 from pipeline.diagnosis.signals import SignalWatch
 from pipeline.diagnosis.versions import compare_versions, find_versions
 from pipeline.errors import EXIT_USER_ERROR, ConfigError, run_command
+from pipeline.released.choice import read_settings
 
 
 def main() -> None:
@@ -128,7 +129,7 @@ def _settings(arguments: argparse.Namespace) -> Run | None:
     if arguments.set and not (arguments.recipe or arguments.run):
         raise ConfigError("--set changes a recipe or a run; give --recipe or --run too")
     if arguments.recipe or arguments.run:
-        return read_settings(arguments.recipe, arguments.run, arguments.set)
+        return read_settings(arguments.recipe, arguments.run, arguments.set).run
     return None
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.model_folder import check_imports
 from pipeline.progress import counting
+from pipeline.released.folder import CONFIG
 from pipeline.training.arguments import parse_evaluate
 
 if __name__ == "__main__":
@@ -58,7 +59,7 @@ from pipeline.training.validation.evaluate import (
     validation_loader,
     validation_loaders,
 )
-from pipeline.training.weights.folders import CONFIG, load_folder, load_run, place
+from pipeline.training.weights.folders import load_folder, load_run, place
 
 ROWS = 32
 """Sequences per micro-batch."""

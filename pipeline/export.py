@@ -25,6 +25,7 @@ from pipeline.downstream.starting_weights import load_start, start_of
 from pipeline.files import write_whole
 from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
+from pipeline.released.folder import CONFIG
 from pipeline.reporting.model_card import CARD, CardFacts, model_card
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import read_scores, scored_weights
@@ -32,7 +33,6 @@ from pipeline.training.checkpoints.read import CHECKPOINTS, step_name
 from pipeline.training.run_directory.run_json import RunRecord, read_record
 from pipeline.training.validation.evaluate import validation_loader
 from pipeline.training.weights.folders import (
-    CONFIG,
     SavedRun,
     check_folder,
     load_run,

@@ -19,9 +19,8 @@ from pipeline.model_folder import check_imports
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_plan))  # before torch and `model` are imported
 
-from pipeline.command_line import check_least, read_recipe
+from pipeline.command_line import check_least
 from pipeline.config.run import Run
-from pipeline.config.settings import override
 from pipeline.costs.cost_plan import PlannedRun, make_cost_plan
 from pipeline.costs.devices import GPUS, Hardware
 from pipeline.costs.expected_data import expected_datasets
@@ -29,6 +28,7 @@ from pipeline.costs.site_rates import read_site, site_file
 from pipeline.diagnosis.checks import FAIL, WARN
 from pipeline.diagnosis.placement import LaunchPlace
 from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards
+from pipeline.released.choice import head_advice, read_recipe
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.planning.schedule import batch_advice, check_warm_ups
 from pipeline.training.start import open_data
@@ -50,10 +50,10 @@ def main() -> None:
 def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
     """The run with its data and machines, the price, and warnings about the data."""
     hardware, file = _hardware(arguments), read_deepspeed_file(arguments.ds)
-    given = read_recipe(arguments.recipe, arguments.run)
-    run = override(given, arguments.set)
-    check_warm_ups(run)
-    warnings = list(filter(None, [file.advice(run.precision), batch_advice(given, run)]))
+    chosen = read_recipe(arguments.recipe, arguments.run, arguments.set)
+    run = chosen.run
+    warnings = [file.advice(run.precision), batch_advice(chosen.given, run), head_advice(chosen)]
+    warnings = list(filter(None, warnings))
     if arguments.data:
         warnings += _look_at(arguments.data, run)
         data = open_data(run, arguments.data, hardware.ranks, file.stage(run.precision))
@@ -62,6 +62,9 @@ def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
         if not 1e3 <= arguments.tokens < 1e15:
             raise ConfigError(f"--tokens {arguments.tokens:g} is not a size of a corpus; give 4e9")
         train, validation = expected_datasets(run, int(arguments.tokens))
+    rows = sum(int(dataset.shard_rows.sum()) for dataset in train)
+    run = chosen.within_passes(rows)
+    check_warm_ups(run)
     planned = PlannedRun(
         run=run, train=train, validation=validation, file=file, hardware=hardware,
         site=read_site(site_file()),

@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 
-from pipeline.command_line import cores, read_settings
+from pipeline.command_line import cores
 from pipeline.data.corpora.explain import explain
 from pipeline.data.execution.mpi import join, run_together
 from pipeline.data.execution.tasks import SPLIT_BYTES
@@ -25,6 +25,7 @@ from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
 from pipeline.errors import ConfigError
+from pipeline.released.choice import read_settings
 
 
 def main() -> None:
@@ -54,7 +55,9 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         print("\n".join(explain(arguments.corpus, shutil.get_terminal_size().columns)))
         return
     started_at = time.perf_counter()
-    run = read_settings(arguments.recipe, arguments.run, arguments.set)
+    chosen = read_settings(arguments.recipe, arguments.run, arguments.set)
+    run = chosen.run
+    arguments.tokenizer = arguments.tokenizer or chosen.folder
     if arguments.fetch:
         fetch_inputs(arguments, run.data)
         return

@@ -10,12 +10,12 @@ import runpy
 import sys
 
 from pipeline import __version__
-from pipeline.command_line import Parser, example_text
+from pipeline.command_line import RECIPE_HELP, Parser, example_text
 from pipeline.config.settings import find_near
 from pipeline.config.settings_view import format_settings
 from pipeline.errors import ConfigError, run_command
-from pipeline.recipes import recipe
 from pipeline.recipes.table import format_recipes
+from pipeline.released.choice import read_recipe
 
 COMMANDS = {
     "train_tokenizer": "text -> a vocabulary (optional: prepare trains one if there is none)",
@@ -60,7 +60,7 @@ def _show() -> None:
     elif arguments.command == "recipes":
         print(format_recipes(), flush=True)
     else:
-        print(format_settings(recipe(arguments.recipe), arguments.path), flush=True)
+        print(format_settings(read_recipe(arguments.recipe, None).run, arguments.path), flush=True)
 
 
 def _parse() -> argparse.Namespace:
@@ -96,7 +96,7 @@ def _parse() -> argparse.Namespace:
             "tenfold settings bert_large data.sequence_length",
         ),
     )
-    settings.add_argument("recipe", metavar="RECIPE", help="a name that `tenfold recipes` lists")
+    settings.add_argument("recipe", metavar="RECIPE", help=RECIPE_HELP)
     settings.add_argument(
         "path",
         nargs="?",

@@ -128,9 +128,12 @@ def initialize_model(job: Job, cluster: Cluster, start: Start) -> tuple[Model, S
     with cluster.agreed():
         if job.init and not start.checkpoint:
             tokenizer = start.feed.datasets[0].directory / "tokenizer"
-            weights = load_initial_weights(model, job.init, tokenizer, job.new)
+            weights = load_initial_weights(model, job.init.folder, tokenizer, job.init.new)
+            origin = {"origin": job.init.origin} if job.init.origin else {}
             record = replace(
-                start.record, initial_weights=weights.described, initial_length=weights.length
+                start.record,
+                initial_weights=weights.described | origin,
+                initial_length=weights.length,
             )
             start = replace(start, record=record)
             if cluster.rank == 0:

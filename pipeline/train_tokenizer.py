@@ -17,7 +17,6 @@ from pipeline.command_line import (
     cores,
     data_root,
     example_text,
-    read_settings,
 )
 from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
@@ -25,6 +24,7 @@ from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.tokenizer import SAMPLE_BYTES, train_tokenizer
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.errors import ConfigError, run_command
+from pipeline.released.choice import read_settings
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def main() -> None:
         settings.append(f"data.tokenizer={arguments.kind}")
     if arguments.vocab_size is not None:
         settings.append(f"data.vocab_size={arguments.vocab_size}")
-    data = read_settings(arguments.recipe, arguments.run, settings).data
+    data = read_settings(arguments.recipe, arguments.run, settings).run.data
     if not 1 <= arguments.sample_bytes < 2**63:
         raise ConfigError(f"--sample-bytes {arguments.sample_bytes}: choose a size, e.g. 1e9")
     if arguments.output.is_dir() and any(arguments.output.iterdir()):

@@ -31,11 +31,10 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.null_device import KEY, NULL
+from pipeline.released.folder import CONFIG, WEIGHTS
 from pipeline.training.checkpoints.weight_file import write_weights
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights.folders import (
-    CONFIG,
-    WEIGHTS,
     SavedRun,
     is_generator,
     load_run,

@@ -36,7 +36,8 @@ def dry_run(job: Job) -> None:
     if job.init:
         tokenizer = phases[0].train[0].directory / "tokenizer"
         model = build_model(job.run, job.run.seed)
-        print("\n".join(load_initial_weights(model, job.init, tokenizer, job.new).lines))
+        weights = load_initial_weights(model, job.init.folder, tokenizer, job.init.new)
+        print("\n".join(weights.lines))
     # --ranks plans for another machine, and ranks there have GPUs
     device = "cuda" if job.ranks or is_available() else "cpu"
     print_plan(job, phases, device)
@@ -53,7 +54,7 @@ def dry_run(job: Job) -> None:
 def print_plan(job: Job, phases: Sequence[Phase], device: str) -> None:
     """Print the run and the plan of each of its phases, then warnings; device: cpu or cuda."""
     print(f"{job.run.name} -> {job.output}")
-    for line in run_lines(job.run, phases):
+    for line in (*run_lines(job.run, phases), *job.notes):
         print(f"  {line}")
     indent = "    " if len(phases) > 1 else "  "
     for phase in phases:
@@ -64,7 +65,7 @@ def print_plan(job: Job, phases: Sequence[Phase], device: str) -> None:
     ranks = phases[0].plan.world_size
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     machines = Machines(device, ranks, cores() * max(1, ranks // beside))
-    for advice in (*job.advice, *doubts(phases, machines)):
+    for advice in (*job.advice, *doubts(phases, machines, continued=job.init is not None)):
         print(f"warning: {advice}", file=sys.stderr)
 
 

@@ -22,7 +22,8 @@ EXAMPLES = example_text(
 )
 
 
-NEW = ("vocabulary", "positions", "generator")
+HEADS = "heads"
+NEW = ("vocabulary", "positions", "generator", HEADS)
 """Choices of --new."""
 
 
@@ -102,10 +103,11 @@ def _add_sources(parser: Parser) -> None:
         default=[],
         choices=NEW,
         metavar="PART",
-        help="with --init: parts that do not come from the folder. vocabulary: tokens in both "
-        "vocabularies keep their rows, another row is the mean of the token's old pieces; "
+        help="parts that do not come from the folder of --init or RECIPE. vocabulary: tokens in "
+        "both vocabularies keep their rows, another row is the mean of the token's old pieces; "
         "positions: encoder.positions is larger, and the new rows repeat the old ones; generator: "
-        "ELECTRA's generator is initialized by the recipe. More encoder.layers need no --new: the "
+        "ELECTRA's generator is initialized by the recipe; heads: so are those that the folder "
+        "lacks, which --init allows anyway. More encoder.layers need no --new: the "
         "new ones are copies",
     )
 

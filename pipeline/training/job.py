@@ -6,12 +6,26 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.command_line import read_recipe
 from pipeline.config.run import Run
-from pipeline.config.settings import override
+from pipeline.data.shards.manifest import TRAIN, read_manifest
 from pipeline.errors import ConfigError
+from pipeline.released.choice import Recipe, head_advice, read_recipe
+from pipeline.released.continued import MOST_PASSES
+from pipeline.training.arguments import HEADS
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.planning.schedule import batch_advice, check_warm_ups
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWeights:
+    """A folder of transformers that a new run takes its weights from."""
+
+    folder: Path
+    """--init, or a recipe that is a folder."""
+    new: frozenset[str]
+    """--new: parts of the model that do not come from the folder."""
+    origin: str
+    """Its name and commit on the Hub, "" for a folder that was given as a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +41,10 @@ class Job:
     """The step to end at: --stop-at, or the run's last step."""
     fork: Path | None
     """--from: the checkpoint to start from if the output has none."""
-    init: Path | None
-    """--init: the model folder whose weights to start from if the output has no checkpoint."""
-    new: frozenset[str]
-    """--new: parts of the model that do not come from that folder."""
+    init: FirstWeights | None
+    """What to start from if the output has no checkpoint; None for the recipe's weights."""
+    notes: tuple[str, ...]
+    """What the user may want to know about the settings."""
     hours: float
     """--hours: limit of wall time, infinity for none."""
     stage: Path | None
@@ -46,8 +60,8 @@ class Job:
 
 def read_job(arguments: argparse.Namespace) -> Job:
     """The job of a command line. Raises ConfigError for contradictory options."""
-    given = read_recipe(arguments.recipe, arguments.run)
-    run = override(given, arguments.set)
+    chosen = read_recipe(arguments.recipe, arguments.run, arguments.set)
+    run = chosen.within_passes(_training_rows(arguments.data) if chosen.model else 0)
     check_warm_ups(run)
     if arguments.stop_at is not None and not 1 <= arguments.stop_at <= run.steps:
         raise ConfigError(
@@ -58,12 +72,7 @@ def read_job(arguments: argparse.Namespace) -> Job:
         raise ConfigError(
             f"--hours must be positive, got {arguments.hours:g}; give a number above 0"
         )
-    if arguments.init and arguments.fork:
-        raise ConfigError(
-            "--init starts a run from weights, --from from another run's checkpoint; give one"
-        )
-    if arguments.new and not arguments.init:
-        raise ConfigError("--new names what does not come from --init MODEL_DIR; give --init too")
+    init = _first_weights(arguments, chosen)
     if (arguments.ranks is not None or arguments.verbose) and not arguments.dry_run:
         raise ConfigError("--ranks and --verbose belong to --dry-run; remove them, or add it")
     if arguments.ranks is not None and arguments.ranks < 1:
@@ -76,12 +85,56 @@ def read_job(arguments: argparse.Namespace) -> Job:
         output=arguments.output,
         last_step=arguments.stop_at or run.steps,
         fork=arguments.fork,
-        init=arguments.init,
-        new=frozenset(arguments.new),
+        init=init,
+        notes=_notes(chosen, run),
         hours=arguments.hours,
         stage=arguments.stage,
         profile=arguments.profile,
         ranks=arguments.ranks,
         verbose=arguments.verbose,
-        advice=(*filter(None, [deepspeed.advice(run.precision), batch_advice(given, run)]),),
+        advice=(*filter(None, [deepspeed.advice(run.precision), batch_advice(chosen.given, run)]),),
+    )
+
+
+def _first_weights(arguments: argparse.Namespace, chosen: Recipe) -> FirstWeights | None:
+    """Raises ConfigError for options that exclude each other, and for a head that the folder lacks
+    and that was not asked for."""
+    if arguments.init and arguments.fork:
+        raise ConfigError(
+            "--init starts a run from weights, --from from another run's checkpoint; give one"
+        )
+    folder = chosen.folder
+    if folder and (arguments.init or arguments.fork):
+        raise ConfigError(
+            f"the recipe {folder} is a model whose weights the run starts from, and "
+            f"{'--init' if arguments.init else '--from'} names others; give one, or the settings "
+            "alone with --run run.json"
+        )
+    folder = folder or arguments.init
+    if folder is None:
+        if arguments.new:
+            raise ConfigError(
+                "--new names what does not come from --init MODEL_DIR; give --init too"
+            )
+        return None
+    new = frozenset(arguments.new)
+    if HEADS not in new and (advice := head_advice(chosen)):
+        raise ConfigError(advice)
+    return FirstWeights(folder, new, chosen.origin)
+
+
+def _training_rows(directories: list[Path]) -> int:
+    """Rows that a run reads, of all its directories."""
+    manifests = [read_manifest(directory) for directory in directories]
+    shards = [shard for manifest in manifests for shard in manifest.shards]
+    return sum(shard.sequences for shard in shards if shard.split == TRAIN)
+
+
+def _notes(chosen: Recipe, run: Run) -> tuple[str, ...]:
+    if run.steps == chosen.run.steps:
+        return ()
+    few = f" of {run.batch.sequences:,} sequences" if run.batch != chosen.run.batch else ""
+    return (
+        f"steps: {run.steps:,}{few}, {MOST_PASSES:.0f} passes over the data, instead of "
+        f"{chosen.run.steps:,} of {chosen.run.batch.sequences:,}; --set steps=N makes another number",
     )

@@ -130,7 +130,7 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
     if earlier:
         check_same(earlier, job.run, data.train, job.output)
         if job.init and cluster.rank == 0:
-            check_initial_weights(earlier.initial_weights, job.init)
+            check_initial_weights(earlier.initial_weights, job.init.folder)
     plans = [phase.plan.to_dict() for phase in data.phases]
     record = RunRecord.of(job.run, plans, data.train, device=device_name(cluster.device))
     if earlier:

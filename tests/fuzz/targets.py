@@ -38,10 +38,11 @@ from pipeline.loading.micro_batch import Extras
 from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity
 from pipeline.recipes import recipe
+from pipeline.released.folder import CONFIG
 from pipeline.training.checkpoints.fragment_files import describe, seal
 from pipeline.training.checkpoints.read import STATE, open_checkpoint, step_name
 from pipeline.training.weights.build import build_model
-from pipeline.training.weights.folders import CONFIG, load_folder, write_folder
+from pipeline.training.weights.folders import load_folder, write_folder
 from tests.fuzz.formats import column_mutated, footer_mutated, headers_mutated
 from tests.fuzz.mutations import as_json, bytes_mutated, json_mutated, value_mutated
 from tests.fuzz.small_files import (

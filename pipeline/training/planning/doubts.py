@@ -14,6 +14,8 @@ from pipeline.training.planning.phases import LATER_ORDER, Phase
 
 MOST_PASSES = 100.0
 """Over the data; BERT made 40."""
+MOST_CONTINUED_PASSES = 10.0
+"""The same of a run that starts from a model's weights; Gururangan et al. 2020 made one."""
 CPU_FLOPS = 150e9
 """Per second and core, with 512-bit vectors in fp32."""
 GPU_FLOPS = 1e15
@@ -46,12 +48,19 @@ class Machines:
         return f"{count:,} {noun}{'' if self.device == 'cuda' else ' without a GPU'}"
 
 
-def doubts(phases: Sequence[Phase], machines: Machines) -> list[str]:
-    """A warning for each thing that is likely a mistake."""
-    return [*_about_data(phases), *_about_time(phases, machines)]
+def doubts(phases: Sequence[Phase], machines: Machines, *, continued: bool = False) -> list[str]:
+    """A warning for each thing that is likely a mistake; continued: the run starts from a model."""
+    return [*_about_data(phases, continued), *_about_time(phases, machines)]
 
 
-def _about_data(phases: Sequence[Phase]) -> list[str]:
+def _about_data(phases: Sequence[Phase], continued: bool) -> list[str]:
+    most, usual, who = MOST_PASSES, 40, "BERT made 40"
+    if continued:
+        most, usual, who = (
+            MOST_CONTINUED_PASSES,
+            10,
+            "a model that is continued has seen enough after 10",
+        )
     found, passes = [], dict.fromkeys((phase.order for phase in phases), 0.0)
     for phase in phases:
         plan, where = phase.plan, f"phase {phase.number}: " if len(phases) > 1 else ""
@@ -63,7 +72,7 @@ def _about_data(phases: Sequence[Phase]) -> list[str]:
                 "or lower batch.sequences"
             )
     for order, count in passes.items():
-        if count > MOST_PASSES and not found:
+        if count > most and not found:
             of = (
                 f" of the data of length {order % LATER_ORDER}"
                 if len(passes) > 1
@@ -71,8 +80,8 @@ def _about_data(phases: Sequence[Phase]) -> list[str]:
             )
             steps = sum(phase.end - phase.begin for phase in phases)
             found.append(
-                f"the run makes {count:,.0f} passes{of}, where BERT made 40; give more data, or "
-                f"fewer steps: --set steps={max(1, round(steps * 40 / count))} makes 40"
+                f"the run makes {count:,.0f} passes{of}, where {who}; give more data, or "
+                f"fewer steps: --set steps={max(1, int(steps * usual / count))} makes {usual}"
             )
     return found
 

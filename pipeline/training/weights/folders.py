@@ -44,29 +44,25 @@ from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
 from pipeline.loading.loader import Loader
 from pipeline.null_device import KEY, refuse_null
+from pipeline.released.folder import (
+    BOUNDARY_WEIGHTS,
+    CONFIG,
+    GENERATOR,
+    PICKLED,
+    UNPICKLE,
+    WEIGHTS,
+)
 from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
 from pipeline.training.checkpoints.weight_file import write_weights
 from pipeline.training.cluster.engine import compute_device
 from pipeline.training.weights.build import build_model
 from pipeline.typed_json import read_object
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-BOUNDARY_WEIGHTS = "span_boundary.safetensors"
-"""Weights of SpanBERT's head, for which transformers has no class: a file of its own."""
 COPYING_WEIGHTS = "copying.safetensors"
-"""Weights of the copy probability of all_tokens_mlm, likewise."""
+"""Weights of the copy probability of all_tokens_mlm, as for SpanBERT's
+boundaries: transformers has no class for it."""
 BESIDE = {BOUNDARY_PREFIX: BOUNDARY_WEIGHTS, COPYING_PREFIX: COPYING_WEIGHTS}
 """Prefix of names that transformers has no class for -> their file."""
-GENERATOR = "generator"
-"""Folder of ELECTRA's generator inside the discriminator's."""
-PICKLED = "pytorch_model.bin"
-"""Pickled weights, as in older folders: unpickling could run any code."""
-UNPICKLE = (
-    'python -c "from torch import load; import safetensors.torch as s; '
-    f"w = load('{PICKLED}', map_location='cpu', weights_only=True); "
-    f"s.save_file({{n: w[n].contiguous().clone() for n in w}}, '{WEIGHTS}', {{'format': 'pt'}})\""
-)
-"""A command for the user that converts PICKLED to WEIGHTS without running any code in it."""
 LARGEST_DIFFERENCE = 1e-4
 """Largest allowed difference between our logits and transformers': rounding stays far below."""
 

@@ -1,0 +1,115 @@
+"""RECIPE of a command line -> the settings of a run, and the model that it continues, if any.
+
+RECIPE is the name of a recipe, the path of a folder of transformers, which has a slash, or
+`hf:ORG/NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipeline.command_line import DEFAULT_RECIPE, data_root
+from pipeline.config.run import Run
+from pipeline.config.run_file import read_run
+from pipeline.config.settings import override
+from pipeline.errors import ConfigError
+from pipeline.recipes import RECIPES, recipe
+from pipeline.released.continued import continued_run, within_passes
+from pipeline.released.folder import MASKED, ReleasedModel, read_released
+from pipeline.released.hub import fetch_model
+
+HUB = "hf:"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The settings that a command line starts from."""
+
+    run: Run
+    """With the changes of --set."""
+    given: Run
+    """Without them."""
+    model: ReleasedModel | None = None
+    """The model that it continues; None for a recipe's name and for --run."""
+    origin: str = ""
+    """The model's name and commit on the Hub, `hf:ORG/NAME@COMMIT`."""
+    changed: tuple[str, ...] = ()
+    """Paths of the settings that --set changed."""
+
+    def with_changes(self, changes: Sequence[str]) -> Recipe:
+        """The same with the settings of --set."""
+        paths = tuple(change.partition("=")[0].strip() for change in changes)
+        return replace(self, run=override(self.run, changes), changed=paths)
+
+    def within_passes(self, rows: int) -> Run:
+        """The run of so many training rows: one that continues a model reads them ten times at
+        most, unless --set says otherwise."""
+        return self.run if self.model is None else within_passes(self.run, self.changed, rows)
+
+    @property
+    def folder(self) -> Path | None:
+        """Whose tokenizer and weights a run takes."""
+        return None if self.model is None else self.model.folder
+
+
+def read_recipe(name: str | None, run_file: Path | None, changes: Sequence[str] = ()) -> Recipe:
+    """The settings of RECIPE or --run with the changes of --set.
+
+    Raises ConfigError unless exactly one is given, and for what is no recipe or no model.
+    """
+    if name and not run_file:
+        return _named(name).with_changes(changes)
+    if run_file and not name:
+        return _unchanged(read_run(run_file)).with_changes(changes)
+    got = f"{name} and --run {run_file}" if name else "neither"
+    raise ConfigError(f"give either a recipe's name or --run run.json, got {got}")
+
+
+def read_settings(name: str | None, run_file: Path | None, changes: Sequence[str]) -> Recipe:
+    """The same, by default of DEFAULT_RECIPE."""
+    return read_recipe(name or (None if run_file else DEFAULT_RECIPE), run_file, changes)
+
+
+def head_advice(chosen: Recipe) -> str:
+    """What a run would have to train from nothing, and how to choose that; "" if there is none."""
+    if chosen.model is None:
+        return ""
+    kind = chosen.run.objective.kind
+    if not (lacking := chosen.model.lacking(kind)):
+        return ""
+    alone = kind == "mlm_pair" and MASKED not in lacking
+    without = ", or --set objective.kind=mlm to train masked words alone" if alone else ""
+    return (
+        f"{chosen.model.folder} has no head {' and none '.join(lacking)}, which objective.kind="
+        f"{kind} trains; add --new heads to start with a new one{without}"
+    )
+
+
+def _named(name: str) -> Recipe:
+    if name in RECIPES:
+        return _unchanged(recipe(name))
+    if name.startswith(HUB):
+        found = fetch_model(name.removeprefix(HUB), data_root() / "models")
+        label = found.origin.removeprefix(HUB).partition("@")[0].rpartition("/")[2]
+        model = read_released(found.folder)
+        return _unchanged(continued_run(model, label), model, found.origin)
+    folder = Path(name)
+    if "/" not in name:
+        if folder.is_dir():
+            raise ConfigError(
+                f"{name} is no recipe but a folder; write ./{name} to continue the model in it"
+            )
+        return _unchanged(recipe(name))
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{name} is no folder; name one with config.json and model.safetensors, a model on "
+            f"the Hub as hf:{name}, or a recipe that `tenfold recipes` lists"
+        )
+    model = read_released(folder)
+    return _unchanged(continued_run(model, folder.resolve().name), model)
+
+
+def _unchanged(run: Run, model: ReleasedModel | None = None, origin: str = "") -> Recipe:
+    return Recipe(run, run, model, origin)
