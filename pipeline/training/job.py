@@ -136,5 +136,5 @@ def _notes(chosen: Recipe, run: Run) -> tuple[str, ...]:
     few = f" of {run.batch.sequences:,} sequences" if run.batch != chosen.run.batch else ""
     return (
         f"steps: {run.steps:,}{few}, {MOST_PASSES:.0f} passes over the data, instead of "
-        f"{chosen.run.steps:,} of {chosen.run.batch.sequences:,}; --set steps=N makes another number",
+        f"{chosen.run.steps:,} of {chosen.run.batch.sequences:,}; --set steps=N decides",
     )

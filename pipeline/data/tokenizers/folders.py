@@ -43,6 +43,11 @@ LAYOUTS = (
     "tokenizer.json; vocab.txt; vocab.json + merges.txt; encoder.json + vocab.bpe (+ dict.txt); or "
     "a SentencePiece .model"
 )
+PLAIN_CLASSES = (
+    "PreTrained", "Bert", "Electra", "DistilBert", "MobileBert", "SqueezeBert", "Roberta", "GPT2",
+    "Longformer", "Albert",
+)  # fmt: skip
+"""Classes of transformers, without Tokenizer, that split text as the layouts here do."""
 _NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
 """Files that say what a folder holds, the first that exists."""
 _ENDINGS = ("vocab.txt", "vocab.json", ".model")
@@ -57,7 +62,10 @@ def read_vocabulary(path: Path) -> Vocabulary:
     if not path.exists():
         raise DataError(f"tokenizer {path}: no such directory or file; give one with {LAYOUTS}")
     try:
-        text = _read_file(path if path.is_file() else _main_file(path))
+        file = path if path.is_file() else _main_file(path)
+        if file.suffix != ".json" or file.name.endswith("vocab.json"):
+            _check_class(file.parent)
+        text = _read_file(file)
         return vocabulary(text, str(path))
     except DataError:
         raise
@@ -71,6 +79,18 @@ def read_vocabulary(path: Path) -> Vocabulary:
             f"tokenizer {path} cannot be read: {what}; replace the folder, or remove it if it "
             "was trained here"
         ) from error
+
+
+def _check_class(folder: Path) -> None:
+    """Raises DataError if a folder's vocabulary belongs to a class that does more than its files
+    say, such as BertJapaneseTokenizer; a tokenizer.json says everything."""
+    name = str(_checked_config(folder).get("tokenizer_class") or "PreTrainedTokenizer")
+    if name.removesuffix("Fast").removesuffix("Tokenizer") not in PLAIN_CLASSES:
+        raise DataError(
+            f"tokenizer {folder} is a {name}, whose code says more than its vocabulary; write a "
+            "tokenizer.json of it: transformers.AutoTokenizer.from_pretrained(FOLDER)"
+            ".save_pretrained(NEW), where transformers has a fast one"
+        )
 
 
 def _main_file(folder: Path) -> Path:

@@ -59,7 +59,7 @@ def _about_data(phases: Sequence[Phase], continued: bool) -> list[str]:
         most, usual, who = (
             MOST_CONTINUED_PASSES,
             10,
-            "a model that is continued has seen enough after 10",
+            "10 are enough to continue a model",
         )
     found, passes = [], dict.fromkeys((phase.order for phase in phases), 0.0)
     for phase in phases:

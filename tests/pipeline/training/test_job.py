@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import train
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, run_command
 from tests.pipeline.conftest import NO_DROPOUT, Arguments, job
+from tests.pipeline.released.models import save_model
 
 
 def refused(
@@ -111,3 +113,34 @@ def test_a_run_json_starts_the_same_run(
     parts = ["--run", record, "--data", str(lesson), "--output", str(trained / "1x16")]
     same = job(monkeypatch, arguments(trained / "1x16", **NO_DROPOUT))
     assert job(monkeypatch, parts).run == same.run
+
+
+def test_a_model_as_recipe_starts_from_its_weights_within_ten_passes(
+    lesson: Path,
+    word_vocabularies: dict[str, Vocabulary],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = save_model(
+        "BertForMaskedLM", tmp_path / "model", word_vocabularies["wordpiece-uncased"]
+    )
+    usual = [str(folder), "--data", str(lesson), "--output", str(tmp_path / "run")]
+    found = job(monkeypatch, [*usual, "--set", "objective.kind=mlm"])
+    assert found.init and found.init.folder == folder and not found.init.origin
+    rows = json.loads((lesson / "manifest.json").read_text())["totals"]["sequences"]
+    assert 0 < found.run.steps * found.run.batch.sequences <= 10 * rows
+    [note] = found.notes
+    assert re.fullmatch(
+        rf"steps: {found.run.steps:,} of 256 sequences, 10 passes over the data, instead of 12,500 "
+        r"of 2,048; --set steps=N decides",
+        note,
+    )
+    assert job(monkeypatch, [*usual, "--new", "heads", "--set", "steps=9000"]).run.steps == 9_000
+
+    for extra, message in (
+        ([], "has no head of pairs of segments"),
+        (["--new", "heads", "--init", "other"], "the run starts from, and --init names others"),
+        (["--new", "heads", "--from", "other"], "the run starts from, and --from names others"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            job(monkeypatch, [*usual, *extra])

@@ -51,3 +51,14 @@ def test_hundreds_of_passes_and_less_than_a_step() -> None:
     two[1].plan.epochs = 30.0
     [warning] = said(*two, machines=TWO_CORES)
     assert warning.startswith("the run makes 110 passes over the data")
+
+
+def test_a_model_is_continued_for_ten_passes() -> None:
+    parts: list[Any] = [Part(0, 2400, **SMALL | {"epochs": 30.0})]
+    assert doubts(parts, TWO_CORES) == []
+    assert doubts(parts, TWO_CORES, continued=True) == [
+        "the run makes 30 passes over the data, where 10 are enough to continue a model; give more "
+        "data, or fewer steps: --set steps=800 makes 10"
+    ]
+    parts = [Part(0, 2400, **SMALL | {"epochs": 10.0})]
+    assert doubts(parts, TWO_CORES, continued=True) == []

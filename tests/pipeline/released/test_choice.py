@@ -1,0 +1,78 @@
+"""What a command line's RECIPE, --recipe, --run and --set choose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.command_line import DEFAULT_RECIPE
+from pipeline.config.settings import override, to_dict
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.errors import ConfigError
+from pipeline.recipes import recipe
+from pipeline.released.choice import head_advice, read_recipe, read_settings
+from tests.pipeline.released.models import save_model
+
+
+def test_settings_come_from_a_recipe_or_a_run_file(tmp_path: Path) -> None:
+    changes = ["seed=7", "data.seed=7"]
+    run = override(recipe("bert_tiny"), changes)
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"run": to_dict(run)}))
+    assert read_settings(None, None, []).run == recipe(DEFAULT_RECIPE)
+    chosen = read_settings("bert_tiny", None, changes)
+    assert (chosen.run, chosen.given, chosen.folder) == (run, recipe("bert_tiny"), None)
+    assert read_settings(None, file, []).run == run
+    assert read_settings(None, file, ["seed=8"]).run == override(run, ["seed=8"])
+    with pytest.raises(ConfigError, match=r"give either .*, got bert_tiny and --run .*run.json"):
+        read_settings("bert_tiny", file, [])
+    assert read_recipe(None, file).run == run
+    with pytest.raises(ConfigError, match=r"give either .* or --run run.json, got neither"):
+        read_recipe(None, None)
+
+
+@pytest.fixture(scope="module")
+def bert(
+    word_vocabularies: dict[str, Vocabulary], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A BERT without a head for pairs, in a folder that has a recipe's name."""
+    folder = tmp_path_factory.mktemp("released") / "bert_base"
+    return save_model("BertForMaskedLM", folder, word_vocabularies["wordpiece-uncased"])
+
+
+def test_a_folder_needs_a_slash_and_a_recipes_name_wins(
+    bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bert.parent)
+    assert read_recipe("bert_base", None).run == recipe("bert_base")
+    chosen = read_recipe("./bert_base", None, ["steps=9"])
+    assert (chosen.run.name, chosen.run.steps) == ("bert_base-continued", 9)
+    assert chosen.folder == Path("bert_base") and chosen.changed == ("steps",)
+    bert.rename("mine")
+    try:
+        with pytest.raises(ConfigError, match=r"mine is no recipe but a folder; write \./mine"):
+            read_recipe("mine", None)
+        with pytest.raises(ConfigError, match=r"unknown recipe 'bert_bse'; did you mean"):
+            read_recipe("bert_bse", None)
+        with pytest.raises(ConfigError, match=r"^a/b is no folder; name one with .* hf:a/b"):
+            read_recipe("a/b", None)
+    finally:
+        Path("mine").rename(bert)
+
+
+def test_a_head_that_is_lacking_is_named(bert: Path) -> None:
+    chosen = read_recipe(str(bert), None)
+    assert head_advice(chosen) == (
+        f"{bert} has no head of pairs of segments, which objective.kind=mlm_pair trains; add --new "
+        "heads to start with a new one, or --set objective.kind=mlm to train masked words alone"
+    )
+    assert head_advice(chosen.with_changes(["objective.kind=mlm"])) == ""
+    assert head_advice(read_recipe("bert_base", None)) == ""
+
+
+def test_a_text_decides_how_long_a_model_is_continued(bert: Path) -> None:
+    assert read_recipe(str(bert), None).within_passes(2_000_000).steps == 9_765
+    assert read_recipe(str(bert), None, ["steps=9000"]).within_passes(2_000_000).steps == 9_000
+    assert read_recipe("bert_base", None).within_passes(10) == recipe("bert_base")
