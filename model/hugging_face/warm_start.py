@@ -24,7 +24,8 @@ from model.hugging_face.conversion import (
     todays_name,
     without_mapping,
 )
-from model.hugging_face.electra_folders import electra_config, joined
+from model.hugging_face.electra_folders import joined
+from model.hugging_face.electra_settings import electra_config
 from model.hugging_face.families import ELECTRA, Family, model_type_of, our_config, their_config
 from model.hugging_face.growth import EmbeddingRows, can_deepen, deepened, lengthened
 from model.objectives.replaced_tokens import ReplacedTokenModel

@@ -20,7 +20,7 @@ from model.hugging_face.conversion import (
     views,
     without_mapping,
 )
-from model.hugging_face.electra_folders import electra_config, their_electra_config
+from model.hugging_face.electra_settings import electra_config, their_electra_config
 from model.hugging_face.families import (
     CLASSIFIER_DROPOUT,
     ELECTRA,

@@ -13,7 +13,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from model.config import EncoderConfig
-from model.hugging_face.electra_folders import electra_config
+from model.hugging_face.electra_settings import electra_config
 from model.hugging_face.families import (
     BOUNDARY_PREFIX,
     ELECTRA,

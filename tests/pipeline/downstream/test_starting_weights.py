@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from model.hugging_face.electra_folders import electra_config
+from model.hugging_face.electra_settings import electra_config
 from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.tasks.task_model import TaskDesign
 from pipeline.downstream.starting_weights import (

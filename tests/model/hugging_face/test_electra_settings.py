@@ -1,0 +1,44 @@
+"""config.json of ELECTRA: read and written, and refused where we have no such network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from model.hugging_face.electra_settings import electra_config, their_electra_config
+from tests.model.conftest import TOY
+
+CONFIG = replace(TOY, position_offset=0, segment_types=2, embedding_width=32, width=48)
+
+
+def test_settings_come_back() -> None:
+    theirs = their_electra_config(CONFIG, "ElectraForMaskedLM")
+    assert theirs["architectures"] == ["ElectraForMaskedLM"] and theirs["embedding_size"] == 32
+    assert electra_config(theirs) == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"hidden_act": "relu"}, "hidden_act=relu cannot be loaded; it must be gelu"),
+        ({"is_decoder": True}, "is_decoder=True cannot be loaded; it must be False"),
+        ({"attention_probs_dropout_prob": 0.7}, "attention_probs_dropout_prob=0.7 cannot be"),
+    ],
+)
+def test_other_networks_are_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        electra_config(their_electra_config(CONFIG, "ElectraForPreTraining") | changed)
+
+
+def test_what_is_missing_is_named() -> None:
+    theirs = their_electra_config(CONFIG, "ElectraForPreTraining")
+    del theirs["embedding_size"]
+    with pytest.raises(ValueError, match="lacks embedding_size"):
+        electra_config(theirs)
+
+
+def test_settings_without_a_class_are_refused() -> None:
+    with pytest.raises(ValueError, match="needs position_offset=0"):
+        their_electra_config(replace(CONFIG, position_offset=2), "ElectraForPreTraining")
