@@ -66,8 +66,8 @@ check_shards() {
   fi
   corpus=$(basename "$TENFOLD_CORPUS")
   set +f # until this function returns
-  for found in "$TENFOLD_ROOT"/shards/*-"$TENFOLD_RECIPE"-*/; do
-    [[ ! -e $found || $(basename "$found") == "$corpus-$TENFOLD_RECIPE-"* ]] || others+=("$found")
+  for found in "$TENFOLD_ROOT"/shards/*-"$named"-+([!-])/; do
+    [[ ! -e $found || $(basename "$found") == "$corpus-$named-"* ]] || others+=("$found")
   done
   [ ${#others[@]} -eq 0 ] ||
     fail "there would be several shards: ${others[*]} and those of $corpus; name those to train on" \
@@ -103,7 +103,9 @@ from pipeline.training.job import read_job
 from pipeline.training.planning.plan import parameters_of
 
 def main():
-    job = read_job(parse_train())
+    arguments = parse_train()
+    arguments.data = []  # there may be none yet
+    job = read_job(arguments)
     place = next(p for p in (job.output, *job.output.parents) if p.exists())
     needed = parameters_of(job.run) * PARAMETER_BYTES * (job.run.checkpoint.keep + 1)
     free = shutil.disk_usage(place).free

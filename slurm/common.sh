@@ -11,6 +11,7 @@
 # -f: a * in arguments, which are split into words, must not become names of files. Where paths are
 # meant, +f is set.
 set -ufo pipefail
+shopt -s extglob
 
 # Steps get the environment of this shell whatever sbatch was told: after --export=NONE, which sites
 # make the default by SBATCH_EXPORT, Slurm sets SLURM_EXPORT_ENV=NONE, and srun passes nothing on.
@@ -19,6 +20,8 @@ export SRUN_EXPORT_ENV=ALL # overrides it
 SITE_VERSION=1
 among=()
 
+# shellcheck source=slurm/recipe.sh
+. "$TENFOLD_HOME/slurm/recipe.sh"
 # shellcheck source=slurm/restarts.sh
 . "$TENFOLD_HOME/slurm/restarts.sh"
 
@@ -84,9 +87,11 @@ read_site() {
   [ "$TENFOLD_SITE_VERSION" = "$SITE_VERSION" ] ||
     fail "$site has TENFOLD_SITE_VERSION=${TENFOLD_SITE_VERSION:-none}, slurm/common.sh needs" \
       "$SITE_VERSION; copy your values to a new copy of slurm/site.env"
-  : "${TENFOLD_RECIPE:=${1:-}}"
-  : "${TENFOLD_ROOT:=$TENFOLD_HOME/data}"
-  : "${TENFOLD_RUN:=$TENFOLD_ROOT/runs/$TENFOLD_RECIPE}"
+  TENFOLD_RECIPE=$(find_recipe "${TENFOLD_RECIPE:-${1:-}}") || exit 2
+  named=$(run_name "$TENFOLD_RECIPE")
+  # Containers work in another directory.
+  TENFOLD_ROOT=$(realpath -m -- "${TENFOLD_ROOT:-$TENFOLD_HOME/data}")
+  : "${TENFOLD_RUN:=$TENFOLD_ROOT/runs/$named}"
   TENFOLD_RUN=$(realpath -m -- "$TENFOLD_RUN")
   export TENFOLD_ROOT
 }
@@ -96,7 +101,7 @@ choose_data() {
   local here=$TENFOLD_ROOT/shards directory -
   set +f # until this function returns
   if [ -z "${TENFOLD_DATA:-}" ]; then
-    data=("$here"/*-"$TENFOLD_RECIPE"-*/)
+    data=("$here"/*-"$named"-+([!-])/) # not those of $named-continued
     # shards of another size of the family also fit: training compares every setting
     [ -e "${data[0]}" ] || data=("$here"/*/)
     [ -e "${data[0]}" ] ||
@@ -173,11 +178,12 @@ choose_python() {
     fail "neither TENFOLD_VENV nor TENFOLD_IMAGE is set; set one, here or in slurm/site.env"
   fi
   export PYTHONUNBUFFERED=1 PYTHONFAULTHANDLER=1
-  # Pyxis supports containers in steps only, so there the ranks report an unknown recipe.
+  # Pyxis supports containers in steps only, so there the ranks report an unknown recipe, and fetch a
+  # model of the Hub.
   [ ${#container[@]} -gt 0 ] || "${python[@]}" -c 'import sys
 from pipeline.errors import run_command
-from pipeline.recipes import recipe
-run_command(lambda: recipe(sys.argv[1]))' "$TENFOLD_RECIPE" || exit 2
+from pipeline.released.choice import read_recipe
+run_command(lambda: read_recipe(sys.argv[1], None))' "$TENFOLD_RECIPE" || exit 2
 }
 
 # The code that runs is the image's; the checkout provides the batch files.
@@ -191,6 +197,7 @@ choose_container() {
   mkdir -p -m 700 "$TENFOLD_LOCAL" || exit 2
   mkdir -p "$TENFOLD_RUN" || exit 2
   mounts=$(IFS=, && echo "$TENFOLD_HOME,$TENFOLD_LOCAL,$TENFOLD_RUN,${data[*]}")
+  mounts+=$(model_mount "$TENFOLD_RECIPE") || exit 2
   mounts+=${TENFOLD_MOUNTS:+,$TENFOLD_MOUNTS}
   IFS=, read -ra directories <<<"$mounts"
   for directory in "${directories[@]}"; do twice+=,$directory:$directory; done

@@ -4,14 +4,16 @@
 #   TENFOLD_CORPUS=cc-news TENFOLD_INPUT='/data/news/*.jsonl.gz' slurm/pipeline.sh roberta_large
 #   slurm/pipeline.sh bert_base --partition=gpu --train --nodes=4 --gres=gpu:4 --prepare --nodes=2
 #   slurm/pipeline.sh --check bert_base ...         submits nothing and reports what would fail
+#   slurm/pipeline.sh ./roberta-base ...            continues the model in that folder
 #
 # sbatch's options before --prepare, --train or --export are for all three jobs, those after one of
 # them are for that job alone. So each job has its own resources: those in its file unless given.
-# Training uses slurm/RECIPE.sbatch, or slurm/train.sbatch if there is none.
+# Training uses slurm/RECIPE.sbatch, or slurm/train.sbatch if there is none, as for a folder.
 #
 # Other settings come from the environment or site.env, see README.md. Prints the three job ids.
 set -euo pipefail
 
+SLURM_SUBMIT_DIR=$PWD # where a relative folder of a model is, see find_recipe
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 TENFOLD_HOME=$PWD
 # shellcheck source=slurm/common.sh
@@ -61,12 +63,15 @@ submit() { sbatch --parsable "$@" | cut -d';' -f1; }
 after() { echo "--dependency=afterok:$1 --kill-on-invalid-dep=yes"; }
 
 read_arguments "$@"
-export TENFOLD_RECIPE=${TENFOLD_RECIPE:-$recipe}
+recipe=$(find_recipe "$recipe")
+TENFOLD_RECIPE=$(find_recipe "${TENFOLD_RECIPE:-$recipe}")
+export TENFOLD_RECIPE
 # Many sites set NONE, which would keep this and all other settings from the jobs.
 [[ ${SBATCH_EXPORT:-} == ALL* ]] || export SBATCH_EXPORT=ALL
-train_file=slurm/$recipe.sbatch
+named=$(run_name "$recipe")
+train_file=slurm/$named.sbatch
 [ -r "$train_file" ] || train_file=slurm/train.sbatch
-train=("--job-name=$recipe" "${train[@]}")
+train=("--job-name=$named" "${train[@]}")
 (check_before_submitting && exit "$wrong") || exit 2
 [ -z "$checking" ] || exit 0
 

@@ -127,8 +127,11 @@ def within_passes(run: Run, changed: Sequence[str], rows: int) -> Run:
 
 
 def run_name(folder: str) -> str:
-    """The name of a run that continues a folder: no recipe's, and that of a directory."""
-    name = re.sub(r"[^\w.-]+", "-", folder).strip("-.") or "model"
+    """The name of a run that continues a folder: no recipe's, and that of a directory.
+
+    ASCII, so that slurm/common.sh makes the same in any locale.
+    """
+    name = re.sub(r"[^\w.-]+", "-", folder, flags=re.ASCII).strip("-.") or "model"
     return f"{name}-continued" if name in RECIPES else name
 
 

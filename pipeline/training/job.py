@@ -61,7 +61,9 @@ class Job:
 def read_job(arguments: argparse.Namespace) -> Job:
     """The job of a command line. Raises ConfigError for contradictory options."""
     chosen = read_recipe(arguments.recipe, arguments.run, arguments.set)
-    run = chosen.within_passes(_training_rows(arguments.data) if chosen.model else 0)
+    run = chosen.run
+    if chosen.model and arguments.data:
+        run = chosen.within_passes(_training_rows(arguments.data))
     check_warm_ups(run)
     if arguments.stop_at is not None and not 1 <= arguments.stop_at <= run.steps:
         raise ConfigError(

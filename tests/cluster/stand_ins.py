@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.slurm import ROOT
+from tests.cluster.slurm import ROOT, Result
 
 RECORD = """#!/bin/sh
 # Records its arguments, each on a line, after an empty line.
@@ -53,15 +53,24 @@ class StandIns:
 
     def run(self, script: str, *arguments: str, **environment: str) -> list[str]:
         """Run slurm/SCRIPT in `folder`; the arguments of the last program that it started."""
+        result = self._run(script, *arguments, **environment)
+        assert result.returncode == 0 and not result.stderr, result.stdout + result.stderr
+        return (self.folder / "record").read_text().split("\n\n")[-1].split("\n")[:-1]
+
+    def fail(self, script: str, **environment: str) -> str:
+        """Run slurm/SCRIPT, which must end as for a user's mistake; what it says."""
+        result = self._run(script, **environment)
+        assert result.returncode == 2, result.stdout + result.stderr
+        return result.stderr
+
+    def _run(self, script: str, *arguments: str, **environment: str) -> Result:
         foreign = ("SLURM_", "SBATCH_", "SRUN_", "TENFOLD_")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         (self.folder / "record").unlink(missing_ok=True)
-        result = subprocess.run(
+        return subprocess.run(
             ["bash", ROOT / "slurm" / script, *arguments], cwd=self.folder, text=True, check=False,
             capture_output=True, env=kept | JOB | {
                 "PATH": f"{self.folder}/bin:{kept['PATH']}",
                 "TENFOLD_SITE_ENV": str(self.folder / "site.env"),
             } | environment,
         )  # fmt: skip
-        assert result.returncode == 0 and not result.stderr, result.stdout + result.stderr
-        return (self.folder / "record").read_text().split("\n\n")[-1].split("\n")[:-1]

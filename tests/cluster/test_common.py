@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
+from pipeline.recipes import RECIPES
+from pipeline.released.continued import run_name
 from tests.cluster.shell import bash
 from tests.cluster.slurm import ROOT
 from tests.cluster.training import STEPS, Runs, last_step
@@ -94,6 +97,60 @@ def test_pyxis_gets_every_directory_at_its_own_path(tmp_path: Path) -> None:
         "python",
         "path unset",
     ]
+
+
+@pytest.mark.parametrize("place", ["given", "hub"])
+def test_a_model_is_mounted(place: str, tmp_path: Path) -> None:
+    """Its folder, or all that came from the Hub, which fetches into them."""
+    (tmp_path / "given").mkdir()
+    recipe, folder = {
+        "given": ("./given", tmp_path / "given"),
+        "hub": ("hf:me/base@v1", tmp_path / "root" / "models"),
+    }[place]
+    script = f"cd {tmp_path}; read_site; data=(/shards); choose_python; echo ${{container[-1]}}"
+    printed = bash(
+        script, TENFOLD_IMAGE="registry#tenfold", TENFOLD_VENV="", TENFOLD_CONTAINER="pyxis",
+        TENFOLD_ROOT="root", TENFOLD_LOCAL=f"{tmp_path}/local", TENFOLD_RECIPE=recipe,
+    )  # fmt: skip
+    run = tmp_path / "root" / "runs" / ("given" if place == "given" else "base")
+    assert folder.is_dir() and printed.endswith(f",{run}:{run},/shards:/shards,{folder}:{folder}")
+
+
+def test_names_are_those_that_commands_give_to_runs() -> None:
+    """In any locale; as `_named` in pipeline/released/choice.py calls run_name."""
+    names = [
+        "roberta-base", "my model (2)", "größe", "größe–2", " .-x-. ", "a--b", "a - b", "---", "語",
+        "-n", "two\nlines", "x_1.5", "roberta.roberta_base", "ROBERTA_BASE", "bert_base",
+    ]  # fmt: skip
+    given = {f"/models/{name}": name for name in names}
+    given |= {f"hf:me/{name}{revision}": name for name in names[:3] for revision in ("", "@v1/x")}
+    script = f'for r in {shlex.join([*given, "bert_base", ""])}; do run_name "$r"; done; echo end'
+    for locale in ("C", "C.UTF-8"):
+        printed = bash(script, LC_ALL=locale).split("\n")
+        assert printed == [*map(run_name, given.values()), "bert_base", "", "end"]
+    listed = (ROOT / "pipeline" / "recipes" / "__init__.py").read_text()
+    assert all(f".{recipe}," in listed for recipe in RECIPES)
+
+
+def test_a_model_has_shards_of_its_own(tmp_path: Path) -> None:
+    """Also beside those of a recipe that its folder has the name of."""
+    for name in ("news-roberta_base-01ab", "news-roberta_base-continued-23cd", "news-base-45ef"):
+        (tmp_path / "shards" / name).mkdir(parents=True)
+        (tmp_path / "shards" / name / "manifest.json").touch()
+    (tmp_path / "roberta_base").mkdir()
+    (tmp_path / "link").symlink_to("roberta_base")
+    script = 'read_site; choose_data; echo "${data[@]##*/} ${TENFOLD_RUN##*/}"'
+    for recipe, shards, run in (
+        ("roberta_base", "roberta_base-01ab", "roberta_base"),
+        ("./roberta_base/", "roberta_base-continued-23cd", "roberta_base-continued"),
+        (f"{tmp_path}/link", "roberta_base-continued-23cd", "roberta_base-continued"),
+        ("hf:me/base", "base-45ef", "base"),
+    ):
+        printed = bash(
+            script, TENFOLD_RECIPE=recipe, TENFOLD_ROOT=str(tmp_path), TENFOLD_RUN="",
+            TENFOLD_DATA="", SLURM_SUBMIT_DIR=str(tmp_path),
+        )  # fmt: skip
+        assert printed == f"news-{shards} {run}"
 
 
 def test_apptainer_runs_every_rank(runs: Runs, tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ wc -l <{record}
 """
 
 
-def pipeline(folder: Path, *words: str, **environment: str) -> tuple[int, str, list[str]]:
+def pipeline(
+    folder: Path, *words: str, cwd: Path = ROOT, **environment: str
+) -> tuple[int, str, list[str]]:
     """Exit code, errors, and the arguments of each sbatch."""
     record = folder / "record"
     (folder / "sbatch").write_text(RECORDS.format(record=record))
@@ -27,6 +29,7 @@ def pipeline(folder: Path, *words: str, **environment: str) -> tuple[int, str, l
     result = subprocess.run(
         [ROOT / "slurm" / "pipeline.sh", *words], capture_output=True, text=True, check=False,
         env=kept | {"PATH": f"{folder}:{kept['PATH']}", "TENFOLD_VENV": sys.prefix} | environment,
+        cwd=cwd,
     )  # fmt: skip
     calls = record.read_text().splitlines() if record.exists() else []
     return result.returncode, result.stderr, calls
@@ -48,6 +51,20 @@ def test_each_job_has_its_own_resources(tmp_path: Path) -> None:
 def test_a_recipe_with_a_file_of_its_own(tmp_path: Path) -> None:
     _, _, calls = pipeline(tmp_path, "roberta_base")
     assert calls[1].endswith("--job-name=roberta_base slurm/roberta_base.sbatch")
+
+
+def test_every_job_gets_the_folder_that_the_user_means(tmp_path: Path) -> None:
+    """Relative to where they are, though jobs are submitted from the checkout; never with the file
+    of a recipe of that name."""
+    folder = tmp_path / "models" / "roberta_base"
+    folder.mkdir(parents=True)
+    code, errors, calls = pipeline(
+        tmp_path, "./roberta_base", cwd=folder.parent, TENFOLD_VENV="", SLURM_SUBMIT_DIR="/"
+    )
+    assert (code, errors) == (0, "")
+    assert calls[1].endswith("--job-name=roberta_base-continued slurm/train.sbatch")
+    passed = (tmp_path / "record.environment").read_text().splitlines()
+    assert passed == [f"ALL {folder}"] * 3
 
 
 @pytest.mark.parametrize("site", ["", "NONE", "A=1", "ALL,A=1"])
@@ -76,6 +93,8 @@ def test_every_job_gets_the_recipe(site: str, tmp_path: Path) -> None:
         ("", "usage: slurm/pipeline.sh [--check] RECIPE"),
         ("--partition=gpu", "name a recipe before --partition=gpu"),
         ("roberta_huge", "unknown recipe 'roberta_huge'"),
+        ("./roberta_base", f"recipe ./roberta_base: no folder {ROOT}/roberta_base; name one with"),
+        ("./slurm", f"{ROOT}/slurm holds no config.json"),
     ],
 )
 def test_a_mistake_is_one_line_and_submits_nothing(

@@ -105,6 +105,38 @@ def test_a_recipe_of_the_batch_file_is_the_last_choice() -> None:
     assert bash(script.format("tiny"), **chosen | {"TENFOLD_RECIPE": "mine"}).startswith("mine ")
 
 
+@pytest.mark.parametrize("script", ["prepare.sbatch", "train.sbatch", "roberta_base.sbatch"])
+def test_a_folder_is_found_where_sbatch_was_called(script: str, stand_ins: StandIns) -> None:
+    """Wherever the job runs; every command gets its whole path."""
+    folder = stand_ins.folder
+    (folder / "login" / "model").mkdir(parents=True)
+    stand_ins.site()
+    place = {"TENFOLD_HOME": str(ROOT), "SLURM_SUBMIT_DIR": f"{folder}/login"}
+    chosen = settings(folder) | {"TENFOLD_RECIPE": "./model", "TENFOLD_DOCTOR": "on"}
+    started = stand_ins.run(script, **place | chosen)
+    model = f"{folder}/login/model"
+    calls = [call.split("\n") for call in (folder / "record").read_text().split("\n\n")]
+    modules = [call[call.index("-m") + 1] for call in calls if "-m" in call]
+    work = "prepare" if script == "prepare.sbatch" else "train"
+    assert modules == ["pipeline.doctor", f"pipeline.{work}"]
+    if work == "prepare":
+        assert f"--recipe\n{model}" in "\n".join(started)
+        return
+    (doctor,) = (call for call in calls if "pipeline.doctor" in call)
+    assert doctor[doctor.index("--recipe") + 1] == model
+    words = started[started.index("-m") + 2 :]
+    assert words[0] == model and f"{folder}/data/runs/model" in words
+    assert words[-2:] == ["--more", "a*"]
+
+
+@pytest.mark.parametrize("script", ["prepare.sbatch", "train.sbatch", "export.sbatch"])
+def test_a_folder_that_does_not_exist_is_one_line(script: str, stand_ins: StandIns) -> None:
+    stand_ins.site()
+    errors = stand_ins.fail(script, **settings(stand_ins.folder) | {"TENFOLD_RECIPE": "./none"})
+    assert errors.startswith(f"error: recipe ./none: no folder {ROOT}/none; name one with")
+    assert errors.count("\n") == 1 and not (stand_ins.folder / "record").exists()
+
+
 def test_site_env_may_expand_names_of_files(tmp_path: Path) -> None:
     """As `module` does; what follows may not, but for shards and inputs."""
     (tmp_path / "a1").touch()
@@ -134,7 +166,7 @@ def test_arguments_are_checked_as_they_are_used(
 
 def test_an_unknown_setting_in_site_env_is_found(tmp_path: Path) -> None:
     """Also in the checkout's own, where its name does not make it known."""
-    for name in ("common.sh", "check.sh", "restarts.sh", "faults.sh"):
+    for name in ("common.sh", "recipe.sh", "check.sh", "restarts.sh", "faults.sh"):
         (tmp_path / "slurm").mkdir(exist_ok=True)
         (tmp_path / "slurm" / name).write_text((ROOT / "slurm" / name).read_text())
     (tmp_path / "pipeline").symlink_to(ROOT / "pipeline")
