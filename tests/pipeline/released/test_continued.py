@@ -31,7 +31,7 @@ def saved(family: str, folder: Path, vocabularies: dict[str, Vocabulary], robert
         return save_model("RobertaForMaskedLM", folder, read_vocabulary(roberta))
     if family == "albert":
         return save_model("AlbertForPreTraining", folder, vocabularies["unigram-uncased"])
-    settings = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
+    settings = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
     return save_model("BertForPreTraining", folder, vocabularies["wordpiece"], **settings)
 
 
@@ -54,7 +54,8 @@ def test_a_run_has_the_models_sizes_and_starts_with_its_weights(
     assert run.objective.kind == base.objective.kind
     assert run.optimizer.peak_lr == PEAK_RATES[family]
     if family == "bert":
-        assert run.encoder.dropout == 0.2 and run.data.lower_case is False
+        assert (run.encoder.dropout, run.encoder.attention_dropout) == (0.2, 0.3)
+        assert run.data.lower_case is False
     if family == "electra":
         assert run.objective.generator.width == 0.5
 
