@@ -1,11 +1,11 @@
-"""A Hugging Face Hub of one dataset, with the part of the interface that `datasets` uses."""
+"""A Hugging Face Hub of one dataset or model, with the part of the interface that we use."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,11 +15,27 @@ REVISION = "0123456789abcdef0123456789abcdef01234567"
 NAME = "someone/news"
 
 
+LARGE_BYTES = 1000
+"""A model's files of this length are listed as large ones are, with a SHA-256."""
+
+
 @contextmanager
-def small_hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Serves `folder` as NAME at REVISION; yields the address and the requests."""
+def small_hub(
+    folder: Path,
+    kind: str = "datasets",
+    *,
+    refused: tuple[int, str] | None = None,
+    listed: Callable[[list[dict[str, object]]], object] = list,
+    sent: Callable[[str, bytes], bytes] = lambda name, content: content,
+) -> Iterator[tuple[str, list[str]]]:
+    """Serves `folder` as NAME at REVISION; yields the address and the requests.
+
+    kind: datasets or models. refused: the status and the Hub's error code of every answer. listed:
+    changes the list of a model's files. sent: changes what is sent of a file.
+    """
     asked: list[str] = []
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.*"))}
+    revisions = (REVISION, "main", "v1.0", "refs/pr/1")
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -38,9 +54,12 @@ def small_hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
         def answer(self, body: str = "") -> None:
             path = unquote(urlsplit(self.path).path)
             asked.append(f"{self.command} {self.path}")
-            api, raw = f"/api/datasets/{NAME}", f"/datasets/{NAME}/resolve/{REVISION}/"
-            if path in (f"{api}/revision/{REVISION}", f"{api}/revision/main", api):
-                siblings = [{"rfilename": name} for name in files]
+            api = f"/api/{kind}/{NAME}"
+            raw = f"{'/datasets' * (kind == 'datasets')}/{NAME}/resolve/{REVISION}/"
+            if refused:
+                self.refuse(*refused)
+            elif path in (api, *(f"{api}/revision/{name}" for name in revisions)):
+                siblings = listed([sibling(name, files[name]) for name in files])
                 self.send_json({"id": NAME, "sha": REVISION, "siblings": siblings, "tags": []})
             elif path.startswith(f"{api}/tree/{REVISION}"):
                 under = path.removeprefix(f"{api}/tree/{REVISION}").strip("/")
@@ -51,11 +70,16 @@ def small_hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
                 self.send_json([entry(name, files[name]) for name in wanted if name in files])
             elif path.startswith(raw) and path.removeprefix(raw) in files:
                 self.send_file(files[path.removeprefix(raw)])
+            elif path.startswith(f"{api}/revision/"):
+                self.refuse(404, "RevisionNotFound")
             else:
-                self.send_response(404)
-                self.send_header("X-Error-Code", "EntryNotFound")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                self.refuse(404, "EntryNotFound" if NAME in path else "RepoNotFound")
+
+        def refuse(self, status: int, code: str) -> None:
+            self.send_response(status)
+            self.send_header("X-Error-Code", code)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def send_json(self, value: object) -> None:
             content = json.dumps(value).encode()
@@ -67,6 +91,8 @@ def small_hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
         def send_file(self, path: Path) -> None:
             content, status = path.read_bytes(), 200
+            if self.command == "GET":
+                content = sent(path.relative_to(folder).as_posix(), content)
             size = len(content)
             span = self.headers.get("Range", "")
             if span:
@@ -88,7 +114,7 @@ def small_hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}", asked
@@ -119,3 +145,14 @@ def entry(name: str, path: Path) -> dict[str, object]:
         "type": "file", "path": name, "size": len(content),
         "oid": hashlib.sha1(content).hexdigest(),
     }  # fmt: skip
+
+
+def sibling(name: str, path: Path) -> dict[str, object]:
+    """A file as `blobs=true` lists it: small ones by Git's hash, large ones by their own."""
+    content = path.read_bytes()
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    about: dict[str, object] = {"rfilename": name, "size": len(content), "blobId": blob}
+    if len(content) >= LARGE_BYTES:
+        digest = hashlib.sha256(content).hexdigest()
+        about["lfs"] = {"size": len(content), "sha256": digest, "pointerSize": 134}
+    return about
