@@ -13,7 +13,7 @@ from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimat
 from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
 from pipeline.data.preparation.prepare import parts_job
 from pipeline.data.preparation.sources import FoundCorpus
-from pipeline.data.preparation.tokenizer import read_existing, sample_texts
+from pipeline.data.preparation.tokenizer import read_existing, sample_texts, warn_of_language
 from pipeline.data.preparation.transfers import beginnings
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.trainers import train
@@ -46,6 +46,8 @@ def _estimate(
 ) -> dict[str, CorpusEstimate]:
     """An estimate of `files` for each corpus, with the tokenizer of `found` or one like it."""
     vocabulary = read_existing(arguments.tokenizer, found, data)
+    if vocabulary is not None and arguments.tokenizer is not None:
+        warn_of_language(vocabulary, files)
     if vocabulary is None:
         print("tokenizer: none for this corpus yet; estimating with one trained on a small sample")
         vocabulary = train(

@@ -31,7 +31,7 @@ from pipeline.data.preparation.fingerprint import Identities, identify
 from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary, trained_on
-from pipeline.data.tokenizers.report import report
+from pipeline.data.tokenizers.report import language_doubts, report
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError
@@ -41,10 +41,8 @@ from pipeline.whole_folders import TakenError, publish_folder, whole_folder
 
 SAMPLE_BYTES = 1 << 30
 """Cleaned text to train on: more than 50,265 tokens need; `tokenizers` takes about 5 GB for it."""
-
 REPORT_BYTES = 1 << 20
-"""Cleaned text for the report on a new vocabulary."""
-
+"""Cleaned text for the report on a new vocabulary, and for doubts about a given one."""
 ENOUGH_IDS = 0.98
 """A tokenizer with less than this share of `data.vocab_size` is not shared: too little text."""
 _FILE = "tokenizer.json"  # written last: its folder is complete
@@ -186,7 +184,9 @@ def find_tokenizer(
     tokenizer does not fit the recipe.
     """
     if given is not None:
-        return ChosenTokenizer(_read_given(given, data), trained_on(given), None)
+        vocabulary = _read_given(given, data)
+        warn_of_language(vocabulary, sources)
+        return ChosenTokenizer(vocabulary, trained_on(given), None)
     places = Places.of(found, data, known)
     fresh = False
     with places.locked():
@@ -223,6 +223,12 @@ def read_existing(given: Path | None, found: FoundCorpus, data: DataSettings) ->
         return None
     _check(*existing, data)
     return existing[1]
+
+
+def warn_of_language(vocabulary: Vocabulary, sources: list[Source]) -> None:
+    """Print a warning if the text seems to be in another language than a given tokenizer's."""
+    for line in language_doubts(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
+        print(f"tokenizer: {line}", flush=True)
 
 
 def _read_given(folder: Path, data: DataSettings) -> Vocabulary:
@@ -378,7 +384,7 @@ def sample_texts(sources: list[Source], sample_bytes: int, counts: DocumentCount
     """
     tasks = cut_tasks(sources)
     total = sum(task.weight for task in tasks)
-    for task in tracked(tasks, "reading text to train on", "splits"):
+    for task in tracked(tasks, "sampling text", "splits"):
         quota = max(1, sample_bytes * task.weight // max(total, 1))
         taken = 0
         for batch in read_batches(task.pieces, 0, counts):

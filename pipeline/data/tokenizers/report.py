@@ -6,20 +6,27 @@ gives ids, and a model trains on them without any error, so the report is the on
 
 from __future__ import annotations
 
-import itertools
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
+from pipeline.data.text.scripts import SPACELESS
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.reference_engine import count_unknown
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 TOP_WORDS = 1000
 MEASURED_CHARACTERS = 1 << 20
+PER_WORD, PER_LETTER = 1.55, 0.33
+"""Tokens that words of a vocabulary's own language have: at most one of the two is exceeded."""
+PER_DENSE_LETTER = 1.1
+"""The same for Hangul and scripts without spaces, where a letter can be a token of its own."""
+UNKNOWN = 0.05
+"""Share of the letters in words with an unknown token; 0.01 % in English text."""
+FEWEST_IDS = 16_000
+"""Smaller vocabularies have many words of their own language in pieces, too."""
 # Article 1 of the Universal Declaration of Human Rights, 1948; it is in the public domain.
 SCRIPTS = {
     "English": "All human beings are born free and equal in dignity and rights.",
@@ -44,37 +51,90 @@ _ACCENTED = ("English", "French")
 def report(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
     """Lines of the report; texts: the text to measure on, of which about a megabyte is read."""
     tokenizer = Tokenizer.from_str(vocabulary.text_json())
-    measured, size = [], 0
-    for text in texts:
-        measured.append(text[:MEASURED_CHARACTERS])
-        size += len(text)
-        if size >= MEASURED_CHARACTERS:
-            break
-    counts = Counter(itertools.chain.from_iterable(text.split() for text in measured))
-    words = Counter(
-        word for text in measured for word in re.findall(r"[^\W\d_]+", text, re.UNICODE)
-    )
+    measured = _first_megabyte(texts)
+    spaced = sum(len(text.split()) for text in measured)
     lines = []
-    if counts:
+    if spaced:
         encodings = [tokenizer.encode(text, add_special_tokens=False) for text in measured]
         tokens = sum(len(encoding.ids) for encoding in encodings)
         unknown = [count_unknown(encoding, vocabulary.unk) for encoding in encodings]
         missing, behind = map(sum, zip(*unknown, strict=True))
-        top = [word for word, _ in words.most_common(TOP_WORDS)]
-        single = sum(_is_token(vocabulary, tokenizer, word) for word in top)
+        top = [word for word, _ in _words(measured).most_common(TOP_WORDS)]
+        ids = _ids(vocabulary, tokenizer, top)
+        single = sum(len(word) == 1 and word[0] != vocabulary.unk for word in ids)
         lines.append(
-            f"{tokens / counts.total():.2f} tokens per word, {missing / tokens:.3%} unknown "
+            f"{tokens / spaced:.2f} tokens per word, {missing / tokens:.3%} unknown "
             f"(behind them {behind / sum(map(len, measured)):.3%} of the characters); "
             f"{single / max(1, len(top)):.1%} of the {len(top):,} commonest words are one token"
         )
     return [*lines, *_round_trips(vocabulary, tokenizer), *_torn(tokenizer)]
 
 
-def _is_token(vocabulary: Vocabulary, tokenizer: Tokenizer, word: str) -> bool:
-    """Whether a word that follows another is one known token."""
+def language_doubts(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
+    """A warning if the text seems to be in another language than the vocabulary's, else nothing.
+
+    texts: as for `report`. Words are runs of letters: numbers, code and emoji say little about a
+    language. Text of another language has both more tokens per word and more per letter; medical
+    English has only the first, as its words are long, and tweets in short words neither. README.md
+    has the figures that the limits are from.
+    """
+    words = _words(_first_megabyte(texts))
+    if not words:
+        return []
+    ids = _ids(vocabulary, Tokenizer.from_str(vocabulary.text_json()), words)
+    counts = words.values()
+    letters = sum(len(word) * count for word, count in words.items())
+    per_word = sum(len(word) * count for word, count in zip(ids, counts)) / words.total()
+    per_letter = per_word * words.total() / letters
+    unknown = sum(
+        len(word) * count
+        for (word, count), found in zip(words.items(), ids)
+        if vocabulary.unk in found
+    )
+    limit = sum(_most_tokens(word) * count for word, count in words.items()) / letters
+    in_pieces = vocabulary.size >= FEWEST_IDS and per_word > PER_WORD and per_letter > limit
+    if not in_pieces and unknown <= UNKNOWN * letters:
+        return []
+    return [
+        f"warning: {per_word:.2f} tokens per word, {per_letter:.2f} per letter, and "
+        f"{unknown / letters:.1%} of the letters in words with an unknown token, where text in a "
+        f"vocabulary's own language has up to {PER_WORD} per word (or, with long words, up to "
+        f"{limit:.2f} per letter) and {UNKNOWN:.0%}: the text may be in another language than the "
+        "tokenizer's, or in capitals; a model learns little from words in pieces, so take a model "
+        "or tokenizer of the text's language"
+    ]
+
+
+def _most_tokens(word: str) -> float:
+    """Tokens that a word may have in a vocabulary of its language if it is long."""
+    dense = sum(bool(SPACELESS[ord(letter)]) or "가" <= letter <= "힣" for letter in word)
+    return PER_DENSE_LETTER * dense + PER_LETTER * (len(word) - dense)
+
+
+def _first_megabyte(texts: Iterable[str]) -> list[str]:
+    measured, size = [], 0
+    for text in texts:
+        measured.append(text[:MEASURED_CHARACTERS])
+        size += len(text)
+        if size >= MEASURED_CHARACTERS:
+            break
+    return measured
+
+
+def _words(texts: Iterable[str]) -> Counter[str]:
+    """Runs of letters with their marks, counted."""
+    words: Counter[str] = Counter()
+    for text in texts:
+        others = {ord(c): " " for c in set(text) if unicodedata.category(c)[0] not in "LM"}
+        words.update(text.translate(others).split())
+    return words
+
+
+def _ids(vocabulary: Vocabulary, tokenizer: Tokenizer, words: Iterable[str]) -> list[list[int]]:
+    """Ids of each word as it is after another one."""
     space = " " if vocabulary.kind == BYTE_BPE else ""
-    ids = tokenizer.encode(space + word, add_special_tokens=False).ids
-    return len(ids) == 1 and ids[0] != vocabulary.unk
+    spaced = [space + word for word in words]
+    return [encoding.ids for encoding in tokenizer.encode_batch(spaced, add_special_tokens=False)]
 
 
 def _round_trips(vocabulary: Vocabulary, tokenizer: Tokenizer) -> list[str]:

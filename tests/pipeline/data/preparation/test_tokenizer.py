@@ -13,8 +13,10 @@ from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation import prepare, tokenizer
 from pipeline.data.preparation.tokenizer import ChosenTokenizer
 from pipeline.data.shards.manifest import Manifest, read_manifest
-from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.data.tokenizers.definitions import wordpiece_json
+from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
+from pipeline.data.tokenizers.report import FEWEST_IDS
+from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import articles, members
 from tests.pipeline.preparing import Prepare, at_once_without_locks, contents, write_jsonl
@@ -277,3 +279,26 @@ def test_a_kill_between_shards_and_tokenizer_is_repaired(
 def test_dry_run_writes_nothing(root: Path, tmp_path: Path, run: Prepare) -> None:
     said = run("--corpus", text_of(tmp_path / "mine.jsonl", "cat"), *FEW, "--dry-run")
     assert "estimating with one trained on a small sample" in said and not root.exists()
+
+
+def test_text_of_another_language_than_a_given_tokenizers_is_warned_of(
+    root: Path, tmp_path: Path, run: Prepare
+) -> None:
+    """Before the work, and by --dry-run; not for text that the vocabulary has words for."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{a}" for a in letters)]
+    tokens += ["the", "says", "cat", *(f"qzx{i}" for i in range(FEWEST_IDS - len(tokens) - 3))]
+    ids = {token: index for index, token in enumerate(tokens)}
+    save_vocabulary(vocabulary(wordpiece_json(ids, lower_case=True), "own"), tmp_path / "own", 128)
+    settings = ("data.tokenizer=wordpiece", "data.lower_case=true", f"data.vocab_size={FEWEST_IDS}")
+    given = (*SMALL, *(part for text in settings for part in ("--set", text)), "--tokenizer",
+             tmp_path / "own")  # fmt: skip
+    own = write_jsonl(tmp_path / "own.jsonl", ["The cat says the cat says the cat."] * 3)
+    other = write_jsonl(tmp_path / "other.jsonl", [f"Le chat boit du lait {a}." for a in letters])
+    assert "tokenizer: warning:" not in run(
+        "--input", own, "--corpus", "cc-news", *given, "--dry-run"
+    )
+    for how in ("--dry-run", "--allow-unknown"):
+        said = run("--input", other, "--corpus", "cc-news", *given, how)
+        assert said.count("the text may be in another language than the tokenizer's") == 1
+        assert "tokenizer: warning: 2.83 tokens per word, 1.00 per letter, and 0.0% of" in said

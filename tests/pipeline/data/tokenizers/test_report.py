@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pipeline.data.tokenizers.definitions import wordpiece_json
-from pipeline.data.tokenizers.report import report
+from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.data.tokenizers.report import FEWEST_IDS, SCRIPTS, language_doubts, report
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -48,3 +51,67 @@ def test_every_script_survives_a_round_trip_in_bytes(tiny_vocabulary: Vocabulary
     lines = report(tiny_vocabulary, [])
     assert len(lines) == 1 and lines[0].startswith("round trip exact: English, French")
     assert lines[0].endswith("Chinese")
+
+
+ENGLISH = "In the morning the old woman opened the window and looked at the street for a while."
+FRENCH = (
+    "Le matin, la vieille femme ouvrait les volets et regardait longtemps la rue avant de "
+    "descendre acheter le pain. Son mari travaillait encore à la gare, où il vérifiait les "
+    "billets des voyageurs pressés. Le dimanche, leurs enfants venaient déjeuner."
+)
+MEDICAL = (
+    "Echocardiography showed moderate mitral regurgitation with left ventricular hypertrophy; "
+    "intravenous ceftriaxone was started. Levothyroxine, atorvastatin and hydrochlorothiazide "
+    "were continued, and the biopsy revealed adenocarcinoma."
+)
+
+
+def english(words: str, *, size: int = FEWEST_IDS, letters: str = "") -> Vocabulary:
+    """WordPiece with these words, all Latin letters and others, filled up with rare words."""
+    spelled = sorted({*"abcdefghijklmnopqrstuvwxyz", *letters})
+    tokens = [*SPECIALS, *spelled, *(f"##{letter}" for letter in spelled)]
+    tokens += sorted(set(words.lower().replace(".", "").split()) - set(tokens))
+    tokens += [f"qzx{number}" for number in range(size - len(tokens))]
+    return vocabulary(wordpiece_json({t: i for i, t in enumerate(tokens)}, lower_case=True), "own")
+
+
+def test_text_of_another_language_is_warned_of_with_figures() -> None:
+    own = english(ENGLISH)
+    assert language_doubts(own, [ENGLISH, "The street looked old. 12,345.67 :-) x=[0,1,2]"]) == []
+    # le (1 word, 2 letters) and pain (4 letters): 6 tokens in 2 words, 1 per letter
+    (line,) = language_doubts(own, ["le pain."])
+    assert line.startswith(
+        "warning: 3.00 tokens per word, 1.00 per letter, and 0.0% of the letters in words with an "
+        "unknown token, where text in a vocabulary's own language has up to 1.55 per word (or, "
+        "with long words, up to 0.33 per letter) and 5%: the text may be in another language than"
+    )
+    assert language_doubts(english(ENGLISH, size=FEWEST_IDS - 1), ["le pain."]) == []
+    assert language_doubts(own, []) == language_doubts(own, ["12 345 !"]) == []
+
+
+def test_unknown_letters_are_warned_of_in_a_vocabulary_of_any_size() -> None:
+    small = english(ENGLISH, size=200)
+    (line,) = language_doubts(small, [SCRIPTS["Russian"]])
+    assert "100.0% of the letters in words with an unknown token" in line
+    assert language_doubts(small, [ENGLISH * 5 + " да"]) == []  # 2 of 335 letters
+
+
+def test_a_letter_of_chinese_or_korean_may_be_a_token() -> None:
+    for language in ("Chinese", "Japanese", "Korean"):
+        text = SCRIPTS[language]
+        known = vocabulary(english(text, letters=text).tokenizer_json.replace(
+            '"strip_accents":null', '"strip_accents":false'
+        ), "own")  # fmt: skip
+        assert language_doubts(known, [text]) == [], language
+
+
+@pytest.mark.parametrize("name", ["bert/bert-base-cased", "gpt2"])
+def test_published_vocabularies(name: str, real_data: Path) -> None:
+    """The English that comes closest to the limits, and other languages."""
+    file = "" if name == "gpt2" else "-vocab.txt"
+    own = read_vocabulary(real_data / "tokenizers" / f"{name}{file}")
+    lines = (real_data / "eval/NER/WNUT17/CONLL-format/data/dev/emerging.dev.conll").read_text()
+    tweets = " ".join(line.split()[0] for line in lines.split("\n") if line.strip())
+    novel = (real_data / "bookcorpus/Doyle_Hound_1902.txt").read_text()[:50_000].lower()
+    assert [language_doubts(own, [text]) for text in (tweets, novel, MEDICAL)] == [[], [], []]
+    assert language_doubts(own, [FRENCH]) and language_doubts(own, [SCRIPTS["Chinese"]])
