@@ -31,3 +31,13 @@ def test_another_file_is_refused(tmp_path: Path, content: str | None, reason: st
         file.write_text(content)
     with pytest.raises(ConfigError, match=f"--run .*run.json {reason}"):
         read_run(file)
+
+
+def test_dropout_of_attention_weights_has_no_legacy_value(tmp_path: Path) -> None:
+    """It is named where a file of an older version lacks it."""
+    content = to_dict(recipe("roberta_base"))
+    del content["encoder"]["attention_dropout"]
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match=r"missing settings: encoder\.attention_dropout"):
+        read_run(file)
