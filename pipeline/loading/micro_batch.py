@@ -6,9 +6,9 @@ there are, and at least one; on a GPU the same in every micro-batch, see `placem
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -88,12 +88,16 @@ class MicroBatch:
         starts = self.row_starts[: len(self.samples)].tolist()
         return [slice(*pair) for pair in pairwise([*starts, self.tokens])]
 
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Name -> tensor, of those that there are."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: part for name, part in values.items() if isinstance(part, torch.Tensor)}
+
     def to(self, device: torch.device | str) -> MicroBatch:
         """The same batch on `device`; copies from pinned memory do not block."""
-        always = ("input_ids", "cu_seqlens", "row_starts", "positions", "labels", "weights")
-        named = (*always, "segment_ids", "pair_labels", "draws")
-        present = [name for name in named if getattr(self, name) is not None]
-        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in present}
+        moved: dict[str, Any] = {
+            name: part.to(device, non_blocking=True) for name, part in self.tensors().items()
+        }
         return replace(self, **moved)
 
 

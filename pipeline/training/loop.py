@@ -34,6 +34,7 @@ from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.display import Display
 from pipeline.training.feed import Feed
 from pipeline.training.forward import loss_parts
+from pipeline.training.forward.device_copies import on_device
 from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.out_of_memory import STEPS_BETWEEN_RETURNS, return_free_memory
@@ -182,7 +183,8 @@ class Trainer:
         vote = StopVote(self.cluster.control)
         mask_id = self.feed.datasets[0].manifest.tokenizer["mask"]
         self.engine.accumulation = step.accumulation
-        for done, batch in enumerate(pace.timed(self.watchdog.through(step.batches)), 1):
+        batches = on_device(pace.timed(step.batches), self.cluster.device)
+        for done, batch in enumerate(self.watchdog.through(batches), 1):
             if vote.passed():
                 return None
             if done < step.accumulation:
@@ -190,7 +192,7 @@ class Trainer:
             torch.manual_seed(
                 noise_seed(self.run.seed, self.progress.step, self.cluster.rank, batch.micro_batch)
             )
-            inputs = model_inputs(batch, self.cluster.device, mask_id)
+            inputs = model_inputs(batch, mask_id)
             with self.stragglers.clock.running():
                 scored = self.engine(inputs)
             loss = loss_parts.loss_sum(self.parts, scored, counts)

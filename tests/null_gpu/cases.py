@@ -8,14 +8,14 @@ from typing import Any
 
 STAGES = (0, 1, 2)
 MOST_SPILLED = 368
-"""Bytes of stack that one kernel of today has: LayerNorm's backward pass with dropout."""
+"""Bytes of stack that a kernel may have without a record; two kernels of ALBERT have more."""
 SLOWER = 0.02
 """Largest loss of a predicted rate."""
 MEMORY = 0.10
 """Largest distance of the counted peak from the planned one."""
 RECORDED = (
     "attention", "evaluation_attention", "waits_per_micro_batch", "waits_per_update", "copies",
-    "collectives", "predicted_sequences_per_second", "work", "spilled_bytes",
+    "copies_beside", "collectives", "predicted_sequences_per_second", "work", "spilled_bytes",
 )  # fmt: skip
 """Fields of a case that expected.json keeps."""
 
@@ -79,11 +79,16 @@ def problems(case: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[s
     for way, count in case["copies"].items():
         if "pageable" in way:
             yield f"{name}: {count:g} copies {way} per micro-batch; pin that memory"
+        if (beside := case["copies_beside"].get(way, 0)) < expected["copies_beside"].get(way, 0):
+            yield (
+                f"{name}: {beside:g} copies {way} run beside kernels, expected "
+                f"{expected['copies_beside'][way]:g}"
+            )
     if case["collectives"] != expected["collectives"]:
         yield f"{name}: collectives {case['collectives']}, expected {expected['collectives']}"
     for kernel, size in case["spilled_bytes"].items():
-        if size > MOST_SPILLED:
-            yield f"{name}: {kernel} spills {size} bytes, at most {MOST_SPILLED}"
+        if size > (most := max(MOST_SPILLED, expected["spilled_bytes"].get(kernel, 0))):
+            yield f"{name}: {kernel} spills {size} bytes, at most {most}"
     distance = case["peak_gb"] / case["planned_gb"] - 1
     if abs(distance) > MEMORY:
         yield f"{name}: peak {case['peak_gb']} GB is {distance:+.0%} from {case['planned_gb']}"

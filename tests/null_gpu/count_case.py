@@ -77,7 +77,7 @@ def bare_counts(run: Run, rows: Rows, device: torch.device) -> dict[str, Any]:
     """Of a micro-step without an engine: kernels, bytes, the predicted rate."""
     model = on_device(run, device)
     compile_layers(model, stage=1)
-    inputs = model_inputs(micro_batch(run, rows, 0), device, MASK_ID)
+    inputs = model_inputs(micro_batch(run, rows, 0).to(device), MASK_ID)
     counts = micro_batch(run, rows, 0).counts
 
     def micro_step() -> None:
@@ -146,7 +146,7 @@ def attention_flops(
 def evaluation_attention(run: Run, rows: Rows, device: torch.device) -> list[str]:
     """The kernels of a forward pass without dropout and gradients."""
     model = on_device(run, device).eval()
-    inputs = model_inputs(micro_batch(run, rows, 0), device, MASK_ID)
+    inputs = model_inputs(micro_batch(run, rows, 0).to(device), MASK_ID)
     with torch.no_grad(), counting() as found:
         model(inputs)
     check_modelled(found)
@@ -183,15 +183,21 @@ def stage_counts(run: Run, rows: Rows, stage: int, cluster: Cluster) -> dict[str
         "waits_per_micro_batch": micro.total("wait") / MICRO_BATCHES,
         "waits_per_update": update.total("wait"),
         "waits": dict(sorted(micro.of("wait").items())),
-        "copies": {
-            way: count / MICRO_BATCHES
-            for way, count in sorted(micro.of("copy").items())
-            if way != "device -> device"
-        },
+        "copies": per_micro_batch(micro, "copy"),
+        "copies_beside": per_micro_batch(micro, "beside"),
         "collectives": {"micro_batches": micro.collectives, "update": update.collectives},
         "update_kernels": update.kernels,
         "peak_gb": round(peak / 1e9, 3),
         "planned_gb": round(planned / 1e9, 3),
+    }
+
+
+def per_micro_batch(counts: Counts, kind: str) -> dict[str, float]:
+    """Way -> copies of a kind, but those within the device."""
+    return {
+        way: count / MICRO_BATCHES
+        for way, count in sorted(counts.of(kind).items())
+        if way != "device -> device"
     }
 
 

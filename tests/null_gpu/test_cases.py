@@ -42,6 +42,10 @@ def test_a_mask_that_is_put_back_is_red(case: dict[str, Any]) -> None:
         ({"waits_per_micro_batch": 1.0}, "the host waits for the device in a micro-batch"),
         ({"waits_per_update": 3}, "waits_per_update is 3, expected 2"),
         ({"copies": {"pageable -> device": 9.0}}, "9 copies pageable -> device per micro-batch"),
+        (
+            {"copies_beside": {"pinned -> device": 5.0}},
+            "5 copies pinned -> device run beside kernels, expected 6",
+        ),
         ({"collectives": {}}, "collectives {}"),
         ({"spilled_bytes": {"triton_a": 369}}, "triton_a spills 369 bytes, at most 368"),
         ({"peak_gb": 11.2}, "peak 11.2 GB is +12% from 10.0"),

@@ -1,4 +1,4 @@
-"""A micro-batch of the loader -> the model's inputs, on the model's device."""
+"""A micro-batch on the model's device -> the model's inputs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from model.pieces import Pieces
 from pipeline.loading.micro_batch import MicroBatch
 
 
-def model_inputs(batch: MicroBatch, device: torch.device, mask_id: int) -> Inputs:
+def model_inputs(batch: MicroBatch, mask_id: int) -> Inputs:
     """The inputs for one forward pass; mask_id: the id of [MASK]."""
-    dead = batch.tokens < len(batch.input_ids)
-    live = batch.tokens
-    batch = batch.to(device)
-    weights_T = None
-    if dead:  # they come last; a comparison on the device waits for no copy
-        weights_T = (torch.arange(len(batch.input_ids), device=device) < live).float()
+    tokens, weights_T = len(batch.input_ids), None
+    if batch.tokens < tokens:  # the dead come last; a comparison on the device waits for no copy
+        weights_T = (torch.arange(tokens, device=batch.input_ids.device) < batch.tokens).float()
     return Inputs(
         input_ids_T=batch.input_ids,
         pieces=Pieces(batch.cu_seqlens, batch.longest),

@@ -32,6 +32,7 @@ from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import Extras, LossCounts
 from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity
+from pipeline.training.forward.device_copies import on_device
 from pipeline.training.forward.loss_parts import add, pack, part_metrics, present, unpack
 from pipeline.training.forward.model_inputs import model_inputs
 
@@ -199,11 +200,11 @@ def evaluate(
     sums: Sums = {}
     counts = np.zeros(len(LossCounts._fields), np.int64)
     with torch.no_grad():
-        for batch in loader.micro_batches():
+        for batch in on_device(loader.micro_batches(), device):
             if stopped():
                 loader.close()
                 return None
-            inputs = model_inputs(batch, device, mask_id)
+            inputs = model_inputs(batch, mask_id)
             if sequences is not None:
                 inputs = inputs._replace(each_word=True)
             found = forward(inputs)

@@ -6,7 +6,8 @@
 
 namespace null_gpu {
 
-// Count one event. kind: kernel, product, wait, copy, collective, memory or unmodelled.
+// Count one event. kind: kernel, product, wait, copy, beside, collective, memory or
+// unmodelled.
 void count(const char* kind, const std::string& name);
 
 enum class Place { pageable, pinned, device };

@@ -60,10 +60,12 @@ cudaError_t launched(const void* function) {
   return cudaSuccess;
 }
 
-cudaError_t copied(void* to, const void* from, std::size_t bytes) {
+// On a stream other than the default one, where kernels run, a copy is also counted as `beside` them.
+cudaError_t copied(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   const Place target = null_gpu::place_of(to), source = null_gpu::place_of(from);
   const std::string way = name_of(source) + std::string(" -> ") + name_of(target);
   null_gpu::count("copy", way);
+  if (stream) null_gpu::count("beside", way);
   if (source != Place::device || target != Place::device) std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -238,12 +240,12 @@ cudaError_t cudaGetSymbolAddress(void** address, const void*) {
 // --- copies and fills
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   waited("cudaMemcpy");
-  return copied(to, from, bytes);
+  return copied(to, from, bytes, nullptr);
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
-                            cudaStream_t) {
-  return copied(to, from, bytes);
+                            cudaStream_t stream) {
+  return copied(to, from, bytes, stream);
 }
 
 cudaError_t cudaMemset(void*, int, std::size_t) {

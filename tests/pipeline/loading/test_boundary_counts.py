@@ -48,7 +48,7 @@ def counted(batches: object, most: int) -> tuple[int, int]:
     """Targets and predictions, as the model reads the batches."""
     targets = predictions = 0
     for batch in batches:  # type: ignore[attr-defined]
-        inputs = model_inputs(batch, torch.device("cpu"), MASK)
+        inputs = model_inputs(batch, MASK)
         assert inputs.edge_ids == (BOS, EOS)
         found = boundaries(inputs.input_ids_T, inputs.positions_K, inputs.weights_K, (BOS, EOS))
         targets += int((found.weights * (found.place < most)).sum())

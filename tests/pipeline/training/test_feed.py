@@ -56,7 +56,7 @@ def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
         batch = next(loader.micro_batches(consumed[length]))
         consumed[length] += size
         torch.manual_seed(noise_seed(0, step, 0, 0))
-        sums: Sums = engine(model_inputs(batch, torch.device("cpu"), 4))
+        sums: Sums = engine(model_inputs(batch, 4))
         loss = loss_parts.loss_sum(running.validator.parts, sums, batch.counts)
         losses.append(float(loss.detach()) / batch.predictions)
         engine.backward(loss, batch.predictions)
@@ -215,7 +215,7 @@ def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> 
         loader = Loader([stored.drawing(data)], order, Share(sequences=4, per_device=4))
         batch = next(loader.micro_batches(4 * step))
         torch.manual_seed(noise_seed(0, step, 0, 0))
-        sums: Sums = engine(model_inputs(batch, torch.device("cpu"), 4))
+        sums: Sums = engine(model_inputs(batch, 4))
         loss = loss_parts.loss_sum(reference.validator.parts, sums, batch.counts)
         losses.append(float(loss.detach()) / batch.predictions)
         counts.append(batch.predictions)

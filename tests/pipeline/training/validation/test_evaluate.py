@@ -179,7 +179,7 @@ def test_losses_of_sequences_are_those_of_each_alone(
         loader = validation_loader([part], 1, attention=attention)
         for row, batch in enumerate(loader.micro_batches(), begin):
             with torch.no_grad():
-                alone = model(model_inputs(batch, CPU, mask_id))
+                alone = model(model_inputs(batch, mask_id))
             assert losses["mask_count"][row] == float(alone["mask_count"])
             assert losses["mask_loss"][row] == pytest.approx(float(alone["mask_loss"]), rel=1e-5)
             if row == begin + 30:  # more than a micro-batch
