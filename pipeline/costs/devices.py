@@ -52,7 +52,8 @@ class DeviceRates:
 
 _HOPPER_BAND = (0.24, 0.37, 0.43)
 _HOPPER_SOURCE = (
-    "open encoder runs on H100 and H200 reach 24 to 32 %, our code is estimated at 35 to 43"
+    "open encoder runs on H100 and H200 reach 24 to 32 %, RoBERTa-large here 41 % in bf16 on an "
+    "H200 (RESULTS.md); fp32 and stage 3 are assumed to reach as much"
 )
 GPUS = {
     "h100": DeviceRates(

@@ -204,7 +204,7 @@ def _rows(run: Run, on_gpu: bool, compiled: bool) -> list[Estimate]:
     """What a micro-batch adds: computed, from a pass over tensors without storage; compiled: the
     heads of words are."""
     found, rows = activations(run, on_gpu), run.batch.per_device
-    path = "a GPU's path, layers not compiled" if on_gpu else "the CPU's path"
+    path = "a GPU's path, counted as if nothing were compiled" if on_gpu else "the CPU's path"
     words = f"{path}; {rows:,} full rows of {run.data.sequence_length:,}"
     slots = max_predictions(run.data)
     # of the whole micro-batch: chunks are as large as their limit, whatever the rows
