@@ -1,6 +1,7 @@
 """Measures what the design assumes about a GPU, in under ten minutes; prints a Markdown section.
 
     python -m tests.benchmarks.gpu_gate [--shards DIR] [--append tests/benchmarks/RESULTS.md]
+        [--cache FILE]
 
 DIR holds shards of 512 tokens made with roberta_base's data settings; without it the sample corpus
 is prepared first. gpu_gate.md says how to run this on a machine without network. --dry-run runs
@@ -9,7 +10,8 @@ Without a GPU: one line, exit code 2. A part that fails is named in the section,
 continue, exit code 1.
 
 Versions come first, then each part as soon as it is measured, so a gate that is killed leaves the
-parts before. A part stops at its share of the time; what it does not use is left to the next ones.
+parts before, and in FILE what they compiled, which a later gate with FILE need not compile. A part
+stops at its share of the time; what it does not use is left to the next ones.
 
 Utilisation is model FLOPs (model/objectives/flops.py) over the dense bf16 peak of the data sheet,
 pads included.
@@ -52,10 +54,12 @@ from pipeline.training.cluster import engine as engines
 from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.cluster.engine import device_name
 from pipeline.training.cluster.stop_request import process_seconds
+from pipeline.training.forward.device_copies import on_device
 from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.planning.plan import encoder_config, make_plan
 from pipeline.training.planning.schedule import learning_rate
 from tests.benchmarks.gpu_attention import attention_kernels
+from tests.benchmarks.gpu_cache import load_cache, save_cache
 from tests.benchmarks.gpu_parts import (
     Gate,
     flops_of,
@@ -125,7 +129,7 @@ def train(
     def one(step: Step) -> None:
         nonlocal tokens, places, sequences
         sums = []
-        for batch in step.batches:
+        for batch in on_device(step.batches, gate.device):
             sums.append(micro_batch(batch, step.counts.predictions))
             tokens, places = tokens + batch.tokens, places + batch.input_ids.numel()
             sequences += len(batch.samples)
@@ -168,7 +172,7 @@ def train_ours(gate: Gate, run: Run, share: float, traced: bool = False) -> Trai
     )  # fmt: skip
 
     def micro_batch(batch: MicroBatch, predictions: int) -> Tensor:
-        scored = engine(model_inputs(batch, device, mask_id))
+        scored = engine(model_inputs(batch, mask_id))
         engine.backward(scored["mlm_loss"], predictions)
         return scored["mlm_loss"].detach()
 
@@ -192,7 +196,6 @@ def train_theirs(gate: Gate, run: Run) -> Trained:
     optimizer = adamw(model, run)
 
     def micro_batch(batch: MicroBatch, predictions: int) -> Tensor:
-        batch = batch.to(gate.device)
         used = batch.predictions
         labels = torch.full_like(batch.input_ids, -100)
         labels[batch.positions[:used]] = batch.labels[:used]
@@ -315,9 +318,11 @@ PARTS = (
 """In the order of what rests on them: kernels, a micro-step of them, a training of these."""
 
 
-def measure(gate: Gate, parts: Iterable[Part], say: Callable[[str], object]) -> list[str]:
-    """Say the Markdown of each part when it is measured; the titles of those that failed or were
-    skipped."""
+def measure(
+    gate: Gate, parts: Iterable[Part], say: Callable[[str], object], cache: Path | None = None
+) -> list[str]:
+    """Say the Markdown of each part when it is measured, and keep what it compiled in `cache`;
+    returns the titles of those that failed or were skipped."""
     lost, until = [], time.perf_counter()
     for title, share, part in parts:
         started = time.perf_counter()
@@ -336,6 +341,8 @@ def measure(gate: Gate, parts: Iterable[Part], say: Callable[[str], object]) -> 
         gc.collect()
         torch.cuda.empty_cache()
         say(f"### {title} ({time.perf_counter() - started:.0f} s)\n\n{text}")
+        if cache:
+            save_cache(cache)
     return lost
 
 
@@ -393,6 +400,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shards", type=Path, metavar="DIR", help="default: the sample corpus")
     parser.add_argument("--append", type=Path, metavar="FILE", help="add the section to FILE too")
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="keep compiled code in FILE")
     parser.add_argument("--dry-run", action="store_true", help="every part on the CPU, toy size")
     parser.add_argument(
         "--seconds", type=int, default=BUDGET_SECONDS, metavar="N",
@@ -407,6 +415,8 @@ def main() -> None:
         torch.set_num_threads(1)
     device = torch.device("cpu" if options.dry_run else "cuda")
     deadline = time.perf_counter() + options.seconds - process_seconds()
+    if options.cache:
+        load_cache(options.cache)
     say = say_to(options.append)
     say(heading(device, options.dry_run))
     with tempfile.TemporaryDirectory() as folder:
@@ -425,7 +435,7 @@ def main() -> None:
         )
         scale = options.seconds / BUDGET_SECONDS
         parts = [part._replace(seconds=scale * part.seconds) for part in PARTS]
-        lost = measure(gate, parts, say)
+        lost = measure(gate, parts, say, options.cache)
     if lost:
         print(f"error: without {', '.join(lost)}; see above", file=sys.stderr)
         sys.exit(1)

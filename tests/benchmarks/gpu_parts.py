@@ -18,8 +18,8 @@ from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.recipes import recipe
-from pipeline.training.optimizer.fragments import cut, read_layout
-from pipeline.training.optimizer.optimizer import LogicalOptimizer
+from pipeline.training.cluster import engine as engines
+from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.run_directory.metrics import peak_flops
 
@@ -153,38 +153,42 @@ def optimizer_steps(gate: Gate) -> str:
     source, target = block.to(gate.device), torch.empty_like(block, device=gate.device)
     bandwidth = 2 * block.nbytes / gate.seconds(lambda: target.copy_(source), 5)
     rows = []
+    kinds: tuple[tuple[Literal["adamw", "lamb"], int], ...] = (("adamw", 28), ("lamb", 40))
     for name in gate.recipes:
-        if gate.left() < 5:
-            rows.append([name, "skipped, no time"])
-            continue
-        for kind, traffic in (("adamw", 28), ("lamb", 40)):
-            rows.append(optimizer_step(gate, name, kind, traffic / bandwidth))
-        model = MaskedLanguageModel(encoder_config(gate.run(name)), seed=0).to(gate.device)
-        fill_gradients(model)
-        step = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True).step
-        rows.append([name, "torch's fused AdamW", f"{gate.seconds(step) * 1e3:.2f}", "", ""])
+        for kind, traffic in kinds:
+            if gate.left() < 5:
+                rows.append([name, kind, "skipped, no time"])
+                continue
+            rows += optimizer_rows(gate, name, kind, traffic / bandwidth)
     return (
-        f"fp32; a copy moves {bandwidth / 1e12:.2f} TB/s. Floor: AdamW reads weight, gradient and "
-        "moments and writes all but the gradient, 28 bytes per parameter; LAMB also keeps the "
-        "update until it has the norms, 40 bytes.\n\n"
+        f"fp32, one flat tensor as under ZeRO-1; a copy moves {bandwidth / 1e12:.2f} TB/s. Floor: "
+        "AdamW reads weight, gradient and moments and writes all but the gradient, 28 bytes per "
+        "parameter; LAMB also keeps the update until it has the norms, 40 bytes.\n\n"
         + table(["model", "optimizer", "ms", "floor, ms", "times the floor"], rows)
     )
 
 
-def optimizer_step(gate: Gate, name: str, kind: str, seconds_a_parameter: float) -> list[str]:
-    run = gate.run(name)
-    model = MaskedLanguageModel(encoder_config(run), seed=0).to(gate.device)
-    logical, parameters = logical_parameters(model), dict(model.named_parameters())
-    settings = replace(run.optimizer, kind=kind)
-    optimizer = LogicalOptimizer(parameters, logical, settings)
-    layout = read_layout(parameters, [], None)
-    optimizer.bind(layout, cut(layout, logical), gate.device)
-    fill_gradients(model)
-    seconds = gate.seconds(optimizer.step)
-    floor = seconds_a_parameter * sum(value.numel() for value in parameters.values())
-    return [name, kind, f"{seconds * 1e3:.2f}", f"{floor * 1e3:.2f}", f"{seconds / floor:.2f}"]
-
-
-def fill_gradients(model: torch.nn.Module) -> None:
-    for parameter in model.parameters():
-        parameter.grad = torch.full_like(parameter, 1e-3)
+def optimizer_rows(
+    gate: Gate, name: str, kind: Literal["adamw", "lamb"], floor_a_parameter: float
+) -> list[list[str]]:
+    """Of the optimizer that a run has in its engine; after AdamW also of torch's, on its tensor."""
+    device, run = engines.init_distributed(), gate.run(name, kind)
+    model = MaskedLanguageModel(encoder_config(run), seed=0).to(device)
+    engine = engines.initialize(
+        model, run, read_deepspeed_file("zero1"), logical_parameters(model),
+        rows=gate.rows, accumulation=1,
+    )  # fmt: skip
+    flats = engine.optimizer.param_groups[0]["params"]
+    for flat in flats:
+        flat.grad = torch.full_like(flat, 1e-3)
+    steps: list[tuple[str, Callable[[], object]]] = [(kind, engine.optimizer.step)]
+    if kind == "adamw":
+        steps.append(("torch's fused AdamW", torch.optim.AdamW(flats, lr=1e-4, fused=True).step))
+    floor = floor_a_parameter * sum(flat.numel() for flat in flats)
+    rows = []
+    for title, step in steps:
+        spent = gate.seconds(step)
+        ratio = f"{spent / floor:.2f}"
+        rows.append([name, title, f"{spent * 1e3:.2f}", f"{floor * 1e3:.2f}", ratio])
+    engine.close()
+    return rows

@@ -39,7 +39,8 @@ def test_dry_run(prepared: Path, tmp_path: Path) -> None:
     """Every part works, and is appended as it is printed; versions first."""
     results = tmp_path / "RESULTS.md"
     results.write_text("# Results\n")
-    result = gate("--dry-run", "--shards", prepared, "--append", results)
+    cache = tmp_path / "cache"
+    result = gate("--dry-run", "--shards", prepared, "--append", results, "--cache", cache)
     assert result.returncode == 0, result.stderr
     titles = [line[4:].partition(" (")[0] for line in result.stdout.splitlines() if "###" in line]
     assert "FAILED" not in result.stdout and titles == [part.title for part in PARTS]

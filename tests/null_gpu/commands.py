@@ -61,11 +61,18 @@ def check_commands(
     yield from fine_tuned(run, folder)
     if gate:
         result = run(
-            "tests.benchmarks.gpu_gate", "--append", folder / "gate.md", seconds=GATE_SECONDS
+            "tests.benchmarks.gpu_gate",
+            "--append",
+            folder / "gate.md",
+            "--cache",
+            folder / "gate-cache",
+            seconds=GATE_SECONDS,
         )
         yield from failure(result)
         if "device: null" not in (folder / "gate.md").read_text():
             yield f"{folder / 'gate.md'} does not say device: null"
+        if not (folder / "gate-cache").exists():
+            yield f"the gate left no {folder / 'gate-cache'}"
 
 
 def trained(recipe: str, output: Path, printed: str) -> Iterator[str]:
