@@ -20,7 +20,6 @@ from typing import Any
 from pipeline.errors import ConfigError, DataError, run_command
 from pipeline.model_folder import check_imports
 from pipeline.progress import counting
-from pipeline.released.folder import CONFIG
 from pipeline.training.arguments import parse_evaluate
 
 if __name__ == "__main__":
@@ -47,6 +46,7 @@ from pipeline.files import write_whole
 from pipeline.loading.compatibility import check_datasets
 from pipeline.loading.dataset import Dataset
 from pipeline.null_device import null_entry
+from pipeline.released.folder import CONFIG
 from pipeline.training.checkpoints.read import choose_from
 from pipeline.training.cluster.engine import compute_device, device_name
 from pipeline.training.run_directory.run_json import read_record

@@ -326,10 +326,10 @@ def check_numbers(theirs: Mapping[str, Any]) -> None:
         value = theirs.get(name, 1)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         share = ours in SHARES
-        if not number or not (value >= 0 if share else isinstance(value, int) and value > 0):
+        if not number or not (0 <= value < 1e9 if share else isinstance(value, int) and value > 0):
             raise ValueError(
                 f"{name}={value!r} cannot be loaded; it must be "
-                f"{'a number from 0' if share else 'a whole number above 0'}"
+                f"{'a number in [0, 1e9)' if share else 'a whole number above 0'}"
             )
     if theirs.get("num_hidden_layers", 1) > MOST_LAYERS:
         raise ValueError(

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.command_line import DEFAULT_RECIPE, data_root
 from pipeline.config.run import Run
 from pipeline.config.run_file import read_run
 from pipeline.config.settings import override
 from pipeline.errors import ConfigError
+from pipeline.model_folder import check_model_folder
 from pipeline.recipes import RECIPES, recipe
-from pipeline.released.continued import continued_run, within_passes
-from pipeline.released.folder import MASKED, ReleasedModel, read_released
-from pipeline.released.hub import fetch_model
+
+if TYPE_CHECKING:
+    from pipeline.released.folder import ReleasedModel
 
 HUB = "hf:"
 
@@ -46,7 +48,11 @@ class Recipe:
     def within_passes(self, rows: int) -> Run:
         """The run of so many training rows: one that continues a model reads them ten times at
         most, unless --set says otherwise."""
-        return self.run if self.model is None else within_passes(self.run, self.changed, rows)
+        if self.model is None:
+            return self.run
+        from pipeline.released.continued import within_passes
+
+        return within_passes(self.run, self.changed, rows)
 
     @property
     def folder(self) -> Path | None:
@@ -76,6 +82,8 @@ def head_advice(chosen: Recipe) -> str:
     """What a run would have to train from nothing, and how to choose that; "" if there is none."""
     if chosen.model is None:
         return ""
+    from pipeline.released.folder import MASKED
+
     kind = chosen.run.objective.kind
     if not (lacking := chosen.model.lacking(kind)):
         return ""
@@ -91,10 +99,11 @@ def _named(name: str) -> Recipe:
     if name in RECIPES:
         return _unchanged(recipe(name))
     if name.startswith(HUB):
+        from pipeline.released.hub import fetch_model
+
         found = fetch_model(name.removeprefix(HUB), data_root() / "models")
         label = found.origin.removeprefix(HUB).partition("@")[0].rpartition("/")[2]
-        model = read_released(found.folder)
-        return _unchanged(continued_run(model, label), model, found.origin)
+        return _continued(found.folder, label, found.origin)
     folder = Path(name)
     if "/" not in name:
         if folder.is_dir():
@@ -107,8 +116,17 @@ def _named(name: str) -> Recipe:
             f"{name} is no folder; name one with config.json and model.safetensors, a model on "
             f"the Hub as hf:{name}, or a recipe that `tenfold recipes` lists"
         )
+    return _continued(folder, folder.resolve().name)
+
+
+def _continued(folder: Path, label: str, origin: str = "") -> Recipe:
+    """A recipe's name needs neither numpy nor `model`, which a folder does: imported here."""
+    check_model_folder()
+    from pipeline.released.continued import continued_run
+    from pipeline.released.folder import read_released
+
     model = read_released(folder)
-    return _unchanged(continued_run(model, folder.resolve().name), model)
+    return _unchanged(continued_run(model, label), model, origin)
 
 
 def _unchanged(run: Run, model: ReleasedModel | None = None, origin: str = "") -> Recipe:

@@ -32,9 +32,9 @@ from pipeline.data.corpora.hub import network_errors
 from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.files import make_directory, one_at_a_time, why_not_written, write_whole
 from pipeline.progress import counting
+from pipeline.released.choice import HUB
 from pipeline.whole_folders import TakenError, publish_folder, scratch_folder
 
-PREFIX = "hf:"
 MARKER = ".fetched.json"
 """What a folder is and when it was fetched."""
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9][\w.-]*)(?:@([A-Za-z0-9][\w./-]*))?", re.A)
@@ -75,7 +75,7 @@ class _Name:
     """A commit, branch, tag or `refs/pr/N`; "" if none is given."""
 
     def __str__(self) -> str:
-        return f"{PREFIX}{self.repository}" + f"@{self.revision}" * bool(self.revision)
+        return f"{HUB}{self.repository}" + f"@{self.revision}" * bool(self.revision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def fetch_model(name: str, models: Path) -> HubModel:
     with _plain_errors(wanted, place):
         commit, files = _listed(wanted)
         if wanted.revision != commit:
-            _say(f"{wanted} is commit {commit}; {PREFIX}{wanted.repository}@{commit} stays at it")
+            _say(f"{wanted} is commit {commit}; {HUB}{wanted.repository}@{commit} stays at it")
         if not _is_whole(place / commit):
             _fetch(wanted, commit, files, place)
     return _model(wanted, place, commit)
@@ -117,14 +117,14 @@ def _parsed(name: str) -> _Name:
     found = _NAME.fullmatch(name)
     if not found or ".." in name or "--" in name.partition("@")[0]:
         raise ConfigError(
-            f"{PREFIX}{name} does not name a model on the Hub; write {PREFIX}ORG/NAME or "
-            f"{PREFIX}ORG/NAME@REVISION, for example {PREFIX}FacebookAI/roberta-base"
+            f"{HUB}{name} does not name a model on the Hub; write {HUB}ORG/NAME or "
+            f"{HUB}ORG/NAME@REVISION, for example {HUB}FacebookAI/roberta-base"
         )
     return _Name(f"{found[1]}/{found[2]}", found[3] or "")
 
 
 def _model(name: _Name, place: Path, commit: str) -> HubModel:
-    return HubModel(place / commit, f"{PREFIX}{name.repository}@{commit}")
+    return HubModel(place / commit, f"{HUB}{name.repository}@{commit}")
 
 
 def _is_whole(folder: Path) -> bool:
@@ -192,7 +192,7 @@ def _check_readable(name: _Name, paths: dict[str, Any]) -> None:
     raise ConfigError(
         f"{name} has no {_WEIGHTS}{others * bool(pickles)}; for many models the Hub has a "
         f"conversion as a pull request, see {_page(name)}/discussions: use "
-        f"{PREFIX}{name.repository}@refs/pr/NUMBER"
+        f"{HUB}{name.repository}@refs/pr/NUMBER"
     )
 
 
@@ -228,7 +228,7 @@ def _fetch(name: _Name, commit: str, files: Sequence[_ListedFile], place: Path) 
             with scratch_folder(target) as folder:
                 _fill(name, commit, files, folder, kept)
                 about = {
-                    "origin": f"{PREFIX}{name.repository}@{commit}",
+                    "origin": f"{HUB}{name.repository}@{commit}",
                     "fetched_at": datetime.now(timezone.utc).isoformat(),
                 }
                 write_whole(folder / MARKER, json.dumps(about, indent=1).encode())
@@ -368,7 +368,7 @@ def _explained(name: _Name, place: Path, error: Exception) -> PipelineError:
         return DataError(why_not_written(place, error))
     kept = _first_fetched(place)
     instead = (
-        f"; {PREFIX}{name.repository} without a revision is {kept}, which is here" if kept else ""
+        f"; {HUB}{name.repository} without a revision is {kept}, which is here" if kept else ""
     )
     return DataError(
         f"{name} cannot be fetched ({error.__cause__ or error}); run the same command again, here "

@@ -23,6 +23,7 @@ SOURCES = sorted(
 )
 SHARED = {
     "__init__", "command_line", "durations", "errors", "files", "html_page", "kernel_cache",
+    "model_folder",
     "null_device", "private_directories", "process_scope", "progress", "shown_urls", "typed_json",
     "whole_folders",
 }  # fmt: skip
@@ -34,7 +35,7 @@ FLOW = (
     "pipeline", "pipeline/shown_urls", "pipeline/errors", "pipeline/null_device", "pipeline/files",
     "pipeline/process_scope", "pipeline/whole_folders", "pipeline/private_directories",
     "pipeline/kernel_cache", "pipeline/typed_json", "pipeline/html_page", "pipeline/durations",
-    "pipeline/progress", "pipeline/data",
+    "pipeline/progress", "pipeline/model_folder", "pipeline/data",
     "pipeline/config", "pipeline/recipes", "pipeline/command_line",
     "pipeline/data/kernels", "pipeline/data/compression", "pipeline/data/encodings",
     "pipeline/data/wikitext", "pipeline/data/documents", "pipeline/data/execution",

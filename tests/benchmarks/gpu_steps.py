@@ -146,9 +146,11 @@ def attending_by(
 ) -> Iterator[None]:
     """Layers compiled inside attend without dropout, on a GPU by this kernel."""
 
-    def attend(projected: Tensor, pieces: Pieces, layout: BlockLayout | None, _: float) -> Tensor:
+    def attend(
+        projected: Tensor, pieces: Pieces, layout: BlockLayout | None, _: float, name: Any
+    ) -> Tensor:
         if layout is not None:
-            return attend_in_pieces(projected, pieces, layout, 0.0)
+            return attend_in_pieces(projected, pieces, layout, 0.0, name)
         query, key, value = projected.unbind(1)
         return kernel(query, key, value, pieces, 0.0)
 

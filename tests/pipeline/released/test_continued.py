@@ -126,7 +126,7 @@ def test_what_the_user_chose_stays() -> None:
         ("roberta-base", "roberta-base"),
         ("my model (2)", "my-model-2"),
         ("..", "model"),
-        ("modèle", "modèle"),
+        ("modèle", "mod-le"),
         ("roberta_base", "roberta_base-continued"),
     ],
 )
