@@ -92,18 +92,18 @@ def _counting(bar: tqdm, say: Callable[[int, float], None]) -> Iterator[Callable
     def say_now() -> None:
         say(done, time.monotonic() - started_at)
 
-    with bar, _each_minute(say_now) if bar.disable else nullcontext():
+    with bar, calling_each(SECONDS_BETWEEN_LINES, say_now) if bar.disable else nullcontext():
         yield add
 
 
 @contextmanager
-def _each_minute(say: Callable[[], None]) -> Iterator[None]:
-    """Call `say` once a minute while the block runs."""
+def calling_each(seconds: float, call: Callable[[], None]) -> Iterator[None]:
+    """Call `call` every so many seconds while the block runs, by a thread of its own."""
     is_over = threading.Event()
 
     def work() -> None:
-        while not is_over.wait(SECONDS_BETWEEN_LINES):
-            say()
+        while not is_over.wait(seconds):
+            call()
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()

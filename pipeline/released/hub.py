@@ -20,7 +20,6 @@ import os
 import re
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from typing import Any
 from pipeline.data.corpora.hub import network_errors
 from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.files import make_directory, one_at_a_time, why_not_written, write_whole
-from pipeline.progress import counting
+from pipeline.progress import calling_each, counting
 from pipeline.released.choice import HUB
 from pipeline.whole_folders import TakenError, publish_folder, scratch_folder
 
@@ -297,7 +296,7 @@ def _growth(folder: Path, add: Callable[[int], None]) -> Iterator[None]:
 
     Not by a hook of huggingface_hub: its versions have different ones.
     """
-    is_over, seen = threading.Event(), _bytes_in(folder)
+    seen = _bytes_in(folder)
 
     def look() -> None:
         nonlocal seen
@@ -305,17 +304,10 @@ def _growth(folder: Path, add: Callable[[int], None]) -> Iterator[None]:
         add(now - seen)
         seen = now
 
-    def work() -> None:
-        while not is_over.wait(_LOOK_SECONDS):
-            look()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
     try:
-        yield
+        with calling_each(_LOOK_SECONDS, look):
+            yield
     finally:
-        is_over.set()
-        thread.join()
         look()
 
 
