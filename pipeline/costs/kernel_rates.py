@@ -48,7 +48,7 @@ _HERE, _ELSEWHERE = (0.95, 1.25), (0.8, 1.5)
 _HOPPER_ATTENTION: Mapping[AttentionName, tuple[float, float]] = {
     "flash": (176e12, 152e12),  # measured, with dropout; published: 282 and 198 without
     "cudnn": (348e12, 258e12),  # measured on full rows without dropout
-    "memory_efficient": (117e12, 84e12),  # assumed: 2/3 and 5/9 of FlashAttention-2
+    "memory_efficient": (53e12, 65e12),  # measured alone, with dropout and a padding mask
 }
 _BANDWIDTH_SHARE = 2.5 / 4.8
 """Of the data sheet's bandwidth: 2.5 TB/s measured on an H200, where a copy moves 4.2; GELU takes

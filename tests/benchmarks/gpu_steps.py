@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import torch
-from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from model import layers
-from model.attention import attend_in_pieces, flash_attention
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from model.pieces import BlockLayout, Pieces, pieces_of
+from model.pieces import pieces_of
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.costs.kernel_rates import KERNEL_RATES, StepWork, step_seconds
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.weights import build
-from tests.benchmarks.gpu_attention import cudnn_attention
 from tests.benchmarks.gpu_parts import Gate, flops_of, table, utilisation
 
 COUNTED = Path(__file__).parents[1] / "null_gpu" / "expected.json"
@@ -52,18 +45,14 @@ def micro_steps(gate: Gate) -> str:
     rows = []
     for name in gate.recipes:
         run = gate.run(name)
-        without = replace(run, encoder=replace(run.encoder, dropout=0.0, attention_dropout=0.0))
-        for title, own, patched in (
-            ("0.1", run, contextlib.nullcontext()),
-            ("0.1, in attention 0", run, attending_by(flash_attention)),
-            ("0.1, in attention 0, by cuDNN", run, attending_by(cudnn_attention)),
-            ("0", without, contextlib.nullcontext()),
-        ):
+        for title, dropout, in_attention in (
+            ("0.1", 0.1, 0.1), ("0.1, in attention 0", 0.1, 0.0), ("0", 0.0, 0.0)
+        ):  # fmt: skip
             if gate.left() < 15:
                 rows.append([name, title, "skipped, no time"])
                 continue
-            with patched:
-                cells = micro_step_cells(gate, own, gate.rows)
+            encoder = replace(run.encoder, dropout=dropout, attention_dropout=in_attention)
+            cells = micro_step_cells(gate, replace(run, encoder=encoder), gate.rows)
             predicted = ""
             if title == "0.1" and (work := counted_work(name, gate.rows)):
                 predicted = f"{gate.rows / sum(step_seconds(work, rates_here(gate)).values()):.0f}"
@@ -90,7 +79,6 @@ def size_sweep(gate: Gate) -> str:
     return "As above, dropout 0.1.\n\n" + table(["model", "rows", *MICRO_STEP_COLUMNS], rows)
 
 
-FlatAttention = Callable[[Tensor, Tensor, Tensor, Pieces, float], Tensor]
 MICRO_STEP_COLUMNS = ["sequences/s", "ms", "host ms", "utilisation", "peak GB", "first call, s"]
 
 
@@ -138,24 +126,6 @@ def compile_layers(gate: Gate, model: MaskedLanguageModel) -> None:
     torch._dynamo.reset()
     # a dry run avoids a minute of C++ compilation
     build.compile_layers(model, 1, "inductor" if gate.device.type == "cuda" else "eager")
-
-
-@contextmanager
-def attending_by(
-    kernel: Callable[[Tensor, Tensor, Tensor, Pieces, float], Tensor],
-) -> Iterator[None]:
-    """Layers compiled inside attend without dropout, on a GPU by this kernel."""
-
-    def attend(
-        projected: Tensor, pieces: Pieces, layout: BlockLayout | None, _: float, name: Any
-    ) -> Tensor:
-        if layout is not None:
-            return attend_in_pieces(projected, pieces, layout, 0.0, name)
-        query, key, value = projected.unbind(1)
-        return kernel(query, key, value, pieces, 0.0)
-
-    with patch.object(layers, "attend_in_pieces", attend):
-        yield
 
 
 def counted_work(name: str, rows: int) -> StepWork | None:

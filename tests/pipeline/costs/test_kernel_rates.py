@@ -11,7 +11,7 @@ def test_no_kernel_exceeds_its_data_sheet() -> None:
         sheet = GPUS[name]
         assert rates.products < sheet.bf16_flops and rates.bandwidth < sheet.bandwidth
         for forward, backward in rates.attention.values():
-            assert backward < forward < rates.products
+            assert max(forward, backward) < rates.products
 
 
 def test_seconds_by_part() -> None:
