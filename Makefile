@@ -30,11 +30,11 @@ test: venv
 pytest: venv
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# With the tests that take minutes each: an hour on two cores.
+# With the tests that take minutes each: two hours on two cores.
 test-all: check
 	$(BIN)/python -m pytest -m "not cluster and not browser" --numprocesses 2 --dist loadfile \
 		--no-loadscope-reorder
-	$(BIN)/python -m tests.null_gpu.run --or-skip
+	$(BIN)/python -m tests.null_gpu.run --all --or-skip
 
 # What the GPU's path asks of a GPU that computes nothing, see tests/null_gpu/README.md. Needs no
 # driver; installs CUDA's torch into build/null-gpu, 6 GB.
