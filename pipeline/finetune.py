@@ -152,8 +152,15 @@ def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
 def chosen_protocol(
     arguments: argparse.Namespace, task: LabelledTask, start: StartingWeights
 ) -> TuningProtocol:
-    """The protocol of the model, or the named one, with the changes of the command line."""
-    width = start.encoder.width
+    """The protocol of the model, or the named one, with the changes of the command line.
+
+    Raises ConfigError for a --length that the model has too few positions for.
+    """
+    width, positions = start.encoder.width, start.encoder.positions
+    if (arguments.length or 0) > positions:
+        raise ConfigError(
+            f"--length {arguments.length} is above the model's {positions} positions; lower it"
+        )
     name = arguments.protocol or usual_protocol(start.family, width)
     return changed(protocol_for(name, task, width), arguments)
 

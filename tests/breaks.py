@@ -40,8 +40,8 @@ BREAKS = [
     ),
     Break(
         "one norm is skipped",
-        "hidden_BSD = self.attention_norm(hidden_BSD + mixed_BSD)",
-        "hidden_BSD = hidden_BSD + mixed_BSD",
+        "hidden = self.attention_norm(hidden + mixed)",
+        "hidden = hidden + mixed",
         "test_logits_and_losses_are_transformers_own",
     ),
     Break(
@@ -58,8 +58,8 @@ BREAKS = [
     ),
     Break(
         "wrong position offset",
-        "self.positions(places + self.position_offset)",
-        "self.positions(places + self.position_offset - 1)",
+        "self.positions(places_T + self.position_offset)",
+        "self.positions(places_T + self.position_offset - 1)",
         "test_logits_are_equal",
     ),
     Break(

@@ -71,7 +71,6 @@ def parse_ablate(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--scale",
         choices=SCALES,
-        default="smoke",
         help="size of a table's models: smoke shows that it works, mini can tell arms apart, base "
         "is published (default: smoke)",
     )
@@ -109,8 +108,12 @@ def parse_ablate(words: Sequence[str] | None = None) -> argparse.Namespace:
     check_least(
         ("--seeds", arguments.seeds, 1),
         ("--train-steps", arguments.train_steps, 0),
-        ("--finetune-seeds", arguments.finetune_seeds, 1),
     )
+    if arguments.finetune_seeds is None:
+        arguments.finetune_seeds = 1
+    elif not arguments.finetune:
+        raise ConfigError("--finetune-seeds belongs to --finetune, which is not given; give both")
+    check_least(("--finetune-seeds", arguments.finetune_seeds, 1))
     return arguments
 
 
@@ -157,7 +160,6 @@ def _add_scores(parser: Parser) -> None:
     parser.add_argument(
         "--finetune-seeds",
         type=int,
-        default=1,
         metavar="N",
         help="fine-tunings per run and task, whose mean is the score (default: 1)",
     )
@@ -237,7 +239,9 @@ def _chosen_table(arguments: argparse.Namespace) -> Table:
     if arguments.arm and not arguments.recipe:
         raise ConfigError(f"--arm belongs to --recipe, not to {given[0]}; drop it")
     if arguments.table:
-        return table(arguments.table, arguments.scale)
+        return table(arguments.table, arguments.scale or "smoke")
+    if arguments.scale:
+        raise ConfigError(f"--scale belongs to TABLE, not to {given[0]}; drop it")
     if arguments.arms:
         return arms_from_file(arguments.arms)
     return arms_from_arguments(arguments.recipe, arguments.arm)

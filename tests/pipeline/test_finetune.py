@@ -176,6 +176,12 @@ def test_a_model_with_few_positions_is_refused() -> None:
         finetune.row_encoder(few, BERT)
 
 
+def test_a_length_above_the_positions_is_refused(tmp_path: Path, call: Call) -> None:
+    data = write_glue(tmp_path / "glue")
+    error = call(finetune.main, *words(data, tmp_path / "out", "--length", "33"), code=2)
+    assert error == "error: --length 33 is above the model's 32 positions; lower it\n"
+
+
 def test_a_seed_that_is_no_seed(tmp_path: Path, call: Call) -> None:
     error = call(
         finetune.main, *words(tmp_path, tmp_path / "out", "--first-seed", "9" * 20), code=2

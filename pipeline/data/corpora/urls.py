@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,7 @@ def _file_system(url: str) -> tuple[Any, str]:
             timeout = aiohttp.ClientTimeout(
                 total=None, sock_connect=_SILENCE_SECONDS, sock_read=_SILENCE_SECONDS
             )
-            options["client_kwargs"] = {"timeout": timeout}
+            options["client_kwargs"] = {"timeout": timeout, "trace_configs": [_secure_redirects()]}
         system, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         raise ConfigError(
@@ -193,6 +194,23 @@ def _file_system(url: str) -> tuple[Any, str]:
             "CLASSPATH, or copy the files here with `hdfs dfs -get`"
         ) from error
     return system, str(path)
+
+
+@cache
+def _secure_redirects() -> Any:
+    """Lets aiohttp refuse a redirect from https to http, as `fetching.http_requests` does. One
+    object for all URLs, as fsspec's file systems are the same only if their options are."""
+    import aiohttp
+
+    async def refuse(_session: Any, _context: Any, redirect: Any) -> None:
+        answer = redirect.response
+        target = answer.headers.get("Location", "").strip().lower()
+        if answer.url.scheme == "https" and target.startswith("http:"):
+            raise aiohttp.ClientError("redirected from https to http, which is not followed")
+
+    found = aiohttp.TraceConfig()
+    found.on_request_redirect.append(refuse)
+    return found
 
 
 def _fetch(files: list[RemoteFile], downloads: Path) -> None:

@@ -71,7 +71,12 @@ def test_tasks_to_fine_tune_on(tmp_path: Path) -> None:
         ([*OWN, "--arm", "a", "--arm", "b", "--finetune", "sst3=d"], "sst3=d is not TASK=DIR"),
         ([*OWN, "--arm", "a", "--arm", "b", "--finetune", "sst2"], "sst2 is not TASK=DIR"),
         ([*OWN, "--arm", "a", "--arm", "b", "--finetune", "sst2=no/such"], "no/such has none of"),
-        ([*OWN, "--finetune-seeds", "0"], "--finetune-seeds must be 1 or more, got 0"),
+        ([*OWN, "--finetune-seeds", "2"], "belongs to --finetune, which is not given"),
+        (
+            [*OWN, "--finetune", "sst2=d", "--finetune-seeds", "0"],
+            "--finetune-seeds must be 1 or more, got 0",
+        ),
+        ([*OWN, "--arm", "a", "--arm", "b", "--scale", "mini"], "belongs to TABLE, not to --rec"),
         ([*OWN, "--train-steps", "-1"], "--train-steps must be 0 or more, got -1"),
     ],
 )
