@@ -1,15 +1,18 @@
 """The folder of a transformers model -> what it says about itself: encoder, heads, tokenizer.
 
-Reads JSON and the names of the weights: no weight, no pickle, no code of the folder.
+Reads JSON and the names of the weights, and compares two tables if the words that are predicted
+have one of their own: no pickle, no code of the folder.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from model.config import EncoderConfig
@@ -39,6 +42,8 @@ UNPICKLE = (
     f"s.save_file({{n: w[n].contiguous().clone() for n in w}}, '{WEIGHTS}', {{'format': 'pt'}})\""
 )
 """A command for the user that converts PICKLED to WEIGHTS without running any code in it."""
+TIED = "tie_word_embeddings"
+"""The setting of transformers: words are predicted with the table that embeds them."""
 MASKED, PAIRS, BOUNDARIES = "of masked words", "of pairs of segments", "of span boundaries"
 REPLACED = "of replaced tokens"
 TRAINED_HEADS = {
@@ -80,15 +85,21 @@ def read_released(folder: Path) -> ReleasedModel:
     Raises ConfigError, in a line, if it is none of a family that we train.
     """
     config = _read_config(folder)
-    try:
-        family, encoder = _encoder_of(config)
-        inside = folder / GENERATOR
-        generator = None
-        if family is ELECTRA and (inside / CONFIG).is_file():
-            generator = _encoder_of(_read_config(inside))[1]
-    except ValueError as error:
-        raise ConfigError(f"{folder} holds no model that can be continued: {error}") from error
+    family, encoder = _encoder_of(folder, config)
     names = weight_names(folder)
+    _check_tied(
+        folder, family, names, config,
+        f"save it without that head, AutoModel.from_pretrained('{folder}', {TIED}=True)"
+        ".save_pretrained('NEW'), copy the tokenizer to NEW, and add --new heads",
+    )  # fmt: skip
+    inside, generator = folder / GENERATOR, None
+    if family is ELECTRA and (inside / CONFIG).is_file():
+        config = _read_config(inside)
+        generator = _encoder_of(inside, config)[1]
+        _check_tied(
+            inside, family, weight_names(inside), config,
+            "remove that folder, and add --new generator",
+        )  # fmt: skip
     heads = frozenset(head for head in (*_MODULES, BOUNDARIES) if _has(head, family, names))
     try:
         vocabulary = read_vocabulary(folder)
@@ -124,6 +135,36 @@ def _names_in(path: Path) -> Iterator[str]:
         yield from file.keys()
 
 
+def _check_tied(
+    folder: Path, family: Family, names: list[str], config: dict[str, Any], remedy: str
+) -> None:
+    """Raises ConfigError, with a remedy, if the head of masked words has weights of its own where
+    ours has none, or if the configuration says so."""
+    tied = config.get(TIED, True)
+    for alias, name in family.tied.items():
+        if alias in names and name in names and not _are_equal(folder / WEIGHTS, alias, name):
+            raise ConfigError(
+                f"{folder} predicts words with weights of their own, {alias} differs from {name} "
+                f"({TIED}={str(tied).lower()} in {CONFIG}), and we train one table for both; "
+                + remedy
+            )
+    if not tied:
+        raise ConfigError(
+            f"{folder} has {TIED}=false in {CONFIG}, but no weights of its own to predict words "
+            "with; set it to true there"
+        )
+
+
+def _are_equal(path: Path, *names: str) -> bool:
+    """Whether weights of a file have the same bytes: numpy has no bfloat16 to compare values."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    content = np.memmap(path, np.uint8, "r", 8 + length)
+    first, *others = (content[slice(*header[name]["data_offsets"])] for name in names)
+    return all(np.array_equal(first, other) for other in others)
+
+
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
@@ -143,10 +184,15 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _encoder_of(config: dict[str, Any]) -> tuple[Family, EncoderConfig]:
-    if model_type_of(config) == ELECTRA.model_type:
-        return ELECTRA, electra_config(config)
-    return our_config(config)
+def _encoder_of(folder: Path, config: dict[str, Any]) -> tuple[Family, EncoderConfig]:
+    """The encoder of a configuration; `_check_tied` compares what that says of tied weights."""
+    config = config | {TIED: True}
+    try:
+        if model_type_of(config) == ELECTRA.model_type:
+            return ELECTRA, electra_config(config)
+        return our_config(config)
+    except ValueError as error:
+        raise ConfigError(f"{folder} holds no model that can be continued: {error}") from error
 
 
 def _has(head: str, family: Family, names: list[str]) -> bool:

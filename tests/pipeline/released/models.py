@@ -17,7 +17,14 @@ SIZES = {
 }  # fmt: skip
 
 
-def save_model(kind: str, folder: Path, vocabulary: Vocabulary, **settings: Any) -> Path:
+def save_model(
+    kind: str,
+    folder: Path,
+    vocabulary: Vocabulary,
+    *,
+    dtype: torch.dtype = torch.float32,
+    **settings: Any,
+) -> Path:
     """Weights at random of a class of transformers, e.g. BertForPreTraining, and a tokenizer."""
     family = next(
         name for name in ("Roberta", "Bert", "Albert", "Electra") if kind.startswith(name)
@@ -30,7 +37,7 @@ def save_model(kind: str, folder: Path, vocabulary: Vocabulary, **settings: Any)
     config = getattr(transformers, f"{family}Config")(**(sizes | settings))
     torch.manual_seed(0)
     model = getattr(transformers, kind)(config)
-    model.save_pretrained(folder)
+    model.to(dtype).save_pretrained(folder)
     save_vocabulary(vocabulary, folder, 32)
     return folder
 

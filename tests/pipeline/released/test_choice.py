@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from pipeline import doctor, plan, prepare, train
 from pipeline.command_line import DEFAULT_RECIPE
 from pipeline.config.settings import override, to_dict
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, run_command
 from pipeline.recipes import recipe
 from pipeline.released.choice import head_advice, read_recipe, read_settings
 from tests.pipeline.released.models import save_model
@@ -60,6 +63,35 @@ def test_a_folder_needs_a_slash_and_a_recipes_name_wins(
             read_recipe("a/b", None)
     finally:
         Path("mine").rename(bert)
+
+
+@pytest.mark.parametrize("command", [prepare, train, plan, doctor], ids=lambda each: each.__name__)
+def test_every_command_refuses_a_model_in_a_line(
+    command: ModuleType,
+    word_vocabularies: dict[str, Vocabulary],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With exit code 2, and before any work."""
+    vocabulary = word_vocabularies["wordpiece"]
+    name = str(
+        save_model("BertForMaskedLM", tmp_path / "untied", vocabulary, tie_word_embeddings=False)
+    )
+    capsys.readouterr()
+    arguments = {
+        prepare: ["--corpus", "mine", "--input", str(tmp_path), "--recipe", name],
+        train: [name, "--data", str(tmp_path / "none"), "--output", str(tmp_path / "run")],
+        plan: [name, "--tokens", "1e9", "--cpu"],
+        doctor: ["--recipe", name],
+    }[command]
+    monkeypatch.setattr(sys, "argv", [command.__name__, *arguments])
+    with pytest.raises(SystemExit) as ended:
+        run_command(command.main)
+    output, errors = capsys.readouterr()
+    assert (ended.value.code, output, errors.count("\n")) == (2, "", 1)
+    assert errors.startswith(f"error: {name} predicts words with weights of their own")
+    assert {path.name for path in tmp_path.iterdir()} == {"untied"}
 
 
 def test_a_head_that_is_lacking_is_named(bert: Path) -> None:

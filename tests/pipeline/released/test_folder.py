@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 from safetensors.numpy import load_file, save_file
 
 from pipeline.data.tokenizers.folders import read_vocabulary
@@ -67,6 +70,20 @@ def test_a_generator_inside(word_vocabularies: dict[str, Vocabulary], tmp_path: 
     model = read_released(save_electra(tmp_path / "e", word_vocabularies["wordpiece-uncased"]))
     assert model.generator
     assert (model.generator.width, model.encoder.width) == (16, 32)
+    config = model.folder / "generator" / "config.json"
+    content = json.loads(config.read_text())
+    for changes, message in (
+        ({"hidden_act": "relu"}, "generator holds no model that can be continued: hidden_act=relu"),
+        ({"tie_word_embeddings": False}, "generator has tie_word_embeddings=false in config.json"),
+    ):
+        config.write_text(json.dumps(content | changes))
+        assert message in refusal(model.folder)
+    config.write_text(json.dumps(content))
+    file = config.with_name("model.safetensors")
+    weights = load_file(file)
+    words = weights["electra.embeddings.word_embeddings.weight"]
+    save_file(weights | {"generator_lm_head.weight": words + 1}, file)
+    assert refusal(model.folder).endswith("; remove that folder, and add --new generator")
 
 
 def refusal(folder: Path) -> str:
@@ -105,6 +122,51 @@ def test_what_cannot_be_continued_is_refused_in_a_line(bert: Path, tmp_path: Pat
     assert "holds no model.safetensors" in refusal(pickled)
     (pickled / "model.safetensors").write_bytes(b"\xff" * 40)
     assert "model.safetensors is damaged" in refusal(pickled)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "RobertaForMaskedLM"])
+def test_a_table_of_its_own_for_predictions_is_refused(
+    kind: str,
+    dtype: torch.dtype,
+    word_vocabularies: dict[str, Vocabulary],
+    tiny_tokenizer: Path,
+    tmp_path: Path,
+) -> None:
+    """The advice works: what it writes lacks the head, and is read."""
+    bert = kind.startswith("Bert")
+    own = word_vocabularies["wordpiece"] if bert else read_vocabulary(tiny_tokenizer)
+    folder = save_model(kind, tmp_path / "untied", own, tie_word_embeddings=False, dtype=dtype)
+    head, prefix = ("cls.predictions", "bert") if bert else ("lm_head", "roberta")
+    said = refusal(folder)
+    assert said.startswith(
+        f"{folder} predicts words with weights of their own, {head}.decoder.weight differs from "
+        f"{prefix}.embeddings.word_embeddings.weight (tie_word_embeddings=false in config.json), "
+    )
+    assert "(tie_word_embeddings=true in" in refusal(
+        edit(folder, tmp_path / "edited", tie_word_embeddings=True)
+    )
+    call = re.search(r"AutoModel(\.from_pretrained\(.*\)\.save_pretrained\()'NEW'\)", said)
+    assert call
+    eval(f"model{call[1]}new)", {"model": transformers.AutoModel, "new": tmp_path / "new"})
+    for file in folder.glob("tokenizer*"):
+        shutil.copy(file, tmp_path / "new")
+    assert read_released(tmp_path / "new").lacking("mlm") == [MASKED]
+
+
+def test_one_table_that_is_stored_twice_is_read(bert: Path, tmp_path: Path) -> None:
+    folder = edit(bert, tmp_path / "twice")
+    weights = load_file(bert / "model.safetensors")
+    for kind, name in (("weight", "bert.embeddings.word_embeddings.weight"),
+                       ("bias", "cls.predictions.bias")):  # fmt: skip
+        weights[f"cls.predictions.decoder.{kind}"] = weights[name].copy()
+    save_file(weights, folder / "model.safetensors")
+    assert MASKED in read_released(folder).heads
+    weights["cls.predictions.decoder.bias"] += 1
+    save_file(weights, folder / "model.safetensors")
+    assert "cls.predictions.decoder.bias differs from cls.predictions.bias" in refusal(folder)
+    said = refusal(edit(bert, tmp_path / "said", tie_word_embeddings=False))
+    assert "has tie_word_embeddings=false in config.json, but no weights of its own" in said
 
 
 def test_a_tokenizer_that_only_its_own_code_knows_is_refused(bert: Path, tmp_path: Path) -> None:
