@@ -105,6 +105,13 @@ def read_released(folder: Path) -> ReleasedModel:
         vocabulary = read_vocabulary(folder)
     except (DataError, OSError) as error:
         raise ConfigError(f"{folder} holds no tokenizer that can be used: {error}") from error
+    if vocabulary.size > encoder.vocab_size:
+        raise ConfigError(
+            f"{folder} has a tokenizer of {vocabulary.size:,} ids, more than the "
+            f"vocab_size={encoder.vocab_size:,} rows of its table; give the model its own "
+            "tokenizer, or the table a row for each id: load the model with its class of "
+            f"transformers, call resize_token_embeddings({vocabulary.size}) and save it there"
+        )
     return ReleasedModel(folder, family, encoder, heads, generator, vocabulary)
 
 

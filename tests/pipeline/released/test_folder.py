@@ -169,6 +169,25 @@ def test_one_table_that_is_stored_twice_is_read(bert: Path, tmp_path: Path) -> N
     assert "has tie_word_embeddings=false in config.json, but no weights of its own" in said
 
 
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "RobertaForMaskedLM", "AlbertForPreTraining"])
+def test_ids_without_a_row_are_refused(
+    kind: str, word_vocabularies: dict[str, Vocabulary], tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """As after tokens were added to a tokenizer, and the table was not resized."""
+    word = word_vocabularies["wordpiece" if kind.startswith("Bert") else "unigram"]
+    own = read_vocabulary(tiny_tokenizer) if kind.startswith("Roberta") else word
+    folder = save_model(kind, tmp_path / "model", own, vocab_size=own.size - 1)
+    assert (
+        f"{folder} has a tokenizer of {own.size:,} ids, more than the vocab_size={own.size - 1:,} "
+        "rows of its table; "
+    ) in (said := refusal(folder))
+    assert f"resize_token_embeddings({own.size})" in said
+    model = getattr(transformers, kind).from_pretrained(folder)
+    model.resize_token_embeddings(own.size)
+    model.save_pretrained(folder)
+    assert read_released(folder).encoder.vocab_size == own.size
+
+
 def test_a_tokenizer_that_only_its_own_code_knows_is_refused(bert: Path, tmp_path: Path) -> None:
     """Its vocab.txt alone would give other ids without a word: BertJapaneseTokenizer, say."""
     folder = edit(bert, tmp_path / "slow")
