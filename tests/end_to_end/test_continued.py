@@ -17,7 +17,10 @@ from tests.pipeline.released.models import save_model
 def test_two_commands_continue_a_model(
     command: Command, tiny_tokenizer: Path, sample_text: list[str], tmp_path: Path
 ) -> None:
-    model = save_model("RobertaForMaskedLM", tmp_path / "my model", read_vocabulary(tiny_tokenizer))
+    """Its table has more rows than its tokenizer has ids."""
+    vocabulary = read_vocabulary(tiny_tokenizer)
+    rows = vocabulary.size + 48
+    model = save_model("RobertaForMaskedLM", tmp_path / "my model", vocabulary, vocab_size=rows)
     (tmp_path / "text").mkdir()
     text = "\n".join(json.dumps({"text": document}) for document in sample_text[:40])
     (tmp_path / "text" / "mine.jsonl").write_text(text)
@@ -32,7 +35,7 @@ def test_two_commands_continue_a_model(
         "prepare", "--corpus", "mine", "--input", tmp_path / "text", "--recipe", model,
         "--workers", 1, "--set", "data.duplicates=2",
     )  # fmt: skip
-    assert f"tokenizer: {model}" in said
+    assert f"tokenizer: {model}" in said and "vocab_size" not in said
     [shards] = (tmp_path / "data" / "shards").iterdir()
     assert shards.name.startswith("mine-my-model-")
     said = succeed(
@@ -46,6 +49,7 @@ def test_two_commands_continue_a_model(
     succeed("export", tmp_path / "run", "--output", tmp_path / "export")
     exported = transformers.RobertaForMaskedLM.from_pretrained(tmp_path / "export")
     assert exported.config.max_position_embeddings == 34
+    assert len(exported.get_input_embeddings().weight) == exported.config.vocab_size == rows
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "export").model_max_length == 32
     plan = succeed("plan", model, "--data", shards, "--cpu", "--set", "data.duplicates=2")
     assert "my-model on 1 node" in plan

@@ -30,7 +30,7 @@ from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.preparation.fingerprint import Identities, identify
 from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.text.documents import DocumentCounts, read_batches
-from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary, trained_on
+from pipeline.data.tokenizers.folders import num_rows, read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizers.report import language_doubts, report
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -252,12 +252,10 @@ def _check(
     _require_fit(folder, vocabulary, data)
     if not fresh:
         print(f"tokenizer: {_describe(folder)}", flush=True)
-    if vocabulary.size < data.vocab_size:
-        print(f"tokenizer: only {_compare(vocabulary, data)}{_advice(vocabulary, data, given)}")
-
-
-def _compare(vocabulary: Vocabulary, data: DataSettings) -> str:
-    return f"{vocabulary.size:,} of data.vocab_size={data.vocab_size:,} ids"
+    # The table of a model may have more rows than its tokenizer has ids, and keeps them.
+    if vocabulary.size < data.vocab_size and data.vocab_size != num_rows(folder):
+        few = f"{vocabulary.size:,} of data.vocab_size={data.vocab_size:,} ids"
+        print(f"tokenizer: only {few}{_advice(vocabulary, data, given)}")
 
 
 def _advice(vocabulary: Vocabulary, data: DataSettings, given: bool) -> str:

@@ -225,6 +225,14 @@ def trained_on(directory: Path) -> str:
         return ""
 
 
+def num_rows(directory: Path) -> object:
+    """Rows of the table of a model beside a tokenizer, by its configuration; None without one."""
+    try:
+        return read_object(directory / "config.json").get("vocab_size")
+    except (OSError, ValueError):  # no model; whoever reads a damaged one reports it
+        return None
+
+
 def _checked_config(directory: Path) -> dict[str, Any]:
     try:
         return _config(directory)

@@ -42,11 +42,12 @@ def save_model(
     return folder
 
 
-def save_electra(folder: Path, vocabulary: Vocabulary) -> Path:
+def save_electra(folder: Path, vocabulary: Vocabulary, **settings: Any) -> Path:
     """A discriminator with its generator inside, whose embeddings are the same."""
-    save_model("ElectraForPreTraining", folder, vocabulary)
+    save_model("ElectraForPreTraining", folder, vocabulary, **settings)
     inside = folder / "generator"
-    save_model("ElectraForMaskedLM", inside, vocabulary, hidden_size=16, num_attention_heads=1)
+    small = {"hidden_size": 16, "num_attention_heads": 1}
+    save_model("ElectraForMaskedLM", inside, vocabulary, **small, **settings)
     detector = transformers.ElectraForPreTraining.from_pretrained(folder)
     filler = transformers.ElectraForMaskedLM.from_pretrained(inside)
     filler.electra.embeddings.load_state_dict(detector.electra.embeddings.state_dict())

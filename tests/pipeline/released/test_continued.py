@@ -23,29 +23,43 @@ from pipeline.training.weights.build import build_model
 from pipeline.training.weights.initial_weights import load_initial_weights
 from tests.pipeline.released.models import save_electra, save_model
 
+KINDS = {
+    "bert": ("BertForPreTraining", "wordpiece"),
+    "albert": ("AlbertForPreTraining", "unigram-uncased"),
+    "electra": ("", "wordpiece-uncased"),
+}
 
-def saved(family: str, folder: Path, vocabularies: dict[str, Vocabulary], roberta: Path) -> Path:
+
+def saved(
+    family: str, spare: int, folder: Path, vocabularies: dict[str, Vocabulary], roberta: Path
+) -> Path:
+    """spare: rows of the table that the tokenizer has no ids for."""
+    kind, name = KINDS.get(family, ("RobertaForMaskedLM", ""))
+    vocabulary = vocabularies[name] if name else read_vocabulary(roberta)
+    rows = vocabulary.size + spare
     if family == "electra":
-        return save_electra(folder, vocabularies["wordpiece-uncased"])
-    if family == "roberta":
-        return save_model("RobertaForMaskedLM", folder, read_vocabulary(roberta))
-    if family == "albert":
-        return save_model("AlbertForPreTraining", folder, vocabularies["unigram-uncased"])
-    settings = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
-    return save_model("BertForPreTraining", folder, vocabularies["wordpiece"], **settings)
+        return save_electra(folder, vocabulary, vocab_size=rows)
+    shares = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
+    settings = shares if family == "bert" else {}
+    return save_model(kind, folder, vocabulary, vocab_size=rows, **settings)
 
 
+@pytest.mark.parametrize("spare", [0, 48, 1], ids="{} rows without an id".format)
 @pytest.mark.parametrize("family", ["roberta", "bert", "albert", "electra"])
 def test_a_run_has_the_models_sizes_and_starts_with_its_weights(
-    family: str, word_vocabularies: dict[str, Vocabulary], tiny_tokenizer: Path, tmp_path: Path
+    family: str,
+    spare: int,
+    word_vocabularies: dict[str, Vocabulary],
+    tiny_tokenizer: Path,
+    tmp_path: Path,
 ) -> None:
     """What an export before the first step would hold is what the folder holds."""
-    folder = saved(family, tmp_path / "model", word_vocabularies, tiny_tokenizer)
+    folder = saved(family, spare, tmp_path / "model", word_vocabularies, tiny_tokenizer)
     model = read_released(folder)
     run = continued_run(model, folder.name)
     assert (run.name, run.encoder.layers, run.encoder.width) == ("model", 2, 32)
     assert run.data.sequence_length == run.encoder.positions == 32
-    assert run.data.vocab_size == model.vocabulary.size
+    assert run.data.vocab_size == model.vocabulary.size + spare
     assert (run.data.tokenizer, run.data.lower_case) == (
         model.vocabulary.kind, model.vocabulary.lower_case,
     )  # fmt: skip

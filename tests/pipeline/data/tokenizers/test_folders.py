@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from transformers import AlbertTokenizerFast, AutoTokenizer, BertTokenizerFast
 
 from pipeline.data.tokenizers.encoder import TextEncoder
-from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
+from pipeline.data.tokenizers.folders import num_rows, read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.trainers import train_byte_bpe
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.errors import DataError
@@ -340,3 +340,13 @@ def test_a_normalizer_that_does_not_mention_accents(
     found = vocabulary(json.dumps(content), "x")
     save_vocabulary(found, tmp_path, 128)
     assert read_vocabulary(tmp_path).tokenizer_json == found.tokenizer_json
+
+
+def test_rows_of_a_model_beside_a_tokenizer(tmp_path: Path) -> None:
+    assert num_rows(tmp_path) is None
+    config = tmp_path / "config.json"
+    assert num_rows(config) is None
+    for text, rows in (('{"vocab_size": 7}', 7), ("{}", None), ("[", None)):
+        config.write_text(text)
+        assert num_rows(tmp_path) == rows
+    assert num_rows(config) is None
