@@ -25,7 +25,7 @@ from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
 from pipeline.errors import ConfigError
-from pipeline.released.choice import read_settings
+from pipeline.released.choice import head_advice, read_settings
 
 
 def main() -> None:
@@ -57,6 +57,8 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     started_at = time.perf_counter()
     chosen = read_settings(arguments.recipe, arguments.run, arguments.set)
     run = chosen.run
+    if advice := head_advice(chosen):  # which may change the rows that are wanted
+        print(f"warning: {advice}", flush=True)
     arguments.tokenizer = arguments.tokenizer or chosen.folder
     if arguments.fetch:
         fetch_inputs(arguments, run.data)

@@ -82,16 +82,18 @@ def head_advice(chosen: Recipe) -> str:
     """What a run would have to train from nothing, and how to choose that; "" if there is none."""
     if chosen.model is None:
         return ""
-    from pipeline.released.folder import MASKED
+    from pipeline.released.folder import MASKED, TRAINED_HEADS
 
     kind = chosen.run.objective.kind
     if not (lacking := chosen.model.lacking(kind)):
         return ""
-    alone = kind == "mlm_pair" and MASKED not in lacking
-    without = ", or --set objective.kind=mlm to train masked words alone" if alone else ""
+    start = "new ones" if lacking[1:] else "a new one"
+    without = ""
+    if MASKED in TRAINED_HEADS[kind] and MASKED not in lacking:
+        without = ", or --set objective.kind=mlm to train only masked words"
     return (
         f"{chosen.model.folder} has no head {' and none '.join(lacking)}, which objective.kind="
-        f"{kind} trains; add --new heads to start with a new one{without}"
+        f"{kind} trains; train with --new heads to start with {start}{without}"
     )
 
 

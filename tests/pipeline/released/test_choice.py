@@ -97,11 +97,41 @@ def test_every_command_refuses_a_model_in_a_line(
 def test_a_head_that_is_lacking_is_named(bert: Path) -> None:
     chosen = read_recipe(str(bert), None)
     assert head_advice(chosen) == (
-        f"{bert} has no head of pairs of segments, which objective.kind=mlm_pair trains; add --new "
-        "heads to start with a new one, or --set objective.kind=mlm to train masked words alone"
+        f"{bert} has no head of pairs of segments, which objective.kind=mlm_pair trains; train with"
+        " --new heads to start with a new one, or --set objective.kind=mlm to train only masked "
+        "words"
     )
     assert head_advice(chosen.with_changes(["objective.kind=mlm"])) == ""
     assert head_advice(read_recipe("bert_base", None)) == ""
+
+
+SPANS = [
+    "objective.kind=mlm_sbo", "data.masking=span", "data.format=single_segment",
+    "data.segments.label=none", "data.segments.short_share=0",
+]  # fmt: skip
+
+
+def test_a_spanbert_without_its_heads_is_taken_for_a_bert(
+    bert: Path, word_vocabularies: dict[str, Vocabulary], tmp_path: Path
+) -> None:
+    """As it is published: nothing in the folder tells the two apart."""
+    assert read_recipe(str(bert), None).run.data.format == recipe("bert_base").data.format
+    spans = read_recipe(str(bert), None, SPANS)
+    theirs = recipe("spanbert_base")
+    assert spans.run.objective == theirs.objective
+    for name in ("format", "segments", "masking", "masks", "mask_mode", "duplicates"):
+        assert getattr(spans.run.data, name) == getattr(theirs.data, name), name
+    assert head_advice(spans) == (
+        f"{bert} has no head of span boundaries, which objective.kind=mlm_sbo trains; train with "
+        "--new heads to start with a new one, or --set objective.kind=mlm to train only masked "
+        "words"
+    )
+    assert head_advice(read_recipe(str(bert), None, [*SPANS, "objective.kind=mlm"])) == ""
+    bare = save_model("BertModel", tmp_path / "bare", word_vocabularies["wordpiece"])
+    assert head_advice(read_recipe(str(bare), None, SPANS)) == (
+        f"{bare} has no head of masked words and none of span boundaries, which objective.kind="
+        "mlm_sbo trains; train with --new heads to start with new ones"
+    )
 
 
 def test_a_text_decides_how_long_a_model_is_continued(bert: Path) -> None:
