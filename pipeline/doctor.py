@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.command_line import Parser, add_recipe_arguments, cores, example_text
-from pipeline.config.run import Run
 from pipeline.diagnosis import report
-from pipeline.diagnosis.checks import FAIL, Check, merge, worst_status
+from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, merge, worst_status
 from pipeline.diagnosis.clocks import check_clocks
 from pipeline.diagnosis.devices import compare_devices, find_device
 from pipeline.diagnosis.exchange import Exchange
@@ -30,17 +29,17 @@ from pipeline.diagnosis.shared_directory import check_output
 from pipeline.diagnosis.signals import SignalWatch
 from pipeline.diagnosis.versions import compare_versions, find_versions
 from pipeline.errors import EXIT_USER_ERROR, ConfigError, run_command
-from pipeline.released.choice import read_settings
+from pipeline.released.choice import Recipe, head_advice, read_settings
 
 
 def main() -> None:
     arguments = _parse()
-    settings = _settings(arguments)
+    chosen = _chosen(arguments)
     watch = SignalWatch()
     start = time.monotonic()
     placement = find_placement()
     with Exchange(placement) as ranks:
-        rows, checks = _examine(ranks, watch, arguments, settings)
+        rows, checks = _examine(ranks, watch, arguments, chosen)
         seconds = time.monotonic() - start
         if placement.rank == 0:
             _print(arguments, rows, checks, seconds)
@@ -50,10 +49,11 @@ def main() -> None:
 
 
 def _examine(
-    ranks: Exchange, watch: SignalWatch, arguments: argparse.Namespace, settings: Run | None
+    ranks: Exchange, watch: SignalWatch, arguments: argparse.Namespace, chosen: Recipe | None
 ) -> tuple[list[dict[str, Any]], list[Check]]:
     """The rank table and the checks, on rank 0. Collective."""
     placement = ranks.placement
+    settings = chosen.run if chosen else None
     offsets = ranks.clock_offsets()
     row, versions, own = _look_here(ranks, arguments, settings is not None)
     rows = ranks.gather(row)
@@ -63,6 +63,8 @@ def _examine(
         own += check_output(ranks, arguments.output, one, most * one)
     shards, prints = check_shards(arguments.data, placement, settings, QUICK_SECONDS)
     own += shards
+    if chosen and chosen.model:
+        own.append(_check_heads(chosen))
     if arguments.stage and placement.is_first_on_node:
         own += check_staging(arguments.data, arguments.stage)
     own.append(watch.check(ranks))
@@ -110,6 +112,13 @@ def _look_here(
     return row, versions, checks
 
 
+def _check_heads(chosen: Recipe) -> Check:
+    """Whether the model that a recipe continues has all heads that it trains."""
+    lacking, _, remedy = head_advice(chosen).rpartition("; ")
+    value = lacking or f"all that objective.kind={chosen.run.objective.kind} trains"
+    return judge("heads", value, WARN if lacking else "", remedy=remedy)
+
+
 def _check(item: dict[str, Any]) -> Check:
     return Check(**item | {"ranks": tuple(item["ranks"])})
 
@@ -125,11 +134,11 @@ def _print(
     print("\n".join([*lines, report.summary(checks, len(rows), seconds)]), flush=True)
 
 
-def _settings(arguments: argparse.Namespace) -> Run | None:
+def _chosen(arguments: argparse.Namespace) -> Recipe | None:
     if arguments.set and not (arguments.recipe or arguments.run):
         raise ConfigError("--set changes a recipe or a run; give --recipe or --run too")
     if arguments.recipe or arguments.run:
-        return read_settings(arguments.recipe, arguments.run, arguments.set).run
+        return read_settings(arguments.recipe, arguments.run, arguments.set)
     return None
 
 
