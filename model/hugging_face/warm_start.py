@@ -28,20 +28,13 @@ from model.hugging_face.electra_folders import joined
 from model.hugging_face.electra_settings import electra_config
 from model.hugging_face.families import ELECTRA, Family, model_type_of, our_config, their_config
 from model.hugging_face.growth import EmbeddingRows, can_deepen, deepened, lengthened
+from model.hugging_face.heads import HEADS
 from model.objectives.replaced_tokens import ReplacedTokenModel
 
 Folder = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Weights and configuration."""
 FREE = {"dropout", "attention_dropout", "initializer_range", "vocab_size"}
 """Settings that may differ: they concern training, or `EmbeddingRows` handles them."""
-HEADS = {
-    "head": "of masked words",
-    "pair_head": "of pairs of segments",
-    "boundary_head": "of span boundaries",
-    "detection": "of replaced tokens",
-    "restoring": "of restored words",
-}
-"""Parts of a model that a folder may lack."""
 GENERATOR_PARTS = ("generator", "head")
 """Parts of a model whose weights are in the folder of ELECTRA's generator."""
 

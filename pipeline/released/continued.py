@@ -27,8 +27,9 @@ from pipeline.released.folder import BOUNDARIES, ReleasedModel
 
 LONGEST_ROW = 512
 """Tokens of a row; all families were pretrained with it."""
-MOST_PASSES = 10.0
-"""Over the data: above it the text is learned by heart. Ours: masks are stored ten times."""
+MOST_CONTINUED_PASSES = 10.0
+"""Over the data: above it the text is learned by heart. Ours: masks are stored ten times;
+Gururangan et al. 2020 made one pass."""
 PEAK_RATES = {
     "roberta": 5e-4,  # table 13
     "bert": 1e-4,  # family
@@ -97,12 +98,12 @@ def continued_run(model: ReleasedModel, name: str) -> Run:
 
 
 def within_passes(run: Run, changed: Sequence[str], rows: int) -> Run:
-    """The run with no more steps than MOST_PASSES over its data take, with a warm-up, validations
-    and checkpoints that suit them, and in the small batches of a small text.
+    """The run with no more steps than MOST_CONTINUED_PASSES over its data take, with a warm-up,
+    validations and checkpoints that suit them, and in the small batches of a small text.
 
     changed: paths of settings that the user chose, which stay; rows: training rows of the data.
     """
-    most = int(MOST_PASSES * rows)
+    most = int(MOST_CONTINUED_PASSES * rows)
     if "steps" in changed or run.batch.step_tokens or run.phases:
         return run
     if most >= run.steps * run.batch.sequences:

@@ -24,6 +24,7 @@ from model.hugging_face.families import (
     model_type_of,
     our_config,
 )
+from model.hugging_face.heads import HEADS
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError
@@ -44,8 +45,9 @@ UNPICKLE = (
 """A command for the user that converts PICKLED to WEIGHTS without running any code in it."""
 TIED = "tie_word_embeddings"
 """The setting of transformers: words are predicted with the table that embeds them."""
-MASKED, PAIRS, BOUNDARIES = "of masked words", "of pairs of segments", "of span boundaries"
-REPLACED = "of replaced tokens"
+MASKED, PAIRS, BOUNDARIES, REPLACED = (
+    HEADS[part] for part in ("head", "pair_head", "boundary_head", "detection")
+)
 TRAINED_HEADS = {
     "mlm": (MASKED,),
     "mlm_pair": (MASKED, PAIRS),

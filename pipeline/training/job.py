@@ -10,7 +10,7 @@ from pipeline.config.run import Run
 from pipeline.data.shards.manifest import TRAIN, read_manifest
 from pipeline.errors import ConfigError
 from pipeline.released.choice import Recipe, head_advice, read_recipe
-from pipeline.released.continued import MOST_PASSES
+from pipeline.released.continued import MOST_CONTINUED_PASSES
 from pipeline.training.arguments import HEADS
 from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.training.planning.schedule import batch_advice, check_warm_ups
@@ -137,6 +137,6 @@ def _notes(chosen: Recipe, run: Run) -> tuple[str, ...]:
         return ()
     few = f" of {run.batch.sequences:,} sequences" if run.batch != chosen.run.batch else ""
     return (
-        f"steps: {run.steps:,}{few}, {MOST_PASSES:.0f} passes over the data, instead of "
+        f"steps: {run.steps:,}{few}, {MOST_CONTINUED_PASSES:.0f} passes over the data, instead of "
         f"{chosen.run.steps:,} of {chosen.run.batch.sequences:,}; --set steps=N decides",
     )

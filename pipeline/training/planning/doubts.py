@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.durations import in_one_unit
+from pipeline.released.continued import MOST_CONTINUED_PASSES
 from pipeline.training.planning.phases import LATER_ORDER, Phase
 
 MOST_PASSES = 100.0
 """Over the data; BERT made 40."""
-MOST_CONTINUED_PASSES = 10.0
-"""The same of a run that starts from a model's weights; Gururangan et al. 2020 made one."""
 CPU_FLOPS = 150e9
 """Per second and core, with 512-bit vectors in fp32."""
 GPU_FLOPS = 1e15
@@ -54,13 +53,10 @@ def doubts(phases: Sequence[Phase], machines: Machines, *, continued: bool = Fal
 
 
 def _about_data(phases: Sequence[Phase], continued: bool) -> list[str]:
-    most, usual, who = MOST_PASSES, 40, "BERT made 40"
+    most, usual, who = MOST_PASSES, 40.0, "BERT made 40"
     if continued:
-        most, usual, who = (
-            MOST_CONTINUED_PASSES,
-            10,
-            "10 are enough to continue a model",
-        )
+        most = usual = MOST_CONTINUED_PASSES
+        who = f"{most:.0f} are enough to continue a model"
     found, passes = [], dict.fromkeys((phase.order for phase in phases), 0.0)
     for phase in phases:
         plan, where = phase.plan, f"phase {phase.number}: " if len(phases) > 1 else ""
@@ -81,7 +77,7 @@ def _about_data(phases: Sequence[Phase], continued: bool) -> list[str]:
             steps = sum(phase.end - phase.begin for phase in phases)
             found.append(
                 f"the run makes {count:,.0f} passes{of}, where {who}; give more data, or "
-                f"fewer steps: --set steps={max(1, int(steps * usual / count))} makes {usual}"
+                f"fewer steps: --set steps={max(1, int(steps * usual / count))} makes {usual:.0f}"
             )
     return found
 
