@@ -101,6 +101,7 @@ def _named(name: str) -> Recipe:
     if name in RECIPES:
         return _unchanged(recipe(name))
     if name.startswith(HUB):
+        check_model_folder()
         from pipeline.released.hub import fetch_model
 
         found = fetch_model(name.removeprefix(HUB), data_root() / "models")
@@ -122,7 +123,7 @@ def _named(name: str) -> Recipe:
 
 
 def _continued(folder: Path, label: str, origin: str = "") -> Recipe:
-    """A recipe's name needs neither numpy nor `model`, which a folder does: imported here."""
+    """A recipe's name needs neither numpy nor `model`, which a model does: imported here."""
     check_model_folder()
     from pipeline.released.continued import continued_run
     from pipeline.released.folder import read_released

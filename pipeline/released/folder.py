@@ -86,8 +86,8 @@ def read_released(folder: Path) -> ReleasedModel:
 
     Raises ConfigError, in a line, if it is none of a family that we train.
     """
-    config = _read_config(folder)
-    family, encoder = _encoder_of(folder, config)
+    config = _read_config(folder, str(folder))
+    family, encoder = _encoder_of(str(folder), config)
     names = weight_names(folder)
     _check_tied(
         folder, family, names, config,
@@ -96,8 +96,8 @@ def read_released(folder: Path) -> ReleasedModel:
     )  # fmt: skip
     inside, generator = folder / GENERATOR, None
     if family is ELECTRA and (inside / CONFIG).is_file():
-        config = _read_config(inside)
-        generator = _encoder_of(inside, config)[1]
+        config = _read_config(inside, str(inside))
+        generator = _encoder_of(str(inside), config)[1]
         _check_tied(
             inside, family, weight_names(inside), config,
             "remove that folder, and add --new generator",
@@ -174,26 +174,32 @@ def _are_equal(path: Path, *names: str) -> bool:
     return all(np.array_equal(first, other) for other in others)
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def check_config(folder: Path, name: str) -> None:
+    """Raises ConfigError, about a model of that name, unless a folder's configuration is one of a
+    model that we train."""
+    _encoder_of(name, _read_config(folder, name))
+
+
+def _read_config(folder: Path, name: str) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise ConfigError(
-            f"{folder} holds no {CONFIG}; give a folder that transformers' save_pretrained or "
+            f"{name} holds no {CONFIG}; give a folder that transformers' save_pretrained or "
             "pipeline.export wrote"
         )
     try:
         config = read_object(path)
     except (ValueError, OSError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}; copy it again") from error
+        raise ConfigError(f"{name}: {CONFIG} cannot be read: {error}; copy it again") from error
     if "auto_map" in config:
         raise ConfigError(
-            f"{folder} is a model with code of its own (auto_map in {CONFIG}), which never runs "
+            f"{name} is a model with code of its own (auto_map in {CONFIG}), which never runs "
             "here; give one of transformers' own classes"
         )
     return config
 
 
-def _encoder_of(folder: Path, config: dict[str, Any]) -> tuple[Family, EncoderConfig]:
+def _encoder_of(name: str, config: dict[str, Any]) -> tuple[Family, EncoderConfig]:
     """The encoder of a configuration; `_check_tied` compares what that says of tied weights."""
     config = config | {TIED: True}
     try:
@@ -201,7 +207,7 @@ def _encoder_of(folder: Path, config: dict[str, Any]) -> tuple[Family, EncoderCo
             return ELECTRA, electra_config(config)
         return our_config(config)
     except ValueError as error:
-        raise ConfigError(f"{folder} holds no model that can be continued: {error}") from error
+        raise ConfigError(f"{name} holds no model that can be continued: {error}") from error
 
 
 def _has(head: str, family: Family, names: list[str]) -> bool:

@@ -7,7 +7,8 @@
    that runs again, also on a node without a network, has the same weights. `NAME@main` asks.
 2. One request resolves a revision to a commit and lists its files with lengths and hashes.
 3. The files that we read are fetched, others never: no code, no pickles. Each is compared with the
-   list, then the folder gets its name.
+   list, then the folder gets its name. config.json comes first: a model that we do not train is
+   refused before its weights are fetched.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.files import make_directory, one_at_a_time, why_not_written, write_whole
 from pipeline.progress import calling_each, counting
 from pipeline.released.choice import HUB
+from pipeline.released.folder import CONFIG, WEIGHTS, check_config
 from pipeline.whole_folders import TakenError, publish_folder, scratch_folder
 
 MARKER = ".fetched.json"
 """What a folder is and when it was fetched."""
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9][\w.-]*)(?:@([A-Za-z0-9][\w./-]*))?", re.A)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _SHARDED = "model.safetensors.index.json"
 _READ = re.compile(
     r"(generator/)?(config\.json|(model|span_boundary|copying)\.safetensors"
@@ -150,7 +151,8 @@ def _say(line: str) -> None:
 
 
 def _listed(name: _Name) -> tuple[str, list[_ListedFile]]:
-    """The commit of a revision, and those of its files that are fetched; weights come last."""
+    """The commit of a revision, and those of its files that are fetched: the configuration first,
+    the weights last."""
     found = _hub(name).model_info(
         name.repository, revision=name.revision or None, files_metadata=True
     )
@@ -160,7 +162,7 @@ def _listed(name: _Name) -> tuple[str, list[_ListedFile]]:
     pinned = name.revision if _COMMIT.fullmatch(name.revision) else found.sha
     if not _COMMIT.fullmatch(found.sha or "") or found.sha != pinned:
         raise DataError(f"{name}: the Hub answers with the commit {found.sha}; {_MIRROR}")
-    return found.sha, sorted(files, key=lambda file: (file.size, file.path))
+    return found.sha, sorted(files, key=lambda file: (file.path != CONFIG, file.size, file.path))
 
 
 def _file(name: _Name, entry: Any) -> _ListedFile:
@@ -176,20 +178,20 @@ def _file(name: _Name, entry: Any) -> _ListedFile:
 
 def _check_readable(name: _Name, paths: dict[str, Any]) -> None:
     """Raises ConfigError unless there is a configuration, and weights in one safetensors file."""
-    if _CONFIG not in paths:
-        raise ConfigError(f"{name} has no {_CONFIG}, so it is not a model of transformers")
-    if _WEIGHTS in paths:
+    if CONFIG not in paths:
+        raise ConfigError(f"{name} has no {CONFIG}, so it is not a model of transformers")
+    if WEIGHTS in paths:
         return
     if _SHARDED in paths:
         raise ConfigError(
             f"{name} has its weights in several files ({_SHARDED}), and we read one "
-            f"{_WEIGHTS}: save the model with save_pretrained(FOLDER, max_shard_size='1TB') and "
+            f"{WEIGHTS}: save the model with save_pretrained(FOLDER, max_shard_size='1TB') and "
             "give FOLDER"
         )
     pickles = [path for path in paths if path.endswith((".bin", ".pt", ".pth", ".ckpt"))]
     others = f" but {', '.join(sorted(pickles))}, a pickle, which can run code and is never read"
     raise ConfigError(
-        f"{name} has no {_WEIGHTS}{others * bool(pickles)}; for many models the Hub has a "
+        f"{name} has no {WEIGHTS}{others * bool(pickles)}; for many models the Hub has a "
         f"conversion as a pull request, see {_page(name)}/discussions: use "
         f"{HUB}{name.repository}@refs/pr/NUMBER"
     )
@@ -257,6 +259,8 @@ def _fill(name: _Name, commit: str, files: Sequence[_ListedFile], folder: Path, 
                     f"{name}: {file.path} differs from what the Hub lists ({file.size:,} bytes, "
                     f"hash {file.hash}); run the same command again; {_MIRROR}"
                 )
+            if file.path == CONFIG:
+                check_config(folder, str(name))
             with suppress(OSError):  # without hard links the next fetch starts from nothing
                 os.link(folder / file.path, kept / file.hash)
     shutil.rmtree(folder / ".cache", ignore_errors=True)  # notes of huggingface_hub

@@ -26,8 +26,14 @@ from tests.pipeline.data.small_hub import NAME, REVISION, small_hub
 
 ORIGIN = f"hf:{NAME}@{REVISION}"
 OTHER = "f" * 40
+CONFIG = {
+    "model_type": "bert", "vocab_size": 300, "num_hidden_layers": 2, "hidden_size": 16,
+    "num_attention_heads": 2, "intermediate_size": 32, "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2, "initializer_range": 0.02,
+    "max_position_embeddings": 32, "hidden_act": "gelu",
+}  # fmt: skip
 READ = {
-    "config.json": b'{"model_type": "bert"}',
+    "config.json": json.dumps(CONFIG).encode(),
     "model.safetensors": bytes(range(256)) * 20,
     "generator/model.safetensors": bytes(5000),
     "span_boundary.safetensors": bytes(3000),
@@ -205,6 +211,27 @@ def test_weights_that_are_not_read_are_named(
 
 
 @pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            {"auto_map": {"AutoModel": "modeling_bert.Mine"}},
+            r"is a model with code of its own \(auto_map in config.json\), which never runs here; ",
+        ),
+        ({"model_type": "gpt2"}, "holds no model that can be continued: model_type=gpt2 is not"),
+    ],
+)
+def test_a_model_that_is_not_trained_is_refused_before_its_weights(
+    changes: dict[str, Any], why: str, repository: Path, serving: Any, models: Path
+) -> None:
+    (repository / "config.json").write_text(json.dumps(CONFIG | changes))
+    for _ in range(2):
+        with serving() as asked, pytest.raises(ConfigError, match=f"^hf:{NAME} {why}") as raised:
+            fetch_model(NAME, models)
+        assert downloads(asked) == ["config.json"] and "\n" not in str(raised.value)
+    assert not [*models.rglob("model.safetensors")] and not [*models.rglob(MARKER)]
+
+
+@pytest.mark.parametrize(
     ("name", "refused", "why"),
     [
         (NAME, (403, "GatedRepo"), r"is gated: .*ask at http://[\d.:]+/someone/news, then set HF_"),
@@ -233,6 +260,11 @@ def test_without_a_network(serving: Any, models: Path, monkeypatch: pytest.Monke
         DataError, match=r"cannot be fetched \(.*\); run the same command again, he"
     ):
         fetch_model(NAME, models)
+    with serving() as asked, monkeypatch.context() as m:
+        m.setattr(constants, "HF_HUB_OFFLINE", True)
+        with pytest.raises(DataError, match=r"cannot be fetched \(.*offline mode is enabled"):
+            fetch_model(NAME, models)
+    assert not asked
     with serving():
         fetch_model(NAME, models)
     with pytest.raises(DataError, match=rf"hf:{NAME} without a revision is {REVISION}, which is h"):
