@@ -7,7 +7,7 @@ a default for these.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args, get_type_hints
 
@@ -38,7 +38,7 @@ def recorded_part(config: Mapping[str, Any], default: LossPart) -> LossPart:
     weight: Any = entry.get("weight")
     per: Any = entry.get("per")
     number = isinstance(weight, int | float) and not isinstance(weight, bool)
-    if not number or not 0 < weight < math.inf or per not in COUNTS:
+    if not number or not 0 < weight <= sys.float_info.max or per not in COUNTS:
         raise ValueError(
             f"{ENTRY}={parts!r} cannot be loaded; each part needs a weight above 0 and per, one of "
             f"{', '.join(COUNTS)}; remove the entry to use the published weights"

@@ -199,13 +199,18 @@ def encoder_of(config: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
 def _dropout(
     config: Mapping[str, Any], encoder: EncoderConfig, own: Family, design: HeadDesign
 ) -> float:
-    """Dropout before the output layer."""
+    """Dropout before the output layer; raises ValueError if the folder's is not a probability."""
+    name, default = "classifier_dropout", encoder.dropout
     if own.model_type == "albert":
-        return float(config.get("classifier_dropout_prob", CLASSIFIER_DROPOUT))
-    if design.summary:
-        return float(config.get("summary_last_dropout", SUMMARY_DROPOUT))
-    given = config.get("classifier_dropout")
-    return encoder.dropout if given is None else float(given)
+        name, default = "classifier_dropout_prob", CLASSIFIER_DROPOUT
+    elif design.summary:
+        name, default = "summary_last_dropout", SUMMARY_DROPOUT
+    given = config.get(name)
+    if given is None:
+        return default
+    if type(given) not in (int, float) or not 0 <= given <= 1:
+        raise ValueError(f"{name}={given!r} cannot be loaded; it must be a number in [0, 1]")
+    return float(given)
 
 
 def _is_of_head(name: str, design: HeadDesign) -> bool:

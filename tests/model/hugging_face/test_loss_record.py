@@ -23,7 +23,7 @@ def test_what_is_recorded_is_read() -> None:
     [
         7, None, [], {"rtd": 7}, {"rtd": {}}, {"rtd": {"weight": 1.0}},
         *({"rtd": {"weight": weight, "per": "tokens"}} for weight in (0, -1, math.inf, math.nan,
-                                                                     True, "1", None)),
+                                                                     True, "1", None, 10**400)),
         *({"rtd": {"weight": 1, "per": per}} for per in ("rows", None, ["tokens"], 3)),
     ],
 )  # fmt: skip

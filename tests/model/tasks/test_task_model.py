@@ -81,6 +81,21 @@ def test_a_pooler_of_pretraining_is_kept_and_another_tasks_output_is_not() -> No
         read_task_model(state, config, design, seed=1)
 
 
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("bert", "classifier_dropout"), ("albert", "classifier_dropout_prob"),
+        ("electra", "summary_last_dropout"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [10**400, -0.1, 2, "0.1", True, [0.1]])
+def test_a_dropout_that_is_no_probability_is_refused(family: str, name: str, value: object) -> None:
+    theirs, design = peer(family, "choices")
+    config = theirs.config.to_dict() | {name: value}
+    with pytest.raises(ValueError, match=rf"{name}=.* cannot be loaded; it must be a number in"):
+        random_task_model(config, design, seed=3)
+
+
 def test_a_bag_replaces_the_encoder() -> None:
     theirs, design = peer("albert", "classification")
     model = random_task_model(theirs.config.to_dict(), design, seed=3)
