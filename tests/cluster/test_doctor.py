@@ -161,6 +161,7 @@ for rank in 0 1 2; do
     export RANK=$rank GLOO_SOCKET_IFNAME=wire$rank
     exec $PYTHON -m pipeline.doctor --full --json" > $FOLDER/report-$rank &
   child=$!
+  children="${children:-} $child"
   ip link add port$rank type veth peer name wire$rank
   until [ $(readlink /proc/$child/ns/net) != $(readlink /proc/self/ns/net) ]; do sleep 0.05; done
   ip link set wire$rank netns $child
@@ -168,7 +169,7 @@ for rank in 0 1 2; do
   echo > $FOLDER/ready-$rank
 done
 tc qdisc add dev port2 root tbf rate 160mbit burst 64kb latency 400ms
-wait -n; wait -n; wait -n
+for child in $children; do wait $child; done
 """
 """Three ranks on a switch, each in a network namespace; the wire to the last one is slow."""
 
