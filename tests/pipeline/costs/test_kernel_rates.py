@@ -10,8 +10,10 @@ def test_no_kernel_exceeds_its_data_sheet() -> None:
     for name, rates in KERNEL_RATES.items():
         sheet = GPUS[name]
         assert rates.products < sheet.bf16_flops and rates.bandwidth < sheet.bandwidth
-        for forward, backward in rates.attention.values():
+        for kernel, (forward, backward) in rates.attention.items():
             assert max(forward, backward) < rates.products
+            # an H200 measured 53 and 65 TFLOP/s of this one, so only there forward is the slower
+            assert backward < forward or kernel == "memory_efficient"
 
 
 def test_seconds_by_part() -> None:
