@@ -243,7 +243,10 @@ class BatchBuilder:
     def _filled(self, values: np.ndarray, size: int, rest: int) -> torch.Tensor:
         """The values, then `rest`."""
         given = torch.from_numpy(values)
+        if size == values.size and not self.pin_memory:
+            return given
         filled = self._empty(size, given.dtype)
-        filled[: len(given)] = given
-        filled[len(given) :] = rest
+        out = filled.numpy()
+        out[: values.size] = values
+        out[values.size :] = rest
         return filled

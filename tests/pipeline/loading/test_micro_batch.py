@@ -28,11 +28,16 @@ def batch_of(
     documents: bool = False,
     extras: Extras = NO_EXTRAS,
     capacity: Capacity | None = None,
+    pin_memory: bool = False,
 ) -> MicroBatch:
     """Rows 0 to 4."""
     dataset = Dataset.open(directory)
     builder = BatchBuilder.of(
-        dataset.manifest, documents=documents, extras=extras, capacity=capacity, pin_memory=False
+        dataset.manifest,
+        documents=documents,
+        extras=extras,
+        capacity=capacity,
+        pin_memory=pin_memory,
     )
     found = dataset.records(ROWS, 0, builder.details)
     return builder.batch(3, 1, found.fields, SAMPLES)
@@ -89,7 +94,9 @@ def test_all_that_is_copied_to_a_gpu_is_in_pinned_memory(
         return pinned[-1]
 
     monkeypatch.setattr(BatchBuilder, "_empty", empty)
-    batch = batch_of(random_shards, documents=True, extras=Extras(draws_seed=1))
+    batch = batch_of(
+        random_shards, documents=True, extras=Extras(draws_seed=1), pin_memory=True
+    )
     memory = {tensor.untyped_storage().data_ptr() for tensor in pinned}
     for field in fields(MicroBatch):
         value = getattr(batch, field.name)
