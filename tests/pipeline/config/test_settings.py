@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterator
@@ -314,6 +315,20 @@ def test_an_unknown_setting_lists_the_names_of_its_section() -> None:
         "unknown setting oven.zzz; no setting of oven has a similar name; choose one of degrees, "
         "fan, mode"
     )
+
+
+def test_only_the_beginning_of_a_long_name_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of a million letters in a damaged file took minutes."""
+    lengths: list[int] = []
+
+    class Matcher(difflib.SequenceMatcher[str]):
+        def __init__(self, isjunk: None, a: str, b: str) -> None:
+            lengths.extend(map(len, (a, b)))
+            super().__init__(isjunk, a, b)
+
+    monkeypatch.setattr(difflib, "SequenceMatcher", Matcher)
+    assert find_near("warmup_step" + "s" * 1_000_000, ["batch.warmup_steps"]) is None
+    assert max(lengths) <= 200
 
 
 def test_nearest_looks_at_the_whole_and_at_the_last_part() -> None:
