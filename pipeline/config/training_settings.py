@@ -146,10 +146,11 @@ class ObjectiveSettings:
 class OptimizerSettings:
     """How gradients become updates."""
 
-    kind: Literal["lamb", "adamw"]
-    """LAMB (You et al. 2020), or Adam with decoupled weight decay."""
+    kind: Literal["lamb", "adamw", "stable_adamw"]
+    """LAMB (You et al. 2020), Adam with decoupled weight decay, or StableAdamW, which is AdamW with
+    AdaFactor's update clipping for each weight tensor (Wortsman et al. 2023)."""
     lamb_variant: Literal["paper", "nvlamb", "albert", "deepspeed"]
-    """Published variant of LAMB to follow; kind=adamw does not read it."""
+    """Published variant of LAMB to follow; only kind=lamb reads it."""
     peak_lr: Positive
     """Peak learning rate, at the end of warm-up."""
     beta1: BelowOne
@@ -163,15 +164,22 @@ class OptimizerSettings:
     decay_vectors: bool
     """Apply weight decay to biases and LayerNorm weights too."""
     adapt_vectors: bool
-    """Apply LAMB's trust ratio to biases and LayerNorm weights too; kind=adamw does not read it."""
+    """Apply LAMB's trust ratio to biases and LayerNorm weights too; only kind=lamb reads it."""
     clip_norm: NotNegative
     """Largest global gradient norm; larger gradients are scaled down. 0: no clipping."""
     bias_correction: Annotated[bool, Legacy(True)]
     """Divide Adam's moments, which start at zero, by 1 - beta**updates (kind=adamw). Google's BERT
-    and ELECTRA do not. LAMB's is that of its variant."""
+    and ELECTRA do not. LAMB's is that of its variant, StableAdamW always corrects."""
 
     def contradictions(self) -> Iterator[str]:
-        """A LAMB variant that adapts what `adapt_vectors` excludes, or corrects otherwise."""
+        """A LAMB variant that adapts what `adapt_vectors` excludes, or a kind that corrects
+        otherwise."""
+        if self.kind == "stable_adamw" and not self.bias_correction:
+            yield (
+                "optimizer.bias_correction=false is for optimizer.kind=adamw; StableAdamW corrects "
+                "its moments, or its RMS would clip the first updates: add --set "
+                "optimizer.bias_correction=true, or --set optimizer.kind=adamw"
+            )
         if self.kind == "lamb" and not self.bias_correction:
             yield (
                 "optimizer.bias_correction=false is for optimizer.kind=adamw; LAMB's variants "

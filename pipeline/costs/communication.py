@@ -19,6 +19,11 @@ from pipeline.training.planning.schedule import resolve_batch_size
 
 WIRE_SHARES = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0}
 """Times (n-1)/n: what a ring puts on each rank's wire, per byte of the whole tensor."""
+WEIGHT_SUMS = {
+    "lamb": ("LAMB's norms", 16, "two float64 per weight"),
+    "stable_adamw": ("StableAdamW's RMS", 8, "one float64 per weight"),
+}
+"""optimizer.kind -> what it sums per logical weight: purpose, bytes, and these in words."""
 
 
 def bytes_sent(run: Run, ranks: int, file: DeepSpeedFile, accumulation: int = 0) -> list[Estimate]:
@@ -40,9 +45,9 @@ def sent_under(run: Run, parts: Partition, accumulation: int = 0) -> list[Estima
         found.append(_sent("clip norm", "all-reduce", 8, "one float64"))
     if parts.stage == 2 and parts.offload:
         found.append(_sent("DeepSpeed's norm", "all-reduce", 4, "which offload cannot leave out"))
-    if parts.stage and run.optimizer.kind == "lamb":
-        size = 16 * logical_count(run)
-        found.append(_sent("LAMB's norms", "all-reduce", size, "two float64 per weight"))
+    if parts.stage and run.optimizer.kind in WEIGHT_SUMS:
+        purpose, each, assumption = WEIGHT_SUMS[run.optimizer.kind]
+        found.append(_sent(purpose, "all-reduce", each * logical_count(run), assumption))
     counts = 8 * (len(LossCounts._fields) + 3) + 8 * (accumulation - 1)
     found.append(
         _sent("loss denominators", "all-reduce", counts, "stop requests too; between hosts' CPUs")

@@ -46,6 +46,8 @@ FAMILIES = (
     ("Trust ratios, median", "LAMB", "trust_ratio_median_"),
     ("Trust ratios, highest", "LAMB", "trust_ratio_max_"),
     ("Relative steps", "LAMB", "relative_step_"),
+    ("RMS of updates, median", "StableAdamW", "update_rms_median_"),
+    ("RMS of updates, highest", "StableAdamW", "update_rms_max_"),
 )
 """Title, unit, and how the names of the fields begin."""
 COMPARED = (

@@ -2,13 +2,13 @@
 
     python -m tests.benchmarks.bench_optimizer
 
-Five implementations of a step, interleaved round by round: LAMB, AdamW, PyTorch's fused AdamW on
-the same fragments and, for comparison, LAMB in PyTorch's operations and a naive LAMB, which takes
-the norms of ZeRO's flat tensors instead of weights. Times are of the whole `ZeroEngine.step`, which
-includes DeepSpeed's copies, and of our part of it, by the clock and by the CPU seconds of this
-process, which other work on the machine affects less. Then LAMB's cost in a whole training step of
-8 micro-batches, with the micro-batch measured here too. And how far naive LAMB, LAMB and AdamW
-deviate on two ranks: the tests' small network, 50 steps.
+Six implementations of a step, interleaved round by round: LAMB, AdamW, StableAdamW, PyTorch's fused
+AdamW on the same fragments and, for comparison, LAMB in PyTorch's operations and a naive LAMB,
+which takes the norms of ZeRO's flat tensors instead of weights. Times are of the whole
+`ZeroEngine.step`, which includes DeepSpeed's copies, and of our part of it, by the clock and by the
+CPU seconds of this process, which other work on the machine affects less. Then LAMB's cost in a
+whole training step of 8 micro-batches, with the micro-batch measured here too. And how far naive
+LAMB, LAMB and AdamW deviate on two ranks: the tests' small network, 50 steps.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ def updates(engine: ZeroEngine) -> dict[str, tuple[str, Any]]:
     return {
         "LAMB": ("lamb", ours),
         "AdamW": ("adamw", ours),
+        "StableAdamW": ("stable_adamw", ours),
         FUSED: ("adamw", fused),
         "LAMB, PyTorch's operations": ("lamb", foreach),
         "naive LAMB": ("lamb", NaiveLamb(*parts)),  # type: ignore[arg-type]

@@ -23,6 +23,8 @@ from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 from pipeline.training.planning.plan import encoder_config
 from pipeline.training.run_directory.metrics import peak_flops
 
+Kind = Literal["adamw", "lamb", "stable_adamw"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
@@ -44,11 +46,11 @@ class Gate:
     shards: Path
     deadline: float
 
-    def run(self, name: str, kind: Literal["adamw", "lamb"] = "adamw") -> Run:
+    def run(self, name: str, kind: Kind = "adamw") -> Run:
         """A recipe in bf16 for a short training; kind: of optimizer."""
         run = recipe(name)
         # fairseq's guidance for a batch of 256; LAMB's by its square-root rule
-        rate = 1e-4 if kind == "adamw" else run.optimizer.peak_lr * 0.18
+        rate = run.optimizer.peak_lr * 0.18 if kind == "lamb" else 1e-4
         return replace(
             run,
             precision="bf16",
@@ -148,12 +150,12 @@ def utilisation(gate: Gate, rate: float) -> str:
 
 
 def optimizer_steps(gate: Gate) -> str:
-    """Our LAMB and AdamW and PyTorch's, compared with the time of their memory traffic alone."""
+    """Our optimizers and PyTorch's AdamW, compared with the time of their memory traffic alone."""
     block = torch.empty((1 << 30 if gate.device.type == "cuda" else 1 << 20) // 4)
     source, target = block.to(gate.device), torch.empty_like(block, device=gate.device)
     bandwidth = 2 * block.nbytes / gate.seconds(lambda: target.copy_(source), 5)
     rows = []
-    kinds: tuple[tuple[Literal["adamw", "lamb"], int], ...] = (("adamw", 28), ("lamb", 40))
+    kinds: tuple[tuple[Kind, int], ...] = (("adamw", 28), ("lamb", 40), ("stable_adamw", 40))
     for name in gate.recipes:
         for kind, traffic in kinds:
             if gate.left() < 5:
@@ -163,14 +165,13 @@ def optimizer_steps(gate: Gate) -> str:
     return (
         f"fp32, one flat tensor as under ZeRO-1; a copy moves {bandwidth / 1e12:.2f} TB/s. Floor: "
         "AdamW reads weight, gradient and moments and writes all but the gradient, 28 bytes per "
-        "parameter; LAMB also keeps the update until it has the norms, 40 bytes.\n\n"
+        "parameter; LAMB and StableAdamW also keep the update until they have the sums of each "
+        "weight, 40 bytes.\n\n"
         + table(["model", "optimizer", "ms", "floor, ms", "times the floor"], rows)
     )
 
 
-def optimizer_rows(
-    gate: Gate, name: str, kind: Literal["adamw", "lamb"], floor_a_parameter: float
-) -> list[list[str]]:
+def optimizer_rows(gate: Gate, name: str, kind: Kind, floor_a_parameter: float) -> list[list[str]]:
     """Of the optimizer that a run has in its engine; after AdamW also of torch's, on its tensor."""
     device, run = engines.init_distributed(), gate.run(name, kind)
     model = MaskedLanguageModel(encoder_config(run), seed=0).to(device)

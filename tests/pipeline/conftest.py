@@ -223,6 +223,7 @@ def trained(
 
 def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) -> None:
     """The runs of `trained`, in two launches."""
+    sixes: dict[str, object] = {"batch__per_device": 6, "optimizer__kind": "stable_adamw"}
     grows = NO_DROPOUT | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
 
     def jobs(name: str, *lists: list[str]) -> Path:
@@ -322,9 +323,9 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
             phased("phased-stops", "--stop-at", stop, batch__per_device=6)
             for stop in (9, 10, 11, STEPS)  # the second is the boundary
         ],
-        arguments(folder / "1x6-dropout", batch__per_device=6),
-        arguments(folder / "1x6-resumed", "--stop-at", 7, batch__per_device=6),
-        arguments(folder / "1x6-resumed", batch__per_device=6),
+        arguments(folder / "1x6-dropout", **sixes),
+        arguments(folder / "1x6-resumed", "--stop-at", 7, **sixes),
+        arguments(folder / "1x6-resumed", **sixes),
         arguments(folder / "fork", "--from", folder / "1x16" / "10", steps=12, **NO_DROPOUT),
         grown(
             arguments(

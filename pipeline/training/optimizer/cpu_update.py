@@ -5,6 +5,10 @@ tensor is processed in chunks that stay in the cache: weight, gradient and momen
 moments, update and both norms (24 bytes read and written per parameter, and 4 for the update, which
 overwrites the gradient). With LAMB a second pass applies the update (12 bytes), once the norms of
 the whole weight are known; with AdamW the first pass applies it while it is in the cache.
+StableAdamW takes LAMB's two passes; its sums are those of the gradient relative to sqrt(v).
+
+Tensors are fp32. The kernels compute in the type of their arrays, so a test can compare the
+formulas in fp64.
 
 Threads work on pieces of fragments, whose sums are kept separately in float64: results do not
 depend on the number of threads. Threads synchronize only at the end of a pass; PyTorch synchronizes
@@ -31,6 +35,9 @@ CHUNK = 2**11
 """Elements per chunk of the inner loop: weight, gradient and moments take 32 kB."""
 JOB = 2**21
 """About as many elements as a thread takes at a time: milliseconds of work."""
+AT_ONCE, NORMS, RELATIVE = range(3)
+"""What `_advance` does with the updates: apply them; or store them, and sum the squares of weights
+and updates, or those of gradients relative to sqrt(v)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class _Table:
 
 
 class CompiledUpdate:
-    """Updates fp32 tensors in host memory."""
+    """Updates tensors in host memory."""
 
     def __init__(
         self,
@@ -67,6 +74,7 @@ class CompiledUpdate:
         self._tables = []
         for index, (flat, (mean, square)) in enumerate(zip(flats, moments, strict=True)):
             own = [(place, piece) for place, piece in enumerate(pieces) if piece.flat == index]
+            flat_type = _array(flat).dtype
             if own:
                 numels = np.array([piece.numel for _, piece in own])
                 table = _Table(
@@ -75,7 +83,7 @@ class CompiledUpdate:
                     square=_array(square),
                     offsets=np.array([piece.offset for _, piece in own]),
                     numels=numels,
-                    decays=np.array([decays[piece.logical] for _, piece in own], np.float32),
+                    decays=np.array([decays[piece.logical] for _, piece in own], flat_type),
                     jobs=_jobs(numels),
                     first=own[0][0],
                 )
@@ -93,41 +101,43 @@ class CompiledUpdate:
 
     def advance(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
         """Advance the moments, overwrite gradients with updates; squares of w and u [2, pieces]."""
-        self._pass(gradients, adam, False, 0.0)
+        self._pass(gradients, adam, NORMS)
         return torch.from_numpy(self._squares)
+
+    def advance_relative(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
+        """As `advance`, but returns the squares of g / max(sqrt(v'), eps) [1, pieces]."""
+        self._pass(gradients, adam, RELATIVE)
+        return torch.from_numpy(self._squares[:1])
 
     def advance_and_apply(
         self, gradients: Sequence[torch.Tensor], adam: AdamStep, rate: float
     ) -> None:
         """A whole step, if no norm is needed."""
-        self._pass(gradients, adam, True, rate)
+        self._pass(gradients, adam, AT_ONCE, rate)
 
     def _pass(
-        self, gradients: Sequence[torch.Tensor], adam: AdamStep, at_once: bool, rate: float
+        self, gradients: Sequence[torch.Tensor], adam: AdamStep, purpose: int, rate: float = 0.0
     ) -> None:
-        numbers = np.array(
-            [
-                adam.gradient_scale, 1 - adam.beta1, adam.beta2, 1 - adam.beta2,
-                1 / adam.correction1, adam.correction2**-0.5, adam.eps,
-            ],
-            np.float32,
-        )  # fmt: skip
+        numbers = [
+            adam.gradient_scale, 1 - adam.beta1, adam.beta2, 1 - adam.beta2,
+            1 / adam.correction1, adam.correction2**-0.5, adam.eps, rate,
+        ]  # fmt: skip
 
         def work(gradient: np.ndarray, table: _Table, first: int, last: int) -> None:
             _advance(
                 table.flat, gradient, table.mean, table.square,
                 table.offsets, table.numels, table.decays, first, last,
-                numbers, at_once, np.float32(rate), self._squares[:, table.first :],
+                np.array(numbers, gradient.dtype), purpose, self._squares[:, table.first :],
             )  # fmt: skip
 
         self._in_threads(gradients, work)
 
     def apply(self, updates: Sequence[torch.Tensor], rates: Sequence[float]) -> None:
         """w <- w - rate u; rates: by logical parameter."""
-        of_piece = np.array(rates, np.float32)[self.owners.numpy()]
+        of_piece = np.array(rates)[self.owners.numpy()]
 
         def work(update: np.ndarray, table: _Table, first: int, last: int) -> None:
-            own = of_piece[table.first :]
+            own = of_piece[table.first :].astype(update.dtype)
             _apply(table.flat, update, table.offsets, table.numels, first, last, own)
 
         self._in_threads(updates, work)
@@ -181,17 +191,17 @@ def _advance(
     first: int,
     last: int,
     numbers: np.ndarray,
-    at_once: bool,
-    rate: float,
+    purpose: int,
     squares: np.ndarray,
 ) -> None:
     """Advance pieces [first, last) of a flat tensor of N elements.
 
-    flat, gradient, mean, square: [N] float32, the last three overwritten; offsets, numels, decays:
-    [pieces]; numbers: the 7 scalars of `_make_updates`; squares: [2, pieces] float64. at_once:
-    apply the update with `rate` instead of storing it in `gradient` and its squares in `squares`.
+    flat, gradient, mean, square: [N], the last three overwritten; offsets, numels, decays:
+    [pieces]; numbers: the 7 scalars of `_make_updates`, then the rate; squares: [2, pieces]
+    float64. purpose: AT_ONCE, which keeps `gradient` and applies the updates with the rate, or
+    NORMS or RELATIVE, which store updates in `gradient` and sums in `squares`.
     """
-    scratch = np.empty(CHUNK, np.float32)
+    scratch = np.empty(CHUNK, flat.dtype)
     for piece in range(first, last):
         squares[0, piece] = squares[1, piece] = 0.0
         end = offsets[piece] + numels[piece]
@@ -204,12 +214,16 @@ def _advance(
             _make_updates(
                 weight, grad, mean[start:stop], square[start:stop], update, decays[piece], numbers
             )
-            if at_once:
-                _subtract(weight, update, rate)
-            else:
+            if purpose == AT_ONCE:
+                _subtract(weight, update, numbers[7])
+                continue
+            if purpose == NORMS:
                 squares[0, piece] += _sum_of_squares(weight)
                 squares[1, piece] += _sum_of_squares(update)
-                grad[:] = update
+            else:
+                _make_relative(grad, square[start:stop], numbers)
+                squares[0, piece] += _sum_of_squares(grad)
+            grad[:] = update
 
 
 @_compiled
@@ -222,7 +236,7 @@ def _make_updates(
     decay: float,
     numbers: np.ndarray,
 ) -> None:
-    """Advance m and v, write Adam's update; all arrays [n] float32, n <= CHUNK.
+    """Advance m and v, write Adam's update; all arrays [n], n <= CHUNK.
 
     numbers: gradient scale, 1 - beta1, beta2, 1 - beta2, 1 / correction1,
     1 / sqrt(correction2), eps.
@@ -239,8 +253,16 @@ def _make_updates(
 
 
 @_compiled
+def _make_relative(gradient: np.ndarray, square: np.ndarray, numbers: np.ndarray) -> None:
+    """g <- g / max(sqrt(v'), eps); gradient, square: [n]; numbers: those of `_make_updates`."""
+    scale, factor2, eps = numbers[0], numbers[5], numbers[6]
+    for i in range(gradient.size):
+        gradient[i] = gradient[i] * scale / max(np.sqrt(square[i]) * factor2, eps)
+
+
+@_compiled
 def _sum_of_squares(values: np.ndarray) -> float:
-    """values: [n] float32; the sum is in float64."""
+    """values: [n]; the sum is in float64."""
     quarter = values.size // 4
     a = b = c = d = 0.0  # four sums, because each addition to one sum would wait for the last
     for i in range(quarter):
@@ -271,7 +293,7 @@ def _sum_squares(
 
 @_compiled
 def _subtract(weight: np.ndarray, update: np.ndarray, rate: float) -> None:
-    """w <- w - rate u; both [n] float32."""
+    """w <- w - rate u; both [n]."""
     for i in range(weight.size):
         weight[i] -= rate * update[i]
 

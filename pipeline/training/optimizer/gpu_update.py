@@ -13,23 +13,31 @@ parameter, of which nearly all have weight decay:
     LAMB            12   u = a + weight_decay w over a
                      8   the norms of w and u
                     12   w <- w - rate u; 20 in small pieces, together 0.1 % of a large model
+    StableAdamW     44   g / max(sqrt(v'), eps) over g, and its norm
+                    24   u over g, and w <- w - rate u, as LAMB
     if it clips      8   g <- scale g
 
-So AdamW moves 40 and LAMB 60, and 8 more if it clips.
+So AdamW moves 40, LAMB 60 and StableAdamW 92, and 8 more if it clips. StableAdamW needs g and v'
+at once, and so a place for a: it takes a block of the weights at a time (BLOCK).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import torch
 
-from pipeline.training.optimizer.fragments import Fragment, view
+from pipeline.training.optimizer.fragments import Fragment, limited, view
 from pipeline.training.optimizer.lamb_variants import AdamStep
 
 LARGE = 2**20
 """Elements of a piece that is worth a kernel of its own, which takes microseconds to launch."""
+BLOCK = 2**24
+"""Most elements of StableAdamW's temporaries, 64 MB each. A launch of PyTorch's kernels for many
+tensors takes 320 chunks of 2**16 elements at most, so larger blocks would save few launches."""
 VECTOR = 4
 """Kernels for many tensors load so many elements at once where a tensor's length allows it."""
 
@@ -46,15 +54,20 @@ class ForeachUpdate:
     ) -> None:
         """decays: the weight decay of each logical parameter."""
         device = flats[0].device
-        self.owners = torch.tensor(
-            [part.logical for part in fragments], dtype=torch.long, device=device
-        )
+        pieces = [*limited(fragments, BLOCK)]
+        self._logical = [part.logical for part in pieces]
+        self.owners = torch.tensor(self._logical, dtype=torch.long, device=device)
         """The logical parameter of each piece; pieces are the columns of `advance`'s result."""
-        self._logical = [part.logical for part in fragments]
-        self._large = [index for index, part in enumerate(fragments) if part.numel >= LARGE]
-        self._small = [index for index, part in enumerate(fragments) if part.numel < LARGE]
-        self._pieces = _Ranges(flats, moments, fragments)
+        self._large = [index for index, part in enumerate(pieces) if part.numel >= LARGE]
+        self._small = [index for index, part in enumerate(pieces) if part.numel < LARGE]
+        self._pieces = _Ranges(flats, moments, pieces)
         self._whole = _Ranges(flats, moments, _joined(fragments))
+        blocks = _blocks(pieces)
+        joined = [_joined(block) for block in blocks]
+        self._blocked = _Ranges(flats, moments, [part for block in joined for part in block])
+        self._blocks = [*zip(_slices(joined), _slices(blocks), strict=True)]
+        """Which ranges of `_blocked` and which pieces each block has."""
+        self._longest = max((sum(part.numel for part in block) for block in blocks), default=0)
         by_decay: dict[float, list[Fragment]] = {}
         for part in fragments:
             by_decay.setdefault(decays[part.logical], []).append(part)
@@ -69,16 +82,43 @@ class ForeachUpdate:
 
     def advance(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
         """Advance the moments, overwrite gradients with updates; squares of w and u [2, pieces]."""
+        self._begin(gradients, adam)
         self._overwrite(self._whole, self._whole.of(gradients), adam, 1.0)
+        self._add_decay(gradients)
+        return _squares([*self._pieces.weights, *self._pieces.of(gradients)]).view(2, -1)
+
+    def advance_relative(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
+        """As `advance`, but returns the squares of g / max(sqrt(v'), eps) [1, pieces]."""
+        self._begin(gradients, adam)
+        ranges, pieces = self._blocked, self._pieces.of(gradients)
+        own = ranges.of(gradients)
+        # zeros, not empty: the kernel computes 0 times the old value, and 0 times NaN is NaN
+        scratch = gradients[0].new_zeros(self._longest)
+        smallest = adam.eps * math.sqrt(adam.correction2)  # of the roots of uncorrected v
+        norms: list[torch.Tensor] = []
+        for part, inside in self._blocks:
+            sizes = [tensor.numel() for tensor in own[part]]
+            updates = [*torch.split(scratch[: sum(sizes)], sizes)]
+            self._fused(updates, own[part], ranges.means[part], ranges.squares[part], adam, 1.0)
+            inverses = torch._foreach_rsqrt(ranges.squares[part])
+            torch._foreach_clamp_max_(inverses, 1 / smallest)
+            torch._foreach_mul_(own[part], inverses)
+            norms += torch._foreach_norm(pieces[inside])
+            torch._foreach_copy_(own[part], updates)
+        self._add_decay(gradients)
+        return _squared(norms).view(1, -1) * adam.correction2
+
+    def _add_decay(self, gradients: Sequence[torch.Tensor]) -> None:
+        """u = a + weight_decay w, over a."""
         for decay, ranges in self._by_decay:
             if decay:
                 torch._foreach_add_(ranges.of(gradients), ranges.weights, alpha=decay)
-        return _squares([*self._pieces.weights, *self._pieces.of(gradients)]).view(2, -1)
 
     def advance_and_apply(
         self, gradients: Sequence[torch.Tensor], adam: AdamStep, rate: float
     ) -> None:
         """A whole step, if no norm is needed."""
+        self._begin(gradients, adam)
         for decay, ranges in self._by_decay:
             own = ranges.of(gradients)
             if decay:
@@ -101,21 +141,38 @@ class ForeachUpdate:
             torch._foreach_mul_(steps, [factors[index] for index in self._small])
             torch._foreach_add_([weights[index] for index in self._small], steps)
 
+    def _begin(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> None:
+        """Clip the gradients, and count the update."""
+        if adam.gradient_scale != 1:
+            torch._foreach_mul_(self._whole.of(gradients), adam.gradient_scale)
+        self._step.fill_(adam.updates)
+
     def _overwrite(
         self, ranges: _Ranges, gradients: list[torch.Tensor], adam: AdamStep, factor: float
     ) -> None:
         """Advance the moments of ranges; g <- factor a."""
-        if adam.gradient_scale != 1:
-            torch._foreach_mul_(gradients, adam.gradient_scale)
-        self._step.fill_(adam.updates)
-        # The kernel computes p <- p - lr weight_decay p - lr a. Where lr weight_decay is 1, the old
-        # p drops out, so p may be the gradient's memory: each thread loads its elements of all
-        # operands before it stores. With grad_scale it would also store the gradient.
+        self._fused(gradients, gradients, ranges.means, ranges.squares, adam, factor)
+
+    def _fused(
+        self,
+        updates: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        means: list[torch.Tensor],
+        squares: list[torch.Tensor],
+        adam: AdamStep,
+        factor: float,
+    ) -> None:
+        """Advance the moments; updates <- factor a, where there may be gradients or other memory.
+
+        The kernel computes p <- p - lr weight_decay p - lr a. Where lr weight_decay is 1, a finite
+        old p drops out, so p may be the gradient's memory: each thread loads its elements of all
+        operands before it stores. With grad_scale it would also store the gradient.
+        """
         torch._fused_adamw_(
+            updates,
             gradients,
-            gradients,
-            ranges.means,
-            ranges.squares,
+            means,
+            squares,
             [],
             [self._step] * len(gradients),
             lr=-factor,
@@ -175,6 +232,25 @@ class _Cuts:
         return [parts[index] for index in self.chosen]
 
 
+def _blocks(pieces: Sequence[Fragment]) -> list[list[Fragment]]:
+    """The pieces in order, in blocks of at most BLOCK elements; no piece is larger."""
+    found: list[list[Fragment]] = []
+    room = 0
+    for piece in pieces:
+        if piece.numel > room:
+            found.append([])
+            room = BLOCK
+        found[-1].append(piece)
+        room -= piece.numel
+    return found
+
+
+def _slices(blocks: Sequence[Sequence[Fragment]]) -> list[slice]:
+    """Where the members of each block are in all blocks joined."""
+    ends = [0, *accumulate(len(block) for block in blocks)]
+    return [slice(first, last) for first, last in pairwise(ends)]
+
+
 def _joined(parts: Sequence[Fragment]) -> list[Fragment]:
     """Adjacent parts as one range, whose `logical` and `start` are those of its first part.
 
@@ -193,4 +269,8 @@ def _joined(parts: Sequence[Fragment]) -> list[Fragment]:
 
 def _squares(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """The sum of squares of each, in float64, so that totals hardly depend on how they are cut."""
-    return torch.stack([*torch._foreach_norm([*tensors])]).double().square()
+    return _squared(torch._foreach_norm([*tensors]))
+
+
+def _squared(norms: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.stack([*norms]).double().square()

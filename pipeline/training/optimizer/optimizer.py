@@ -1,18 +1,20 @@
-"""Gradients -> updated weights: LAMB and AdamW on logical parameters, exact at every ZeRO stage.
+"""Gradients -> updated weights: LAMB, AdamW, StableAdamW on logical parameters, at any ZeRO stage.
 
-Both are one update u = m / (sqrt(v) + eps) + weight_decay w, with bias-corrected moments m and v;
-they differ in the last line only:
+All are one update u = m / (sqrt(v) + eps) + weight_decay w, with bias-corrected moments m and v
+that include this step's gradient g; they differ in the last line only:
 
-    AdamW (Loshchilov & Hutter 2019)   w <- w - lr u
-    LAMB (You et al. 2020, alg. 2)     w <- w - lr ||w|| / ||u|| u,  ratio 1 where a norm is 0
+    AdamW (Loshchilov & Hutter 2019)        w <- w - lr u
+    LAMB (You et al. 2020, alg. 2)          w <- w - lr ||w|| / ||u|| u,  ratio 1 where a norm is 0
+    StableAdamW (Wortsman et al. 2023)      w <- w - lr / max(1, RMS) u,
+                                            RMS^2 = mean of g^2 / max(v, eps^2)
 
-(lamb_variants.py has the other LAMBs.) The norms are those of a whole logical parameter. A rank has
-fragments of it (fragments.py): it sums their squares, and one all-reduce of two numbers per
-parameter completes them. Before that, an all-reduce of one number gives the norm of the global
-gradient. We clip by it here and not in DeepSpeed, whose four optimizer classes compute it over
-different elements and treat a non-finite one differently. So at every stage a step takes at most
-two collectives, of 8 bytes and of 16 bytes per logical parameter, and two waits for the device; a
-gradient that is not finite changes nothing, the count of steps included.
+(lamb_variants.py has the other LAMBs.) Norms and means are those of a whole logical parameter. A
+rank has fragments of it (fragments.py): it sums their squares, and one all-reduce of two numbers
+per parameter, or one for StableAdamW, completes them. Before that, an all-reduce of one number
+gives the norm of the global gradient. We clip by it here and not in DeepSpeed, whose four optimizer
+classes compute it over different elements and treat a non-finite one differently. So at every stage
+a step takes at most two collectives, of 8 bytes and of 16 bytes per logical parameter, and two
+waits for the device; a gradient that is not finite changes nothing, the count of steps included.
 
 DeepSpeed passes new flat gradients in each step and drops them afterwards. The update overwrites
 them, so a step needs almost no memory. cpu_update.py has the arithmetic for a CPU, gpu_update.py
@@ -77,6 +79,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
         """Norm of the last global gradient before clipping; if not finite, it was not used."""
         self.trust_ratios: list[float] = []
         """Trust ratios of the last LAMB update, one per logical parameter."""
+        self._numels = [math.prod(part.shape) for part in self.logical]
         self._adapted = [part.adapt or settings.adapt_vectors for part in self.logical]
         self.telemetry = Telemetry(self.logical, self._adapted)
         self._bound = False
@@ -125,7 +128,16 @@ class LogicalOptimizer(torch.optim.Optimizer):
         if settings.kind == "adamw":
             self._update.advance_and_apply(gradients, adam, rate)
             return
-        norms = self._whole_norms(self._update.advance(gradients, adam))
+        if settings.kind == "stable_adamw":
+            roots = self._roots(self._update.advance_relative(gradients, adam))
+            rms = [
+                root / math.sqrt(numel) for (root,), numel in zip(roots, self._numels, strict=True)
+            ]
+            self.telemetry.stable_adamw(rms)
+            self._update.apply(gradients, [rate / max(1.0, value) for value in rms])
+            return
+        roots = self._roots(self._update.advance(gradients, adam))
+        norms = [(weight, update) for weight, update in roots]
         self.trust_ratios = [
             rule.trust_ratio(*pair) if adapts else 1.0
             for pair, adapts in zip(norms, self._adapted, strict=True)
@@ -153,14 +165,17 @@ class LogicalOptimizer(torch.optim.Optimizer):
             dist.all_reduce(total)
         return math.sqrt(total.item())
 
-    def _whole_norms(self, squares: torch.Tensor) -> list[tuple[float, float]]:
-        """(||w||, ||u||) of each logical parameter; squares: of this rank's pieces."""
-        totals = torch.zeros(2, len(self.logical), dtype=squares.dtype, device=squares.device)
+    def _roots(self, squares: torch.Tensor) -> list[list[float]]:
+        """The roots of n sums, of each logical parameter; squares: [n, pieces], of this rank's
+        pieces."""
+        shape = len(squares), len(self.logical)
+        totals = torch.zeros(shape, dtype=squares.dtype, device=squares.device)
         totals.index_add_(1, self._update.owners, squares)
         totals = totals.to(self._device)
         if self._sum_over_ranks:
             dist.all_reduce(totals)
-        return [(weight, update) for weight, update in totals.sqrt().T.tolist()]
+        found: list[list[float]] = totals.sqrt().T.tolist()
+        return found
 
 
 def _flat_gradient(flat: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,9 @@
                                 the ratio applies to
     relative_step_KIND          norm of the last LAMB update relative to the weight's: median over a
                                 kind, without weights that are zero
+    update_rms_median_KIND, update_rms_max_KIND
+                                the RMS that the last StableAdamW update divided the rate by if
+                                above 1, over the logical parameters of a kind
 
 KIND is one of KINDS. All come from numbers that the step computes anyway and has on the host, so
 they cost no collective and no wait for the device.
@@ -46,10 +49,11 @@ class Telemetry:
         self._updates = self._clipped = 0
         self._rate = 0.0
         self._ratios: Sequence[float] = ()
+        self._rms: Sequence[float] = ()
         self._norms: Sequence[tuple[float, float]] = ()
 
     def update(self, clipped: bool) -> None:
-        """Record an update of either optimizer."""
+        """Record an update of any optimizer."""
         self._updates += 1
         self._clipped += clipped
 
@@ -58,6 +62,10 @@ class Telemetry:
     ) -> None:
         """Record a LAMB update; norms: ||w|| and ||u||."""
         self._rate, self._ratios, self._norms = rate, ratios, norms
+
+    def stable_adamw(self, rms: Sequence[float]) -> None:
+        """Record a StableAdamW update; rms: of the gradient relative to sqrt(v)."""
+        self._rms = rms
 
     def report(self) -> dict[str, float]:
         """The numbers above; those without data since the last report are missing."""
@@ -73,8 +81,11 @@ class Telemetry:
             steps = [self._relative_step(place) for place in places if self._norms[place][0]]
             if steps:
                 found[f"relative_step_{kind}"] = statistics.median(steps)
+        for kind, places in self._members.items() if self._rms else ():
+            found[f"update_rms_median_{kind}"] = statistics.median(self._rms[i] for i in places)
+            found[f"update_rms_max_{kind}"] = max(self._rms[i] for i in places)
         self._updates = self._clipped = 0
-        self._ratios = ()
+        self._ratios = self._rms = ()
         return found
 
     def _relative_step(self, place: int) -> float:

@@ -30,7 +30,8 @@ ID = "id"
 BOARD_GROUPS = {
     "train": ("loss", "mlm_", "pair_", "sbo_", "rtd_", "words_", "mask_loss"),
     "optimizer": (
-        "learning_rate", "grad_norm", "clip_", "trust_ratio", "relative_step", "skipped_updates",
+        "learning_rate", "grad_norm", "clip_", "trust_ratio", "relative_step", "update_rms",
+        "skipped_updates",
     ),
     "speed": (
         "step_seconds", "data_seconds", "tokens_per_second", "slowest_", "model_flops_", "memory_",

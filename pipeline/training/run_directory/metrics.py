@@ -21,7 +21,8 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     learning_rate           of this step
     grad_norm               of the global gradient, before clipping
     skipped_updates         steps since the start of the run whose gradient was not finite
-    clip_fraction, trust_ratio_*, relative_step_*   what the optimizer did: telemetry.py
+    clip_fraction, trust_ratio_*, relative_step_*, update_rms_*
+                            what the optimizer did: telemetry.py
     loss_spikes             steps with a loss spike, if the run looks for spikes (loss_watch.py)
     rollbacks, skipped_sequences            how the run recovered from them (recovery.py)
     left_out                files of excluded shards (data.damaged=skip)

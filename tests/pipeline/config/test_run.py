@@ -47,7 +47,7 @@ def test_paths_and_choices_that_scripts_rely_on() -> None:
     assert set(contract.split()) <= set(kinds)
     choices = {path: get_args(kind) for path, kind in kinds.items() if get_origin(kind) is Literal}
     assert choices["precision"] == ("fp32", "bf16")
-    assert choices["optimizer.kind"] == ("lamb", "adamw")
+    assert choices["optimizer.kind"] == ("lamb", "adamw", "stable_adamw")
     assert choices["data.format"] == (
         "full_sentences",
         "doc_sentences",

@@ -28,7 +28,7 @@ def test_every_setting_is_described() -> None:
     length = views["data.sequence_length"]
     assert (length.type, length.value) == ("a whole number in [3, 65535]", "512")
     assert length.meaning == "Tokens per sequence, special tokens included."
-    assert views["optimizer.kind"].type == "one of lamb, adamw"
+    assert views["optimizer.kind"].type == "one of lamb, adamw, stable_adamw"
     assert views["data.lower_case"].type == "true or false"
     assert views["steps"].type == "a whole number of at least 1"
     assert views["optimizer.peak_lr"].type == "a number above 0"

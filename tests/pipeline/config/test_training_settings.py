@@ -41,6 +41,12 @@ RUN = recipe("roberta_base")
             "optimizer.adapt_vectors=true, or --set optimizer.lamb_variant=paper",
         ),
         (
+            "optimizer.kind=stable_adamw optimizer.bias_correction=false",
+            "optimizer.bias_correction=false is for optimizer.kind=adamw; StableAdamW corrects its "
+            "moments, or its RMS would clip the first updates: add --set "
+            "optimizer.bias_correction=true, or --set optimizer.kind=adamw",
+        ),
+        (
             "schedule.kind=inverse_sqrt schedule.warmup_steps=0",
             "schedule.kind=inverse_sqrt needs a warm-up, and schedule.warmup_steps=0 gives none; "
             "add, for instance, --set schedule.warmup_steps=1000, or --set schedule.kind=linear",
@@ -78,6 +84,7 @@ def test_contradictory_settings_of_a_section_are_refused(settings: str, message:
         "encoder.sharing=all encoder.groups=4",
         "optimizer.lamb_variant=nvlamb optimizer.adapt_vectors=true",
         "optimizer.kind=adamw optimizer.lamb_variant=nvlamb",
+        "optimizer.kind=stable_adamw optimizer.lamb_variant=nvlamb",
         "schedule.kind=inverse_sqrt",
         "spikes.rollbacks=2 spikes.deviations=10",
         "checkpoint.keep_every=3000",

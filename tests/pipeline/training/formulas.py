@@ -79,9 +79,20 @@ def deepspeed(
     return weight.value - step_size * coefficient * update
 
 
+def stable_adamw(
+    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
+) -> Tensor:
+    """Wortsman et al. 2023, algorithm 2: AdamW with AdaFactor's update clipping."""
+    update = _corrected_update(weight, gradient, step, o)
+    square_hat = weight.square / (1 - o.beta2**step)
+    rms = (gradient**2 / square_hat.clamp_min(o.eps**2)).mean().sqrt()
+    return weight.value - rate / max(1.0, float(rms)) * update
+
+
 FORMULAS: dict[str, Callable[[Weight, Tensor, int, float, OptimizerSettings], Tensor]] = {
     "adamw": adamw, "uncorrected": uncorrected,
     "paper": paper, "nvlamb": nvlamb, "albert": albert, "deepspeed": deepspeed,
+    "stable_adamw": stable_adamw,
 }  # fmt: skip
 
 
@@ -89,8 +100,9 @@ def formula_of(
     settings: OptimizerSettings,
 ) -> Callable[[Weight, Tensor, int, float, OptimizerSettings], Tensor]:
     """The formula of a run's optimizer."""
-    adam = "adamw" if settings.bias_correction else "uncorrected"
-    return FORMULAS[settings.lamb_variant if settings.kind == "lamb" else adam]
+    if settings.kind == "lamb":
+        return FORMULAS[settings.lamb_variant]
+    return FORMULAS[settings.kind if settings.bias_correction else "uncorrected"]
 
 
 def _advance(weight: Weight, gradient: Tensor, o: OptimizerSettings) -> None:

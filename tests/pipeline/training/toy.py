@@ -90,10 +90,11 @@ def records(model: nn.Module) -> list[Record]:
 def toy_run(kind: str, precision: str, clip_norm: float, sequences: int, steps: int) -> Run:
     """A Run whose optimizer settings matter, with rates that move the weights far.
 
-    kind: adamw, uncorrected for it without bias correction, lamb for the paper's, or another
-    variant of LAMB.
+    kind: adamw, uncorrected for it without bias correction, stable_adamw, lamb for the paper's, or
+    another variant of LAMB.
     """
-    adam = kind in ("adamw", "uncorrected")
+    kinds = {"adamw": "adamw", "uncorrected": "adamw", "stable_adamw": "stable_adamw"}
+    chosen = kinds.get(kind, "lamb")
     run = recipe("roberta_tiny")
     return replace(
         run,
@@ -103,11 +104,11 @@ def toy_run(kind: str, precision: str, clip_norm: float, sequences: int, steps: 
         batch=replace(run.batch, sequences=sequences),
         optimizer=replace(
             run.optimizer,
-            kind="adamw" if adam else "lamb",
+            kind=chosen,
             bias_correction=kind != "uncorrected",
             lamb_variant=kind if kind in VARIANTS else "paper",
             adapt_vectors=kind in ("nvlamb", "deepspeed"),
-            peak_lr=0.01 if adam else 0.02,
+            peak_lr=0.02 if chosen == "lamb" else 0.01,
             weight_decay=0.05,
             clip_norm=clip_norm,
         ),

@@ -22,8 +22,8 @@ CLIP = 0.2
 """Far below the toy's gradient norms."""
 SEVERAL = 4
 """Micro-batches per rank if they are accumulated."""
-OTHERS = ("nvlamb", "albert", "deepspeed", "uncorrected")
-"""Variants other than the paper's LAMB, and AdamW without bias correction."""
+OTHERS = ("nvlamb", "albert", "deepspeed", "uncorrected", "stable_adamw")
+"""Variants other than the paper's LAMB, AdamW without bias correction, and StableAdamW."""
 
 SMALL: dict[int, dict[str, Any]] = {
     0: {},

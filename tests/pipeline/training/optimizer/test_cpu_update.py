@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -54,6 +56,30 @@ def test_one_step_by_numpy() -> None:
             np.testing.assert_allclose(found[part.flat][inside], values, rtol=1e-4, atol=1e-6)
         sums[:, part.logical] += (w**2).sum(), (u**2).sum()
     np.testing.assert_allclose(after[4][0], sums, rtol=1e-6)
+
+
+def test_relative_gradients_by_numpy() -> None:
+    """The sums of StableAdamW; the rest is LAMB's first pass."""
+    weights, gradients, means = (filled(seed) for seed in range(3))
+    squares = [tensor.abs() for tensor in filled(3)]
+    update = CompiledUpdate(weights, list(zip(means, squares)), FRAGMENTS, DECAYS)
+    adam = replace(ADAM, eps=0.5)
+    found = update.advance_relative(gradients, adam)
+    whole = torch.zeros(1, 3, dtype=torch.float64).index_add_(1, update.owners, found)
+    lamb = [filled(0), filled(1), filled(2), [tensor.abs() for tensor in filled(3)]]
+    CompiledUpdate(lamb[0], list(zip(lamb[2], lamb[3])), FRAGMENTS, DECAYS).advance(lamb[1], adam)
+    for mine, theirs in zip(
+        weights + gradients + means + squares,
+        [tensor for group in lamb for tensor in group],
+        strict=True,
+    ):
+        assert torch.equal(mine, theirs)
+    sums = np.zeros((1, 3))
+    for part in FRAGMENTS:
+        inside = slice(part.offset, part.offset + part.numel)
+        g, v = (group[part.flat][inside].double().numpy() for group in (filled(1), squares))
+        sums[0, part.logical] += ((0.5 * g) ** 2 / np.maximum(v / (1 - 0.99**3), 0.5**2)).sum()
+    np.testing.assert_allclose(whole, sums, rtol=1e-6)
 
 
 def test_nothing_between_the_fragments_is_touched() -> None:

@@ -51,26 +51,28 @@ def counted() -> Iterator[Counter[str]]:
 def results(
     kind: type[CompiledUpdate] | type[ForeachUpdate],
     adam: AdamStep,
-    at_once: bool,
+    way: str,
     most: int = 2**24,
     device: str = "cpu",
 ) -> list[torch.Tensor]:
-    """Norms, updates, weights and moments after a step; most: elements of a fragment."""
+    """Sums, updates, weights and moments after a step; most: elements of a fragment."""
     groups = [filled(seed) for seed in range(4)]
     groups[3] = [tensor.abs() for tensor in groups[3]]
     weights, gradients, means, squares = ([t.to(device) for t in group] for group in groups)
     update = kind(weights, list(zip(means, squares)), [*limited(FRAGMENTS, most)], DECAYS)
     found = [update.gradient_square(gradients)]
-    if at_once:
+    if way == "at once":
         update.advance_and_apply(gradients, adam, 0.1)
     else:
-        norms = update.advance(gradients, adam)
-        totals = torch.zeros(2, 3, dtype=torch.float64, device=device)
-        found += [totals.index_add_(1, update.owners, norms), *(u.clone() for u in gradients)]
+        advance = update.advance if way == "norms" else update.advance_relative
+        sums = advance(gradients, adam)
+        totals = torch.zeros(len(sums), 3, dtype=torch.float64, device=device)
+        found += [totals.index_add_(1, update.owners, sums), *(u.clone() for u in gradients)]
         update.apply(gradients, RATES)
     return [tensor.cpu() for tensor in (*found, *weights, *means, *squares)]
 
 
+WAYS = ["at once", "norms", "relative"]
 DEVICES = ["cpu", *["cuda"] * torch.cuda.is_available()]
 STEPS = {
     "clipped": ADAM,
@@ -82,25 +84,28 @@ STEPS = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("large", [2**20, 800])
 @pytest.mark.parametrize("adam", STEPS.values(), ids=STEPS)
-@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("way", WAYS)
 def test_equals_the_compiled_update(
-    monkeypatch: pytest.MonkeyPatch, at_once: bool, adam: AdamStep, large: int, device: str
+    monkeypatch: pytest.MonkeyPatch, way: str, adam: AdamStep, large: int, device: str
 ) -> None:
     monkeypatch.setattr(gpu_update, "LARGE", large)
     for ours, theirs in zip(
-        results(ForeachUpdate, adam, at_once, device=device),
-        results(CompiledUpdate, adam, at_once),
+        results(ForeachUpdate, adam, way, device=device),
+        results(CompiledUpdate, adam, way),
         strict=True,
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("at_once", [False, True])
-def test_cuts_of_the_weights_change_only_rounding(at_once: bool, device: str) -> None:
-    whole, cut = (
-        results(ForeachUpdate, ADAM, at_once, most, device=device) for most in (2**24, 900)
-    )
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("block", [2**24, 1_001])
+def test_cuts_of_the_weights_change_only_rounding(
+    block: int, way: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = results(ForeachUpdate, ADAM, way, device=device)
+    monkeypatch.setattr(gpu_update, "BLOCK", block)
+    cut = results(ForeachUpdate, ADAM, way, 900, device=device)
     for ours, theirs in zip(whole, cut, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=3e-7)
 
@@ -141,7 +146,7 @@ class Operations(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("kind", ["lamb", "adamw"])
+@pytest.mark.parametrize("kind", ["lamb", "adamw", "stable_adamw"])
 def test_small_weights_do_not_cost_a_kernel_each(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +154,25 @@ def test_small_weights_do_not_cost_a_kernel_each(
     assert launches(kind, 40) == launches(kind, 4)
 
 
-@pytest.mark.parametrize("kind,most", [("lamb", 2), ("adamw", 1)])
+def test_a_block_of_stable_adamw_is_six_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them are LAMB's first pass and its norms; two more are made once per step."""
+    monkeypatch.setitem(UPDATES, "cpu", ForeachUpdate)
+    whole = launches("stable_adamw", 40)
+    assert whole == launches("lamb", 40) + 4 + 2
+    monkeypatch.setattr(gpu_update, "BLOCK", 80)
+    assert launches("stable_adamw", 40) == whole + 6
+
+
+def test_blocks_hold_all_pieces_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_update, "BLOCK", 1_000)
+    pieces = [*limited(FRAGMENTS, 1_000)]
+    blocks = gpu_update._blocks(pieces)
+    assert [piece for block in blocks for piece in block] == pieces
+    sizes = [sum(piece.numel for piece in block) for block in blocks]
+    assert max(sizes) == 1_000 and all(a + b[0].numel > 1_000 for a, b in zip(sizes, blocks[1:]))
+
+
+@pytest.mark.parametrize("kind,most", [("lamb", 2), ("adamw", 1), ("stable_adamw", 2)])
 def test_a_step_waits_for_the_device_at_most_twice(
     kind: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

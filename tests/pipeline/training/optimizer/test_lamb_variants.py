@@ -20,8 +20,9 @@ SETTINGS = recipe("roberta_base").optimizer
 
 def test_every_choice_has_a_rule_and_a_reference() -> None:
     choices = get_args(get_type_hints(OptimizerSettings)["lamb_variant"])
-    assert set(choices) == set(VARIANTS) == set(FORMULAS) - {"adamw", "uncorrected"}
+    assert set(choices) == set(VARIANTS) == set(FORMULAS) - {"adamw", "uncorrected", "stable_adamw"}
     assert rule_of(replace(SETTINGS, kind="adamw")) is ADAMW
+    assert rule_of(replace(SETTINGS, kind="stable_adamw")) is ADAMW
     plain = replace(SETTINGS, kind="adamw", bias_correction=False)
     assert rule_of(plain) is UNCORRECTED_ADAMW
     assert rule_of(replace(SETTINGS, lamb_variant="albert")) is VARIANTS["albert"]

@@ -47,6 +47,19 @@ def test_report() -> None:
     }
 
 
+def test_report_of_stable_adamw() -> None:
+    telemetry = Telemetry(PARTS, ADAPTED)
+    telemetry.update(False)
+    telemetry.stable_adamw([0.5, 3.0, 1.0, 0.25, 2.0])
+    assert telemetry.report() == {
+        "clip_fraction": 0.0,
+        "update_rms_median_attention": 1.0, "update_rms_max_attention": 3.0,
+        "update_rms_median_norm": 0.25, "update_rms_max_norm": 0.25,
+        "update_rms_median_bias": 2.0, "update_rms_max_bias": 2.0,
+    }  # fmt: skip
+    assert telemetry.report() == {}
+
+
 def test_only_what_happened_since_the_last_report() -> None:
     telemetry = Telemetry(PARTS, ADAPTED)
     assert telemetry.report() == {}
