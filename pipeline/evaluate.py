@@ -1,6 +1,7 @@
 """Evaluation of a model: `python -m pipeline.evaluate RUN --data SHARDS`, `--grammar PAIRS`.
 
-Scores a run, or a folder in Hugging Face's format, on held-out sequences with their first masks.
+Scores a run, or a folder in Hugging Face's format, on held-out sequences with their first masks, or
+with masks at the rate that the run was validated with (validation.mask_rate) or --mask-rate names.
 Masked language modelling is scored for every family, and first, so that models with and without a
 second objective compare on the same shards; ELECTRA's is its generator's. Its loss is also reported
 at [MASK] positions only, since predicting a kept or randomly replaced token is a different task.
@@ -50,6 +51,7 @@ from pipeline.released.folder import CONFIG
 from pipeline.training.checkpoints.read import choose_from
 from pipeline.training.cluster.engine import compute_device, device_name
 from pipeline.training.run_directory.run_json import read_record
+from pipeline.training.validation.before_after import at_rate
 from pipeline.training.validation.evaluate import (
     SequenceLosses,
     corpus_fields,
@@ -65,6 +67,8 @@ ROWS = 32
 """Sequences per micro-batch."""
 PARTS = {"pair": "pairs", "sbo": "span boundaries", "rtd": "detection", "words": "restored words"}
 """Parts of the loss besides masked language modelling, in words."""
+RATE = "mask_rate"
+"""Field with the rate of masks that the shards do not store."""
 LOSS_OF = "mlm_loss/"
 """Prefix of the fields with each corpus's loss."""
 
@@ -76,15 +80,20 @@ def main() -> None:
         raise ConfigError(f"--pseudo-perplexity {sequences} reads held-out sequences; give --data")
     if arguments.per_sequence and not arguments.data:
         raise ConfigError("--per-sequence writes losses of held-out sequences; give --data")
+    check_rate(arguments.mask_rate, arguments.data)
     if not (arguments.data or arguments.grammar or arguments.cloze or text):
         raise ConfigError("nothing to score; give --data, --grammar, --cloze or a text")
-    model, name, sha256, attention = load_model(arguments.model)
-    datasets = [Dataset.open(path, VALIDATION, False) for path in arguments.data]
+    model, name, sha256, attention, rate = load_model(arguments.model)
+    rate = rate if arguments.mask_rate is None else arguments.mask_rate
+    stored = [Dataset.open(path, VALIDATION, False) for path in arguments.data]
+    datasets = [dataset.at_rate(rate) for dataset in stored]
     result: dict[str, Any] = {}
     if datasets:
         check_datasets(datasets, {}, sha256)
         check_lengths(model, datasets)
         result |= score(model, datasets, sequences, attention, arguments.per_sequence)
+        if datasets != stored:
+            result[RATE] = rate
     tables = []
     if arguments.grammar or arguments.cloze or text:
         vocabulary = find_vocabulary(arguments.model, arguments.data, model)
@@ -110,6 +119,14 @@ def main() -> None:
     else:
         report(name, result)
         print("\n".join(tables), end="\n" if tables else "")
+
+
+def check_rate(rate: float | None, data: Sequence[Path]) -> None:
+    """Raises ConfigError for a rate that masks cannot have, or that nothing is masked with."""
+    if rate is not None and not 0 <= rate < 1:
+        raise ConfigError(f"--mask-rate must be in [0, 1), got {rate:g}")
+    if rate is not None and not data:
+        raise ConfigError(f"--mask-rate {rate:g} masks held-out sequences; give --data")
 
 
 def split_amount(given: str) -> tuple[int, Path | None]:
@@ -167,20 +184,22 @@ def _pseudo_perplexity(
     }
 
 
-def load_model(path: Path) -> tuple[Model, str, str, Attention]:
-    """The model, its name, the sha256 of its tokenizer ("" if it has none), and its attention.
+def load_model(path: Path) -> tuple[Model, str, str, Attention, float]:
+    """The model, its name, the sha256 of its tokenizer ("" if it has none), its attention, and its
+    validation.mask_rate.
 
     Only a run can attend per document; transformers' models attend to whole rows.
     """
     if (path / CONFIG).exists():
         has_tokenizer = (path / "tokenizer.json").exists()
         sha256 = read_vocabulary(path).sha256 if has_tokenizer else ""
-        return load_folder(path), str(path), sha256, "row"
+        return load_folder(path), str(path), sha256, "row", 0.0
     saved, messages = load_run(path)
     for message in messages:
         print(f"checkpoints: {message}", file=sys.stderr)  # --json prints one object
     name = f"{saved.directory} step {saved.step:,}"
-    return saved.model, name, saved.tokenizer_sha256, saved.run.batch.attention
+    settings = saved.run.batch.attention, saved.run.validation.mask_rate
+    return saved.model, name, saved.tokenizer_sha256, *settings
 
 
 def check_lengths(model: Model, datasets: list[Dataset]) -> None:
@@ -244,7 +263,8 @@ def report_held_out(name: str, result: dict[str, Any]) -> None:
     """Print the scores on held-out sequences."""
     generated = "rtd_loss" in result or "words_loss" in result
     who = ", by the generator" if generated else ""
-    print(f"{name}: {result['predictions']:,} predicted tokens of held-out sequences{who}")
+    rate = at_rate(result.get(RATE))
+    print(f"{name}: {result['predictions']:,} predicted tokens of held-out sequences{rate}{who}")
     print(f"  loss                {result['mlm_loss']:.4f} nats")
     print(f"  loss at [MASK]      {result['mask_loss']:.4f} nats")
     print(f"  accuracy            {result['accuracy']:.2%}")

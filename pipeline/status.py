@@ -26,6 +26,7 @@ from pipeline.training.run_directory.status import (
     is_run,
     read_status,
 )
+from pipeline.training.validation.before_after import at_rate
 
 MOST_RESTARTS_SHOWN = 10
 COLUMNS = ("run", "state", "step", "of", "tokens/s", "left", "loss", "checkpoint", "restarts")
@@ -97,7 +98,8 @@ def _step_words(status: RunStatus) -> list[str]:
     if progress.loss is not None:
         words.append(f"loss {progress.loss:.4f}")
     if progress.validation_loss is not None:
-        words.append(f"validation loss {progress.validation_loss:.4f}")
+        rate = at_rate(progress.validation_mask_rate)
+        words.append(f"validation loss{rate} {progress.validation_loss:.4f}")
     if progress.validation_grammar is not None:
         words.append(f"grammar {progress.validation_grammar:.1%}")
     return words

@@ -236,7 +236,12 @@ def prediction_count(text_tokens: int, mask_rate: float) -> int:
 
 
 def max_predictions(data: DataSettings) -> int:
-    """Most predictions a sequence can have: all of its tokens but two special ones are text."""
-    text = data.sequence_length - 2
-    rounded_up = -(-text * parts_per_million(data.masks.rate) // 1_000_000)
-    return rounded_up if data.masking == "span" else prediction_count(text, data.masks.rate)
+    """Most predictions a sequence can have."""
+    return most_predictions(data.sequence_length, data.masking, data.masks.rate)
+
+
+def most_predictions(sequence_length: int, masking: str, mask_rate: float) -> int:
+    """Most predictions of a sequence: all of its tokens but two special ones are text."""
+    text = sequence_length - 2
+    rounded_up = -(-text * parts_per_million(mask_rate) // 1_000_000)
+    return rounded_up if masking == "span" else prediction_count(text, mask_rate)

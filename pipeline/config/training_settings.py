@@ -315,6 +315,9 @@ class ValidationSettings:
     empty: none."""
     grammar_pairs: Annotated[Count, Legacy(200)]
     """Most pairs per paradigm, evenly spaced in its file; grammar="" does not read it."""
+    mask_rate: Annotated[BelowOne, Legacy(0.0)]
+    """Rate of the held-out masks, in place of data.masks.rate: drawn by the scheme and shares of
+    the shards, the same in every phase and validation. 0: the masks that the shards store."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,7 @@
 """What a finished run is measured by, from its metrics and from pipeline.evaluate.
 
     mask_loss            nats at [MASK] on the baseline's held-out sequences with their first masks,
-                         the same for all arms
+                         or those of its validation.mask_rate, the same for all arms
     grammar, grammar/X   share of minimal pairs, and by phenomenon
     pair_accuracy/L      share of held-out segment pairs labelled L (next, order) that the head of a
                          model with pairs labels correctly, whatever label it was trained on
@@ -95,7 +95,8 @@ def measure(
     scores_grammar = ablation.grammar and "grammar" not in missing
     if scores_grammar:
         words += ["--grammar", ablation.grammar]
-    score = ["pipeline.evaluate", directory, "--json"]
+    rate = ablation.baseline.run.validation.mask_rate  # of all arms, whatever each has
+    score = ["pipeline.evaluate", directory, "--json", "--mask-rate", rate]
     found = as_object(children.run([*score, *words], log, lock, reads=True))
     if "mask_loss" not in missing:
         loss = found["mask_loss"]  # null if it is not a number

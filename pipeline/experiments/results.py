@@ -40,6 +40,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.data.shards.held_out import held_out_key
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.downstream.scoring.statistics import CONFIDENCE, summary
 from pipeline.errors import DataError
@@ -63,7 +64,7 @@ from pipeline.experiments.measures import (
     sequence_losses,
 )
 from pipeline.experiments.runner import AblationRunner
-from pipeline.experiments.shards import check_inputs, held_out, same_held_out
+from pipeline.experiments.shards import check_inputs, held_out
 from pipeline.experiments.statistics import (
     MIN_BOOTSTRAP_SEEDS,
     holm,
@@ -185,11 +186,10 @@ def steps_to(curve: Points, target: float) -> float | None:
 
 def _count_steps(ablation: Ablation, results: Results, target: float | None) -> None:
     """Add `steps_to_loss` to runs whose curves are of the baseline's frozen masks."""
-    frozen = read_manifest(held_out(ablation, ablation.baseline))
+    frozen = _held_out_key(ablation, ablation.baseline)
     for arm in ablation.arms:
-        own = read_manifest(held_out(ablation, arm))
         unlike = scores_another_model(ablation, arm)
-        comparable = same_held_out(own, frozen) and not unlike
+        comparable = _held_out_key(ablation, arm) == frozen and not unlike
         for (name, _), result in results.items():
             if name != arm.name or divergence(result):
                 continue
@@ -206,6 +206,11 @@ def _count_steps(ablation: Ablation, results: Results, target: float | None) -> 
                 result["measures"]["steps_to_loss"] = found
             else:
                 result["missing"]["steps_to_loss"] = why
+
+
+def _held_out_key(ablation: Ablation, arm: AblationArm) -> tuple[object, ...]:
+    """What the held-out losses of an arm depend on while it trains."""
+    return held_out_key(read_manifest(held_out(ablation, arm)), arm.run.validation.mask_rate)
 
 
 def references(ablation: Ablation, measured: Measured) -> dict[str, str]:

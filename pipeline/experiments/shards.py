@@ -17,7 +17,7 @@ from pipeline.config.data_settings import shard_settings
 from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint, to_dict
 from pipeline.data.preparation.inputs import INPUTS
-from pipeline.data.shards.manifest import MANIFEST, VALIDATION, Manifest, read_manifest
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, AblationArm, first_unlike, parts_of
 from pipeline.experiments.children import Children
@@ -88,16 +88,6 @@ def check_inputs(ablation: Ablation) -> None:
 def _wait(lock: IO[Any]) -> None:
     with suppress(OSError):  # a file system without locks
         fcntl.flock(lock, fcntl.LOCK_EX)
-
-
-def same_held_out(one: Manifest, other: Manifest) -> bool:
-    """Whether two directories hold out the same sequences with the same frozen masks."""
-    return one.tokenizer["sha256"] == other.tokenizer["sha256"] and _files(one) == _files(other)
-
-
-def _files(manifest: Manifest) -> list[tuple[str, str]]:
-    """Hashes of the held-out rows and of their first masks."""
-    return [(s.xxh3_64, s.masks[0].xxh3_64) for s in manifest.of(VALIDATION)]
 
 
 def why_not_scored(ablation: Ablation, arm: AblationArm, judge: AblationArm) -> str:

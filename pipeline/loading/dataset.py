@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.config.data_settings import DataSettings, max_predictions
+from pipeline.config.data_settings import DataSettings, most_predictions
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
 from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
@@ -157,11 +157,26 @@ class Dataset:
         tokens that it lacks.
         """
         assert self.masking is not None
-        other = copy(self)
-        law = other.masking = masking_for(data, self.masking, self.directory)
-        other.manifest = replace(
-            self.manifest, masking=law.describe(), max_predictions=max_predictions(data)
-        )
+        return self._masked_by(masking_for(data, self.masking, self.directory))
+
+    def at_rate(self, rate: float) -> Dataset:
+        """The same rows with masks drawn at another rate by the same scheme and seed.
+
+        Itself if `rate` is 0 or that of its masks. Shares files with this one.
+        """
+        manifest = self.manifest
+        if rate in (0, manifest.masking["rate"]):
+            return self
+        vocabulary = read_vocabulary(self.directory / "tokenizer")
+        law = masking_of(self.directory, manifest, vocabulary)
+        return self._masked_by(replace(law, rate=rate))
+
+    def _masked_by(self, law: Masking) -> Dataset:
+        """The same rows with masks that are drawn."""
+        other, length = copy(self), self.manifest.sequence_length
+        slots = most_predictions(length, law.scheme, law.rate)
+        other.masking = law
+        other.manifest = replace(self.manifest, masking=law.describe(), max_predictions=slots)
         return other
 
     def exclude(self, names: Collection[str]) -> None:

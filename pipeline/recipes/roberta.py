@@ -113,7 +113,12 @@ def roberta_base() -> Run:
         phases=(),
         spikes=_spikes(),
         # Some sixty points on the curves; of Zorro's 12 paradigms, a standard error of 1 %.
-        validation=ValidationSettings(every=1_000, grammar="", grammar_pairs=200),  # ours
+        validation=ValidationSettings(
+            every=1_000,  # ours
+            grammar="",
+            grammar_pairs=200,  # ours
+            mask_rate=0.0,  # the shards'
+        ),
         checkpoint=_checkpoint(),
         logging=_logging(),
     )

@@ -1,8 +1,8 @@
 """Runs whose losses compare, and why the others stand apart.
 
-A loss is a mean over the tokens of one vocabulary, on the held-out rows and frozen masks of one
-set of shards, of one objective: a smaller number of another kind says nothing. Speed, tokens and
-gradient norms are shown side by side anyway.
+A loss is a mean over the tokens of one vocabulary, on certain rows and masks, of one objective: a
+smaller number of another kind says nothing. Speed, tokens and gradient norms are shown side by side
+anyway.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pipeline.data.shards.held_out import held_out_key
 from pipeline.reporting.run_summary import RunSummary
+from pipeline.training.validation.before_after import GENERAL, OWN
 
 LOSSES = ("loss", "perplexity", "accuracy")
 """Parts of the names of the metrics that compare only within a group."""
+HELD_OUT = (OWN, GENERAL)
+"""How the names of those begin that are not of training."""
+MASK_RATE = "validation.mask_rate"
 
 
 def is_loss(name: str) -> bool:
@@ -21,12 +26,12 @@ def is_loss(name: str) -> bool:
     return any(part in name for part in LOSSES) and not name.startswith("loss_")
 
 
-def groups_of(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
-    """The runs in groups whose losses compare, in the order of their first runs."""
+def groups_of(runs: Sequence[RunSummary], name: str = "validation_loss") -> list[list[RunSummary]]:
+    """The runs in groups that compare by a loss, in the order of their first runs."""
     found: list[list[RunSummary]] = []
     for run in runs:
         for group in found:
-            if not why_apart(group[0], run):
+            if not why_apart(group[0], run, name):
                 group.append(run)
                 break
         else:
@@ -34,13 +39,13 @@ def groups_of(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
     return found
 
 
-def why_apart(one: RunSummary, other: RunSummary) -> str:
-    """Why the losses of `other` do not compare with those of `one`; empty if they do."""
+def why_apart(one: RunSummary, other: RunSummary, name: str = "validation_loss") -> str:
+    """Why a loss of `other` does not compare with that of `one`; empty if it does."""
     reasons = []
     if one.record.get("tokenizer_sha256") != other.record.get("tokenizer_sha256"):
         reasons.append("another vocabulary")
-    if _data(one.record) != _data(other.record):
-        reasons.append("other data or held-out masks")
+    if unlike := _unlike_data(one, other, is_held_out=name.startswith(HELD_OUT)):
+        reasons.append(unlike)
     before, after = _objective(one.settings), _objective(other.settings)
     if before != after:
         changed = [
@@ -50,11 +55,37 @@ def why_apart(one: RunSummary, other: RunSummary) -> str:
     return ", ".join(reasons)
 
 
-def _data(record: Mapping[str, Any]) -> set[str]:
+def _unlike_data(one: RunSummary, other: RunSummary, is_held_out: bool) -> str:
+    """What differs in the rows or masks of a loss, training's or held-out; empty if nothing does.
+
+    Training losses compare on the same shards. Held-out ones also compare on shards that hold out
+    the same sequences, if both runs mask them at one rate.
+    """
+    same_shards = _fingerprints(one.record) == _fingerprints(other.record)
+    if not is_held_out:
+        return "" if same_shards else "other data or masks"
+    rates = [run.settings.get(MASK_RATE, 0.0) for run in (one, other)]
+    keys = [_held_out_keys(run) for run in (one, other)]
+    if (same_shards and rates[0] == rates[1]) or (keys[0] and keys[0] == keys[1]):
+        return ""
+    if same_shards:
+        return f"held-out masks at another rate ({MASK_RATE}={rates[1]})"
+    return "other data or held-out masks"
+
+
+def _fingerprints(record: Mapping[str, Any]) -> set[str]:
     """The fingerprints of the shards that a run reads."""
     parts = record.get("data")
     found = parts if isinstance(parts, list) else []
     return {str(part.get("fingerprint")) for part in found if isinstance(part, dict)}
+
+
+def _held_out_keys(run: RunSummary) -> set[tuple[object, ...]]:
+    """`held_out_key` of each dataset; empty if one is not there any more."""
+    manifests = [manifest for _, manifest in run.data if manifest]
+    if len(manifests) < len(run.data):
+        return set()
+    return {held_out_key(manifest, run.settings.get(MASK_RATE, 0.0)) for manifest in manifests}
 
 
 def _objective(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline.errors import DataError
 from pipeline.null_device import refuse_null
+from pipeline.training.validation.before_after import masked
 from pipeline.typed_json import read_object
 
 THROUGH = " through "
@@ -108,9 +109,11 @@ def _protocol(protocol: Mapping[str, Any]) -> str:
 
 def _zero_shot(content: Mapping[str, Any]) -> list[Score]:
     model, found = str(content["model"]), []
+    rate = masked(float(content["mask_rate"])) if "mask_rate" in content else ""
     for name in ("validation_mask_loss", "validation_mlm_loss", "perplexity", "pseudo_perplexity"):
         if isinstance(content.get(name), int | float):
-            found.append(Score(model, name.replace("_", " "), content[name], None, None, ""))
+            note = rate if name != "pseudo_perplexity" else ""  # masks one token at a time
+            found.append(Score(model, name.replace("_", " "), content[name], None, None, note))
     grammar = content.get("grammar")
     if grammar:
         parts = {"all paradigms": grammar["overall"]} | dict(grammar["phenomena"])

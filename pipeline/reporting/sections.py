@@ -16,7 +16,7 @@ from pipeline.reporting.curves import Curve, Point
 from pipeline.reporting.run_summary import RunSummary, changes
 from pipeline.reporting.score_files import Score
 from pipeline.reporting.svg_plots import Plot
-from pipeline.training.validation.before_after import PARTS
+from pipeline.training.validation.before_after import PARTS, RATE, at_rate
 
 LOSSES = {
     "loss": "training", "validation_loss": "held-out",
@@ -55,6 +55,7 @@ COMPARED = (
     ("validation_loss", "held-out loss"), ("validation_perplexity", "perplexity"),
     ("validation_mlm_accuracy", "accuracy"), ("loss", "last training loss"), ("tokens", "tokens"),
     ("tokens_per_second", "tokens per second"), ("grad_norm", "last gradient norm"),
+    (RATE, "rate of held-out masks"),
 )  # fmt: skip
 REST = "The rest: validation, checkpoints, starts, and steps done twice after a restart."
 MOST_DROPS, MOST_RESTARTS = 8, 20
@@ -118,7 +119,7 @@ def verdict(run: RunSummary) -> str:
     words[0] += f" of {steps:,}" if steps else ""
     for name, called in COMPARED[:3]:
         if name in last:
-            words.append(f"{called} {last[name]:.4f}")
+            words.append(f"{called}{at_rate(last.get(RATE))} {last[name]:.4f}")
             break
     if curve := run.curves.curves.get("validation_loss"):
         step, value = curve.lowest
@@ -173,6 +174,8 @@ def _compared(runs: Sequence[RunSummary]) -> Section:
     groups = groups_of(runs)
     lines = ["One run each: a difference may be the seed's."]
     if len(groups) == 1:
+        if len(groups_of(runs, "loss")) > 1:
+            lines.append("Held-out losses compare; training losses are of other data or masks.")
         tables = _last_values("last values", runs, COMPARED)
     else:
         losses = [part for part in COMPARED if is_loss(part[0])]
@@ -241,7 +244,7 @@ def _one(run: RunSummary, title: str, unit: str, fields: dict[str, str]) -> Plot
 
 def _several(runs: Sequence[RunSummary], title: str, unit: str, name: str) -> Iterable[Plot]:
     """The runs in one frame, or in one for each group whose losses compare."""
-    for group in groups_of(runs) if is_loss(name) else [runs]:
+    for group in groups_of(runs, name) if is_loss(name) else [runs]:
         series = [(run.name, _columns(run.curves.curves.get(name))) for run in group]
         names = ", ".join(run.name for run in group)
         yield Plot(title if len(group) == len(runs) else f"{title} ({names})", unit, series)

@@ -22,6 +22,7 @@ from pipeline.training.planning.doubts import Machines, doubts
 from pipeline.training.planning.phases import Phase
 from pipeline.training.planning.plan import rounded
 from pipeline.training.start import open_data
+from pipeline.training.validation.before_after import at_rate
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.initial_weights import load_initial_weights
 
@@ -71,12 +72,13 @@ def print_plan(job: Job, phases: Sequence[Phase], device: str) -> None:
 
 def run_lines(run: Run, phases: Sequence[Phase]) -> list[str]:
     """What all phases share, in words."""
-    encoder, optimizer, saved = run.encoder, run.optimizer, run.checkpoint
+    encoder, optimizer, saved, held_out = run.encoder, run.optimizer, run.checkpoint, run.validation
     size = phases[0].plan.parameters * PARAMETER_BYTES / 1e9
     return [
         f"run: {run.steps:,} steps in {run.precision} with {optimizer.kind}, learning rate up to "
         f"{optimizer.peak_lr:g} after {run.schedule.warmup_steps:,} steps of warm-up",
         f"encoder: {encoder.layers} layers of width {encoder.width:,}, {run.data.vocab_size:,} ids",
         f"saved: every {saved.every:,} steps, {rounded(size, 2)} GB each; validated every "
-        f"{run.validation.every:,} steps{' with grammar' if run.validation.grammar else ''}",
+        f"{held_out.every:,} steps{' with grammar' if held_out.grammar else ''}"
+        f"{at_rate(held_out.mask_rate)}",
     ]

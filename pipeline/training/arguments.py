@@ -198,6 +198,14 @@ def parse_evaluate() -> argparse.Namespace:
         "--grammar, --cloze or --pseudo-perplexity FILE is given",
     )
     parser.add_argument(
+        "--mask-rate",
+        type=float,
+        metavar="RATE",
+        help="with --data: share of the held-out tokens to predict, with masks drawn at it; 0: the "
+        "masks that the shards store; by default what a run was validated with "
+        "(validation.mask_rate), and 0 for a folder",
+    )
+    parser.add_argument(
         "--grammar",
         type=Path,
         metavar="PATH",

@@ -165,7 +165,8 @@ def open_data(
     check_phases(run, train)
     if check_files:
         check_held_out([(dataset.directory, dataset.manifest) for dataset in train])
-    validation = tuple(Dataset.open(path, VALIDATION, False) for path in directories)
+    rate = run.validation.mask_rate
+    validation = tuple(Dataset.open(path, VALIDATION, False).at_rate(rate) for path in directories)
     return RunData(
         train,
         validation,

@@ -288,7 +288,7 @@ def test_one_owner_a_key() -> None:
 
     leaves = {path.rsplit(".", 1)[-1].replace("_", "-") for path in setting_types(Run)}
     # the contract of train_tokenizer, of prepare, and of evaluate, which scores models of no run
-    derived = {"vocab-size", "kind", "tokenizer", "grammar"}
+    derived = {"vocab-size", "kind", "tokenizer", "grammar", "mask-rate"}
     for path in SOURCES:
         options = set(re.findall(r'add_argument\(\s*"--([a-z-]+)"', path.read_text()))
         assert not (options & leaves - derived), f"{name(path)} repeats {options & leaves}"

@@ -256,7 +256,8 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
     run = override(recipe("roberta_tiny"), [f"{name}={value}" for name, value in SETTINGS.items()])
     model = build_model(run, seed=5)
     write_folder(model, lesson / "tokenizer", folder / "model")
-    begins = ("--init", folder / "model")
+    again = NO_DROPOUT | {"validation__mask_rate": 0.3}
+    begins = ("--init", folder / "model", "--set", "validation.mask_rate=0.3")
     book = next(
         row["id"]
         for row in pq.read_table(lesson / DOCUMENTS).to_pylist()
@@ -312,9 +313,9 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         arguments(folder / "1x16-dropout"),
         arguments(folder / "1x16-grammar", **grammar),
         arguments(folder / "init", *begins, **NO_DROPOUT),
-        arguments(folder / "init-moved", "--ds", "zero0", **NO_DROPOUT),
+        arguments(folder / "init-moved", "--ds", "zero0", **again),
         arguments(folder / "init-stops", "--stop-at", 3, *begins, **NO_DROPOUT),
-        arguments(folder / "init-stops", **NO_DROPOUT),
+        arguments(folder / "init-stops", **again),
         river(arguments(folder / "init-river", *begins, **NO_DROPOUT, optimizer__peak_lr=0.1)),
         phased("phased-exact", **NO_DROPOUT),
         phased("phased-moved", **NO_DROPOUT),

@@ -33,18 +33,25 @@ def scores(
     return result
 
 
+@pytest.mark.parametrize(("name", "rate"), [("2x8", 0), ("init", 0.3)])
 def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
-    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, rate: float, trained: Path, lesson: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    run = trained / "2x8"
+    run = trained / name
     found = scores(monkeypatch, capsys, run, "--data", lesson)
     in_training = read_metrics(run)[-1]
     for name in ("loss", "mask_loss", "accuracy", "perplexity"):
         assert found[name] == pytest.approx(in_training[f"validation_{name}"], rel=1e-5)
     write_folder(load_run(run)[0].model, lesson / "tokenizer", tmp_path / "model")
-    of_folder = scores(monkeypatch, capsys, tmp_path / "model", "--data", lesson)
+    words = [tmp_path / "model", "--data", lesson]
+    of_folder = scores(monkeypatch, capsys, *words, "--mask-rate", rate)
     assert of_folder | {"model": ""} == found | {"model": ""}
+    assert found.get("mask_rate") == in_training.get("validation_mask_rate") == (rate or None)
+    stored = scores(monkeypatch, capsys, *words)
+    assert (stored["predictions"] == found["predictions"]) == (not rate)
+    evaluate.report("run", found)
+    assert (" sequences (30 % masked)\n" in capsys.readouterr().out) == bool(rate)
 
 
 def test_messages_on_checkpoints_are_not_part_of_the_json(
@@ -145,6 +152,8 @@ def test_grammar_cloze_and_a_text_need_no_shards(
     assert "all paradigms" in said and "He runs to the [MASK]." in said
     for arguments, message in (
         ((), "nothing to score; give --data"),
+        (("--mask-rate", 0.3), "--mask-rate 0.3 masks held-out sequences; give --data"),
+        (("--mask-rate", 1, "--data", "x"), r"--mask-rate must be in \[0, 1\), got 1"),
         (("--pseudo-perplexity", 3), "--pseudo-perplexity 3 reads held-out sequences"),
         (("--pseudo-perplexity", -1), "--pseudo-perplexity must not be negative, got -1"),
     ):
@@ -198,12 +207,13 @@ def test_precision_is_undefined_without_detections(
     assert "  all parts           26.0000 nats = loss + 50 x detection\n" in said
     assert "replaced tokens     none suspected, 0.00% recall, 0.5000 area under the curve" in said
     for name in ("load_model", "check_datasets", "check_lengths", "score"):
-        monkeypatch.setattr(evaluate, name, lambda *_: (None, "model", "", "row"))
+        monkeypatch.setattr(evaluate, name, lambda *_: (None, "model", "", "row", 0.0))
     monkeypatch.setattr(evaluate, "score", lambda *_: found)
-    monkeypatch.setattr(evaluate.Dataset, "open", lambda *_: None)
+    held_out = Namespace(at_rate=lambda _: held_out)
+    monkeypatch.setattr(evaluate.Dataset, "open", lambda *_: held_out)
     monkeypatch.setattr(evaluate, "parse_evaluate", lambda: Namespace(
         model=tmp_path, data=[tmp_path], grammar=None, cloze=None, pseudo_perplexity="", json=True,
-        per_sequence=None,
+        per_sequence=None, mask_rate=None,
     ))  # fmt: skip
     evaluate.main()
     assert json.loads(capsys.readouterr().out)["rtd_precision"] is None

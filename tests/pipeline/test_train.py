@@ -247,6 +247,7 @@ def test_a_run_from_given_weights_is_scored_before_and_after(trained: Path) -> N
     assert [line["step"] for line in once] == [*range(STEPS + 1)]
     ends = ("general_mlm_loss", "general_mask_loss", "validation_loss")
     assert all((name in line) == (line["step"] in (0, STEPS)) for line in once for name in ends)
+    assert [line["validation_mask_rate"] for line in (once[0], once[-1])] == [0.3, 0.3]
     for name in ends:
         figures = [[run[0][name], run[-1][name]] for run in (once, moved)]
         assert figures[1] == pytest.approx(figures[0], rel=1e-5)
@@ -257,10 +258,10 @@ def test_a_run_from_given_weights_is_scored_before_and_after(trained: Path) -> N
     }
     own, general = "validation_mlm_loss", "general_mlm_loss"
     assert lasts["init"] == lasts["init-stops"] and lasts["init"].startswith(
-        f"held-out loss {once[0][own]:.4f} -> {once[-1][own]:.4f} on your text, "
+        f"held-out loss (30 % masked) {once[0][own]:.4f} -> {once[-1][own]:.4f} on your text, "
         f"{once[0][general]:.4f} -> {once[-1][general]:.4f} on the general sample ("
     )
-    assert lasts["init-moved"].startswith(f"held-out loss {moved[0][own]:.4f} -> ")
+    assert lasts["init-moved"].startswith(f"held-out loss (30 % masked) {moved[0][own]:.4f} -> ")
     assert lasts["1x16"].startswith("next: ")
     before = [line for line in said if line.startswith("before the first step: ")]
     assert len(before) == 3  # the rest of `init-moved` and of `init-stops` resumes

@@ -1,5 +1,7 @@
 """Check that no directory of a run trains on documents that another one holds out.
 
+Also what the held-out losses of a directory depend on, to know whether two runs compare.
+
 A document is held out if the hash of its text is below the threshold of its corpus, which depends
 on the corpus's other documents. So directories prepared from overlapping files can disagree, and
 the held-out loss would be measured on documents that the model has seen. Documents are compared by
@@ -8,6 +10,7 @@ that hash, never by id, which only names a place in a file.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN, is_held_out
-from pipeline.data.shards.manifest import Manifest
+from pipeline.data.shards.manifest import VALIDATION, Manifest
 from pipeline.errors import DataError
 
 Hashes = npt.NDArray[np.uint64]
@@ -53,6 +56,18 @@ def check_held_out(directories: Sequence[tuple[Path, Manifest]]) -> None:
                 shared = _common(hashes[~is_held], theirs)
                 if holder != reader and len(shared):
                     raise DataError(_conflict(holder, reader, int(shared[0])))
+
+
+def held_out_key(manifest: Manifest, mask_rate: float) -> tuple[object, ...]:
+    """What held-out losses depend on besides the model: tokenizer, sequences and frozen masks.
+
+    mask_rate: validation.mask_rate of the run. Equal keys: the losses compare, also if the
+    directories differ in the masks that they train with.
+    """
+    law = manifest.masking | ({"rate": mask_rate} if mask_rate else {})
+    rows = tuple(shard.xxh3_64 for shard in manifest.of(VALIDATION))
+    tokenizer = manifest.tokenizer["sha256"]
+    return tokenizer, rows, manifest.seed, json.dumps(law, sort_keys=True)
 
 
 def _held_out(directory: Path) -> Hashes:

@@ -51,6 +51,12 @@ class Phase:
         return self.run.data.sequence_length
 
     @property
+    def held_out_rate(self) -> float:
+        """The rate of the held-out masks, 0 if it is that of the training masks."""
+        rate = float(self.validation[0].manifest.masking["rate"])
+        return rate if rate != self.run.data.masks.rate else 0.0
+
+    @property
     def words(self) -> str:
         """Its number, steps, sequence length and changes, in words."""
         changes = "".join(f", {change}" for change in self.changes)

@@ -39,6 +39,7 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     validation_accuracy, validation_perplexity                      of mlm; compare families by
                             these and validation_mlm_loss, validation_loss sums all parts
     validation_loss/CORPUS  and so on, for each corpus if there are several
+    validation_mask_rate    rate of the held-out masks, if the phase trains at another one
     validation_grammar      share of minimal pairs whose right sentence scores higher, with
                             validation.grammar; validation_grammar/PHENOMENON if there are several
     general_loss, general_mask_loss, general_mlm_loss, ...  of the general sample, at step 0 and the

@@ -63,6 +63,8 @@ class RunProgress:
     steps: int | None
     loss: float | None
     validation_loss: float | None
+    validation_mask_rate: float | None
+    """Rate of the held-out masks, if training has another one."""
     validation_grammar: float | None
     seconds_per_step: float | None
     """Wall time per step, including validations and checkpoints."""
@@ -233,6 +235,7 @@ def _progress(
         steps=steps,
         loss=_last_number(lines, "loss"),
         validation_loss=_last_number(lines, "validation_loss"),
+        validation_mask_rate=_last_number(lines, "validation_mask_rate"),
         validation_grammar=_last_number(lines, "validation_grammar"),
         seconds_per_step=seconds,
         tokens_per_second=_last_number(lines, "tokens_per_second"),

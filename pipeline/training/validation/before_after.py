@@ -16,6 +16,18 @@ PARTS = {
 """Parts of the loss, and what they are called."""
 OWN, GENERAL = "validation_", "general_"
 """How the fields of metrics begin: on the run's own text, and on the general sample."""
+RATE = f"{OWN}mask_rate"
+"""Field with the rate of held-out masks, where it is not that of the training masks."""
+
+
+def masked(rate: float) -> str:
+    """`15 % masked`: the rate of masks in words."""
+    return f"{100 * rate:g} % masked"
+
+
+def at_rate(rate: float | None) -> str:
+    """` (15 % masked)`, to follow the name of a held-out loss; "" if masks are the training's."""
+    return f" ({masked(rate)})" if rate else ""
 
 
 def at_the_start(first: Mapping[str, Any]) -> str:
@@ -42,9 +54,10 @@ def _in_words(first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
     parts = {called: ", ".join(texts) for called, texts in found.items() if texts}
     if not parts:
         return "no held-out loss"
+    said = f"held-out loss{at_rate(last.get(RATE, first.get(RATE)))}"
     if [*parts] == [PARTS["mlm_loss"]]:
-        return f"held-out loss {parts[PARTS['mlm_loss']]}"
-    return f"held-out loss {'; '.join(f'of {called} {text}' for called, text in parts.items())}"
+        return f"{said} {parts[PARTS['mlm_loss']]}"
+    return f"{said} {'; '.join(f'of {called} {text}' for called, text in parts.items())}"
 
 
 def _own(name: str, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:

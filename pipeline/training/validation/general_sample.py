@@ -3,7 +3,7 @@
 Such a run is scored on rows of the corpus `sample`, which comes with the code, before its first
 step and after its last one. All of that corpus is held out in RUN/general, prepared with the run's
 own tokenizer and data settings, with one stored mask; the first rows of each of its five members
-are read.
+are read, with masks at validation.mask_rate as the run's own held-out rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def open_general(
     if not cluster.any(cluster.rank == 0 and (directory / MANIFEST).exists()):
         return None
     with cluster.agreed():
-        return Dataset.open(directory, VALIDATION, cluster.rank == 0)
+        held_out = Dataset.open(directory, VALIDATION, cluster.rank == 0)
+        return held_out.at_rate(run.validation.mask_rate)
 
 
 def _prepare(run: Run, directory: Path, tokenizer: Path) -> None:

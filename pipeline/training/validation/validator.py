@@ -23,7 +23,7 @@ from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.planning.phases import Phase
 from pipeline.training.run_directory.metrics import Metrics
-from pipeline.training.validation.before_after import GENERAL, at_the_start
+from pipeline.training.validation.before_after import GENERAL, RATE, at_rate, at_the_start
 from pipeline.training.validation.evaluate import (
     Scores,
     corpus_fields,
@@ -97,10 +97,11 @@ class Validator:
         scores = Scores.total(parts.values()).metrics | grammar
         with self.cluster.agreed():
             if self.metrics:
-                fields = corpus_fields(parts, "validation_") | grammar | general
+                rate = {RATE: phase.held_out_rate} if phase.held_out_rate else {}
+                fields = corpus_fields(parts, "validation_") | rate | grammar | general
                 self.metrics.write({"step": step, **fields})
                 self.metrics.draw()
-                tqdm.write(f"step {step:,}: {in_words(scores)}")
+                tqdm.write(f"step {step:,}: {in_words(scores | rate)}")
                 if step == 0:
                     tqdm.write(at_the_start(self.metrics.last))
         return True
@@ -165,7 +166,10 @@ class Validator:
 
 
 def in_words(scores: Mapping[str, float]) -> str:
-    """The scores of a validation in a line: masked language modelling, the other parts, grammar."""
+    """The scores of a validation in a line: masked language modelling, the other parts, grammar.
+
+    With the rate of the held-out masks, if `scores` has it.
+    """
     found = [
         f"{name.removesuffix('_loss')} {loss:.4f}"
         for name, loss in scores.items()
@@ -180,4 +184,4 @@ def in_words(scores: Mapping[str, float]) -> str:
     if GRAMMAR in scores:
         found.append(f"grammar {scores[GRAMMAR]:.1%}")
     others = f"; {', '.join(found)}" if found else ""
-    return f"validation loss {words}{others}"
+    return f"validation loss{at_rate(scores.get(RATE))} {words}{others}"

@@ -76,6 +76,7 @@ def test_a_path_selects_a_setting_or_a_section() -> None:
     ]
     assert re.findall(r"^  (\S+)=", format_settings(RUN, "validation"), re.M) == [
         "validation.every", "validation.grammar", "validation.grammar_pairs",
+        "validation.mask_rate",
     ]  # fmt: skip
     within = re.findall(r"^  ([\w.]+)=", format_settings(RUN, "data"), re.M)
     assert "data.seed" in within and "data.masks.rate" in within and "seed" not in within

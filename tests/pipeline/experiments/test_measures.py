@@ -75,9 +75,16 @@ def test_a_loss_that_is_not_finite_is_missing(
     monkeypatch.setattr(module, "why_not_scored", lambda *_: "")
     monkeypatch.setattr(module, "from_metrics", lambda _: {})
     children = Children()
-    monkeypatch.setattr(Children, "run", lambda *_, **__: f'{{"mask_loss": {loss}}}')
+    asked: list[Any] = []
+
+    def run(self: Children, words: list[Any], *_: object, **__: object) -> str:
+        asked.extend(words)
+        return f'{{"mask_loss": {loss}}}'
+
+    monkeypatch.setattr(Children, "run", run)
     given = ablation(tmp_path)
     found: dict[str, Any] = measure(given, given.jobs()[0], 1.0, children, tmp_path / "log", None)
+    assert asked[asked.index("--mask-rate") + 1] == 0.0  # the baseline's, whatever the arm's
     if loss in ("0.0", "2.5"):
         assert found["measures"] == {"mask_loss": float(loss)} and not found["missing"]
     else:

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.config.settings import override
 from pipeline.data.shards.document_index import DOCUMENTS
+from pipeline.data.shards.held_out import held_out_key
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, make_arms
@@ -20,7 +21,6 @@ from pipeline.experiments.shards import (
     directories,
     held_out,
     prepare_shards,
-    same_held_out,
     why_not_scored,
 )
 from tests.launching.process import quick_python
@@ -63,8 +63,10 @@ def test_formats_are_prepared_once_and_hold_out_the_same(
     assert held_out(ablation, faster) == held_out(ablation, base)
     assert directories(ablation, two) == [held_out(ablation, short), held_out(ablation, base)]
     manifests = {arm.name: read_manifest(held_out(ablation, arm)) for arm in ablation.arms}
-    assert same_held_out(manifests["static"], manifests["base"])  # its only mask is the first
-    assert not same_held_out(manifests["whole-words"], manifests["base"])
+    keys = {name: held_out_key(manifest, 0.0) for name, manifest in manifests.items()}
+    assert keys["static"] == keys["base"] != keys["whole-words"]  # its only mask is the first
+    assert held_out_key(manifests["static"], 0.3) == held_out_key(manifests["base"], 0.3)
+    assert held_out_key(manifests["base"], 0.3) != keys["base"]
     documents = {arm.name: held_out_documents(held_out(ablation, arm)) for arm in ablation.arms}
     assert documents["base"] and all(found == documents["base"] for found in documents.values())
     assert not any(why_not_scored(ablation, arm, base) for arm in (static, words))

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,11 @@ from pipeline.config.settings import override
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset, exclude
 from pipeline.recipes import recipe
+from pipeline.training.validation.evaluate import validation_loader
 from tests.pipeline.loading.conftest import LENGTH, TOKEN_MASKS
 from tests.pipeline.preparing import rewrite
 
@@ -151,6 +154,40 @@ def test_drawn_masks_have_no_more_predictions_than_the_manifest_allows(
     dataset = Dataset(directory, low, manifest.of("train"), masking)
     with pytest.raises(DataError, match=r"allows 9 predictions in a sequence, .* draws 10 in one"):
         dataset.records(np.arange(1500), 0)
+
+
+def held_out_masks(dataset: Dataset, rows: int) -> list[list[int]]:
+    """Ids and labels of the first rows as a model sees them, with the predicted positions."""
+    (batch,) = islice(validation_loader([dataset], rows).micro_batches(), 1)
+    count = batch.predictions
+    found = batch.input_ids, batch.positions[:count], batch.labels[:count]
+    return [part.tolist() for part in found]
+
+
+@pytest.mark.parametrize("scheme", ["token", "whole_word", "ngram", "span"])
+def test_held_out_masks_at_another_rate(scheme: str, prepared: Path) -> None:
+    """As many as the formula of the scheme says, and the stored ones at their own rate."""
+    stored = Dataset.open(prepared, "validation")
+    lengths = {"ngram": [0.6, 0.4], "span": [0.5, 0.5]}.get(scheme)
+    law = stored.manifest.masking | {"scheme": scheme} | ({"lengths": lengths} if lengths else {})
+    stored.manifest = replace(stored.manifest, masking=law)
+    assert stored.at_rate(0) is stored and stored.at_rate(0.15) is stored
+    other, rows = stored.at_rate(0.4), np.arange(200)
+    table = arrow_files.read_table(prepared / stored.shards[0].file)
+    ids, offsets = arrow_files.ragged(table["input_ids"])
+    special = read_vocabulary(prepared / "tokenizer").special
+    text = np.add.reduceat(~special[ids], offsets[:-1])[:200]
+    counts = other.records(rows, 0).fields["predictions"]
+    budgets = np.maximum(1, np.floor(text * 0.4 + 0.5).astype(int))
+    if scheme == "token":
+        assert counts.tolist() == budgets.tolist()
+        assert held_out_masks(other.at_rate(0.15), 200) == held_out_masks(stored, 200)
+    elif scheme == "span":
+        assert counts.tolist() == np.ceil(text * 0.4 - 1e-9).tolist()
+    else:
+        assert (counts <= budgets).all() and counts.mean() > 0.9 * budgets.mean()
+    assert counts.max() <= other.manifest.max_predictions > stored.manifest.max_predictions
+    assert held_out_masks(other, 50) == held_out_masks(stored.at_rate(0.4), 50)
 
 
 def test_predictions_of_compressed_rows_are_those_of_plain_ones(

@@ -70,6 +70,12 @@ def test_grammar(tmp_path: Path) -> None:
     assert "frequencies" not in found[2].note
 
 
+def test_the_rate_of_masks_is_a_note(tmp_path: Path) -> None:
+    scores = {"model": "runs/a", "perplexity": 9.0, "pseudo_perplexity": 4.0, "mask_rate": 0.15}
+    found = read(tmp_path / "a.json", scores)
+    assert [score.note for score in found] == ["15 % masked", ""]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [([], "not an object"), ({}, "holds no scores"), (FINE_TUNED | {"scores": 3}, "is damaged"),

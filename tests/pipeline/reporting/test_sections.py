@@ -22,6 +22,8 @@ def test_the_verdict(tmp_path: Path) -> None:
     assert verdict(run).startswith(
         "run: stopped, step 100 of 100; held-out loss at [MASK] 3.1000; 1 restart; "
     )
+    run.curves.last["validation_mask_rate"] = 0.15
+    assert "; held-out loss at [MASK] (15 % masked) 3.1000; " in verdict(run)
     run.curves.curves["validation_loss"].add(100, 4.0)
     run.curves.last["skipped_updates"] = 3
     assert "it was lower, 3.0000, at step 20; 3 steps without an update" in verdict(run)

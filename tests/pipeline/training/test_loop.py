@@ -105,11 +105,9 @@ def trainer(
     """more: further directories of shards."""
     output.mkdir(exist_ok=True)
     run = override(recipe("roberta_tiny"), [*SETTINGS, *settings])
-    data = {
-        split: [Dataset.open(path, split) for path in (lesson, *more)]
-        for split in ("train", "validation")
-    }
-    phases = make_phases(run, 1, 1, data["train"], data["validation"])
+    data, rate = [Dataset.open(path) for path in (lesson, *more)], run.validation.mask_rate
+    held_out = [Dataset.open(path, "validation").at_rate(rate) for path in (lesson, *more)]
+    phases = make_phases(run, 1, 1, data, held_out)
     cluster: Any = SimpleNamespace(
         rank=0, world_size=1, device=torch.device("cpu"), control=None, is_first_on_node=True,
         agreed=contextlib.nullcontext, total=lambda sums: sums, any=bool,
@@ -117,11 +115,11 @@ def trainer(
     )  # fmt: skip
     engine: Any = PlainEngine(run, finite)
     stop, metrics = StopRequest(), Metrics(output, progress.step)
-    feed = Feed(phases, data["train"], cluster, progress)
+    feed = Feed(phases, data, cluster, progress)
     saver = Saver(output, Alone(), keep=3, keep_every=0)
     losses = LossWatch(run.spikes, torch.device("cpu"), (), [phase.begin for phase in phases])
     return Trainer(
-        record=RunRecord.of(run, [phase.plan.to_dict() for phase in phases], data["train"]),
+        record=RunRecord.of(run, [phase.plan.to_dict() for phase in phases], data),
         feed=feed,
         cluster=cluster,
         engine=engine,

@@ -34,6 +34,15 @@ def test_both_ends(after: float, forgetting: str) -> None:
     )
 
 
+def test_the_rate_of_held_out_masks() -> None:
+    rate = {"validation_mask_rate": 0.15}
+    assert at_the_start(FIRST | rate).startswith(
+        "before the first step: held-out loss (15 % masked)"
+    )
+    last = {"step": 30, "validation_mlm_loss": 2.64}
+    assert change(FIRST | rate, last | rate).startswith("held-out loss (15 % masked) 3.2100 -> ")
+
+
 def test_the_parts_of_an_objective_are_named() -> None:
     """A part that was not scored, or has no finite loss, is absent."""
     first = FIRST | {"validation_rtd_loss": 0.5, "general_rtd_loss": None}

@@ -82,12 +82,16 @@ def test_a_second_objective_without_labels_leaves_masked_language_modelling(
     assert found == without  # no pair, and no sum of all parts
 
 
+@pytest.mark.parametrize("rate", [0, 0.3])
 def test_neither_rows_nor_ranks_change_a_score(
-    model: MaskedLanguageModel, dataset: Dataset
+    rate: float, model: MaskedLanguageModel, dataset: Dataset
 ) -> None:
+    """Nor with masks that are drawn for the purpose."""
+    stored = sum(shard.masks[0].predictions for shard in dataset.shards)
+    dataset = dataset.at_rate(rate)
     whole = evaluate(model, model.parts, validation_loader([dataset], 100), CPU)
     assert whole is not None
-    assert whole.counts.predictions == sum(shard.masks[0].predictions for shard in dataset.shards)
+    assert whole.counts.predictions == pytest.approx((rate or 0.15) / 0.15 * stored, abs=rate * 1e4)
     parts: list[torch.Tensor] = []
 
     def gather(sums: torch.Tensor) -> torch.Tensor:

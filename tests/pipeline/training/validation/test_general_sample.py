@@ -45,12 +45,13 @@ def test_every_objective_has_all_its_parts(
 ) -> None:
     kind, part = WHOLE[name]
     vocabulary = word_vocabularies[kind]
-    run = override(recipe(name), [f"data.vocab_size={vocabulary.size}"])
+    run = override(recipe(name), [f"data.vocab_size={vocabulary.size}", "validation.mask_rate=0.3"])
     save_vocabulary(vocabulary, tmp_path / "tokenizer", run.data.sequence_length, "")
     general = open_general(run, tmp_path, tmp_path / "tokenizer", CLUSTER, step=None)
     assert general and general.stored == 1 and set(general.by_corpus()) == {
         "articles", "books", "news", "stories", "web",
     }  # fmt: skip
+    assert general.manifest.masking["rate"] == 0.3  # drawn: 0.15 is stored
     model = build_model(run, seed=1).eval()
     loader = validation_loader([general], 32, most=ROWS)
     scores = evaluate(model, model.parts, loader, torch.device("cpu"))

@@ -56,7 +56,7 @@ class Engine:
 def phase(prepared: Path) -> Any:
     return SimpleNamespace(
         number=0, plan=SimpleNamespace(rows=64), validation=[Dataset.open(prepared, "validation")],
-        run=SimpleNamespace(batch=SimpleNamespace(attention="row")),
+        run=SimpleNamespace(batch=SimpleNamespace(attention="row")), held_out_rate=0.0,
     )  # fmt: skip
 
 
@@ -84,6 +84,15 @@ def test_scores_are_written_and_no_longer_owed(validator: Validator, phase: Any)
     assert validator.validate(10, phase) and validator.loaders[0] is loaders
     again = validator.metrics.last  # type: ignore[union-attr]
     assert again == line | {"step": 10}
+
+
+def test_the_rate_of_masks_is_said_where_it_is_not_that_of_training(
+    validator: Validator, phase: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    phase.held_out_rate = 0.3
+    assert validator.validate(5, phase)
+    assert validator.metrics.last["validation_mask_rate"] == 0.3  # type: ignore[union-attr]
+    assert "step 5: validation loss (30 % masked) " in capsys.readouterr().out
 
 
 def test_the_general_sample_is_scored_at_both_ends(
