@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-from pipeline.config.data_settings import all_shard_settings, max_predictions
+from pipeline.config.data_settings import DataSettings, all_shard_settings, max_predictions
 from pipeline.config.run import Run
 from pipeline.data.shards.manifest import (
     TRAIN,
@@ -31,9 +31,11 @@ TOKENS_PER_ROW = {
     "single_segment": (0.88, 65_535), "segment_pair": (0.80, 65_535), "sentence_pair": (1.0, 71),
 }  # fmt: skip
 """Share of a row that is filled, and most tokens: of the sample corpus at 512."""
-ROW_BYTES, MASK_BYTES = (2.0, 27.0), (0.197, 12.9)
-"""Per token and per row beside that: of the rows, and of each mask; uncompressed, of the sample
-corpus in rows of 70 to 490 tokens."""
+ROW_BYTES = 27
+"""Per row, beside its ids; uncompressed, of the sample corpus in rows of 70 to 490 tokens."""
+MASK_BYTES = (0.13, 1 / 4, 12.9)
+"""Of a mask, beside its random ids: per token a bit, per predicted token two, and per row three
+offsets and the rest of the last bytes. With Arrow's own, measured as above."""
 _SHARD_TOKENS = 1 << 28
 NOWHERE = Path("--tokens")
 
@@ -104,19 +106,25 @@ def _shards(run: Run, split: str, tokens: int) -> list[Shard]:
         own = min(_SHARD_TOKENS, tokens - number * _SHARD_TOKENS)
         rows = max(1, round(own / mean))
         name = shard_name(split, number)
-        wide = 2 if data.vocab_size > 1 << 16 else 1
-        size = _bytes(MASK_BYTES, own, rows) if data.duplicates else 0
         predictions = round(data.masks.rate * (own - 2 * rows))
+        size = _mask_bytes(data, own, rows, predictions) if data.duplicates else 0
         one = MaskFile(file="", predictions=predictions, bytes=size, xxh3_64="")
         found.append(
             Shard(
                 file=rows_file(name), split=split, sequences=rows, tokens=own,
-                bytes=_bytes((wide * ROW_BYTES[0], ROW_BYTES[1]), own, rows), xxh3_64="",
+                bytes=_id_bytes(data) * own + ROW_BYTES * rows, xxh3_64="",
                 masks=tuple(replace(one, file=mask_file(name, k)) for k in range(masks)),
             )
         )  # fmt: skip
     return found
 
 
-def _bytes(each: tuple[float, float], tokens: int, rows: int) -> int:
-    return round(each[0] * tokens + each[1] * rows)
+def _id_bytes(data: DataSettings) -> int:
+    return 4 if data.vocab_size > 1 << 16 else 2
+
+
+def _mask_bytes(data: DataSettings, tokens: int, rows: int, predictions: int) -> int:
+    """Of one mask of so many rows."""
+    per_token, per_prediction, per_row = MASK_BYTES
+    per_prediction += data.masks.random_share * _id_bytes(data)
+    return round(per_token * tokens + per_prediction * predictions + per_row * rows)

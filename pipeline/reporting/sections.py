@@ -321,9 +321,8 @@ def data_card(directory: str, manifest: Manifest) -> Section:
             drops += [(name, reason, f"{count:,}") for reason, count in corpus[kind].items()]
     drops.sort(key=lambda row: -int(row[2].replace(",", "")))
     head = ("corpus", "licence", "documents", "tokens", "behind unknown tokens")
-    tables = [TextTable(head, rows)]
-    if drops:
-        tables.append(TextTable(("corpus", "left out because", "documents"), drops[:MOST_DROPS]))
+    left_out = TextTable(("corpus", "left out because", "documents"), drops[:MOST_DROPS])
+    tables = [TextTable(head, rows), left_out][: 2 if drops else 1]
     scheme = ", ".join(f"{k} {v}" for k, v in manifest.masking.items())
     lines = [f"{directory}, fingerprint {manifest.fingerprint}", f"masking: {scheme}"]
     if shares := _predicted_shares(manifest):
@@ -352,9 +351,8 @@ def score_section(scores: Sequence[Score]) -> Section:
          f"{number_text(s.low)} to {number_text(s.high)}" if s.low is not None else "", s.note)
         for s in scores
     ]  # fmt: skip
-    return Section(
-        "Scores", (), [TextTable(("model", "score", "", "95 % interval", "protocol"), rows)]
-    )
+    head = ("model", "score", "", "95 % interval", "protocol")
+    return Section("Scores", (), [TextTable(head, rows)])
 
 
 def _command(run: RunSummary) -> str:

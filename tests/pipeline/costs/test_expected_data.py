@@ -13,6 +13,21 @@ from pipeline.recipes import recipe
 from pipeline.training.planning.phases import make_phases
 
 
+@pytest.mark.parametrize(
+    ("length", "rate", "size"),
+    [
+        (128, 0.15, 3.183), (128, 0.3, 3.843), (128, 0.4, 4.282),
+        (512, 0.15, 2.251), (512, 0.3, 2.923), (512, 0.4, 3.370),
+    ],
+)  # fmt: skip
+def test_masks_at_a_higher_rate_take_more_space(length: int, rate: float, size: float) -> None:
+    """size: bytes per token of ten masks, as pipeline.prepare wrote them of the sample."""
+    settings = [f"data.sequence_length={length}", f"data.masks.rate={rate}"]
+    (train,), _ = expected_datasets(override(recipe("roberta_base"), settings), 10**7)
+    masks = sum(mask.bytes for shard in train.shards for mask in shard.masks)
+    assert masks / sum(shard.tokens for shard in train.shards) == pytest.approx(size, rel=0.06)
+
+
 def test_expected_shards_are_like_prepared_ones(prepared: Path) -> None:
     """The same number of tokens gives the rows, predictions and bytes of the sample's shards."""
     real = Dataset.open(prepared)

@@ -6,15 +6,24 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from model.layers import set_dropout
 from model.objectives.masked_language import Sums
+from pipeline.config.data_settings import prediction_count
+from pipeline.config.settings import override
+from pipeline.data.execution.tasks import SPLIT_BYTES
+from pipeline.data.execution.workers import local_executor
+from pipeline.data.preparation.arguments import prepare_arguments
+from pipeline.data.preparation.sources import find_sources
+from pipeline.data.preparation.stages import make_shards
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
+from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_checkpoint, step_name
 from pipeline.training.feed import Feed
@@ -22,12 +31,13 @@ from pipeline.training.forward import loss_parts
 from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.loop import Trainer, noise_seed
 from pipeline.training.loss_watch import LossWatch, Spike
-from pipeline.training.planning.phases import make_phases, phase_of
+from pipeline.training.planning.phases import check_phases, make_phases, phase_of
 from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress
 from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.validation.evaluate import evaluate, evaluating, validation_loader
 from tests.pipeline.phase_data import drawn_anew
+from tests.pipeline.preparing import tiny, write_jsonl
 from tests.pipeline.training.test_loop import trainer
 
 PHASES = [
@@ -227,6 +237,66 @@ def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> 
     assert [line["loss"] for line in lines] == pytest.approx(losses, rel=1e-6)
     assert lines[-1]["predictions"] == sum(counts) and min(counts[:4]) > max(counts[4:])
     assert running.progress.readings == (Reading(32, 32),)
+
+
+TINY = "roberta_tiny"
+ANEW = ("data.mask_mode=per-epoch", "data.duplicates=0")
+RATES = (0.3, 0.15, 0.05)
+"""Of three phases of two steps."""
+
+
+@pytest.fixture(scope="module")
+def by_rate(tmp_path_factory: pytest.TempPathFactory, lesson: Path) -> dict[str, list[Path]]:
+    """A text prepared once for each rate, and once without stored masks at the last one."""
+    folder = tmp_path_factory.mktemp("rates")
+    lines = [f"The {n}th boat left the harbour {n % 7} hours late. " * 6 for n in range(60)]
+    text = write_jsonl(folder / "boats.jsonl", lines)
+
+    def prepared(name: str, *settings: str) -> Path:
+        words = ["--corpus", "boats", "--input", text, *tiny(lesson / "tokenizer", folder / name)]
+        chosen, run = prepare_arguments([*map(str, words)]), override(recipe(TINY), settings)
+        found = find_sources(chosen, run.data)
+        assert make_shards(chosen, run, found, local_executor(1), split_bytes=SPLIT_BYTES)
+        return folder / name
+
+    return {
+        "stored": [prepared(str(rate), f"data.masks.rate={rate}") for rate in RATES],
+        "drawn": [prepared("drawn", f"data.masks.rate={RATES[-1]}", *ANEW)],
+    }
+
+
+@pytest.mark.parametrize("way", ["stored", "drawn"])
+def test_the_rate_of_masks_falls_by_phases(
+    way: str, by_rate: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    """30-15-5: from three preparations or drawn, each row is masked at its phase's rate, and all
+    phases are validated at one."""
+    first, *more = by_rate[way]
+    phase = {"steps": 2, "sequence_length": 32, "sequences": 4}
+    phases = [{**phase, "settings": [f"data.masks.rate={rate}"]} for rate in RATES[:2]]
+    anew = ANEW if way == "drawn" else ()
+    running = trainer(
+        first, tmp_path / "run", Progress(), True, f"phases={json.dumps(phases)}",
+        f"data.masks.rate={RATES[2]}", *anew, "validation.mask_rate=0.15", "validation.every=2",
+        "steps=6", "logging.every=1", more=more,
+    )  # fmt: skip
+    check_phases(running.run, running.feed.datasets)
+    assert not running.train(6)
+    rows = Dataset.open(first)
+    order = Order(kind="global", seed=0, shard_rows=(rows.shard_rows,))
+    batches = Loader([rows], order, Share(sequences=4, per_device=4)).micro_batches()
+    lines, predicted = read_metrics(tmp_path / "run"), 0
+    for line, batch, rate in zip(lines, batches, np.repeat(RATES, 2).tolist()):
+        for row in batch.rows:
+            ids = batch.input_ids[row]
+            predicted += prediction_count(int(((ids != 0) & (ids != 2)).sum()), rate)
+        assert line["predictions"] == predicted
+    assert [line.get("validation_mask_rate") for line in lines[1::2]] == [0.15, None, 0.15]
+    held_out = []
+    for part in running.feed.phases:
+        loader = validation_loader(part.validation, 8)
+        held_out.append([batch.positions.tolist() for batch in loader.micro_batches()])
+    assert held_out[0] == held_out[1] == held_out[2]
 
 
 def test_a_run_that_reads_copies_has_the_same_losses(
