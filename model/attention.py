@@ -66,12 +66,14 @@ def attend_in_pieces(
     layout: BlockLayout | None,
     dropout: float,
     chosen: AttentionKernel | None = None,
+    reach: int | None = None,
 ) -> Tensor:
     """Mixed values [T, H, K]: each token attends to the tokens of its piece (Vaswani et al. 2017,
     sec. 3.2.1).
 
     projected: query, key and value of every token. layout: the blocks of these pieces, on a CPU.
-    chosen: the kernel of a run's training; None: that of the table.
+    chosen: the kernel of a run's training; None: that of the table. reach: tokens to each side that
+    a token attends to (Beltagy et al. 2020, sec. 3.1); None: all of its piece.
     """
     dtype, device = projected_T3HK.dtype, projected_T3HK.device
     kernel, recorded = chosen, torch.is_grad_enabled()
@@ -79,17 +81,23 @@ def attend_in_pieces(
         kernel = attention_kernel(device, dtype, projected_T3HK.shape[-1], recorded)
     if kernel == "flash_attention":
         query_THK, key_THK, value_THK = projected_T3HK.unbind(1)
-        return flash_attention(query_THK, key_THK, value_THK, pieces, dropout)
+        return flash_attention(query_THK, key_THK, value_THK, pieces, dropout, reach)
     if kernel == "padded_attention" or layout is None:
-        return padded_attention(projected_T3HK, pieces, dropout)
+        return padded_attention(projected_T3HK, pieces, dropout, reach)
     placed_N3HK = layout.gathered(projected_T3HK)
     if kernel == "row_attention":
-        return layout.returned(row_attention(placed_N3HK, layout.blocks, dropout))
+        return layout.returned(row_attention(placed_N3HK, layout.blocks, dropout, reach))
     attend = _BY_NAME[kernel]
     parts = []
     for block in layout.blocks:
         query, key, value = block.of(placed_N3HK).permute(2, 0, 3, 1, 4)
-        mixed_nHLK = attend(query, key, value, _widened(block.shown()), dropout)
+        mixed_nHLK = torch.cat(
+            [
+                attend(query[:, :, own], key[:, :, keys], value[:, :, keys], shown, dropout)
+                for own, keys, shown in block.spans(reach)
+            ],
+            dim=2,
+        )
         parts.append(mixed_nHLK.transpose(1, 2).flatten(0, 1))
     return layout.returned(torch.cat(parts))
 
@@ -121,7 +129,12 @@ def attend_from(
 
 
 def flash_attention(
-    query_THK: Tensor, key_THK: Tensor, value_THK: Tensor, pieces: Pieces, dropout: float
+    query_THK: Tensor,
+    key_THK: Tensor,
+    value_THK: Tensor,
+    pieces: Pieces,
+    dropout: float,
+    reach: int | None = None,
 ) -> Tensor:
     """Mixed values [T, H, K], by the kernel of Dao 2023 with variable lengths, on a GPU.
 
@@ -129,16 +142,24 @@ def flash_attention(
     """
     bounds, longest = pieces.cu_seqlens, pieces.longest
     mixed_THK: Tensor = torch.ops.aten._flash_attention_forward(
-        query_THK, key_THK, value_THK, bounds, bounds, longest, longest, dropout, False, False
-    )[0]
+        query_THK, key_THK, value_THK, bounds, bounds, longest, longest, dropout, False, False,
+        window_size_left=reach, window_size_right=reach,
+    )[0]  # fmt: skip
     return mixed_THK
 
 
-def padded_attention(projected_T3HK: Tensor, pieces: Pieces, dropout: float) -> Tensor:
+def padded_attention(
+    projected_T3HK: Tensor, pieces: Pieces, dropout: float, reach: int | None = None
+) -> Tensor:
     """Pieces as rows of one block [P, S]: the same shapes at every step, and all of torch's
     differentiation; the other kernels are compared with it."""
     query, key, value, shown_PS = _padded(projected_T3HK, pieces)
-    mixed_PHSK = F.scaled_dot_product_attention(query, key, value, _widened(shown_PS), dropout)
+    shown = shown_PS[:, None, None]
+    if reach is not None:
+        place_S = torch.arange(pieces.longest, device=shown.device)
+        apart_SS = (place_S[:, None] - place_S).abs()
+        shown = (shown | (apart_SS == 0)) & (apart_SS <= reach)  # as in `RowBlock.spans`
+    mixed_PHSK = F.scaled_dot_product_attention(query, key, value, shown, dropout)
     tokens, bounds = len(projected_T3HK), pieces.cu_seqlens
     place_T = piece_of(bounds, tokens) * pieces.longest + places_of(bounds, tokens)
     return mixed_PHSK.transpose(1, 2).flatten(0, 1).index_select(0, place_T)

@@ -56,6 +56,8 @@ class Case:
     """Of a micro-batch."""
     dropout: float
     """Of attention weights."""
+    window: int | None = None
+    """Tokens to each side; None: the whole piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,13 @@ def find_fault(kernel: AttentionKernel, case: Case) -> str:
         pieces = pieces_of(_lengths(case), case.device)
         given, upstream = _drawn(case, int(pieces.cu_seqlens[-1]))
         try:
-            found = _passes(kernel, given, upstream, pieces, 0.0)
-            dropped = _passes(kernel, given, upstream, pieces, case.dropout)
+            found = _passes(kernel, given, upstream, pieces, 0.0, case.window)
+            dropped = _passes(kernel, given, upstream, pieces, case.dropout, case.window)
         except RuntimeError as error:
             first, *_ = str(error).split("\n")
             return f"failed: {first}"
-        oracle = _products(given.double(), upstream.double(), pieces)
-        plain = _products(given, upstream, pieces)
+        oracle = _products(given.double(), upstream.double(), pieces, case.window)
+        plain = _products(given, upstream, pieces, case.window)
     for part in ("mixed", "gradients"):
         exact = getattr(oracle, part)
         off = _worst(getattr(found, part), exact, pieces)
@@ -126,19 +128,25 @@ def _drawn(case: Case, tokens: int) -> tuple[Tensor, Tensor]:
 
 
 def _passes(
-    kernel: AttentionKernel, given: Tensor, upstream: Tensor, pieces: Pieces, dropout: float
+    kernel: AttentionKernel,
+    given: Tensor,
+    upstream: Tensor,
+    pieces: Pieces,
+    dropout: float,
+    window: int | None,
 ) -> _Passes:
     leaf = given.detach().requires_grad_()
     on_cpu = leaf.device.type == "cpu"
     layout = lay_out(pieces.cu_seqlens, leaf.shape[2]) if on_cpu else None
-    return _backward(leaf, attend_in_pieces(leaf, pieces, layout, dropout, kernel), upstream)
+    mixed = attend_in_pieces(leaf, pieces, layout, dropout, kernel, window)
+    return _backward(leaf, mixed, upstream)
 
 
-def _products(given: Tensor, upstream: Tensor, pieces: Pieces) -> _Passes:
+def _products(given: Tensor, upstream: Tensor, pieces: Pieces, window: int | None) -> _Passes:
     """By torch's own products, in the type of the given numbers."""
     leaf = given.detach().requires_grad_()
     with sdpa_kernel(SDPBackend.MATH):
-        return _backward(leaf, padded_attention(leaf, pieces, 0.0), upstream)
+        return _backward(leaf, padded_attention(leaf, pieces, 0.0, window), upstream)
 
 
 def _backward(leaf: Tensor, mixed: Tensor, upstream: Tensor) -> _Passes:

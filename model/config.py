@@ -5,15 +5,52 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Initializer = Literal["normal", "normal_sinusoidal", "truncated_normal", "truncated_normal_glorot"]
+Initializer = Literal[
+    "normal", "normal_sinusoidal", "truncated_normal", "truncated_normal_glorot", "megatron"
+]
 """Law of the initial matrices, see `model.encoder.initialize`."""
 VOCABULARY_MULTIPLE = 128
 """The word table is padded to a multiple of this many rows, which suits GPU tensor cores."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EncoderConfig:
-    """Sizes of the encoder: the fields of the run's encoder settings, plus the vocabulary size."""
+class LayerDesign:
+    """How layers are built. The defaults are BERT's (Devlin et al. 2019, sec. 3.1)."""
+
+    norm: Literal["post", "pre"] = "post"
+    """LayerNorm after each residual sum; or before each part of a layer, except before the first,
+    which follows the embeddings' own, and once after the last layer."""
+    gated: bool = False
+    """Multiply what the feed-forward part's GELU gives by a second projection (Shazeer 2020)."""
+    biases: bool = True
+    """Whether projections and LayerNorms add a vector; the words' scores always do."""
+    sharing: Literal["none", "all", "attention", "feed_forward"] = "none"
+    """What the layers of a group share: nothing, all weights, or one part."""
+    groups: int = 1
+    """Number of equal groups of consecutive layers that share weights; 1 with sharing=none."""
+    position_kind: Literal["learned", "rotary"] = "learned"
+    """A table of vectors added to the words', or queries and keys rotated by their place (Su et al.
+    2021), without a table."""
+    rotary_base: float = 10_000.0
+    """Wavelengths of rotary positions grow to this many radians; of layers that see all."""
+    local_rotary_base: float = 10_000.0
+    """The same of layers with a window."""
+    window: int = 0
+    """A token attends to this many others, half on each side; even; 0: to its whole piece."""
+    global_every: int = 1
+    """Every so many layers, from the first, one has no window."""
+    dropout_places: Literal["all", "attention_output"] = "all"
+    """Where hidden units are dropped: the embeddings and both parts' outputs, or attention's."""
+
+    def reach(self, index: int) -> int | None:
+        """Tokens to each side that layer `index` attends to; None: all of the piece."""
+        return self.window // 2 if self.window and index % self.global_every else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncoderConfig(LayerDesign):
+    """Sizes of the encoder and the design of its layers: the fields of the run's encoder settings,
+    plus the vocabulary size."""
 
     vocab_size: int
     """Size of the vocabulary, special tokens included."""
@@ -27,10 +64,6 @@ class EncoderConfig:
     """Attention heads per layer; each is width / heads wide."""
     feed_forward: int
     """Inner size of the feed-forward part of a layer."""
-    sharing: Literal["none", "all", "attention", "feed_forward"]
-    """What the layers of a group share: nothing, all weights, or one part."""
-    groups: int
-    """Number of equal groups of consecutive layers that share weights; 1 with sharing=none."""
     activation: Literal["gelu", "gelu_tanh"]
     """Non-linearity of the feed-forward part and the heads: GELU, exact or by tanh."""
     dropout: float
@@ -40,11 +73,11 @@ class EncoderConfig:
     layer_norm_eps: float
     """Added to the variance in every LayerNorm."""
     positions: int
-    """Longest sequence the position table supports, in tokens."""
+    """Longest sequence, in tokens; of learned positions, the table has no more."""
     position_offset: int
     """Row of the position table used for the first token; the table has positions + offset rows."""
     segment_types: int
-    """Rows of the segment (token type) table."""
+    """Rows of the segment (token type) table, which rotary positions do without."""
     initializer_range: float
     """Standard deviation of the normal distribution that weights are initialized from."""
 

@@ -6,15 +6,17 @@ Legend: T tokens, P pieces (see `model.pieces`), D width.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig, Initializer
-from model.layers import Embeddings, Layer
+from model.layers import Embeddings, Layer, Reach
 from model.linear import Linear
 from model.pieces import Pieces, lay_out, places_of
+from model.rotary import Rotation, rotation_of
 
 MOST_GRAPHS = 32
 """Graphs of a layer's code before torch gives up, 8 by default: ELECTRA's two encoders in training
@@ -34,6 +36,8 @@ class Encoder(nn.Module):
             else Linear(config.embedding_width, config.width)
         )
         self.layers, self.order = _layers(config)
+        is_normed = config.norm == "post"
+        self.final_norm = nn.Identity() if is_normed else _final_norm(config)
 
     def forward(
         self,
@@ -51,13 +55,34 @@ class Encoder(nn.Module):
         assert places_P is None or not self.training
         places_T = places_of(pieces.cu_seqlens, len(input_ids_T))
         hidden_TD: Tensor = self.projection(self.embeddings(input_ids_T, places_T, segment_ids_T))
-        on_cpu = pieces.cu_seqlens.device.type == "cpu"
-        layout = lay_out(pieces.cu_seqlens, self.config.heads) if on_cpu else None
-        *lower, top = self.order
-        for index in lower:
-            hidden_TD = self.layers[index](hidden_TD, pieces, layout)
-        hidden: Tensor = self.layers[top](hidden_TD, pieces, layout, places_P)
+        reaches = self._reaches(pieces, places_T, hidden_TD.dtype)
+        *lower, top = range(len(self.order))
+        for depth in lower:
+            hidden_TD = self.layers[self.order[depth]](hidden_TD, reaches[depth])
+        last, reach = self.layers[self.order[top]], reaches[top]
+        if places_P is not None and reach.window is not None:
+            found: Tensor = self.final_norm(last(hidden_TD, reach)[places_P])
+            return found
+        hidden: Tensor = self.final_norm(last(hidden_TD, reach, places_P))
         return hidden
+
+    def _reaches(self, pieces: Pieces, places_T: Tensor, dtype: torch.dtype) -> list[Reach]:
+        """What each layer attends to; those with a window have a rotation of their own."""
+        config = self.config
+        on_cpu = pieces.cu_seqlens.device.type == "cpu"
+        layout = lay_out(pieces.cu_seqlens, config.heads) if on_cpu else None
+        rotations: dict[float, Rotation] = {}
+        found = []
+        for depth in range(config.layers):
+            window, rotation = config.reach(depth), None
+            if config.position_kind == "rotary":
+                base = config.rotary_base if window is None else config.local_rotary_base
+                if base not in rotations:
+                    size = config.width // config.heads
+                    rotations[base] = rotation_of(places_T, size, base, dtype)
+                rotation = rotations[base]
+            found.append(Reach(pieces, layout, window, rotation))
+        return found
 
     def compile_layers(self, backend: str | Callable[..., Any] = "inductor") -> None:
         """Compile each layer in place, one graph for all of them, and the embeddings. For GPUs
@@ -68,10 +93,23 @@ class Encoder(nn.Module):
             module.compile(dynamic=False, backend=backend)
 
 
+def set_rotary_bases(model: nn.Module, rotary_base: float, local_rotary_base: float) -> None:
+    """Change the wavelengths of a whole model's positions; without effect on learned ones."""
+    for module in model.modules():
+        if isinstance(module, Encoder):
+            module.config = replace(
+                module.config, rotary_base=rotary_base, local_rotary_base=local_rotary_base
+            )
+
+
 def shared_from(config: EncoderConfig, index: int) -> int:
     """The first layer of the group of layer `index`; it owns the weights that the group shares."""
     size = config.layers // config.groups
     return index // size * size
+
+
+def _final_norm(config: EncoderConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.width, config.layer_norm_eps, bias=config.biases)
 
 
 def _layers(config: EncoderConfig) -> tuple[nn.ModuleList, list[int]]:
@@ -80,7 +118,7 @@ def _layers(config: EncoderConfig) -> tuple[nn.ModuleList, list[int]]:
         size = config.layers // config.groups
         stored = nn.ModuleList(Layer(config) for _ in range(config.groups))
         return stored, [index // size for index in range(config.layers)]
-    layers = [Layer(config) for _ in range(config.layers)]
+    layers = [Layer(config, is_first=not index) for index in range(config.layers)]
     for index, layer in enumerate(layers):
         owner = layers[shared_from(config, index)]
         if config.sharing == "attention":
@@ -112,9 +150,12 @@ def initialize(
     `truncated_normal`, as in Google's code, redraws what is over 2 s, so the deviation is .880 s.
     `truncated_normal_glorot` is the same, except that the embeddings' projection and `outputs` are
     uniform within sqrt(6 / (inputs + outputs)): google-research/electra leaves these layers to the
-    initializer of tf.layers.dense (Glorot and Bengio 2010). `normal_sinusoidal` is `normal`, except
-    that position embeddings start as `sinusoids` of root mean square s (ours): a short run then
-    attends to neighboring words after half the steps, see pipeline/recipes/MINI.md.
+    initializer of tf.layers.dense (Glorot and Bengio 2010). `megatron` is `truncated_normal` with s
+    / sqrt(2 x layers) for the heads and for the matrices whose output is added to the hidden
+    vectors, which else grow with depth (Shoeybi et al. 2020; transformers' ModernBERT).
+    `normal_sinusoidal` is `normal`, except that position embeddings start as `sinusoids` of root
+    mean square s (ours): a short run then attends to neighboring words after half the steps, see
+    pipeline/recipes/MINI.md.
 
     The embedding of the pad token is drawn like any other, whereas transformers zeroes it: no token
     attends to the pads at the end of a sequence, so it is trained only as an output, like that of
@@ -133,16 +174,19 @@ def initialize(
     if initializer == "normal_sinusoidal":
         tables = [part.positions for part in module.modules() if isinstance(part, Embeddings)]
         waves = {id(table.weight) for table in tables}
-    deviation = config.initializer_range
+    reading = _read_by(module)
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.dim() == 1:
                 parameter.fill_(1.0 if id(parameter) in norms else 0.0)
                 continue
             if id(parameter) in waves:
-                parameter.copy_(deviation * sinusoids(*parameter.shape))
+                parameter.copy_(config.initializer_range * sinusoids(*parameter.shape))
                 continue
             drawn = torch.empty(parameter.shape)
+            deviation = config.initializer_range
+            if initializer == "megatron" and id(parameter) not in reading:
+                deviation /= (2 * config.layers) ** 0.5
             if id(parameter) in uniform:
                 nn.init.xavier_uniform_(drawn, generator=generator)
             elif initializer in ("normal", "normal_sinusoidal"):
@@ -153,6 +197,16 @@ def initialize(
             parameter.copy_(drawn)
             if id(parameter) in words:
                 parameter[config.vocab_size :] = 0
+
+
+def _read_by(module: nn.Module) -> set[int]:
+    """Tables, and the matrices that read a layer's vectors; the others write into them."""
+    parts = list(module.modules())
+    found = {id(part.weight) for part in parts if isinstance(part, nn.Embedding)}
+    for layer in (part for part in parts if isinstance(part, Layer)):
+        inner = layer.attention.query_key_value, layer.feed_forward.get_submodule("inner")
+        found |= {id(part.get_parameter("weight")) for part in inner}
+    return found
 
 
 def sinusoids(positions: int, width: int) -> Tensor:

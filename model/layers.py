@@ -1,4 +1,8 @@
-"""The parts of a Transformer layer, with LayerNorm after each residual sum as in BERT.
+"""The parts of a Transformer layer, built as `LayerDesign` says.
+
+Four choices make a layer: where LayerNorm stands (`_post_norm`, `_pre_norm`), how places are told
+(a table in `Embeddings`, or `model.rotary`), which feed-forward part it has (`FEED_FORWARD`), and
+how far it attends (`Reach`).
 
 Legend: T tokens, P pieces (see `model.pieces`), D width, E width of embeddings, H heads, K head
 size, F feed-forward.
@@ -6,27 +10,47 @@ size, F feed-forward.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.attention import AttentionKernel, attend_from, attend_in_pieces
 from model.config import EncoderConfig
 from model.dropout import Dropout
-from model.linear import Linear, LinearGelu
+from model.linear import APPROXIMATIONS, Linear, LinearGelu
 from model.pieces import BlockLayout, Pieces
+from model.rotary import Rotation, rotate
+
+
+class Reach(NamedTuple):
+    """What the tokens of a layer attend to."""
+
+    pieces: Pieces
+    layout: BlockLayout | None = None
+    """Blocks of the pieces, on a CPU."""
+    window: int | None = None
+    """Tokens to each side; None: the whole piece."""
+    rotation: Rotation | None = None
+    """Of queries and keys; None if places are told by the embeddings."""
 
 
 class Embeddings(nn.Module):
-    """Sum of word, position and segment vectors, normalised."""
+    """Sum of word, position and segment vectors, normalised; with rotary positions the word's
+    alone."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         size = config.embedding_width
         self.words = nn.Embedding(config.padded_vocab_size, size)
-        self.positions = nn.Embedding(config.positions + config.position_offset, size)
-        self.segments = nn.Embedding(config.segment_types, size)
-        self.norm = nn.LayerNorm(size, config.layer_norm_eps)
-        self.dropout = Dropout(config.dropout)
+        self.has_tables = config.position_kind == "learned"
+        if self.has_tables:
+            self.positions = nn.Embedding(config.positions + config.position_offset, size)
+            self.segments = nn.Embedding(config.segment_types, size)
+        self.norm = nn.LayerNorm(size, config.layer_norm_eps, bias=config.biases)
+        self.dropout = _dropout(config, "embeddings")
         self.position_offset = config.position_offset
 
     def forward(
@@ -38,6 +62,9 @@ class Embeddings(nn.Module):
         in segment 0; ignored if the table has one row, as in RoBERTa, which marks two segments by
         separators alone.
         """
+        if not self.has_tables:
+            words_TE: Tensor = self.dropout(self.norm(self.words(input_ids_T)))
+            return words_TE
         if segment_ids_T is None or self.segments.num_embeddings == 1:
             segment_ids_T = torch.zeros(1, dtype=torch.int64, device=input_ids_T.device)
         placed_TE = self.positions(places_T + self.position_offset) + self.segments(segment_ids_T)
@@ -46,29 +73,29 @@ class Embeddings(nn.Module):
 
 
 class Attention(nn.Module):
-    """Every token attends to every token of its piece; query, key and value are one projection."""
+    """Every token attends to tokens of its piece; query, key and value are one projection."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.query_key_value = Linear(config.width, 3 * config.width)
-        self.output = Linear(config.width, config.width)
+        biases = config.biases
+        self.query_key_value = Linear(config.width, 3 * config.width, bias=biases)
+        self.output = Linear(config.width, config.width, bias=biases)
         self.heads = config.heads
         self.dropout = config.attention_dropout
         self.kernel: AttentionKernel | None = None
 
-    def forward(
-        self,
-        hidden_TD: Tensor,
-        pieces: Pieces,
-        layout: BlockLayout | None = None,
-        places_P: Tensor | None = None,
-    ) -> Tensor:
-        """[T, D]. layout: blocks of the pieces, on a CPU. places_P: the token of each piece that
-        alone attends, without dropout, [P, D]; None: all do."""
+    def forward(self, hidden_TD: Tensor, reach: Reach, places_P: Tensor | None = None) -> Tensor:
+        """[T, D]. places_P: the token of each piece that alone attends, without dropout and a
+        window, [P, D]; None: all do."""
         projected_T3HK = self.query_key_value(hidden_TD).unflatten(-1, (3, self.heads, -1))
+        if reach.rotation is not None:
+            projected_T3HK = rotate(projected_T3HK, reach.rotation)
+        pieces, layout = reach.pieces, reach.layout
         if places_P is None:
             dropout = self.dropout if self.training else 0.0
-            mixed = attend_in_pieces(projected_T3HK, pieces, layout, dropout, self.kernel)
+            mixed = attend_in_pieces(
+                projected_T3HK, pieces, layout, dropout, self.kernel, reach.window
+            )
         else:
             mixed = attend_from(projected_T3HK[places_P, 0], projected_T3HK, pieces, layout)
         output: Tensor = self.output(mixed.flatten(1))
@@ -80,8 +107,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.inner = LinearGelu(config.width, config.feed_forward, config.activation)
-        self.outer = Linear(config.feed_forward, config.width)
+        biases = config.biases
+        self.inner = LinearGelu(config.width, config.feed_forward, config.activation, bias=biases)
+        self.outer = Linear(config.feed_forward, config.width, bias=biases)
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         """Vectors [T, D], computed through [T, F]."""
@@ -89,32 +117,84 @@ class FeedForward(nn.Module):
         return changed_TD
 
 
-class Layer(nn.Module):
-    """Attention, then feed-forward, each with dropout, a residual sum and LayerNorm."""
+class GatedFeedForward(nn.Module):
+    """The GELU of one half of the inner vector times the other half (Shazeer 2020, GEGLU)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.attention = Attention(config)
-        self.attention_norm = nn.LayerNorm(config.width, config.layer_norm_eps)
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = nn.LayerNorm(config.width, config.layer_norm_eps)
-        self.dropout = Dropout(config.dropout)
+        biases = config.biases
+        self.inner = Linear(config.width, 2 * config.feed_forward, bias=biases)
+        self.outer = Linear(config.feed_forward, config.width, bias=biases)
+        self.approximate = APPROXIMATIONS[config.activation]
 
-    def forward(
-        self,
-        hidden_TD: Tensor,
-        pieces: Pieces,
-        layout: BlockLayout | None = None,
-        places_P: Tensor | None = None,
-    ) -> Tensor:
-        """[T, D]. layout: see `Attention.forward`. places_P: the only token of each piece to
-        compute, [P, D]; None: all."""
-        mixed = self.dropout(self.attention(hidden_TD, pieces, layout, places_P))
-        hidden = hidden_TD if places_P is None else hidden_TD[places_P]
-        hidden = self.attention_norm(hidden + mixed)
-        changed = self.dropout(self.feed_forward(hidden))
-        normed: Tensor = self.feed_forward_norm(hidden + changed)
-        return normed
+    def forward(self, hidden_TD: Tensor) -> Tensor:
+        """Vectors [T, D], computed through [T, 2 F]."""
+        changed_TF, gate_TF = self.inner(hidden_TD).chunk(2, -1)
+        gated_TD: Tensor = self.outer(F.gelu(changed_TF, approximate=self.approximate) * gate_TF)
+        return gated_TD
+
+
+FEED_FORWARD = {False: FeedForward, True: GatedFeedForward}
+"""By `LayerDesign.gated`."""
+
+
+class Layer(nn.Module):
+    """Attention, then feed-forward, each with dropout, a residual sum and LayerNorm."""
+
+    def __init__(self, config: EncoderConfig, is_first: bool = False) -> None:
+        """is_first: with LayerNorm before each part, the embeddings' is that of its attention."""
+        super().__init__()
+        is_normed = is_first and config.norm == "pre"
+        self.attention = Attention(config)
+        self.attention_norm = nn.Identity() if is_normed else _norm(config)
+        self.feed_forward = FEED_FORWARD[config.gated](config)
+        self.feed_forward_norm = _norm(config)
+        self.attention_dropped = _dropout(config, "attention_output")
+        self.feed_forward_dropped = _dropout(config, "feed_forward_output")
+        self.add = _ADDING[config.norm]
+
+    def forward(self, hidden_TD: Tensor, reach: Reach, places_P: Tensor | None = None) -> Tensor:
+        """[T, D]. places_P: the only token of each piece to compute, [P, D], without a window;
+        None: all."""
+
+        def attend(normed_TD: Tensor) -> Tensor:
+            mixed: Tensor = self.attention_dropped(self.attention(normed_TD, reach, places_P))
+            return mixed
+
+        def feed(normed: Tensor) -> Tensor:
+            changed: Tensor = self.feed_forward_dropped(self.feed_forward(normed))
+            return changed
+
+        hidden = self.add(hidden_TD, attend, self.attention_norm, places_P)
+        return self.add(hidden, feed, self.feed_forward_norm, None)
+
+
+Part = Callable[[Tensor], Tensor]
+
+
+def _post_norm(hidden: Tensor, part: Part, norm: nn.Module, places_P: Tensor | None) -> Tensor:
+    """LayerNorm of the sum (Vaswani et al. 2017)."""
+    kept = hidden if places_P is None else hidden[places_P]
+    normed: Tensor = norm(kept + part(hidden))
+    return normed
+
+
+def _pre_norm(hidden: Tensor, part: Part, norm: nn.Module, places_P: Tensor | None) -> Tensor:
+    """LayerNorm of what the part reads; the sum has none (Xiong et al. 2020)."""
+    kept = hidden if places_P is None else hidden[places_P]
+    return kept + part(norm(hidden))
+
+
+_ADDING = {"post": _post_norm, "pre": _pre_norm}
+
+
+def _norm(config: EncoderConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.width, config.layer_norm_eps, bias=config.biases)
+
+
+def _dropout(config: EncoderConfig, place: str) -> nn.Module:
+    places = config.dropout_places
+    return Dropout(config.dropout) if places in ("all", place) else nn.Identity()
 
 
 def attend_by(model: nn.Module, kernel: AttentionKernel) -> None:

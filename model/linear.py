@@ -31,9 +31,15 @@ class Linear(nn.Linear):
 class LinearGelu(nn.Linear):
     """`Linear`, then GELU."""
 
-    def __init__(self, inputs: int, outputs: int, activation: Literal["gelu", "gelu_tanh"]) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        activation: Literal["gelu", "gelu_tanh"],
+        bias: bool = True,
+    ) -> None:
         """activation: the exact GELU, or its approximation by tanh."""
-        super().__init__(inputs, outputs)
+        super().__init__(inputs, outputs, bias)
         self.approximate = APPROXIMATIONS[activation]
 
     def forward(self, input: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ Legend: T tokens, P pieces, N places of all blocks, n rows of a block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
@@ -29,6 +29,9 @@ from torch import Tensor
 GROUP_BYTES = 16 << 20
 """Most bytes of a block's attention weights: below the size that the C library returns to the
 system."""
+SPAN = 64
+"""Places that attend together if they see a window; more compute more that is masked, fewer have
+smaller products."""
 LEAST_FILLED = 0.5
 """Rows of a block are at least this share of its longest."""
 
@@ -64,6 +67,15 @@ def places_of(cu_seqlens: Tensor, tokens: int) -> Tensor:
     return torch.arange(tokens, device=cu_seqlens.device) - first_T
 
 
+class WindowSpan(NamedTuple):
+    """Places of a block's rows that attend together, and those that they may attend to."""
+
+    queries: slice
+    keys: slice
+    shown: Tensor | None
+    """Which, broadcast to [n, H, queries, keys]; None: all."""
+
+
 class RowBlock(NamedTuple):
     """Pieces that a CPU processes together, as rows."""
 
@@ -88,6 +100,25 @@ class RowBlock(NamedTuple):
         if min(self.lengths) == self.longest:
             return None
         return torch.arange(self.longest) < torch.tensor(self.lengths)[:, None]
+
+    def spans(self, reach: int | None) -> Iterator[WindowSpan]:
+        """The whole rows; or, if places attend to `reach` others on each side, `SPAN` queries at a
+        time. A place without a token then sees itself, as a softmax over nothing is not a number.
+        """
+        shown_nL, length = self.shown(), self.longest
+        if reach is None:
+            whole = slice(0, length)
+            yield WindowSpan(whole, whole, None if shown_nL is None else shown_nL[:, None, None])
+            return
+        for first in range(0, length, SPAN):
+            queries = slice(first, min(length, first + SPAN))
+            keys = slice(max(0, first - reach), min(length, queries.stop + reach))
+            query_Q1 = torch.arange(queries.start, queries.stop)[:, None]
+            key_L = torch.arange(keys.start, keys.stop)
+            shown = (query_Q1 - key_L).abs() <= reach
+            if shown_nL is not None:
+                shown = shown & (shown_nL[:, None, None, keys] | (query_Q1 == key_L))
+            yield WindowSpan(queries, keys, shown)
 
 
 class BlockLayout(NamedTuple):

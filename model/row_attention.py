@@ -5,7 +5,8 @@ dropped weights of the whole batch to memory, four arrays of rows x H x S x S, a
 them for the backward pass. Here rows are processed in blocks, so these arrays stay in the
 processor's cache, and only the weights are kept; their sign bit marks dropped ones.
 
-Legend: N places of all blocks, D width, H heads, K head size; n rows of a block, L its places.
+Legend: N places of all blocks, D width, H heads, K head size; n rows of a block, Q and L the places
+of queries and of keys in a span (see `RowBlock.spans`).
 """
 
 from __future__ import annotations
@@ -22,62 +23,73 @@ from model.pieces import RowBlock
 SIGN = -(1 << 31)
 
 
-def row_attention(projected_N3HK: Tensor, blocks: list[RowBlock], dropout: float) -> Tensor:
+def row_attention(
+    projected_N3HK: Tensor, blocks: list[RowBlock], dropout: float, reach: int | None = None
+) -> Tensor:
     """softmax(query key^T / sqrt(K)) value with dropped weights [N, H, K]; float32, on a CPU.
 
-    projected: query, key and value at every place. Each place attends to the tokens of its row;
-    outputs at places without a token are undefined.
+    projected: query, key and value at every place. Each place attends to the tokens of its row, or
+    to those within `reach` places; outputs at places without a token are undefined.
     """
-    return cast(Tensor, _RowAttention.apply(projected_N3HK, blocks, dropout))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _RowAttention.apply(projected_N3HK, blocks, dropout, reach))  # type: ignore[no-untyped-call]
 
 
 class _RowAttention(torch.autograd.Function):
     """Flash attention's backward pass, with stored weights instead of recomputed ones."""
 
     @staticmethod
-    def forward(ctx: Any, projected_N3HK: Tensor, blocks: list[RowBlock], dropout: float) -> Tensor:
+    def forward(
+        ctx: Any, projected_N3HK: Tensor, blocks: list[RowBlock], dropout: float, reach: int | None
+    ) -> Tensor:
         out_NHK = torch.empty_like(projected_N3HK[:, 0], memory_format=torch.contiguous_format)
         kept = []
         for block in blocks:
             query, key, value = block.of(projected_N3HK).permute(2, 0, 3, 1, 4)
-            weights_nHLL = _weights(query, key, block.shown())
-            if dropout:
-                _mark_dropped(weights_nHLL, threshold(dropout))
-            mixed = (weights_nHLL.relu() @ value).mul_(kept_scale(dropout))
-            block.of(out_NHK).copy_(mixed.transpose(1, 2))
-            kept.append(weights_nHLL)
-        ctx.scale, ctx.blocks, ctx.weights = kept_scale(dropout), blocks, kept
+            out = block.of(out_NHK).transpose(1, 2)
+            for queries, keys, shown in block.spans(reach):
+                weights_nHQL = _weights(query[:, :, queries], key[:, :, keys], shown)
+                if dropout:
+                    _mark_dropped(weights_nHQL, threshold(dropout))
+                mixed = (weights_nHQL.relu() @ value[:, :, keys]).mul_(kept_scale(dropout))
+                out[:, :, queries].copy_(mixed)
+                kept.append(weights_nHQL)
+        ctx.scale, ctx.blocks, ctx.weights, ctx.reach = kept_scale(dropout), blocks, kept, reach
         ctx.save_for_backward(projected_N3HK, out_NHK)
         return out_NHK
 
     @staticmethod
     def backward(ctx: Any, grad_NHK: Tensor) -> tuple[Tensor | None, ...]:
         projected_N3HK, out_NHK = ctx.saved_tensors
-        grad_projected = torch.empty_like(projected_N3HK)
+        overlap = ctx.reach is not None  # of the keys of neighbouring spans
+        grad_projected = (torch.zeros_like if overlap else torch.empty_like)(projected_N3HK)
+        store = Tensor.add_ if overlap else Tensor.copy_
         root = out_NHK.shape[-1] ** -0.5
-        for block, weights in zip(ctx.blocks, ctx.weights, strict=True):
+        spans = ((block, span) for block in ctx.blocks for span in block.spans(ctx.reach))
+        for (block, (queries, keys, _)), weights in zip(spans, ctx.weights, strict=True):
             query, key, value = block.of(projected_N3HK).permute(2, 0, 3, 1, 4)
             to_query, to_key, to_value = block.of(grad_projected).permute(2, 0, 3, 1, 4)
-            grad = block.of(grad_NHK).transpose(1, 2)
+            query, key, value = query[:, :, queries], key[:, :, keys], value[:, :, keys]
+            grad = block.of(grad_NHK).transpose(1, 2)[:, :, queries]
+            out = block.of(out_NHK).transpose(1, 2)[:, :, queries]
             # Through the softmax: weights x (gradient - its mean under the weights), where the
             # mean over keys is the sum of out x gradient over the head's components.
-            mean = (block.of(out_NHK).transpose(1, 2) * grad).sum(-1, keepdim=True)
+            mean = (out * grad).sum(-1, keepdim=True)
             grad = grad * ctx.scale
             shown = weights.relu()
-            to_value.copy_(shown.transpose(-1, -2) @ grad)
+            store(to_value[:, :, keys], shown.transpose(-1, -2) @ grad)
             to_scores = (grad @ value.transpose(-1, -2)).mul_(shown)
             to_scores.addcmul_(torch.abs(weights, out=shown), mean, value=-1).mul_(root)
-            to_query.copy_(to_scores @ key)
-            to_key.copy_(to_scores.transpose(-1, -2) @ query)
-        return grad_projected, None, None
+            to_query[:, :, queries].copy_(to_scores @ key)
+            store(to_key[:, :, keys], to_scores.transpose(-1, -2) @ query)
+        return grad_projected, None, None, None
 
 
-def _weights(query_nHLK: Tensor, key_nHLK: Tensor, shown_nL: Tensor | None) -> Tensor:
-    scores_nHLL = (query_nHLK * query_nHLK.shape[-1] ** -0.5) @ key_nHLK.transpose(-1, -2)
-    if shown_nL is not None:
-        scores_nHLL.masked_fill_(~shown_nL[:, None, None], -math.inf)
-    weights_nHLL: Tensor = scores_nHLL.softmax(-1)
-    return weights_nHLL
+def _weights(query_nHQK: Tensor, key_nHLK: Tensor, shown: Tensor | None) -> Tensor:
+    scores_nHQL = (query_nHQK * query_nHQK.shape[-1] ** -0.5) @ key_nHLK.transpose(-1, -2)
+    if shown is not None:
+        scores_nHQL.masked_fill_(~shown, -math.inf)
+    weights_nHQL: Tensor = scores_nHQL.softmax(-1)
+    return weights_nHQL
 
 
 def _mark_dropped(weights: Tensor, below: int) -> None:

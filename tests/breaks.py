@@ -40,8 +40,8 @@ BREAKS = [
     ),
     Break(
         "one norm is skipped",
-        "hidden = self.attention_norm(hidden + mixed)",
-        "hidden = hidden + mixed",
+        "normed: Tensor = norm(kept + part(hidden))",
+        "normed = kept + part(hidden)",
         "test_logits_and_losses_are_transformers_own",
     ),
     Break(

@@ -26,10 +26,9 @@ from model.hugging_face.families import (
     MAPPING,
     Family,
     family_of,
-    our_config,
-    their_config,
 )
 from model.hugging_face.loss_record import loss_entry, recorded_part
+from model.hugging_face.settings import our_config, their_config
 from model.hugging_face.sizes import check_sizes, named
 from model.objectives.masked_language import LossPart, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel

@@ -10,9 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from model.config import EncoderConfig
+from model.config import EncoderConfig, LayerDesign
 
 Names = Mapping[str, tuple[str, ...]]
+
+
+DESIGNED = ("norm", "gated", "biases", "position_kind")
+"""What a family fixes of the design of its layers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +44,13 @@ class Family:
     with neither belong to a family without."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings whose value is fixed."""
+    design: LayerDesign = field(default_factory=LayerDesign)
+    """How its layers are built, in what `DESIGNED` names."""
+
+    @property
+    def prefix(self) -> str:
+        """Of the encoder's names in models with heads, which its own class drops."""
+        return self.modules["encoder.embeddings.words"][0].partition(".")[0] + "."
 
     def changes(self, config: EncoderConfig, pairs: bool) -> dict[str, Any]:
         """What would make a model one of this family: fields of its configuration and their values.
@@ -60,7 +71,14 @@ class Family:
             found |= {"sharing": "none", "groups": 1}
         if pairs and self.pair_architecture is None:
             found["pairs"] = False
-        return found
+        wanted = {name: getattr(self.design, name) for name in DESIGNED}
+        if self.design.position_kind == "learned":  # whose layers have no windows
+            wanted |= {"window": 0, "global_every": 1}
+        elif config.segment_types > 1:
+            found["segment_types"] = 1
+        return found | {
+            name: value for name, value in wanted.items() if getattr(config, name) != value
+        }
 
 
 def _layers(prefix: str, attention: str, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -207,6 +225,33 @@ COPYING_PREFIX = "copying."
 RESTORING_PREFIX = "generator_predictions."
 """Of an encoder that restores words, and of any generator in its own folder."""
 
+MODERNBERT = Family(
+    model_type="modernbert",
+    architecture="ModernBertForMaskedLM",
+    pair_architecture=None,
+    modules={
+        "encoder.embeddings.words": ("model.embeddings.tok_embeddings",),
+        "encoder.embeddings.norm": ("model.embeddings.norm",),
+        "encoder.layers.{}.attention_norm": ("model.layers.{}.attn_norm",),
+        "encoder.layers.{}.attention.query_key_value": ("model.layers.{}.attn.Wqkv",),
+        "encoder.layers.{}.attention.output": ("model.layers.{}.attn.Wo",),
+        "encoder.layers.{}.feed_forward_norm": ("model.layers.{}.mlp_norm",),
+        "encoder.layers.{}.feed_forward.inner": ("model.layers.{}.mlp.Wi",),
+        "encoder.layers.{}.feed_forward.outer": ("model.layers.{}.mlp.Wo",),
+        "encoder.final_norm": ("model.final_norm",),
+        "head": ("decoder",),
+        "head.dense": ("head.dense",),
+        "head.norm": ("head.norm",),
+    },
+    tied={"decoder.weight": "model.embeddings.tok_embeddings.weight"},
+    unused=(),
+    activations={"gelu": "gelu"},
+    after_pad=False,
+    factorised=False,
+    design=LayerDesign(norm="pre", gated=True, biases=False, position_kind="rotary"),
+)
+"""Ettin's and mmBERT's models have the same class (Warner et al. 2024)."""
+
 BOUNDARY_HEAD = {
     "boundary_head": ("span_boundary",),
     "boundary_head.places": ("span_boundary.places",),
@@ -218,7 +263,7 @@ BOUNDARY_HEAD = {
 """SpanBERT's head, in any family: transformers has none, so these names are ours."""
 BOUNDARY_PREFIX = "span_boundary."
 
-FAMILIES = (ROBERTA, BERT, ALBERT)
+FAMILIES = (ROBERTA, BERT, ALBERT, MODERNBERT)
 """Families of `MaskedLanguageModel`, which belongs to the first that fits; `ReplacedTokenModel` is
 ELECTRA."""
 
@@ -235,7 +280,9 @@ def family_of(config: EncoderConfig, pairs: bool) -> Family:
     raise ValueError(
         f"no family of transformers has a class for activation={config.activation}, "
         f"position_offset={config.position_offset}, embedding_width={config.embedding_width} of "
-        f"{config.width}, sharing={config.sharing}{pair_head}"
+        f"{config.width}, sharing={config.sharing}, norm={config.norm}, gated={config.gated}, "
+        f"biases={config.biases}, position_kind={config.position_kind}, window={config.window}"
+        f"{pair_head}"
     )
 
 
@@ -266,134 +313,3 @@ def model_type_of(theirs: Mapping[str, Any]) -> str:
             f"{', '.join(family.model_type for family in (*FAMILIES, ELECTRA))}"
         )
     return str(theirs["model_type"])
-
-
-COMMON = {
-    "vocab_size": "vocab_size",
-    "layers": "num_hidden_layers",
-    "width": "hidden_size",
-    "heads": "num_attention_heads",
-    "feed_forward": "intermediate_size",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "layer_norm_eps": "layer_norm_eps",
-    "segment_types": "type_vocab_size",
-    "initializer_range": "initializer_range",
-}
-"""Our setting -> theirs, for settings with the same value in every family; the rest is below."""
-SHARES = ("dropout", "attention_dropout", "layer_norm_eps", "initializer_range")
-"""Those that may be 0 and need not be whole numbers."""
-
-CLASSIFIER_DROPOUT = 0.1
-"""Dropout of ALBERT's classifiers in all its published folders; pretraining has none there."""
-
-
-def their_config(config: EncoderConfig, pairs: bool) -> dict[str, Any]:
-    """transformers' configuration of a model; raises ValueError if it has no class for it.
-
-    Ids of special tokens are RoBERTa's or BERT's; callers with a tokenizer set their own.
-    """
-    family = family_of(config, pairs)
-    theirs = {
-        "architectures": [family.pair_architecture if pairs else family.architecture],
-        "model_type": family.model_type,
-        **{name: getattr(config, ours) for ours, name in COMMON.items()},
-        "hidden_act": family.activations[config.activation],
-        "max_position_embeddings": config.positions + config.position_offset,
-        "pad_token_id": config.position_offset - 1 if family.after_pad else 0,
-        "bos_token_id": 0,
-        "eos_token_id": 2,
-        "tie_word_embeddings": True,
-        **family.settings,
-    }
-    if family.factorised:
-        theirs |= {
-            "embedding_size": config.embedding_width,
-            "num_hidden_groups": config.groups if config.sharing == "all" else config.layers,
-            "classifier_dropout_prob": CLASSIFIER_DROPOUT,
-        }
-    return theirs
-
-
-MOST_LAYERS = 10_000
-"""Layers of a configuration: shared weights can be used any number of times."""
-
-
-def check_numbers(theirs: Mapping[str, Any]) -> None:
-    """Raise ValueError unless sizes are whole numbers above 0, and shares numbers."""
-    sizes = ("embedding_size", "num_hidden_groups", "max_position_embeddings")
-    for ours, name in [*COMMON.items(), *((name, name) for name in sizes)]:
-        value = theirs.get(name, 1)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        share = ours in SHARES
-        if not number or not (0 <= value < 1e9 if share else isinstance(value, int) and value > 0):
-            raise ValueError(
-                f"{name}={value!r} cannot be loaded; it must be "
-                f"{'a number in [0, 1e9)' if share else 'a whole number above 0'}"
-            )
-    if theirs.get("num_hidden_layers", 1) > MOST_LAYERS:
-        raise ValueError(
-            f"num_hidden_layers={theirs['num_hidden_layers']} cannot be loaded; it must be at most "
-            f"{MOST_LAYERS:,}"
-        )
-    if theirs.get("hidden_size", 1) % theirs.get("num_attention_heads", 1):
-        raise ValueError(
-            f"num_attention_heads={theirs['num_attention_heads']} cannot be loaded; it must divide "
-            f"hidden_size={theirs['hidden_size']}"
-        )
-    pad = theirs.get("pad_token_id", 0)
-    if not isinstance(pad, int) or pad < 0:
-        raise ValueError(f"pad_token_id={pad!r} cannot be loaded; it must be a whole number")
-    if not isinstance(theirs.get("hidden_act", ""), str):
-        raise ValueError(f"hidden_act={theirs['hidden_act']!r} cannot be loaded; it must be text")
-
-
-def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
-    """The inverse of `their_config`; raises ValueError for settings missing or not supported."""
-    family = family_named(model_type_of(theirs))
-    # folders from 2019, such as BioBERT's and SpanBERT's, omit these and rely on class defaults
-    theirs = {"layer_norm_eps": 1e-12, "pad_token_id": int(family.after_pad), **theirs}
-    needed = {*COMMON.values(), "max_position_embeddings", "hidden_act", "pad_token_id"}
-    needed |= {"embedding_size", "num_hidden_groups"} if family.factorised else set()
-    if lacking := sorted(needed - theirs.keys()):
-        raise ValueError(f"the configuration lacks {', '.join(lacking)}")
-    check_numbers(theirs)
-    fixed = {
-        "tie_word_embeddings": True,
-        "is_decoder": False,
-        **family.settings,
-    }
-    for name, value in fixed.items():
-        if theirs.get(name, value) != value:
-            raise ValueError(f"{name}={theirs[name]} cannot be loaded; it must be {value}")
-    activations = {name: ours for ours, name in family.activations.items()}
-    if theirs["hidden_act"] not in activations:
-        raise ValueError(
-            f"hidden_act={theirs['hidden_act']} cannot be loaded; it must be "
-            f"{' or '.join(activations)}"
-        )
-    offset = theirs["pad_token_id"] + 1 if family.after_pad else 0
-    if theirs["max_position_embeddings"] <= offset:
-        raise ValueError(
-            f"pad_token_id={theirs['pad_token_id']} cannot be loaded: the position table has "
-            f"max_position_embeddings={theirs['max_position_embeddings']} rows, and positions "
-            "start after the pad id"
-        )
-    layers = theirs["num_hidden_layers"]
-    groups = theirs["num_hidden_groups"] if family.factorised else layers
-    if layers % groups:
-        raise ValueError(
-            f"num_hidden_groups={groups} cannot be loaded: {layers} layers are not a multiple of it"
-        )
-    size = theirs["embedding_size" if family.factorised else "hidden_size"]
-    # ALBERT with neither is a sharing of groups of one layer: without sharing it would be a BERT
-    alone = groups == layers and not (family.factorised and size == theirs["hidden_size"])
-    return family, EncoderConfig(
-        **{ours: theirs[name] for ours, name in COMMON.items()},
-        embedding_width=size,
-        sharing="none" if alone else "all",
-        groups=1 if alone else groups,
-        activation=activations[theirs["hidden_act"]],  # type: ignore[arg-type]
-        positions=theirs["max_position_embeddings"] - offset,
-        position_offset=offset,
-    )

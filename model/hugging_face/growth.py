@@ -1,11 +1,17 @@
 """The weights of a folder -> those of a model with more layers, positions or tokens.
 
     layers      a new layer copies an old one: 24 of 12 are the twelve, twice (StackBERT, Gong et
-                al. 2019); layers that share their weights need no copies (ALBERT's depths)
+                al. 2019); layers that share their weights need no copies (ALBERT's depths). In a
+                model that is wider, too, old layers are spread over the new ones, see `tiling`
     positions   new rows of the table repeat the old ones in turn (Longformer, Beltagy et al. 2020)
     tokens      a new row is the mean of old ones: those of the token's pieces
 
 Positions and tokens do not change what is computed from old inputs; layers do.
+
+A copy attends as far as its source does. ModernBERT's recipe, layer i of 28 from round(22 i / 28),
+gives 12 of 28 layers weights of the other kind, trained with a window or without; here a layer
+copies the nearest of its own kind, and all 22 are copied. The first layer has no LayerNorm before
+its attention, which reads what the embeddings' gives: its copies take that one.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from torch import Tensor
 
 from model.config import EncoderConfig
 from model.hugging_face.families import Family
+from model.hugging_face.tiling import is_wider
 
 POSITIONS = "embeddings.position_embeddings.weight"
 """The end of the position table's names in transformers."""
@@ -53,13 +60,30 @@ def can_deepen(ours: EncoderConfig, theirs: EncoderConfig) -> bool:
     """Whether a folder's layers can be those of a model with another number of them."""
     if ours.sharing == "all":
         return True
-    return ours.layers > theirs.layers and theirs.layers % ours.groups == 0
+    kinds = theirs.global_every if theirs.window else 1  # which repeat
+    return ours.layers > theirs.layers and theirs.layers % (ours.groups * kinds) == 0
 
 
 def source_layers(ours: EncoderConfig, theirs: EncoderConfig) -> list[int]:
-    """The folder's layer that each layer of the model copies; groups copy their own in turn."""
+    """The folder's layer that each layer of the model copies.
+
+    Groups copy their own in turn. In a wider model a layer copies the one at the same share of the
+    depth, or the nearest one before or after it that attends as far.
+    """
+    if is_wider(ours, theirs):
+        return [_nearest(layer, ours, theirs) for layer in range(ours.layers)]
     size, their_size = ours.layers // ours.groups, theirs.layers // ours.groups
     return [layer // size * their_size + layer % size % their_size for layer in range(ours.layers)]
+
+
+def _nearest(layer: int, ours: EncoderConfig, theirs: EncoderConfig) -> int:
+    """The folder's layer of the same kind that is nearest to a layer's share of the depth."""
+    alike = [
+        source
+        for source in range(theirs.layers)
+        if (theirs.reach(source) is None) == (ours.reach(layer) is None)
+    ]
+    return min(alike, key=lambda source: abs(source * ours.layers - layer * theirs.layers))
 
 
 def deepened(
@@ -68,7 +92,7 @@ def deepened(
     """A folder's weights with as many layers as the model; part: encoder or generator."""
     if ours.layers == theirs.layers or ours.sharing == "all":
         return dict(state)
-    prefix = own.modules[f"{part}.layers.{{}}.attention_norm"][0].partition("{}")[0]
+    prefix, _, norm = own.modules[f"{part}.layers.{{}}.attention_norm"][0].partition("{}")
     by_layer: dict[int, dict[str, Tensor]] = {}
     found = {}
     for name, weight in state.items():
@@ -77,8 +101,12 @@ def deepened(
         else:
             found[name] = weight
     for layer, source in enumerate(source_layers(ours, theirs)):
-        weights = by_layer.get(source, {}).items()
-        found |= {f"{prefix}{layer}{rest}": weight for rest, weight in weights}
+        weights = by_layer.get(source, {})
+        if ours.norm == "pre" and layer and not source:
+            first = f"{own.modules[f'{part}.embeddings.norm'][0]}."
+            kinds = [name.removeprefix(first) for name in state if name.startswith(first)]
+            weights = weights | {f"{norm}.{kind}": state[first + kind] for kind in kinds}
+        found |= {f"{prefix}{layer}{rest}": weight for rest, weight in weights.items()}
     return found
 
 

@@ -32,12 +32,16 @@ def check_sizes(
         "embeddings.segments": ("type_vocab_size", embedding),
         "layers.{}.feed_forward.inner": ("intermediate_size", "hidden_size"),
     }.items():
+        if f"encoder.{ours}" not in own.modules:
+            continue
         name = own.modules[f"encoder.{ours}"][0].format(0) + ".weight"
         if name not in state:
             raise ValueError(f"weights do not fit: missing {name}")
         shape = tuple(state[name].shape)
         for setting, size in zip(settings, (*shape, 0, 0), strict=False):
-            if theirs[setting] != size or len(shape) != 2:
+            # a gate is as large again
+            wanted = theirs[setting] * (1 + (setting == "intermediate_size" and config.gated))
+            if wanted != size or len(shape) != 2:
                 raise ValueError(
                     f"{name} has shape {shape}, the configuration has {setting}={theirs[setting]}"
                 )

@@ -26,9 +26,11 @@ from model.hugging_face.conversion import (
 )
 from model.hugging_face.electra_folders import joined
 from model.hugging_face.electra_settings import electra_config
-from model.hugging_face.families import ELECTRA, Family, model_type_of, our_config, their_config
+from model.hugging_face.families import ELECTRA, Family, model_type_of
 from model.hugging_face.growth import EmbeddingRows, can_deepen, deepened, lengthened
 from model.hugging_face.heads import HEADS
+from model.hugging_face.settings import our_config, their_config
+from model.hugging_face.tiling import WIDTHS, why_not_wider, widened
 from model.objectives.replaced_tokens import ReplacedTokenModel
 
 Folder = tuple[Mapping[str, Tensor], Mapping[str, Any]]
@@ -74,17 +76,22 @@ def differences(
     *,
     generator: bool = False,
     more_positions: bool = False,
+    wider: bool = False,
 ) -> list[Difference]:
     """Settings that keep a folder's weights from being those of a model, see `encoders`.
 
     More layers than the folder's are none, see `growth`; nor are more positions if `more_positions`
-    says so.
+    says so, or any number of them without a table, nor are more units if `wider` says so, see
+    `tiling`.
     """
     ours, found = encoders(model, theirs, generator=generator)
     grown = set(FREE)
     if can_deepen(ours if generator else model.config, found):
         grown.add("layers")
-    if more_positions and ours.positions > found.positions:
+    if wider and not why_not_wider(ours, found):
+        grown |= WIDTHS
+    has_table = ours.position_kind == "learned"
+    if not has_table or (more_positions and ours.positions > found.positions):
         grown.add("positions")
     own_values = asdict(ours)
     return [
@@ -148,9 +155,10 @@ def _grown(
     theirs: Mapping[str, Any],
     generator: Mapping[str, Any] | None,
 ) -> dict[str, Tensor]:
-    """A folder's weights with the layers and positions of the model; theirs, generator: the
+    """A folder's weights with the layers, widths and positions of the model; theirs, generator: the
     configurations of the folder and of its generator."""
     own, found = family(model), _their_encoder(family(model), theirs)
+    state = widened(state, own, model.config, found)
     state = deepened(state, own, "encoder", model.config, found)
     if generator is not None and isinstance(model, ReplacedTokenModel):
         fillers = _their_encoder(own, generator)
@@ -160,10 +168,9 @@ def _grown(
 
 def _with_prefix(state: dict[str, Tensor], own: Family) -> dict[str, Tensor]:
     """Add the encoder's prefix to names saved without heads, such as `BertModel`'s."""
-    prefix = f"{own.model_type}."
-    if any(name.startswith(prefix) for name in state):
+    if any(name.startswith(own.prefix) for name in state):
         return state
-    return {prefix + name: weight for name, weight in state.items()}
+    return {own.prefix + name: weight for name, weight in state.items()}
 
 
 def _shared(model: Model) -> dict[str, str]:

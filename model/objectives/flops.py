@@ -27,15 +27,28 @@ def step_flops(
     """
     tokens = sequences * sequence_length
     layer = 2 * (_attention_matrices(config) + _feed_forward_matrices(config))
-    per_token = config.layers * (layer + _attention(config, sequence_length))
-    per_token += 2 * _projection(config)
+    per_token = config.layers * layer + 2 * _projection(config)
     per_prediction = 2 * (config.width + config.vocab_size) * config.embedding_width
     if boundary_head:
         per_prediction += 2 * (
             _boundary_matrices(config) + config.vocab_size * config.embedding_width
         )
-    per_sequence = 2 * (config.width + 2) * config.width if pair_head else 0
+    per_sequence = attention_flops(config, sequence_length)
+    per_sequence += 2 * (config.width + 2) * config.width if pair_head else 0
     return 3 * (tokens * per_token + predictions * per_prediction + sequences * per_sequence)
+
+
+def attention_flops(config: EncoderConfig, length: int) -> int:
+    """Forward FLOPs of attention's scores and mixing in all layers, for a piece of `length` tokens.
+
+    Of a layer with a window, only the pairs of tokens within it count.
+    """
+    seen = 0
+    for depth in range(config.layers):
+        reach = config.reach(depth)
+        near = length - 1 if reach is None else min(reach, length - 1)
+        seen += length * (2 * near + 1) - near * (near + 1)  # less what lies beyond both ends
+    return 4 * config.width * seen
 
 
 def detection_flops(
@@ -76,12 +89,14 @@ def parameter_count(
 
     Tied and shared parameters count once; padding words do not count.
     """
-    width, size = config.width, config.embedding_width
-    rows = config.vocab_size + config.positions + config.position_offset + config.segment_types
-    embeddings = rows * size + 2 * size
+    width, size, biases = config.width, config.embedding_width, int(config.biases)
+    norm = 1 + biases  # per unit
+    embeddings = (_rows(config) + norm) * size
     projection = _projection(config) + width if _projection(config) else 0
-    attention = _attention_matrices(config) + 4 * width + 2 * width
-    feed_forward = _feed_forward_matrices(config) + config.feed_forward + width + 2 * width
+    # The norm that the first of pre-normed layers lacks is the one after the last.
+    attention = _attention_matrices(config) + (4 * biases + norm) * width
+    inner = config.feed_forward * (1 + config.gated)
+    feed_forward = _feed_forward_matrices(config) + biases * (inner + width) + norm * width
     shared = {"all": ("attention", "feed_forward"), "none": ()}.get(
         config.sharing, (config.sharing,)
     )
@@ -89,7 +104,7 @@ def parameter_count(
         part: config.groups if part in shared else config.layers
         for part in ("attention", "feed_forward")
     }
-    head = (width + 1) * size + 2 * size + config.vocab_size
+    head = (width + biases + norm) * size + config.vocab_size
     pair = (width + 1) * width + (width + 1) * 2 if pair_head else 0
     stored = layers["attention"] * attention + layers["feed_forward"] * feed_forward
     boundary = 0
@@ -115,9 +130,15 @@ def detection_parameters(
         second = words + copying
     if tied:
         return parameter_count(config) + second
-    rows = config.vocab_size + config.positions + config.position_offset + config.segment_types
-    shared = 0 if own_embeddings else (rows + 2) * config.embedding_width
+    shared = 0 if own_embeddings else (_rows(config) + 2) * config.embedding_width
     return parameter_count(config) - words + second + parameter_count(generator) - shared
+
+
+def _rows(config: EncoderConfig) -> int:
+    """Rows of the tables of words, positions and segments; rotary positions have only words."""
+    if config.position_kind == "rotary":
+        return config.vocab_size
+    return config.vocab_size + config.positions + config.position_offset + config.segment_types
 
 
 def _boundary_matrices(config: EncoderConfig) -> int:
@@ -132,15 +153,10 @@ def _attention_matrices(config: EncoderConfig) -> int:
 
 
 def _feed_forward_matrices(config: EncoderConfig) -> int:
-    """Parameters in the two matrices of a layer's feed-forward part."""
-    return 2 * config.width * config.feed_forward
+    """Parameters in the matrices of a layer's feed-forward part: two, and that of a gate."""
+    return (2 + config.gated) * config.width * config.feed_forward
 
 
 def _projection(config: EncoderConfig) -> int:
     """Parameters in the matrix from embeddings to hidden vectors; 0 if there is none."""
     return config.embedding_width * config.width if config.embedding_width != config.width else 0
-
-
-def _attention(config: EncoderConfig, sequence_length: int) -> int:
-    """Forward FLOPs per token of attention scores and mixing in one layer."""
-    return 4 * sequence_length * config.width

@@ -44,8 +44,9 @@ class MaskedLanguageHead(nn.Module):
     def __init__(self, config: EncoderConfig, words: nn.Embedding) -> None:
         """words: the encoder's own word table [W, E], whose weight is tied."""
         super().__init__()
-        self.dense = LinearGelu(config.width, config.embedding_width, config.activation)
-        self.norm = nn.LayerNorm(config.embedding_width, config.layer_norm_eps)
+        size, biases = config.embedding_width, config.biases
+        self.dense = LinearGelu(config.width, size, config.activation, bias=biases)
+        self.norm = nn.LayerNorm(size, config.layer_norm_eps, bias=biases)
         self.words = words.weight
         self.bias = nn.Parameter(torch.zeros(config.padded_vocab_size))
         self.vocab_size = config.vocab_size

@@ -105,7 +105,6 @@ class MaskedLanguageModel(nn.Module):
         """
         super().__init__()
         self.parts: tuple[LossPart, ...] = (LossPart(name="mlm", weight=1.0, per="predictions"),)
-        self.config = config
         self.encoder = Encoder(config)
         self.head = MaskedLanguageHead(config, self.encoder.embeddings.words)
         self.pair_head = PairHead(config) if pair_weight else None
@@ -116,6 +115,11 @@ class MaskedLanguageModel(nn.Module):
         if boundary_weight:
             self.parts += (LossPart(name="sbo", weight=boundary_weight, per="boundaries"),)
         initialize(self, config, seed, initializer)
+
+    @property
+    def config(self) -> EncoderConfig:
+        """Of the encoder, whose rotary positions may change."""
+        return self.encoder.config
 
     def encoders(self) -> list[Encoder]:
         """The model's only encoder."""

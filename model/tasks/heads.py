@@ -1,9 +1,9 @@
 """Gathered hidden vectors -> logits of a downstream task, as transformers' classes compute them.
 
-Heads see the tokens that they read alone: the caller gathers the first of each row [R, D] or those
-that are labelled [N, D].
+Heads see only the vectors that they read: the caller gathers the first of each row, or its mean,
+or those that are labelled.
 
-Legend: N gathered vectors, D width, L labels.
+Legend: T tokens, P pieces, which are rows here, N gathered vectors, D width, L labels.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
+from model.config import EncoderConfig
 from model.dropout import Dropout
-from model.pieces import Pieces, piece_of
+from model.pieces import Pieces
 
 Kind = Literal["classification", "choices", "tags", "spans"]
 """What a head predicts: a label or a number per row, the best of several rows, a label per token,
@@ -34,12 +36,19 @@ class HeadDesign:
     """Name of the output layer."""
     activation: Literal["tanh", "gelu"] = "tanh"
     """After `dense`."""
+    norm: str = ""
+    """Name of the LayerNorm after the activation; "" if there is none."""
     drops_first: bool = False
     """Whether vectors are also dropped before `dense`."""
     drops: bool = True
     """Whether there is dropout before the output layer."""
     summary: bool = False
     """Whether the dropout is ELECTRA's `summary_last_dropout`, which has its own probability."""
+
+    @property
+    def pretrained(self) -> tuple[str, ...]:
+        """Names of the layers before the output layer, which pretraining may have trained."""
+        return tuple(name for name in (self.dense, self.norm) if name)
 
 
 def _spans(family: str) -> HeadDesign:
@@ -55,6 +64,17 @@ def _tags(family: str) -> HeadDesign:
 def _pooled(architecture: str, pooler: str) -> HeadDesign:
     """The pooler of pretraining, if the family has one, and an output layer."""
     return HeadDesign(architecture=architecture, dense=pooler, output="classifier")
+
+
+def _as_words(architecture: str) -> HeadDesign:
+    """The head of masked words up to its LayerNorm, and an output layer."""
+    return HeadDesign(
+        architecture=architecture,
+        dense="head.dense",
+        activation="gelu",
+        norm="head.norm",
+        output="classifier",
+    )
 
 
 HEADS: Mapping[str, Mapping[Kind, HeadDesign]] = {
@@ -99,18 +119,30 @@ HEADS: Mapping[str, Mapping[Kind, HeadDesign]] = {
         "tags": _tags("Electra"),
         "spans": _spans("Electra"),
     },
+    "modernbert": {
+        "classification": _as_words("ModernBertForSequenceClassification"),
+        "choices": _as_words("ModernBertForMultipleChoice"),
+        "tags": _as_words("ModernBertForTokenClassification"),
+        "spans": _as_words("ModernBertForQuestionAnswering"),
+    },
 }
 """The head of each family and kind; SpanBERT's are BERT's."""
 
 
 class TaskHead(nn.Module):
-    """Dropout, dense, activation, dropout, output; a design says which of them there are."""
+    """Dropout, dense, activation, LayerNorm, dropout, output; a design says which there are."""
 
-    def __init__(self, design: HeadDesign, width: int, labels: int, dropout: float) -> None:
-        """labels: numbers per vector: 1 for regression and choices, 2 for spans."""
+    def __init__(
+        self, design: HeadDesign, config: EncoderConfig, labels: int, dropout: float
+    ) -> None:
+        """config: of the encoder, whose width its vectors have; labels: numbers per vector: 1 for
+        regression and choices, 2 for spans."""
         super().__init__()
-        self.dense = nn.Linear(width, width) if design.dense else None
+        width, biases = config.width, config.biases
+        self.dense = nn.Linear(width, width, bias=biases) if design.dense else None
         self.activation = nn.Tanh() if design.activation == "tanh" else nn.GELU()
+        norm = nn.LayerNorm(width, config.layer_norm_eps, bias=biases)
+        self.norm = norm if design.norm else nn.Identity()
         self.first_dropout = Dropout(dropout if design.drops_first else 0.0)
         self.dropout = Dropout(dropout if design.drops else 0.0)
         self.output = nn.Linear(width, labels)
@@ -118,7 +150,7 @@ class TaskHead(nn.Module):
     def forward(self, vectors_ND: Tensor) -> Tensor:
         """Logits [N, L]."""
         if self.dense is not None:
-            vectors_ND = self.activation(self.dense(self.first_dropout(vectors_ND)))
+            vectors_ND = self.norm(self.activation(self.dense(self.first_dropout(vectors_ND))))
         logits_NL: Tensor = self.output(self.dropout(vectors_ND))
         return logits_NL
 
@@ -138,8 +170,11 @@ class WordBag(nn.Module):
     ) -> Tensor:
         """Vectors [T, E]; arguments as those of `Encoder.forward`, and each row is a piece."""
         words_TE: Tensor = self.words(input_ids_T)
-        bounds = pieces.cu_seqlens.long()
-        sums_PE = words_TE.new_zeros(len(bounds) - 1, words_TE.shape[1])
-        sums_PE = sums_PE.index_add(0, piece_of(bounds, len(input_ids_T)), words_TE)
-        means_PE = sums_PE / bounds.diff()[:, None].to(words_TE.dtype)
-        return words_TE.index_copy(0, bounds[:-1], means_PE)
+        return words_TE.index_copy(0, pieces.cu_seqlens[:-1].long(), means(words_TE, pieces))
+
+
+def means(vectors_TD: Tensor, pieces: Pieces) -> Tensor:
+    """The mean of the vectors of each piece [P, D]; on a GPU, too, the same in every run."""
+    lengths_P = pieces.cu_seqlens.long().diff()
+    means_PD: Tensor = torch.segment_reduce(vectors_TD, "mean", lengths=lengths_P, axis=0)
+    return means_PD

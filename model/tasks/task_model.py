@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 from torch import Tensor, nn
 
@@ -22,20 +22,24 @@ from model.hugging_face.conversion import (
 )
 from model.hugging_face.electra_settings import electra_config, their_electra_config
 from model.hugging_face.families import (
-    CLASSIFIER_DROPOUT,
     ELECTRA,
+    MODERNBERT,
     Family,
     family_named,
     model_type_of,
-    our_config,
-    their_config,
 )
+from model.hugging_face.settings import CLASSIFIER_DROPOUT, our_config, their_config
 from model.hugging_face.sizes import check_sizes, named
 from model.pieces import Pieces
-from model.tasks.heads import HEADS, HeadDesign, Kind, TaskHead, WordBag
+from model.tasks.heads import HEADS, HeadDesign, Kind, TaskHead, WordBag, means
 
+DROPOUT = "classifier_dropout"
+"""The setting of most classes for the dropout before the output layer."""
 SUMMARY_DROPOUT = 0.1
 """ELECTRA's `summary_last_dropout` in transformers, also of its published folders."""
+Pooling = Literal["cls", "mean"]
+"""ModernBERT's `classifier_pooling`: what stands for a row is its first token's vector, as in every
+other family, or the mean over its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +67,32 @@ class TaskDesign:
         """Logits per gathered vector."""
         return 2 if self.kind == "spans" else max(1, len(self.labels))
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the head reads one vector per row."""
+        return self.kind in ("classification", "choices")
+
 
 class TaskModel(nn.Module):
     """An encoder, or a bag of words, with a head."""
 
     def __init__(
         self, encoder: Encoder | WordBag, head: TaskHead, family: Family, config: EncoderConfig,
-        task: TaskDesign,
+        task: TaskDesign, pooling: Pooling = "cls",
     ) -> None:  # fmt: skip
         """config: of the encoder, also when a bag of words takes its place."""
         super().__init__()
         self.encoder, self.head = encoder, head
-        self.family, self.config, self.task = family, config, task
+        self.family, self.config, self.task, self.pooling = family, config, task, pooling
 
     def forward(self, inputs: TaskInputs) -> Tensor:
         """Logits [N, L] of the gathered tokens."""
         hidden_TD = self.encoder(inputs.input_ids_T, inputs.pieces, inputs.segment_ids_T)
-        logits_NL: Tensor = self.head(hidden_TD.index_select(0, inputs.places_N))
+        if self.pooling == "mean" and self.task.reads_rows:
+            vectors_ND = means(hidden_TD, inputs.pieces)
+        else:
+            vectors_ND = hidden_TD.index_select(0, inputs.places_N)
+        logits_NL: Tensor = self.head(vectors_ND)
         return logits_NL
 
     def logical_parameters(self) -> list[LogicalParameter]:
@@ -92,7 +105,8 @@ def read_task_model(
 ) -> TaskModel:
     """A model with the encoder of a folder; parts of the head that the folder lacks are drawn.
 
-    A pooler is taken from the folder, also from one of pretraining. The output layer is taken if
+    What precedes the output layer, such as a pooler, is taken from the folder, also from one of
+    pretraining. The output layer is taken if
     the folder has it for the same kind and labels. Raises ValueError for weights that are
     missing or of another shape, and for settings that we do not support.
     """
@@ -125,8 +139,8 @@ def random_task_model(config: Mapping[str, Any], task: TaskDesign, seed: int) ->
     own, encoder = encoder_of(config)
     design = HEADS[own.model_type][task.kind]
     dropout = _dropout(config, encoder, own, design)
-    head = TaskHead(design, encoder.width, task.outputs, dropout)
-    model = TaskModel(Encoder(encoder), head, own, encoder, task)
+    head = TaskHead(design, encoder, task.outputs, dropout)
+    model = TaskModel(Encoder(encoder), head, own, encoder, task, _pooling(config, own))
     initialize(model, encoder, seed)
     return model
 
@@ -140,8 +154,8 @@ def word_bag_model(model: TaskModel, seed: int) -> TaskModel:
     """A bag of the word embeddings of `model` under an output layer of the same task."""
     assert isinstance(model.encoder, Encoder)
     bag = WordBag(model.encoder.embeddings.words)
-    width = bag.words.weight.shape[1]
-    head = TaskHead(HeadDesign(architecture="", output="", drops=False), width,
+    config = replace(model.config, width=bag.words.weight.shape[1])
+    head = TaskHead(HeadDesign(architecture="", output="", drops=False), config,
                     model.task.outputs, 0.0)  # fmt: skip
     initialize(head, model.config, seed)
     return TaskModel(bag, head, model.family, model.config, model.task)
@@ -158,12 +172,11 @@ def write_task_model(model: TaskModel) -> tuple[dict[str, Tensor], dict[str, Any
     else:
         config = their_config(model.config, False) | {"architectures": [design.architecture]}
     dropout = model.head.dropout.probability
-    if model.family.model_type == "albert":
-        config["classifier_dropout_prob"] = dropout
-    elif design.summary:
-        config["summary_last_dropout"] = dropout
-    elif design.drops and dropout != model.config.dropout:
-        config["classifier_dropout"] = dropout
+    name, default = _dropout_setting(model.family, model.config, design)
+    if name != DROPOUT or (design.drops and dropout != default):
+        config[name] = dropout
+    if model.family is MODERNBERT:
+        config["classifier_pooling"] = model.pooling
     if model.task.labels:
         config["id2label"] = {str(index): name for index, name in enumerate(model.task.labels)}
         config["label2id"] = {name: index for index, name in enumerate(model.task.labels)}
@@ -183,7 +196,12 @@ def _with_head(own: Family, task: TaskDesign) -> Family:
     design = HEADS[own.model_type][task.kind]
     return replace(
         own,
-        modules={**own.modules, "head.dense": (design.dense,), "head.output": (design.output,)},
+        modules={
+            **own.modules,
+            "head.dense": (design.dense,),
+            "head.norm": (design.norm,),
+            "head.output": (design.output,),
+        },
     )
 
 
@@ -200,11 +218,7 @@ def _dropout(
     config: Mapping[str, Any], encoder: EncoderConfig, own: Family, design: HeadDesign
 ) -> float:
     """Dropout before the output layer; raises ValueError if the folder's is not a probability."""
-    name, default = "classifier_dropout", encoder.dropout
-    if own.model_type == "albert":
-        name, default = "classifier_dropout_prob", CLASSIFIER_DROPOUT
-    elif design.summary:
-        name, default = "summary_last_dropout", SUMMARY_DROPOUT
+    name, default = _dropout_setting(own, encoder, design)
     given = config.get(name)
     if given is None:
         return default
@@ -213,9 +227,25 @@ def _dropout(
     return float(given)
 
 
+def _dropout_setting(own: Family, encoder: EncoderConfig, design: HeadDesign) -> tuple[str, float]:
+    """The setting of a class for the dropout before its output layer, and its value if absent."""
+    if own.model_type == "albert":
+        return "classifier_dropout_prob", CLASSIFIER_DROPOUT
+    if design.summary:
+        return "summary_last_dropout", SUMMARY_DROPOUT
+    return DROPOUT, 0.0 if own is MODERNBERT else encoder.dropout
+
+
+def _pooling(config: Mapping[str, Any], own: Family) -> Pooling:
+    """What stands for a row; raises ValueError for what transformers has no name for."""
+    pooling = config.get("classifier_pooling", "cls") if own is MODERNBERT else "cls"
+    if pooling not in get_args(Pooling):
+        raise ValueError(f"classifier_pooling={pooling!r} cannot be loaded; it must be cls or mean")
+    return cast(Pooling, pooling)
+
+
 def _is_of_head(name: str, design: HeadDesign) -> bool:
-    parts = [part for part in (design.dense, design.output) if part]
-    return name.rpartition(".")[0] in parts
+    return name.rpartition(".")[0] in (*design.pretrained, design.output)
 
 
 def _is_kept(
@@ -224,7 +254,7 @@ def _is_kept(
     """Whether a weight of the head is taken from the folder."""
     if name not in state or state[name].shape != piece.shape:
         return False
-    return same_head or name.rpartition(".")[0] == design.dense
+    return same_head or name.rpartition(".")[0] in design.pretrained
 
 
 def layer_depths(names: Sequence[str], layers: int) -> list[int]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pipeline.config.data_settings import DataSettings
+from pipeline.config.encoder_settings import EncoderSettings
 from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.training_settings import (
     GENERATOR_KINDS,
     BatchSettings,
     EarlierPhase,
-    EncoderSettings,
     GeneratorSettings,
     ObjectiveSettings,
     OptimizerSettings,
@@ -69,8 +69,10 @@ def positions_suffice(
             )
 
 
-def objective_fits(objective: ObjectiveSettings, data: DataSettings) -> Iterator[str]:
-    """The shards hold the labels and masks that the objective needs."""
+def objective_fits(
+    objective: ObjectiveSettings, data: DataSettings, encoder: EncoderSettings
+) -> Iterator[str]:
+    """The shards hold the labels and masks that the objective needs, the encoder its segments."""
     if objective.kind == "mlm_pair" and data.segments.label == "none":
         pairs = "" if data.format in PAIR_FORMATS else "--set data.format=segment_pair "
         yield (
@@ -78,10 +80,21 @@ def objective_fits(objective: ObjectiveSettings, data: DataSettings) -> Iterator
             f"{pairs}--set data.segments.label=next or {pairs}--set data.segments.label=order, or "
             "--set objective.kind=mlm"
         )
+    if objective.kind == "mlm_pair":
+        yield from _as_bert(encoder, "objective.kind=mlm_pair has a head of segment pairs")
     if objective.kind == "mlm_sbo" and data.masking != "span":
         yield (
             f"objective.kind=mlm_sbo predicts masked spans, but data.masking={data.masking} draws "
             "none; add --set data.masking=span, or --set objective.kind=mlm"
+        )
+
+
+def _as_bert(encoder: EncoderSettings, reason: str) -> Iterator[str]:
+    """Layers are BERT's: transformers has no class for the heads of others."""
+    if changes := encoder.departures():
+        yield (
+            f"{reason}, for which transformers has no class with {', '.join(changes.values())}; "
+            f"add --set objective.kind=mlm, or {' '.join(f'--set {each}' for each in changes)}"
         )
 
 
@@ -125,6 +138,7 @@ def generator_fits(
             f"data.masks.random_share={data.masks.random_share} replaces them at random; add --set "
             "data.masks.random_share=0, or --set objective.kind=mlm"
         )
+    yield from _as_bert(encoder, f"objective.kind={objective.kind} has a generator")
     if encoder.sharing != "none" or encoder.position_offset or encoder.activation != "gelu":
         needed = {
             "encoder.sharing=none": encoder.sharing != "none",

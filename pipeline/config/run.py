@@ -21,6 +21,7 @@ from functools import partial
 from typing import Literal
 
 from pipeline.config.data_settings import DataSettings
+from pipeline.config.encoder_settings import EncoderSettings
 from pipeline.config.rules import (
     attention_fits,
     batch_warmup_fits,
@@ -37,7 +38,6 @@ from pipeline.config.training_settings import (
     BatchSettings,
     CheckpointSettings,
     EarlierPhase,
-    EncoderSettings,
     LoggingSettings,
     ObjectiveSettings,
     OptimizerSettings,
@@ -49,7 +49,8 @@ from pipeline.errors import ConfigError
 
 CHANGEABLE = (
     "data.masking", "data.masks", "data.mask_mode", "data.duplicates", "batch.mixture",
-    "encoder.dropout", "encoder.attention_dropout",
+    "encoder.dropout", "encoder.attention_dropout", "encoder.rotary_base",
+    "encoder.local_rotary_base",
 )  # fmt: skip
 """Settings, and a section, that may differ between phases."""
 
@@ -105,7 +106,7 @@ class Run:
         yield from attention_fits(self.batch, self.data, self.objective)
         yield from label_fits(self.data, self.objective)
         yield from positions_suffice(self.encoder, self.data, self.phases)
-        yield from objective_fits(self.objective, self.data)
+        yield from objective_fits(self.objective, self.data, self.encoder)
         yield from generator_fits(self.objective, self.encoder, self.data)
         yield from schedule_fits(self.schedule, self.optimizer, self.steps)
         yield from phases_fit(self.phases, self.data, self.steps)

@@ -70,6 +70,9 @@ Count = Annotated[int, Range("[1, inf)")]
 CountOrZero = Annotated[int, Range("[0, inf)")]
 Share = Annotated[float, Range("[0, 1]")]
 Seed = Annotated[int, Range("[0, 2**63)")]
+Positive = Annotated[float, Range("(0, inf)")]
+BelowOne = Annotated[float, Range("[0, 1)")]
+Tiny = Annotated[float, Range("(0, 1)")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,11 @@ def override(config: T, assignments: Iterable[str]) -> T:
     return _section(type(config), flat, "")
 
 
+def as_set(value: object) -> str:
+    """A value as `--set` reads it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def fingerprint(value: Mapping[str, object] | DataclassInstance) -> str:
     """16 hex digits: SHA-256 of the canonical JSON (keys sorted, no spaces, ASCII, short floats).
 

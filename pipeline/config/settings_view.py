@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import json
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,13 @@ from pipeline.config.schema import (
     is_text_list,
     setting_types,
 )
-from pipeline.config.settings import EXPECTED, EXPECTED_TEXTS, to_dict, unknown_setting
+from pipeline.config.settings import (
+    EXPECTED,
+    EXPECTED_TEXTS,
+    as_set,
+    to_dict,
+    unknown_setting,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -100,7 +105,7 @@ def _describe(
             yield SettingView(
                 path=prefix + name,
                 type=_type_in_words(setting),
-                value=_value_as_set(values[name]),
+                value=as_set(values[name]),
                 meaning=_meanings(kind)[name],
             )
 
@@ -125,21 +130,19 @@ def _type_in_words(setting: Setting) -> str:
     if setting.range is not None:
         words += f" {setting.range.in_words}"
     if setting.legacy is not None:
-        words += f"; in files without it: {_value_as_set(setting.legacy.value)}"
+        words += f"; in files without it: {as_set(setting.legacy.value)}"
     return words
-
-
-def _value_as_set(value: object) -> str:
-    """A value as `--set` reads it."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 @functools.cache
 def _meanings(kind: type[DataclassInstance]) -> dict[str, str]:
     """Field name -> the docstring below the field, on one line."""
+    found: dict[str, str] = {}
+    for base in kind.__bases__:
+        if is_section(base):
+            found |= _meanings(base)
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
-    found = {}
     for item, after in zip(body.body, body.body[1:], strict=False):
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             assert isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)

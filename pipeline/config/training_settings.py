@@ -1,4 +1,4 @@
-"""Training settings: every section of a Run except `data`, and the rules within each section.
+"""Training settings: every section of a Run except `data` and `encoder`, and the rules within each.
 
 Every setting here can change what is learned unless its docstring says otherwise. Memory and nodes
 are configured elsewhere (`ds_configs/`, `slurm/`). Rules across sections are in `rules.py`.
@@ -13,94 +13,14 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pipeline.config.data_settings import SequenceLength
-from pipeline.config.schema import Count, CountOrZero, Legacy, Range
+from pipeline.config.schema import BelowOne, Count, CountOrZero, Legacy, Positive, Range, Tiny
 
 GENERATOR_KINDS = ("rtd", "rtd_masked", "replace_mlm", "all_tokens_mlm")
 """Values of objective.kind with a generator."""
 BOARDS = ("tensorboard", "wandb")
 """Values of logging.to."""
-Positive = Annotated[float, Range("(0, inf)")]
 PositiveShare = Annotated[float, Range("(0, 1]")]
-BelowOne = Annotated[float, Range("[0, 1)")]
-Tiny = Annotated[float, Range("(0, 1)")]
 NotNegative = Annotated[float, Range("[0, inf)")]
-
-
-def _nearest_divisor(number: int, wanted: int) -> int:
-    """The divisor of a number that is nearest to the wanted one, the smaller of two."""
-    wanted = min(wanted, number)
-    nearest = (each for gap in range(wanted) for each in (wanted - gap, wanted + gap))
-    return next((each for each in nearest if number % each == 0), 1)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EncoderSettings:
-    """The network below the heads; its vocabulary size is `data.vocab_size`."""
-
-    layers: Count
-    """Transformer layers."""
-    width: Count
-    """Hidden size."""
-    embedding_width: CountOrZero
-    """Embedding size; below `width` a projection maps it to `width` (ALBERT); 0: `width`."""
-    heads: Count
-    """Attention heads per layer, each of size width / heads."""
-    feed_forward: Count
-    """Inner size of a layer's feed-forward network."""
-    sharing: Literal["none", "all", "attention", "feed_forward"]
-    """Weights that the layers of a group share: none, all, or those of one part of the layer."""
-    groups: Count
-    """Number of groups of consecutive layers that share weights; 1 with sharing=none."""
-    activation: Literal["gelu", "gelu_tanh"]
-    """Activation of the feed-forward network and the heads: exact GELU, or its tanh form."""
-    dropout: BelowOne
-    """Dropout probability of hidden units: embeddings and the outputs of both parts of a layer."""
-    attention_dropout: BelowOne
-    """Dropout probability of attention weights."""
-    layer_norm_eps: Tiny
-    """Epsilon of every LayerNorm, added to the variance."""
-    positions: Annotated[int, Range("[3, 65535]")]
-    """Longest sequence that the position embeddings support, in tokens."""
-    position_offset: CountOrZero
-    """Position embedding of the first token; the table has positions + position_offset rows."""
-    segment_types: Count
-    """Number of segment (token type) embeddings."""
-    initializer_range: Positive
-    """Standard deviation of the normal distribution of initial weights, before any truncation."""
-    initializer: Annotated[
-        Literal["normal", "normal_sinusoidal", "truncated_normal", "truncated_normal_glorot"],
-        Legacy("normal"),
-    ]
-    """Law of initial matrices: normal (fairseq); with position embeddings initialized to sinusoids
-    (ours); truncated at two deviations (Google's code); also Glorot uniform in the embeddings'
-    projection and the detector's last layer (ELECTRA's code)."""
-
-    def contradictions(self) -> Iterator[str]:
-        """Sizes that do not divide, and sharing without effect."""
-        if self.heads > 0 and self.width % self.heads:
-            yield (
-                f"encoder.width={self.width} is not divisible by encoder.heads={self.heads}; add "
-                f"--set encoder.heads={_nearest_divisor(self.width, self.heads)}, or --set "
-                f"encoder.width={-(-self.width // self.heads) * self.heads}"
-            )
-        if self.embedding_width > self.width:
-            yield (
-                f"encoder.embedding_width={self.embedding_width} is above encoder.width="
-                f"{self.width}; add --set encoder.embedding_width=0 for embeddings of that width"
-            )
-        fitting = -(-self.layers // max(1, self.groups)) * self.groups
-        if self.sharing == "none" and self.groups != 1:
-            layers = f" --set encoder.layers={fitting}" if fitting != self.layers else ""
-            yield (
-                f"encoder.groups={self.groups} has no effect with encoder.sharing=none; add "
-                f"--set encoder.groups=1, or --set encoder.sharing=all{layers}"
-            )
-        elif self.groups > 0 and self.layers % self.groups:
-            yield (
-                f"encoder.layers={self.layers} is not divisible by encoder.groups={self.groups}; "
-                f"add --set encoder.groups={_nearest_divisor(self.layers, self.groups)}, or --set "
-                f"encoder.layers={fitting}"
-            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -380,5 +300,5 @@ class EarlierPhase:
     """Sequences per step, in place of batch.sequences; per_device scales to the same tokens."""
     settings: Annotated[tuple[str, ...], Legacy(())]
     """Other settings of this phase, as `--set` takes them, e.g. ["encoder.dropout=0.1"]: of
-    data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout and
-    encoder.attention_dropout."""
+    data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout,
+    encoder.attention_dropout, encoder.rotary_base and encoder.local_rotary_base."""

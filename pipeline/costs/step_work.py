@@ -6,6 +6,7 @@ FLOPs follow from the sizes. The bytes that all other kernels move were counted 
 
 from __future__ import annotations
 
+from model.objectives.flops import attention_flops
 from pipeline.config.run import Run
 from pipeline.costs.kernel_rates import StepWork
 from pipeline.loading.placement import Capacity
@@ -30,7 +31,7 @@ def step_work(run: Run, capacity: Capacity) -> StepWork:
     tokens, predictions = capacity.tokens, capacity.predictions
     length = run.data.sequence_length
     configs = [encoder_config(run)] + ([generator_config(run)] if has_generator(run) else [])
-    attention = sum(4.0 * tokens * length * config.width * config.layers for config in configs)
+    attention = tokens / length * sum(attention_flops(config, length) for config in configs)
     size = sum(tokens * config.width * config.layers for config in configs)
     words = 2 * predictions * configs[0].padded_vocab_size
     return StepWork(

@@ -6,6 +6,8 @@ Sources, by the names used below:
   Lan      Lan et al. 2020 (ALBERT), app. A.4, table 14; google-research/albert run_glue.sh
   Clark    Clark et al. 2020 (ELECTRA), app. B; google-research/electra configure_finetuning.py
   Joshi    Joshi et al. 2020 (SpanBERT), README of facebookresearch/SpanBERT
+  Warner   Warner et al. 2024 (ModernBERT), AnswerDotAI/ModernBERT src/evals/glue_jobs.py and
+           misc_jobs.py; its decay is not multiplied by the rate, so the quotient is here
   Turc     Turc et al. 2019, README of google-research/bert: grid and epochs of its small models,
            with the optimizer of Devlin
 """
@@ -112,6 +114,19 @@ SPANBERT = TuningProtocol(
     warmup=0.1,
     weight_decay=0.01,
 )
+MODERNBERT = TuningProtocol(
+    source="Warner",
+    peak_lr=3e-5,  # SST-2's, for tasks that it has not
+    rows=16,
+    epochs=3,
+    length=256,
+    warmup=0.1,  # generate_eval_config.py t_warmup
+    weight_decay=0.1,
+    beta2=0.98,
+    clip=0.0,
+    # as released; the authors' .1 is after attention's output alone, which folders cannot say
+    dropout=0.0,
+)
 SMALL = replace(
     BERT,
     source="Turc",
@@ -127,6 +142,7 @@ PROTOCOLS = {
     "albert": ALBERT,
     "electra": ELECTRA,
     "spanbert": SPANBERT,
+    "modernbert": MODERNBERT,
     "small": SMALL,
 }
 LEAST_LENGTH = 16
@@ -147,6 +163,17 @@ _CHANGES: dict[tuple[str, str], dict[str, Any]] = {
     ("electra", "stsb"): {"epochs": 10},
     ("electra", "spans"): {"epochs": 2, "length": 512},
     ("spanbert", "spans"): {"epochs": 4, "length": 512},
+    ("modernbert", "cola"): {"peak_lr": 5e-5, "rows": 32, "epochs": 10},
+    ("modernbert", "mnli"): {"peak_lr": 5e-5, "rows": 64, "epochs": 2, "weight_decay": 0.02},
+    ("modernbert", "mrpc"): {"peak_lr": 8e-5, "rows": 32, "epochs": 10},
+    ("modernbert", "qnli"): {"peak_lr": 1e-5, "epochs": 10},
+    ("modernbert", "qqp"): {"epochs": 5},
+    ("modernbert", "rte"): {"peak_lr": 1e-5, "weight_decay": 1.0},
+    ("modernbert", "stsb"): {"rows": 32, "epochs": 10},
+    ("modernbert", "choices"): {  # SWAG's
+        "peak_lr": 1e-5, "rows": 32, "epochs": 1, "weight_decay": 0.5,
+    },
+    ("modernbert", "spans"): {"length": 512},  # ours: as ELECTRA's
     ("small", "spans"): {"length": 384},  # Devlin sec. 4.2
 }  # fmt: skip
 """What differs by task, or else by kind of task."""

@@ -16,6 +16,7 @@ from model.config import EncoderConfig
 from model.hugging_face.conversion import to_hugging_face
 from model.hugging_face.electra_folders import to_folders
 from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA
+from model.hugging_face.settings import with_dropout
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.tasks.heads import HEADS
 from model.tasks.task_model import (
@@ -39,6 +40,7 @@ from pipeline.training.weights.folders import (
     is_generator,
     load_run,
     read_folder,
+    special_ids,
 )
 from pipeline.whole_folders import whole_folder
 
@@ -84,8 +86,7 @@ class StartingWeights:
 
     def with_dropout(self, dropout: float) -> StartingWeights:
         """The same with another dropout of the encoder."""
-        changes = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-        return replace(self, config={**self.config, **changes})
+        return replace(self, config=with_dropout(self.config, dropout))
 
 
 class _fitting:
@@ -172,10 +173,7 @@ def save_folder(
     if device == NULL:
         config[KEY] = NULL
     vocabulary = start.vocabulary
-    config |= {
-        "pad_token_id": vocabulary.pad, "bos_token_id": vocabulary.bos,
-        "eos_token_id": vocabulary.eos, "dtype": "float32",
-    }  # fmt: skip
+    config |= {**special_ids(vocabulary, model.family), "dtype": "float32"}
     with whole_folder(folder, replaces=True) as written:
         if not (start.tokenizer / "tokenizer.json").exists():
             write_whole(written / "tokenizer.json", vocabulary.tokenizer_json.encode())
@@ -207,16 +205,17 @@ def _start(
             f"{', '.join(HEADS)}, and SpanBERT as bert"
         )
     with _fitting(origin):
-        _, design = encoder_of(config)
-    if not any(name.startswith(f"{kind}.") for name in state):  # an encoder saved by itself
+        own, design = encoder_of(config)
+    prefix = own.prefix
+    if not any(name.startswith(prefix) for name in state):  # an encoder saved by itself
         state = {
-            name if name.startswith(BOUNDARY_PREFIX) else f"{kind}.{name}": weight
+            name if name.startswith(BOUNDARY_PREFIX) else f"{prefix}{name}": weight
             for name, weight in state.items()
         }
     boundaries = any(name.startswith(BOUNDARY_PREFIX) for name in state)
     vocabulary = read_vocabulary(tokenizer)
-    encoder = [name for name in state if name.startswith(f"{kind}.")]
-    encoder = [name for name in encoder if not name.startswith(f"{kind}.pooler.")]
+    encoder = [name for name in state if name.startswith(prefix)]
+    encoder = [name for name in encoder if not name.startswith(f"{prefix}pooler.")]
     family = "spanbert" if boundaries and kind != ELECTRA.model_type else kind
     if vocabulary.size > design.vocab_size:
         raise CheckpointError(

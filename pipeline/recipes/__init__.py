@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pipeline.config.run import Run
 from pipeline.config.settings import find_near
 from pipeline.errors import ConfigError
-from pipeline.recipes import albert, bert, electra, mini, roberta, spanbert
+from pipeline.recipes import albert, bert, electra, mini, modernbert, roberta, spanbert
 
 RECIPES: dict[str, Callable[[], Run]] = {
     function.__name__: function
@@ -67,6 +67,12 @@ RECIPES: dict[str, Callable[[], Run]] = {
         spanbert.spanbert_tiny_published,
         spanbert.spanbert_base_published,
         spanbert.spanbert_large_published,
+        modernbert.modernbert_tiny,
+        mini.modernbert_mini,
+        modernbert.modernbert_base,
+        modernbert.modernbert_large,
+        modernbert.modernbert_base_published,
+        modernbert.modernbert_large_published,
     )
 }
 

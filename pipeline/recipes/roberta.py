@@ -30,11 +30,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.config.data_settings import DataSettings, MaskSettings, SegmentSettings
+from pipeline.config.encoder_settings import EncoderSettings
 from pipeline.config.run import Run
 from pipeline.config.training_settings import (
     BatchSettings,
     CheckpointSettings,
-    EncoderSettings,
     GeneratorSettings,
     LoggingSettings,
     ObjectiveSettings,
@@ -69,26 +69,7 @@ def roberta_base() -> Run:
             reader="mmap",
             damaged="stop",  # ours: a loss of data should be noticed
         ),
-        encoder=EncoderSettings(
-            layers=12,  # fairseq base_architecture
-            width=768,  # fairseq base_architecture
-            embedding_width=0,  # fairseq base_architecture: width
-            heads=12,  # fairseq base_architecture
-            feed_forward=3_072,  # fairseq base_architecture
-            sharing="none",
-            groups=1,  # none are shared
-            # The Transformer of Vaswani et al. 2017, which lecture notes often show for BERT, has
-            # ReLU and sinusoidal positions; every model here has GELU and learned positions.
-            activation="gelu",
-            dropout=0.1,  # fairseq dropout
-            attention_dropout=0.1,  # fairseq attention_dropout
-            layer_norm_eps=1e-5,  # hf, PyTorch's default that fairseq uses
-            positions=512,  # fairseq max_positions
-            position_offset=2,  # fairseq padding_idx + 1; hf: 514 rows
-            segment_types=1,  # hf type_vocab_size
-            initializer_range=0.02,  # fairseq init_bert_params
-            initializer="normal",  # fairseq init_bert_params: normal_, not truncated
-        ),
+        encoder=_encoder(),
         objective=objective(),
         optimizer=_lamb(),
         schedule=ScheduleSettings(
@@ -157,6 +138,39 @@ def objective() -> ObjectiveSettings:
         detection_weight=50.0,  # electra disc_weight
         words_weight=1.0,  # ours: both predict words; the paper names none
         generator=filler,
+    )
+
+
+def _encoder() -> EncoderSettings:
+    """RoBERTa-base's."""
+    return EncoderSettings(
+        layers=12,  # fairseq base_architecture
+        width=768,  # fairseq base_architecture
+        embedding_width=0,  # fairseq base_architecture: width
+        heads=12,  # fairseq base_architecture
+        feed_forward=3_072,  # fairseq base_architecture
+        sharing="none",
+        groups=1,  # none are shared
+        # The Transformer of Vaswani et al. 2017, which lecture notes often show for BERT, has
+        # ReLU and sinusoidal positions; no model here has either.
+        activation="gelu",
+        dropout=0.1,  # fairseq dropout
+        attention_dropout=0.1,  # fairseq attention_dropout
+        layer_norm_eps=1e-5,  # hf, PyTorch's default that fairseq uses
+        positions=512,  # fairseq max_positions
+        position_offset=2,  # fairseq padding_idx + 1; hf: 514 rows
+        segment_types=1,  # hf type_vocab_size
+        initializer_range=0.02,  # fairseq init_bert_params
+        initializer="normal",  # fairseq init_bert_params: normal_, not truncated
+        norm="post",  # fairseq base_architecture: encoder_normalize_before is off
+        gated=False,
+        biases=True,
+        position_kind="learned",  # fairseq encoder_learned_pos
+        rotary_base=10_000.0,  # ours: for position_kind=rotary; Su et al. 2021
+        local_rotary_base=10_000.0,  # ours: for encoder.window
+        window=0,  # all tokens of a row see each other
+        global_every=1,  # ours: without a window, the only value
+        dropout_places="all",
     )
 
 

@@ -19,14 +19,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from model.hugging_face.families import ELECTRA
+from pipeline.config.encoder_settings import EncoderSettings
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.config.training_settings import EncoderSettings, ObjectiveSettings
+from pipeline.config.training_settings import ObjectiveSettings
 from pipeline.recipes import RECIPES, recipe
 from pipeline.released.folder import BOUNDARIES, ReleasedModel
 
-LONGEST_ROW = 512
-"""Tokens of a row; all families were pretrained with it."""
 MOST_CONTINUED_PASSES = 10.0
 """Over the data: above it the text is learned by heart. Ours: masks are stored ten times;
 Gururangan et al. 2020 made one pass."""
@@ -36,6 +35,7 @@ PEAK_RATES = {
     "spanbert": 1e-4,  # family
     "albert": 1e-4,  # ours: BERT's; ALBERT was trained with LAMB, whose rates are no Adam's
     "electra": 2e-4,  # family: of base and large
+    "modernbert": 3e-4,  # family: base's second phase, which continues the first
 }
 """Family -> peak learning rate of AdamW at 2,048 sequences, of any size."""
 WARM_UP = 0.06  # table 13: of the steps
@@ -52,7 +52,7 @@ def continued_run(model: ReleasedModel, name: str) -> Run:
     encoder, vocabulary = model.encoder, model.vocabulary
     sizes = {key: value for key, value in asdict(encoder).items() if key != "vocab_size"}
     sizes["embedding_width"] %= encoder.width  # 0 stands for embeddings of that width
-    length = min(LONGEST_ROW, encoder.positions)
+    length = min(base.data.sequence_length, encoder.positions)
     steps = 12_500  # sec. 3.1
     return replace(
         base,

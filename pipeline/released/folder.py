@@ -17,14 +17,9 @@ from safetensors import SafetensorError, safe_open
 
 from model.config import EncoderConfig
 from model.hugging_face.electra_settings import electra_config
-from model.hugging_face.families import (
-    BOUNDARY_PREFIX,
-    ELECTRA,
-    Family,
-    model_type_of,
-    our_config,
-)
+from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA, Family, model_type_of
 from model.hugging_face.heads import HEADS
+from model.hugging_face.settings import our_config
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import ConfigError, DataError

@@ -23,7 +23,7 @@ EXAMPLES = example_text(
 
 
 HEADS = "heads"
-NEW = ("vocabulary", "positions", "generator", HEADS)
+NEW = ("vocabulary", "positions", "width", "generator", HEADS)
 """Choices of --new."""
 
 
@@ -105,7 +105,9 @@ def _add_sources(parser: Parser) -> None:
         metavar="PART",
         help="parts that do not come from the folder of --init or RECIPE. vocabulary: tokens in "
         "both vocabularies keep their rows, another row is the mean of the token's old pieces; "
-        "positions: encoder.positions is larger, and the new rows repeat the old ones; generator: "
+        "positions: encoder.positions is larger, and the new rows repeat the old ones; width: "
+        "encoder.width, heads, feed_forward and layers may be larger, and weights are tiled, as "
+        "ModernBERT-large started from base; generator: "
         "ELECTRA's generator is initialized by the recipe; heads: so are those that the folder "
         "lacks, which --init allows anyway. More encoder.layers need no --new: the "
         "new ones are copies",

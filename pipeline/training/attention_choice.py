@@ -25,7 +25,7 @@ from pipeline.training.run_directory.run_json import RunRecord
 
 
 def attention_cases(run: Run, phases: Sequence[Phase], device: torch.device) -> list[Case]:
-    """How each encoder of a run attends, in all its phases."""
+    """How each encoder of a run attends, in all its phases, without a window and with its own."""
     configs = [encoder_config(run)] + ([generator_config(run)] if has_generator(run) else [])
     return [
         Case(
@@ -36,8 +36,10 @@ def attention_cases(run: Run, phases: Sequence[Phase], device: torch.device) -> 
             longest=max(phase.sequence_length for phase in phases),
             tokens=max(phase.plan.rows * phase.sequence_length for phase in phases),
             dropout=max(phase.run.encoder.attention_dropout for phase in phases),
+            window=window,
         )
         for config in configs
+        for window in dict.fromkeys(config.reach(depth) for depth in range(config.layers))
     ]
 
 

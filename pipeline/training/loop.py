@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from model.encoder import set_rotary_bases
 from model.layers import set_dropout
 from model.objectives.masked_language import LossPart, Sums
 from pipeline.config.run import Run
@@ -91,7 +92,7 @@ class Trainer:
             self.run.name, self.progress.step, last_step, shown=self.cluster.rank == 0
         ) as display:
             self.validator.on_batch = display.validating
-            self._set_dropout()
+            self._set_phase()
             while True:
                 known = StepCount(self.cluster.control)
                 try:
@@ -220,16 +221,17 @@ class Trainer:
         """Start to read the phase of the next step."""
         if not self.feed.enter(self.progress.step, self.progress.readings):
             return
-        self._set_dropout()
+        self._set_phase()
         if self.cluster.device.type == "cuda":
             torch.compiler.reset()  # else the second length is compiled with dynamic shapes
         if self.cluster.rank == 0:
             tqdm.write(self.feed.phase.words)
 
-    def _set_dropout(self) -> None:
-        """That of the phase."""
+    def _set_phase(self) -> None:
+        """Give the model what a phase may change."""
         encoder = self.feed.phase.run.encoder
         set_dropout(self.engine.module, encoder.dropout, encoder.attention_dropout)
+        set_rotary_bases(self.engine.module, encoder.rotary_base, encoder.local_rotary_base)
 
     def _excludes_shards(self) -> bool:
         """Whether the run continues without damaged shards. Collective."""

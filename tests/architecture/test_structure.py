@@ -28,7 +28,7 @@ SHARED = {
     "whole_folders",
 }  # fmt: skip
 """Files of pipeline/ that are no commands."""
-MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 16
+MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
 MOST_FILES, MOST_LEVELS = 16, 3
 FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",
@@ -248,9 +248,9 @@ def test_inheritance_is_one_deep() -> None:
         for node in nodes(path)
         if isinstance(node, ast.ClassDef)
     }
-    # the error tree is the one exception: PipelineError -> its kinds
+    # PipelineError has its kinds; the many settings of an encoder are one flat list to their users
     for child, bases in ours.items():
-        for base in bases & set(ours) - {"PipelineError"}:
+        for base in bases & set(ours) - {"PipelineError", "EncoderSizes", "LayerDesign"}:
             pytest.fail(f"{child} inherits from {base}; share by composition")
 
 

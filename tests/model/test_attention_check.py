@@ -41,26 +41,28 @@ def fails(*given: Any) -> Tensor:
     raise RuntimeError("no kernel image is available\nand more lines")
 
 
-def leaks(projected: Tensor, blocks: list[Any], dropout: float) -> Tensor:
+def leaks(projected: Tensor, blocks: list[Any], dropout: float, reach: int | None) -> Tensor:
     """The last token of each of the longest rows is as if it were masked."""
     shown = projected.clone()
     shown[19, 1] = -9.0
-    return ROWS(shown, blocks, dropout)
+    return ROWS(shown, blocks, dropout, reach)
 
 
-def drops_a_gradient(projected: Tensor, blocks: list[Any], dropout: float) -> Tensor:
+def drops_a_gradient(
+    projected: Tensor, blocks: list[Any], dropout: float, reach: int | None
+) -> Tensor:
     query, key, value = projected.unbind(1)
-    return ROWS(torch.stack([query.detach(), key, value], 1), blocks, dropout)
+    return ROWS(torch.stack([query.detach(), key, value], 1), blocks, dropout, reach)
 
 
-def bad_gradient(projected: Tensor, blocks: list[Any], dropout: float) -> Tensor:
+def bad_gradient(projected: Tensor, blocks: list[Any], dropout: float, reach: int | None) -> Tensor:
     projected = projected * 1.0
     projected.register_hook(lambda grad: grad * torch.nan)
-    return ROWS(projected, blocks, dropout)
+    return ROWS(projected, blocks, dropout, reach)
 
 
-def overflows(projected: Tensor, blocks: list[Any], dropout: float) -> Tensor:
-    return ROWS(projected, blocks, dropout) * (torch.inf if dropout else 1.0)
+def overflows(projected: Tensor, blocks: list[Any], dropout: float, reach: int | None) -> Tensor:
+    return ROWS(projected, blocks, dropout, reach) * (torch.inf if dropout else 1.0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 
 from model.config import EncoderConfig, Initializer
-from pipeline.config.training_settings import EncoderSettings
+from pipeline.config.encoder_settings import EncoderSettings
 from pipeline.recipes.roberta import roberta_base
 from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import TOY

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.layers import Embeddings, Layer, set_dropout
+from model.layers import Embeddings, Layer, Reach, set_dropout
 from model.objectives.masked_language import MaskedLanguageModel
 from model.pieces import lay_out, pieces_of
 from tests.model.conftest import TOY
@@ -16,20 +16,20 @@ from tests.model.conftest import TOY
 def test_other_pieces_do_not_reach_tokens() -> None:
     torch.manual_seed(0)
     layer, pieces = Layer(TOY), pieces_of([25, 15])
-    layout = lay_out(pieces.cu_seqlens, TOY.heads)
+    reach = Reach(pieces, lay_out(pieces.cu_seqlens, TOY.heads))
     hidden = torch.randn(40, 48)
     other = hidden.clone()
     other[25:] = 9.0
-    assert torch.equal(layer(hidden, pieces, layout)[:25], layer(other, pieces, layout)[:25])
-    assert torch.equal(layer(hidden, pieces)[:25], layer(other, pieces)[:25])
-    one = pieces_of([40])
+    assert torch.equal(layer(hidden, reach)[:25], layer(other, reach)[:25])
+    assert torch.equal(layer(hidden, Reach(pieces))[:25], layer(other, Reach(pieces))[:25])
+    one = Reach(pieces_of([40]))
     assert not torch.equal(layer(hidden, one)[:25], layer(other, one)[:25])
 
 
 def test_dropout_is_for_training_alone() -> None:
     torch.manual_seed(0)
     pieces = pieces_of([40, 40])
-    given = torch.randn(80, 48), pieces, lay_out(pieces.cu_seqlens, TOY.heads)
+    given = torch.randn(80, 48), Reach(pieces, lay_out(pieces.cu_seqlens, TOY.heads))
     for share in ("dropout", "attention_dropout"):
         layer = Layer(replace(TOY, **{share: 0.3}))
         assert not torch.equal(layer(*given), layer(*given)), share

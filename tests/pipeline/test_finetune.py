@@ -26,6 +26,7 @@ from pipeline.files import is_locked
 from tests.conftest import Command
 from tests.pipeline.conftest import launch, torchrun_forked
 from tests.pipeline.preparing import Call, at_once_without_locks, contents, small_disk
+from tests.pipeline.released.models import save_model
 
 EXPORTS = Path(__file__).parents[1] / "golden/exports"
 
@@ -271,6 +272,37 @@ def test_labels_of_own_files_are_shown_and_asked_about(
     assert lines[1:] == [
         "training labels: -1 8, 9 8, 10 8", "development labels: -1 2, 9 2, 10 2",
     ]  # fmt: skip
+
+
+def test_a_modernbert_folder_to_a_class_of_transformers(tmp_path: Path, call: Call) -> None:
+    """Its rows are means, as its configuration says, and longer than its window."""
+    vocabulary = load_start(EXPORTS / "roberta").vocabulary
+    folder = save_model(
+        "ModernBertForMaskedLM", tmp_path / "modern", vocabulary, classifier_pooling="mean"
+    )
+    data, output = write_glue(tmp_path / "glue"), tmp_path / "out"
+    call(
+        finetune.main, folder, "--task", "sst2", "--data", data, "--output", output,
+        "--epochs", 1, "--seeds", 1, "--baselines", "bag", "--protocol", "modernbert",
+    )  # fmt: skip
+    scores = json.loads((output / "scores.json").read_text())
+    assert scores["model"]["family"] == "modernbert" and scores["protocol"]["source"] == "Warner"
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(output / "model").eval()
+    assert type(model).__name__ == "ModernBertForSequenceClassification"
+    assert model.config.classifier_pooling == "mean"
+    assert (model.config.cls_token_id, model.config.sep_token_id) == (
+        vocabulary.bos,
+        vocabulary.eos,
+    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(output / "model")
+    texts = [line.split("\t")[0] for line in (data / "dev.tsv").read_text().splitlines()[1:]]
+    given = tokenizer(texts, padding=True, return_tensors="pt")
+    assert given["input_ids"].shape[1] > model.config.local_attention + 1
+    with torch.no_grad():
+        expected = model(**given).logits.softmax(-1).amax(-1)
+    lines = (output / "predictions.jsonl").read_text().splitlines()
+    found = torch.tensor([json.loads(line)["score"] for line in lines])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_few_examples_have_the_labels_of_the_whole_file(tmp_path: Path, call: Call) -> None:

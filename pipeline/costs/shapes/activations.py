@@ -80,7 +80,7 @@ def trace(run: Run, on_gpu: bool, pieces: Sequence[int], rows: int) -> Activatio
         loss = torch.stack([sums[f"{part.name}_loss"] for part in model.parts]).sum()
         held = live.peak = live.now
         # the gradient of the first weights: through all layers, without those of other weights
-        first = [encoder.embeddings.norm.bias for encoder in model.encoders()]
+        first = [encoder.embeddings.norm.weight for encoder in model.encoders()]
         torch.autograd.grad(loss, first, allow_unused=True)
     encoders = sum(exits)
     return Activations(encoders, held - encoders, live.peak - held)

@@ -26,6 +26,7 @@ from model.objectives.flops import (
 from model.objectives.replaced_tokens import Kind
 from pipeline.config.rules import generator_sizes
 from pipeline.config.run import Run
+from pipeline.config.settings import as_set
 from pipeline.config.training_settings import GENERATOR_KINDS, BatchSettings, CorpusWeight
 from pipeline.data.shards.predicted import no_predictions
 from pipeline.errors import ConfigError
@@ -286,7 +287,7 @@ def _settings(run: Run, changes: Mapping[str, Any], pad: int) -> str:
         found["encoder.embedding_width"] = 0
     if "pairs" in changes:
         found["objective.kind"] = "mlm"
-    return " ".join(f"--set {path}={value}" for path, value in found.items())
+    return " ".join(f"--set {path}={as_set(value)}" for path, value in found.items())
 
 
 def _check_batch(batch: BatchSettings, world_size: int, mean_tokens: float, owner: str) -> None:

@@ -38,7 +38,8 @@ FORK_SETTINGS = (
     "data.tokenizer", "data.vocab_size", "encoder.layers", "encoder.width", "encoder.heads",
     "encoder.feed_forward", "encoder.activation", "encoder.layer_norm_eps", "encoder.positions",
     "encoder.position_offset", "encoder.segment_types", "encoder.embedding_width",
-    "encoder.sharing", "encoder.groups", "objective.kind",
+    "encoder.sharing", "encoder.groups", "encoder.norm", "encoder.gated", "encoder.biases",
+    "encoder.position_kind", "objective.kind",
     "objective.generator.layers", "objective.generator.width", "objective.generator.tied",
     "objective.generator.embeddings",
 )  # fmt: skip

@@ -10,7 +10,7 @@ import importlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,21 @@ from model.hugging_face.families import (
     BOUNDARY_PREFIX,
     COPYING_PREFIX,
     ELECTRA,
+    MODERNBERT,
     RESTORING_PREFIX,
     Family,
 )
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.pieces import Pieces
+from pipeline.config.encoder_settings import EncoderSettings
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
 from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.errors import CheckpointError
 from pipeline.files import write_whole
+from pipeline.loading.compatibility import runs_of
 from pipeline.loading.loader import Loader
 from pipeline.null_device import KEY, refuse_null
 from pipeline.released.folder import (
@@ -86,7 +90,7 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
     checkpoint = open_checkpoint(directory)
     refuse_null(checkpoint.state.device, directory)
     run = from_dict(Run, checkpoint.state.run)
-    model = build_model(run, seed=0)
+    model = build_model(replace(run, encoder=_encoder_at(run, checkpoint.state.step)), seed=0)
     _fill(model, checkpoint)
     saved = SavedRun(
         model.eval(),
@@ -96,6 +100,11 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
         checkpoint.state.fingerprints["tokenizer"],
     )
     return saved, messages
+
+
+def _encoder_at(run: Run, step: int) -> EncoderSettings:
+    """As it was trained at a step: a phase may have rotary positions of another base."""
+    return [part.encoder for begin, _, part in runs_of(run) if begin < max(1, step)][-1]
 
 
 def load_folder(folder: Path) -> Model:
@@ -167,11 +176,7 @@ def _write(
             "transformers has no class for this encoder: its positions start after the pad id "
             f"{config['pad_token_id']}, but the tokenizer in {tokenizer} has {vocabulary.pad}"
         )
-    config |= {
-        "pad_token_id": vocabulary.pad,
-        "bos_token_id": vocabulary.bos,
-        "eos_token_id": vocabulary.eos,
-    }
+    config |= special_ids(vocabulary, own)
     folder.mkdir(parents=True, exist_ok=True)
     copy_for_transformers(tokenizer, folder, vocabulary, length)
     named = {name: weight for name, weight in weights.items() if name not in own.tied}
@@ -181,6 +186,18 @@ def _write(
             write_weights(beside, folder / file)
     write_weights(named, folder / WEIGHTS)
     write_whole(folder / CONFIG, json.dumps(config | {"dtype": "float32"}, indent=1).encode())
+
+
+def special_ids(vocabulary: Vocabulary, own: Family) -> dict[str, int]:
+    """Entries of config.json for the ids of a tokenizer's special tokens.
+
+    ModernBERT's class has four, whose defaults transformers complains of if a vocabulary is
+    smaller than the published one.
+    """
+    roles = {"pad": vocabulary.pad, "bos": vocabulary.bos, "eos": vocabulary.eos}
+    if own is MODERNBERT:
+        roles |= {"cls": vocabulary.bos, "sep": vocabulary.eos}
+    return {f"{role}_token_id": index for role, index in roles.items()}
 
 
 def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

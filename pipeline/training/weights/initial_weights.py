@@ -10,7 +10,7 @@ tokens are compared, and every other token is taken to pieces.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from model.config import EncoderConfig
 from model.hugging_face.conversion import Model, family
 from model.hugging_face.families import ELECTRA
 from model.hugging_face.growth import EmbeddingRows
+from model.hugging_face.tiling import WIDTHS, is_wider, why_not_wider
 from model.hugging_face.warm_start import Difference, Folder, differences, encoders, take_over
 from pipeline.data.tokenizers.definitions import ROLES
 from pipeline.data.tokenizers.folders import read_vocabulary, stated_length
@@ -57,13 +58,17 @@ def load_initial_weights(
     detects = family(model) is ELECTRA
     if "generator" in new and not detects:
         raise ConfigError("--new generator: this run has no generator; remove it")
+    if "width" in new and detects:
+        raise ConfigError("--new width: ELECTRA's encoder is not tiled; remove it")
     generator = None
     if detects and "generator" not in new:
         generator = _read_generator(folder)
-    longer = "positions" in new
-    said = _check_settings(model, folder, content[1], generator=False, longer=longer)
+    longer, wider = "positions" in new, "width" in new
+    said = _check_settings(model, folder, content[1], generator=False, longer=longer, wider=wider)
     if generator is not None:
-        _check_settings(model, folder / GENERATOR, generator[1], generator=True, longer=longer)
+        _check_settings(
+            model, folder / GENERATOR, generator[1], generator=True, longer=longer, wider=False
+        )
     both, vocabulary = _rows_of_tokens(folder, tokenizer, "vocabulary" in new)
     moved = vocabulary or content[1]["vocab_size"] != model.config.vocab_size
     said += vocabulary
@@ -135,45 +140,81 @@ def _read_generator(folder: Path) -> Folder:
 
 
 def _check_settings(
-    model: Model, folder: Path, theirs: Mapping[str, Any], *, generator: bool, longer: bool
-) -> list[str]:
+    model: Model, folder: Path, theirs: Mapping[str, Any], *, generator: bool, longer: bool,
+    wider: bool,
+) -> list[str]:  # fmt: skip
     """What grows, in words. Raises ConfigError if the encoders differ otherwise.
 
-    generator: whether it is ELECTRA's generator's folder; longer: whether --new names positions.
+    generator: whether it is ELECTRA's generator's folder; longer, wider: whether --new names
+    positions, width.
     """
     try:
-        found = differences(model, theirs, generator=generator, more_positions=longer)
+        found = differences(model, theirs, generator=generator, more_positions=longer, wider=wider)
         ours, their_encoder = encoders(model, theirs, generator=generator)
     except ValueError as error:
         raise ConfigError(f"--init {folder} does not fit the recipe: {error}") from error
+    has_table = ours.position_kind == "learned"
+    if longer and not has_table:
+        raise ConfigError("--new positions: rotary positions have no table; remove it")
     if longer and ours.positions <= their_encoder.positions:
         raise ConfigError(
             f"--new positions: encoder.positions={ours.positions}, and {folder} has "
             f"{their_encoder.positions}; remove it, or add --set encoder.positions=N for more"
         )
+    if wider and (reason := why_not_wider(ours, their_encoder)):
+        raise ConfigError(f"--new width: {reason}")
     if found:
-        advice = " ".join(f"--set encoder.{part.name}={_value(part, theirs)}" for part in found)
+        advice = _advice(found, theirs, ours, their_encoder)
         if generator:
             advice = "--set objective.generator.layers and width as its shares of the encoder's"
-        elif [part.name for part in found] == ["positions"]:
-            more = ours.positions > their_encoder.positions
-            advice += ", or --new positions to extend its table" if more else ""
         differ = ", ".join(f"{part.name} {part.theirs} (the run: {part.ours})" for part in found)
         raise ConfigError(f"--init {folder} has another architecture: {differ}; add {advice}")
     return _growth(ours, their_encoder)
 
 
+def _advice(
+    found: Sequence[Difference],
+    theirs: Mapping[str, Any],
+    ours: EncoderConfig,
+    their_encoder: EncoderConfig,
+) -> str:
+    """Settings that make the run's encoder the folder's, and what grows the folder's instead."""
+    names = {part.name for part in found}
+    advice = " ".join(f"--set encoder.{part.name}={_value(part, theirs)}" for part in found)
+    if names == {"positions"} and ours.positions > their_encoder.positions:
+        advice += ", or --new positions to extend its table"
+    elif names <= WIDTHS and not why_not_wider(ours, their_encoder):
+        advice += ", or --new width to tile its weights"
+    elif names == {"layers"} and ours.layers > their_encoder.layers and ours.window:
+        advice += (
+            f" ({their_encoder.layers} layers are not a multiple of encoder.global_every="
+            f"{ours.global_every}, so copies in turn would move the windows)"
+        )
+    return advice
+
+
 def _growth(ours: EncoderConfig, theirs: EncoderConfig) -> list[str]:
     """What a model has more of than the folder, in words."""
     said = []
-    if ours.layers != theirs.layers and ours.sharing == "all":
+    if is_wider(ours, theirs):
+        said.append(
+            f"grown from {theirs.layers} layers of width {theirs.width:,} and "
+            f"{theirs.feed_forward:,} to {ours.layers} of {ours.width:,} and "
+            f"{ours.feed_forward:,}: tiled, each layer from the nearest that attends as far"
+        )
+    elif ours.layers != theirs.layers and ours.sharing == "all":
         said.append(f"{ours.layers} layers share what {theirs.layers} shared in the folder")
     elif ours.layers != theirs.layers:
         said.append(
             f"grown from {theirs.layers} to {ours.layers} layers: the new ones are copies of the "
             "old ones, in turn"
         )
-    if ours.positions != theirs.positions:
+    if ours.positions > theirs.positions and ours.position_kind == "rotary":
+        said.append(
+            f"rows of up to {ours.positions:,} tokens, the folder's of {theirs.positions:,}: "
+            "rotary positions need no table"
+        )
+    elif ours.positions > theirs.positions:
         said.append(
             f"new positions: rows {theirs.positions + 1:,} to {ours.positions:,} of the table "
             f"repeat the first {theirs.positions:,}"

@@ -15,6 +15,7 @@ from model.hugging_face.warm_start import differences, take_over
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from tests.model.conftest import TOY
+from tests.model.test_rotary import MODERN
 
 BERT = replace(TOY, position_offset=0, segment_types=2, layers=2)
 ALBERT = replace(BERT, embedding_width=16, sharing="all")
@@ -43,6 +44,48 @@ def test_layers_are_copied_in_turn_within_their_groups() -> None:
     assert of(8, 4, 2) == [0, 1, 0, 1, 2, 3, 2, 3]
     assert not can_deepen(BERT, replace(BERT, layers=3))
     assert can_deepen(ALBERT, replace(ALBERT, layers=3))
+
+
+def test_layers_of_a_wider_modernbert_copy_the_nearest_that_attends_as_far() -> None:
+    """ModernBERT-large from base; round(22 i / 28) would swap windows in 12 layers."""
+    base = replace(MODERN, layers=22, width=48, global_every=3)
+    large = replace(base, layers=28, width=64)
+    origins = source_layers(large, base)
+    assert origins == [
+        0, 1, 2, 3, 4, 4, 6, 5, 7, 6, 8, 8, 9, 10, 11, 12, 13, 13, 15, 14, 16, 15, 17, 19, 18, 20,
+        20, 21,
+    ]  # fmt: skip
+    kinds = [(base.reach(origin), large.reach(layer)) for layer, origin in enumerate(origins)]
+    assert all(theirs == ours for theirs, ours in kinds)
+    assert {*origins} == {*range(22)}
+    recipe = [round(22 * layer / 28) for layer in range(28)]
+    assert sum(base.reach(o) != large.reach(layer) for layer, o in enumerate(recipe)) == 12
+
+
+def test_windows_stay_where_they_are() -> None:
+    base = replace(MODERN, layers=22, global_every=3)
+    assert not can_deepen(replace(base, layers=44), base)
+    assert can_deepen(replace(base, layers=48), replace(base, layers=24))
+    assert can_deepen(replace(base, layers=44, window=0), replace(base, window=0))
+
+
+def test_a_copy_of_the_first_layer_takes_the_embeddings_norm() -> None:
+    """The first layer has none before its attention."""
+    config = replace(MODERN, layers=2, global_every=2)
+    source, model = (
+        MaskedLanguageModel(config, seed=1),
+        MaskedLanguageModel(replace(config, layers=4), seed=2),
+    )
+    with torch.no_grad():
+        source.encoder.embeddings.norm.weight.normal_()
+    folder = to_hugging_face(source)
+    assert not differences(model, folder[1])
+    assert take_over(model, folder, None, None) == ([], [])
+    first, _, third, _ = model.encoder.layers
+    assert torch.equal(third.attention_norm.weight, source.encoder.embeddings.norm.weight)
+    assert torch.equal(
+        third.attention.query_key_value.weight, first.attention.query_key_value.weight
+    )
 
 
 @pytest.mark.parametrize(

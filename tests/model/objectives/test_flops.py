@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.flops import (
+    attention_flops,
     detection_flops,
     detection_parameters,
     parameter_count,
@@ -23,6 +24,7 @@ from model.objectives.replaced_tokens import PARTS, ReplacedTokenModel
 from pipeline.recipes.roberta import roberta_base, roberta_large
 from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model
+from tests.model.test_rotary import MODERN
 
 
 def test_published_sizes() -> None:
@@ -47,6 +49,19 @@ def test_a_sequence_of_roberta() -> None:
         encoder_config(roberta_large()), sequences=1, sequence_length=512, predictions=77
     )
     assert large == pytest.approx(1.029e12, rel=5e-3)
+
+
+@pytest.mark.parametrize("length", [1, 4, 5, 40])
+def test_a_window_costs_the_pairs_within_it(length: int) -> None:
+    """Against a mask; layers 0 and 3 of four see all."""
+    distance = (torch.arange(length)[:, None] - torch.arange(length)).abs()
+    pairs = 2 * int((distance <= 3).sum()) + 2 * length**2
+    assert attention_flops(MODERN, length) == 4 * MODERN.width * pairs
+
+
+def test_parameters_of_a_modern_model() -> None:
+    sizes = [prod(each.shape) for each in logical_parameters(MaskedLanguageModel(MODERN, seed=0))]
+    assert parameter_count(MODERN) == sum(sizes)
 
 
 @pytest.mark.parametrize("sharing", ["none", "all", "attention", "feed_forward"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import transformers
 from torch import nn
 
 from model.pieces import pieces_of
 from model.tasks.heads import HEADS, TaskHead, WordBag
+from tests.model.conftest import TOY
 
 
 def test_a_bag_is_the_mean_of_a_row_and_knows_no_order() -> None:
@@ -28,9 +31,9 @@ def test_a_bag_is_the_mean_of_a_row_and_knows_no_order() -> None:
 
 def test_dropout_is_where_the_design_has_it() -> None:
     torch.manual_seed(0)
-    vectors = torch.ones(200, 6)
+    config, vectors = replace(TOY, width=6), torch.ones(200, 6)
     for kind, varies in (("spans", False), ("tags", True), ("classification", True)):
-        head = TaskHead(HEADS["bert"][kind], 6, 2, 0.5).train()  # type: ignore[index]
+        head = TaskHead(HEADS["bert"][kind], config, 2, 0.5).train()  # type: ignore[index]
         assert (head(vectors).std(0).max() > 1e-6) == varies
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import get_args
 
@@ -10,8 +11,11 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from model.hugging_face.conversion import to_hugging_face
+from model.objectives.masked_language import MaskedLanguageModel
 from model.tasks.heads import HEADS, Kind
 from model.tasks.task_model import (
+    TaskDesign,
     TaskInputs,
     fill_task_model,
     layer_depths,
@@ -20,9 +24,11 @@ from model.tasks.task_model import (
     word_bag_model,
     write_task_model,
 )
+from pipeline.downstream.batches import collate
 from pipeline.typed_json import read_object
 from tests.model.conftest import flat
-from tests.pipeline.downstream.peers import peer
+from tests.model.test_rotary import MODERN
+from tests.pipeline.downstream.peers import peer, random_features, their_arguments
 
 EXPORTS = Path(__file__).parents[2] / "golden/exports"
 IDS = torch.tensor([[2, 7, 8, 9, 11, 3], [2, 9, 8, 7, 6, 3]])
@@ -65,6 +71,67 @@ def test_written_weights_give_equal_logits(family: str, kind: Kind, tmp_path: Pa
     torch.testing.assert_close(other.eval()(inputs), ours)
 
 
+@pytest.mark.parametrize(
+    ("kind", "pooling"),
+    [("classification", "cls"), ("classification", "mean"), ("choices", "cls"),
+     ("choices", "mean"), ("tags", "mean"), ("spans", "mean")],
+)  # fmt: skip
+def test_modernbert_s_logits_at_rows_shorter_and_longer_than_its_window(
+    kind: Kind, pooling: str, tmp_path: Path
+) -> None:
+    """Its window is 8, its rows have pads; the first class is saved by transformers, ours by us."""
+    theirs, design = peer("modernbert", kind, classifier_pooling=pooling)
+    torch.manual_seed(4)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    config = theirs.config.to_dict() | {"architectures": [type(theirs).__name__]}
+    if design.labels:
+        config["id2label"] = dict(enumerate(design.labels))
+    model = read_task_model(theirs.state_dict(), config, design, seed=1).eval()
+    features = random_features(kind, 6)
+    batch = collate(features, segments=False, device=torch.device("cpu"))
+    state, written = write_task_model(model)
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
+    again = type(theirs).from_pretrained(tmp_path).eval()
+    given = their_arguments(batch, kind)
+    shown = given["attention_mask"].bool().flatten(0, -2)
+    with torch.no_grad():
+        ours = model(batch.inputs)
+        for other in (theirs.eval(), again):
+            found = other(**given)
+            if kind == "spans":
+                expected = torch.stack([found.start_logits, found.end_logits], -1)[shown]
+            elif kind == "tags":
+                expected = found.logits[shown][batch.inputs.places_N]
+            else:
+                expected = found.logits.reshape(ours.shape)
+            torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
+    assert again.config.classifier_pooling == pooling
+
+
+def test_fine_tuning_of_modernbert_starts_with_the_head_of_masked_words() -> None:
+    """All of it but the output layer, and with the folder's own way to read a row."""
+    pretrained = MaskedLanguageModel(MODERN, seed=1)
+    with torch.no_grad():
+        pretrained.head.norm.weight += 0.1
+    state, config = to_hugging_face(pretrained)
+    design = TaskDesign("classification", ("a", "b"))
+    model = read_task_model(state, config | {"classifier_pooling": "mean"}, design, seed=2)
+    assert model.pooling == "mean" and model.head.dropout.probability == 0
+    assert model.head.dense is not None and model.head.dense.bias is None
+    assert torch.equal(model.head.dense.weight, pretrained.head.dense.weight)
+    assert torch.equal(model.head.norm.weight, pretrained.head.norm.weight)
+    encoder = dict(pretrained.encoder.named_parameters())
+    for name, weight in model.encoder.named_parameters():
+        assert torch.equal(weight, encoder[name]), name
+    assert word_bag_model(model, seed=0).pooling == "cls"
+    wrong = "classifier_pooling='max' cannot be loaded; it must be cls or mean"
+    with pytest.raises(ValueError, match=wrong):
+        read_task_model(state, config | {"classifier_pooling": "max"}, design, seed=2)
+
+
 def test_a_pooler_of_pretraining_is_kept_and_another_tasks_output_is_not() -> None:
     state = load_file(EXPORTS / "bert/model.safetensors")
     config = read_object(EXPORTS / "bert/config.json")
@@ -85,7 +152,7 @@ def test_a_pooler_of_pretraining_is_kept_and_another_tasks_output_is_not() -> No
     ("family", "name"),
     [
         ("bert", "classifier_dropout"), ("albert", "classifier_dropout_prob"),
-        ("electra", "summary_last_dropout"),
+        ("electra", "summary_last_dropout"), ("modernbert", "classifier_dropout"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("value", [10**400, -0.1, 2, "0.1", True, [0.1]])

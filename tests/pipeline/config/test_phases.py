@@ -53,7 +53,7 @@ def test_a_run_from_before_phases_had_settings_is_the_same() -> None:
             "roberta_tiny",
             "phases.0.settings has optimizer.peak_lr=1, but a phase may change only data.masking, "
             "data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout, "
-            "encoder.attention_dropout; add "
+            "encoder.attention_dropout, encoder.rotary_base, encoder.local_rotary_base; add "
             "--set 'phases.0.settings=[\"encoder.dropout=0.1\"]', and --set optimizer.peak_lr=1 to "
             "have it in all phases",
         ),

@@ -8,7 +8,7 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
-from pipeline.config import data_settings, rules, training_settings
+from pipeline.config import data_settings, encoder_settings, rules, training_settings
 from pipeline.config import run as run_module
 from pipeline.config.run import Run
 from pipeline.config.schema import setting_types
@@ -334,7 +334,7 @@ def test_the_remedies_of_any_changed_choice_lead_to_a_legal_run(recipe_name: str
 
 def test_every_rule_names_a_remedy() -> None:
     """A function that yields messages of its own writes a `--set` into each or some of them."""
-    for module in (rules, data_settings, training_settings, run_module):
+    for module in (rules, data_settings, encoder_settings, training_settings, run_module):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.FunctionDef):
                 yields = [each for each in ast.walk(node) if isinstance(each, ast.Yield)]

@@ -15,26 +15,6 @@ RUN = recipe("roberta_base")
     "settings, message",
     [
         (
-            "encoder.heads=7",
-            "encoder.width=768 is not divisible by encoder.heads=7; add --set encoder.heads=6, or "
-            "--set encoder.width=770",
-        ),
-        (
-            "encoder.embedding_width=769",
-            "encoder.embedding_width=769 is above encoder.width=768; add --set "
-            "encoder.embedding_width=0 for embeddings of that width",
-        ),
-        (
-            "encoder.sharing=all encoder.groups=5",
-            "encoder.layers=12 is not divisible by encoder.groups=5; add --set encoder.groups=4, "
-            "or --set encoder.layers=15",
-        ),
-        (
-            "encoder.groups=2",
-            "encoder.groups=2 has no effect with encoder.sharing=none; add --set "
-            "encoder.groups=1, or --set encoder.sharing=all",
-        ),
-        (
             "optimizer.lamb_variant=nvlamb",
             "optimizer.lamb_variant=nvlamb applies the trust ratio to every weight, but "
             "optimizer.adapt_vectors=false excludes biases and LayerNorms; add --set "

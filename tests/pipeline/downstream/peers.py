@@ -25,16 +25,17 @@ OTHERS: dict[str, dict[str, Any]] = {
     "roberta": {"type_vocab_size": 1, "pad_token_id": 1},
     "albert": {"embedding_size": 8, "classifier_dropout_prob": 0.0},
     "electra": {"embedding_size": 8, "summary_last_dropout": 0.0},
+    "modernbert": {"local_attention": 8, "global_attn_every_n_layers": 2},
 }
 """Settings by model type; SpanBERT is bert with one segment."""
 LABELS = {"classification": ("a", "b", "c"), "tags": ("B-X", "I-X", "O")}
 
 
-def peer(family: str, kind: Kind, seed: int = 0) -> tuple[Any, TaskDesign]:
-    """transformers' own class with random weights and no dropout."""
+def peer(family: str, kind: Kind, seed: int = 0, **more: Any) -> tuple[Any, TaskDesign]:
+    """transformers' own class with random weights and no dropout; more: of its settings."""
     model_type = "bert" if family == "spanbert" else family
     design = TaskDesign(kind, LABELS.get(kind, ()))
-    settings = SIZES | OTHERS[model_type]
+    settings = SIZES | OTHERS[model_type] | more
     if family == "spanbert":
         settings = settings | {"type_vocab_size": 1}
     if design.labels:

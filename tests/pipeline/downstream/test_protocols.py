@@ -20,6 +20,9 @@ def test_published_numbers() -> None:
         electra = protocol_for("electra", TASKS["stsb"], width)
         assert (electra.peak_lr, electra.layer_decay, electra.epochs) == (*expected, 10)
     assert protocol_for("spanbert", TASKS["squad2"], 768).epochs == 4
+    modern = protocol_for("modernbert", TASKS["mnli"], 768)
+    assert (modern.peak_lr, modern.rows, modern.epochs, modern.length) == (5e-5, 64, 2, 256)
+    assert (modern.weight_decay, modern.dropout) == (0.02, 0)
 
 
 def test_small_models_have_a_protocol_of_their_own_but_electra_its_rates() -> None:

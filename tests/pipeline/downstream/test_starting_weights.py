@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 
 from model.hugging_face.electra_settings import electra_config
@@ -22,6 +23,7 @@ from pipeline.downstream.starting_weights import (
 )
 from pipeline.errors import CheckpointError
 from pipeline.training.weights.folders import write_folder
+from tests.pipeline.released.models import save_model
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 EXPORTS = GOLDEN / "exports"
@@ -60,6 +62,29 @@ def test_a_run_is_its_export(family: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert run.vocabulary.sha256 == folder.vocabulary.sha256
     assert run.origin == f"{GOLDEN / 'runs' / family} step 10"
     for left, right in zip(run.model(DESIGN, 0).parameters(), folder.model(DESIGN, 0).parameters()):
+        assert torch.equal(left, right)
+
+
+def test_a_folder_of_modernbert_with_and_without_heads(tmp_path: Path) -> None:
+    """transformers' own class saves names without the prefix, which is no model type here."""
+    vocabulary = load_start(EXPORTS / "roberta").vocabulary
+    whole = save_model("ModernBertForMaskedLM", tmp_path / "whole", vocabulary)
+    alone = save_model("ModernBertModel", tmp_path / "alone", vocabulary)
+    transformers.ModernBertForMaskedLM.from_pretrained(whole).model.save_pretrained(alone)
+    first, second = load_start(whole), load_start(alone)
+    assert first.family == second.family == "modernbert"
+    assert first.encoder_hash == second.encoder_hash and first.identity != second.identity
+    ours, other = first.model(DESIGN, 0), second.model(DESIGN, 0)
+    for left, right in zip(ours.encoder.parameters(), other.encoder.parameters(), strict=True):
+        assert torch.equal(left, right)
+    assert ours.head.dense is not None
+    assert torch.equal(ours.head.dense.weight, first.state["head.dense.weight"])
+    changed = first.with_dropout(0.3).model(DESIGN, 0)
+    assert changed.config.dropout == changed.config.attention_dropout == 0.3
+    save_folder(changed, first, tmp_path / "out/model")
+    again = load_fine_tuned(tmp_path / "out", first)
+    assert (again.family, again.encoder.dropout) == ("modernbert", 0.3)
+    for left, right in zip(again.model(DESIGN, 5).parameters(), ours.parameters(), strict=True):
         assert torch.equal(left, right)
 
 

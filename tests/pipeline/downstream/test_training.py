@@ -27,8 +27,8 @@ from pipeline.errors import DataError
 from tests.pipeline.downstream.peers import peer, random_features, their_arguments
 
 CPU = torch.device("cpu")
-FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert")
-FAST = {("bert", "classification"), ("roberta", "spans")}
+FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert", "modernbert")
+FAST = {("bert", "classification"), ("roberta", "spans"), ("modernbert", "choices")}
 CELLS = [
     pytest.param(family, kind, marks=() if (family, kind) in FAST else pytest.mark.slow)
     for family in FAMILIES

@@ -94,9 +94,7 @@ def test_all_that_is_copied_to_a_gpu_is_in_pinned_memory(
         return pinned[-1]
 
     monkeypatch.setattr(BatchBuilder, "_empty", empty)
-    batch = batch_of(
-        random_shards, documents=True, extras=Extras(draws_seed=1), pin_memory=True
-    )
+    batch = batch_of(random_shards, documents=True, extras=Extras(draws_seed=1), pin_memory=True)
     memory = {tensor.untyped_storage().data_ptr() for tensor in pinned}
     for field in fields(MicroBatch):
         value = getattr(batch, field.name)

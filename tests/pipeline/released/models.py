@@ -27,13 +27,19 @@ def save_model(
 ) -> Path:
     """Weights at random of a class of transformers, e.g. BertForPreTraining, and a tokenizer."""
     family = next(
-        name for name in ("Roberta", "Bert", "Albert", "Electra") if kind.startswith(name)
+        name
+        for name in ("Roberta", "Bert", "Albert", "Electra", "ModernBert")
+        if kind.startswith(name)
     )
     sizes = SIZES | {"pad_token_id": vocabulary.pad, "vocab_size": vocabulary.size}
     if family in ("Albert", "Electra"):
         sizes["embedding_size"] = 16
     if family == "Roberta":
         sizes |= {"max_position_embeddings": 34, "type_vocab_size": 1}
+    if family == "ModernBert":
+        names = {"bos": "bos", "eos": "eos", "cls": "bos", "sep": "eos"}
+        sizes |= {f"{name}_token_id": getattr(vocabulary, ours) for name, ours in names.items()}
+        sizes |= {"local_attention": 8, "global_attn_every_n_layers": 2}
     config = getattr(transformers, f"{family}Config")(**(sizes | settings))
     torch.manual_seed(0)
     model = getattr(transformers, kind)(config)

@@ -1,0 +1,142 @@
+"""The modern design on the one encoder gives what transformers' ModernBERT gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import ModernBertConfig, ModernBertModel
+
+from model import pieces as pieces_module
+from model.config import EncoderConfig
+from model.encoder import Encoder, initialize, set_rotary_bases
+from model.layers import attend_by
+from model.pieces import Pieces, pieces_of
+from model.rotary import rotate, rotation_of
+from tests.model.conftest import TOY, in_rows
+
+MODERN = replace(
+    TOY, layers=4, position_offset=0, positions=100, norm="pre", gated=True, biases=False,
+    position_kind="rotary", rotary_base=160_000.0, local_rotary_base=10_000.0, window=6,
+    global_every=3,
+)  # fmt: skip
+LENGTHS = [40, 17, 100, 2, 1]
+
+
+def theirs(config: EncoderConfig, encoder: Encoder) -> ModernBertModel:
+    """transformers' model with the encoder's weights."""
+    bases = {"full_attention": config.rotary_base, "sliding_attention": config.local_rotary_base}
+    settings = ModernBertConfig(
+        vocab_size=config.vocab_size, hidden_size=config.width, num_hidden_layers=config.layers,
+        num_attention_heads=config.heads, intermediate_size=config.feed_forward,
+        norm_eps=config.layer_norm_eps, local_attention=config.window, pad_token_id=0,
+        global_attn_every_n_layers=config.global_every,
+        rope_parameters={
+            kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
+        },
+        attn_implementation="eager",
+    )  # fmt: skip
+    own = encoder.state_dict()
+    state = {
+        "embeddings.tok_embeddings.weight": own["embeddings.words.weight"][: config.vocab_size],
+        "embeddings.norm.weight": own["embeddings.norm.weight"],
+        "final_norm.weight": own["final_norm.weight"],
+    }
+    names = {
+        "attention.query_key_value": "attn.Wqkv", "attention.output": "attn.Wo",
+        "attention_norm": "attn_norm", "feed_forward.inner": "mlp.Wi",
+        "feed_forward.outer": "mlp.Wo", "feed_forward_norm": "mlp_norm",
+    }  # fmt: skip
+    for name, value in own.items():
+        if name.startswith("layers."):
+            _, index, part = name.split(".", 2)
+            part, _, kind = part.rpartition(".")
+            state[f"layers.{index}.{names[part]}.{kind}"] = value
+    model = ModernBertModel(settings)
+    model.load_state_dict(state)
+    return model.eval()
+
+
+def modern_encoder(config: EncoderConfig = MODERN) -> Encoder:
+    encoder = Encoder(config)
+    initialize(encoder, config, seed=1)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return encoder
+
+
+def drawn() -> tuple[Tensor, Pieces]:
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(5, MODERN.vocab_size, (sum(LENGTHS),), generator=generator)
+    return ids, pieces_of(LENGTHS)
+
+
+@pytest.mark.parametrize("kernel", ["row_attention", "padded_attention", None])
+@pytest.mark.parametrize("span", [4, 64])
+def test_hidden_vectors_and_gradients_are_transformers(
+    kernel: str | None, span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows shorter and longer than the window and than the spans of queries; pads in theirs."""
+    monkeypatch.setattr(pieces_module, "SPAN", span)
+    encoder = modern_encoder().eval()
+    attend_by(encoder, kernel)  # type: ignore[arg-type]
+    model = theirs(MODERN, encoder)
+    ids, pieces = drawn()
+    rows, mask = in_rows(ids, pieces)
+    wanted = model(rows, attention_mask=mask.long()).last_hidden_state[mask]
+    found = encoder(ids, pieces)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=2e-5)
+    upstream = torch.randn(found.shape, generator=torch.Generator().manual_seed(4))
+    (found * upstream).sum().backward()
+    (wanted * upstream).sum().backward()
+    own = encoder.embeddings.words.weight.grad
+    other = model.embeddings.tok_embeddings.weight.grad
+    assert own is not None and other is not None
+    torch.testing.assert_close(own[: len(other)], other, rtol=1e-4, atol=1e-4)
+    for layer, their in zip(encoder.layers, model.layers, strict=True):
+        torch.testing.assert_close(
+            layer.attention.query_key_value.weight.grad, their.attn.Wqkv.weight.grad,
+            rtol=1e-4, atol=1e-4,
+        )  # fmt: skip
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(ids, pieces), wanted, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("layers", [3, 4])
+def test_one_vector_per_piece(layers: int) -> None:
+    """Of a last layer with a window, and of one without."""
+    encoder = modern_encoder(replace(MODERN, layers=layers)).eval()
+    ids, pieces = drawn()
+    starts = pieces.cu_seqlens[:-1].long()
+    with torch.no_grad():
+        found = encoder(ids, pieces, places_P=starts)
+        torch.testing.assert_close(found, encoder(ids, pieces)[starts], rtol=0, atol=2e-5)
+
+
+def test_a_product_depends_on_the_distance_alone() -> None:
+    torch.manual_seed(0)
+    same = torch.randn(1, 3, 2, 8, dtype=torch.float64).expand(50, -1, -1, -1)
+    turned = rotate(same, rotation_of(torch.arange(50), 8, 100.0, torch.float64))
+    products = torch.einsum("qhk,lhk->hql", turned[:, 0], turned[:, 1])
+    for distance in (0, 1, 20):
+        along = products.diagonal(distance, 1, 2)
+        torch.testing.assert_close(along, along[:, :1].expand_as(along), rtol=0, atol=1e-5)
+    assert torch.equal(turned[:, 2], same[:, 2])
+
+
+def test_changed_bases_are_those_of_a_fresh_model() -> None:
+    """A second phase goes on with longer wavelengths."""
+    encoder = modern_encoder(replace(MODERN, rotary_base=10_000.0)).eval()
+    longer = modern_encoder(MODERN).eval()
+    longer.load_state_dict(encoder.state_dict())
+    ids, pieces = drawn()
+    with torch.no_grad():
+        assert not torch.equal(encoder(ids, pieces), longer(ids, pieces))
+        set_rotary_bases(encoder, MODERN.rotary_base, MODERN.local_rotary_base)
+        assert torch.equal(encoder(ids, pieces), longer(ids, pieces))
+    assert encoder.config == MODERN

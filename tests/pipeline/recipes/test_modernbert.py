@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.recipes import recipe
+from pipeline.training.planning.plan import parameters_of
+from tests.pipeline.recipes.on_meta import sizes
+
+PUBLISHED = {"base": 149_655_232, "large": 395_881_664}
+"""Parameters of the released models."""
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_parameters_are_the_released_models(size: str) -> None:
+    run = recipe(f"modernbert_{size}")
+    assert sum(sizes(run).values()) == parameters_of(run) == PUBLISHED[size]
+    assert recipe(f"modernbert_{size}_published").encoder == run.encoder
+
+
+@pytest.mark.parametrize(
+    ("size", "batch", "warmups", "steps"),
+    [
+        # 50 B tokens while the batch grows by 768, 3 B of the learning rate's; 10 B by 448, 2 B
+        ("base", 4_608, (21_192, 3_815), 374_899),
+        ("large", 4_928, (3_963, 1_665), 342_629),
+    ],
+)
+def test_the_first_phase_has_the_papers_tokens(
+    size: str, batch: int, warmups: tuple[int, int], steps: int
+) -> None:
+    run = recipe(f"modernbert_{size}_published")
+    assert (run.batch.sequences, run.steps) == (batch, steps)
+    assert (run.batch.warmup_steps, run.schedule.warmup_steps) == warmups
+    optimizer = run.optimizer
+    assert optimizer.peak_lr * optimizer.weight_decay == pytest.approx(1e-5)
+    assert (optimizer.kind, optimizer.beta2, optimizer.clip_norm) == ("stable_adamw", 0.98, 0.0)
+
+
+def test_layers_are_the_papers() -> None:
+    encoder = recipe("modernbert_base").encoder
+    assert (encoder.norm, encoder.gated, encoder.biases) == ("pre", True, False)
+    assert (encoder.position_kind, encoder.window, encoder.global_every) == ("rotary", 128, 3)
+    assert (encoder.initializer, encoder.dropout_places) == ("megatron", "attention_output")
+
+
+def test_mini_differs_from_roberta_mini_in_the_encoder_alone() -> None:
+    ours, roberta = recipe("modernbert_mini"), recipe("roberta_mini")
+    assert replace(ours, name=roberta.name, encoder=roberta.encoder) == roberta
+    assert parameters_of(ours) == pytest.approx(parameters_of(roberta), rel=0.01)

@@ -1,0 +1,192 @@
+"""Folders with the shapes of ModernBERT, Ettin and mmBERT: read, evaluated and continued."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from tokenizers import Tokenizer
+from torch.nn.utils.rnn import pad_sequence
+
+from model.hugging_face.conversion import Model
+from model.pieces import pieces_of
+from pipeline import evaluate
+from pipeline.config.settings import override
+from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.errors import ConfigError
+from pipeline.loading.dataset import Dataset
+from pipeline.recipes import recipe
+from pipeline.released.folder import MASKED, read_released
+from pipeline.training.validation.evaluate import validation_loader
+from pipeline.training.weights.build import build_model
+from pipeline.training.weights.initial_weights import load_initial_weights
+from tests.pipeline.released.models import save_model
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "modernbert": {"num_hidden_layers": 4, "intermediate_size": 48},
+    "ettin": {
+        "num_hidden_layers": 3, "intermediate_size": 48, "global_attn_every_n_layers": 3,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 160_000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 160_000.0},
+        },
+    },
+    "mmbert": {
+        "num_hidden_layers": 4, "intermediate_size": 48, "pad_token_id": 0, "vocab_size": 2100,
+        "global_rope_theta": 160_000.0, "local_rope_theta": 160_000.0,
+    },
+}  # fmt: skip
+"""Published ratios of the inner size and wavelengths; rows of 32 tokens are longer than a window
+of 8."""
+DESIGN = {
+    "norm": "pre", "gated": "true", "biases": "false", "position_kind": "rotary",
+    "rotary_base": 160_000, "window": 8, "global_every": 2, "position_offset": 0,
+    "layers": 4, "width": 32, "heads": 2, "feed_forward": 48,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path, vocabulary = tmp_path_factory.mktemp("released"), read_vocabulary(tiny_tokenizer)
+    for name, settings in SHAPES.items():
+        save_model(
+            "ModernBertForMaskedLM", path / name, vocabulary, initializer_range=0.2, **settings
+        )
+    return path
+
+
+def run_of(**settings: object) -> Model:
+    """A run's model of the first shape, with other settings."""
+    chosen = [f"encoder.{name}={value}" for name, value in (DESIGN | settings).items()]
+    return build_model(override(recipe("roberta_tiny"), chosen), seed=5).eval()
+
+
+def test_what_they_say_of_themselves(folders: Path) -> None:
+    for name, (bases, every) in {
+        "modernbert": ((160_000, 10_000), 2),
+        "ettin": ((160_000, 160_000), 3),
+        "mmbert": ((160_000, 160_000), 2),
+    }.items():
+        found = read_released(folders / name)
+        encoder = found.encoder
+        assert (encoder.rotary_base, encoder.local_rotary_base) == bases
+        assert (encoder.global_every, encoder.window, encoder.feed_forward) == (every, 8, 48)
+        assert encoder.layer_norm_eps == 1e-5  # norm_eps; layer_norm_eps in the folder is dead
+        assert found.heads == {MASKED} and found.lacking("mlm_pair")
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_evaluate_gives_transformers_loss(
+    name: str, folders: Path, lesson: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["x", str(folders / name), "--data", str(lesson), "--json"])
+    evaluate.main()
+    found = json.loads(capsys.readouterr().out)["mlm_loss"]
+    theirs: Any = transformers.ModernBertForMaskedLM.from_pretrained(folders / name).eval()
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for batch in validation_loader([Dataset.open(lesson, "validation")], 64).micro_batches():
+            rows = pad_sequence([batch.input_ids[row] for row in batch.rows], batch_first=True)
+            shown = torch.arange(rows.shape[1]) < batch.cu_seqlens.diff()[:, None]
+            hidden = theirs.model(rows, attention_mask=shown.long()).last_hidden_state[shown]
+            used = batch.predictions
+            logits = theirs.decoder(theirs.head(hidden[batch.positions[:used]]))
+            total += float(F.cross_entropy(logits, batch.labels[:used], reduction="sum"))
+            count += used
+    assert found == pytest.approx(total / count, rel=1e-5)
+
+
+def test_a_run_starts_from_one(folders: Path, lesson: Path) -> None:
+    """Rows may be longer than the folder's: there is no table."""
+    model = run_of(positions=64)
+    found = load_initial_weights(model, folders / "modernbert", lesson / "tokenizer", ())
+    assert found.lines == (
+        f"starts from the weights of {folders / 'modernbert'}",
+        "rows of up to 64 tokens, the folder's of 32: rotary positions need no table",
+    )
+    theirs: Any = transformers.ModernBertForMaskedLM.from_pretrained(folders / "modernbert").eval()
+    ids = torch.randint(5, 2048, (1, 32), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = model.logits(ids[0], pieces_of([32]))
+        torch.testing.assert_close(logits, theirs(ids).logits[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"window": 16}, "window 8 (the run: 16); add --set encoder.window=8"),
+        (
+            {"rotary_base": 10_000},
+            "rotary_base 160000.0 (the run: 10000.0); add --set encoder.rotary_base=160000.0",
+        ),
+        ({"global_every": 4}, "global_every 2 (the run: 4); add --set encoder.global_every=2"),
+    ],
+)
+def test_another_design_is_refused(
+    settings: dict[str, int], said: str, folders: Path, lesson: Path
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_initial_weights(run_of(**settings), folders / "modernbert", lesson / "tokenizer", ())
+    assert str(error.value).endswith(f"has another architecture: {said}")
+
+
+def test_a_wider_run_starts_from_tiles(folders: Path, lesson: Path) -> None:
+    sizes = {"layers": 6, "width": 64, "heads": 4, "feed_forward": 80}
+    folder, tokenizer = folders / "modernbert", lesson / "tokenizer"
+    with pytest.raises(ConfigError, match=r"feed_forward=48, or --new width to tile its w"):
+        load_initial_weights(run_of(**sizes), folder, tokenizer, ())
+    found = load_initial_weights(run_of(**sizes), folder, tokenizer, ("width",))
+    assert found.described["new"] == [
+        "grown from 4 layers of width 32 and 48 to 6 of 64 and 80: tiled, each layer from the "
+        "nearest that attends as far"
+    ]
+    with pytest.raises(ConfigError, match=r"--new width: encoder\.width=32 and encoder"):
+        load_initial_weights(run_of(), folder, tokenizer, ("width",))
+
+
+def test_windows_do_not_move(folders: Path, tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """Of five layers every second has none; copies in turn would put them elsewhere."""
+    vocabulary = read_vocabulary(tiny_tokenizer)
+    settings = {"num_hidden_layers": 5, "intermediate_size": 48}
+    folder = save_model("ModernBertForMaskedLM", tmp_path / "five", vocabulary, **settings)
+    with pytest.raises(ConfigError) as error:
+        load_initial_weights(run_of(layers=10), folder, folder, ())
+    assert str(error.value).endswith(
+        "layers 5 (the run: 10); add --set encoder.layers=5 (5 layers are not a multiple of "
+        "encoder.global_every=2, so copies in turn would move the windows)"
+    )
+
+
+def test_new_positions_have_no_table_to_extend(folders: Path, lesson: Path) -> None:
+    with pytest.raises(ConfigError, match="--new positions: rotary positions have no table; rem"):
+        load_initial_weights(
+            run_of(positions=64), folders / "modernbert", lesson / "tokenizer", ("positions",)
+        )
+
+
+def test_a_new_vocabulary(
+    folders: Path, word_vocabularies: dict[str, Vocabulary], tmp_path: Path
+) -> None:
+    """Of another kind: the special tokens keep their rows, the others are means of pieces."""
+    save_vocabulary(word_vocabularies["wordpiece"], tmp_path / "words", 32)
+    folder, model = folders / "mmbert", run_of(local_rotary_base=160_000)
+    found = load_initial_weights(model, folder, tmp_path / "words", ("vocabulary",))
+    assert "5 of 2,000 tokens keep their rows" in found.lines[1]
+    theirs: Any = transformers.ModernBertForMaskedLM.from_pretrained(folder)
+    table = theirs.get_input_embeddings().weight
+    words = model.encoder.embeddings.words.weight
+    ours = Tokenizer.from_file(str(tmp_path / "words/tokenizer.json"))
+    split = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    mask = ours.token_to_id("[MASK]"), split.token_to_id("<mask>")
+    assert torch.equal(words[mask[0]], table[mask[1]])
+    whole = ours.token_to_id("the")
+    pieces = split.encode(" the", add_special_tokens=False).ids
+    torch.testing.assert_close(words[whole], table[pieces].mean(0), rtol=0, atol=1e-6)
