@@ -91,13 +91,11 @@ def attend_in_pieces(
     parts = []
     for block in layout.blocks:
         query, key, value = block.of(placed_N3HK).permute(2, 0, 3, 1, 4)
-        mixed_nHLK = torch.cat(
-            [
-                attend(query[:, :, own], key[:, :, keys], value[:, :, keys], shown, dropout)
-                for own, keys, shown in block.spans(reach)
-            ],
-            dim=2,
-        )
+        mixed = [
+            attend(query[:, :, own], key[:, :, keys], value[:, :, keys], shown, dropout)
+            for own, keys, shown in block.spans(reach)
+        ]
+        mixed_nHLK = mixed[0] if len(mixed) == 1 else torch.cat(mixed, dim=2)  # cat would copy
         parts.append(mixed_nHLK.transpose(1, 2).flatten(0, 1))
     return layout.returned(torch.cat(parts))
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig, Initializer
-from model.layers import Embeddings, Layer, Reach
+from model.layers import Embeddings, Layer, Reach, layer_norm
 from model.linear import Linear
 from model.pieces import Pieces, lay_out, places_of
 from model.rotary import Rotation, rotation_of
@@ -37,7 +37,7 @@ class Encoder(nn.Module):
         )
         self.layers, self.order = _layers(config)
         is_normed = config.norm == "post"
-        self.final_norm = nn.Identity() if is_normed else _final_norm(config)
+        self.final_norm = nn.Identity() if is_normed else layer_norm(config)
 
     def forward(
         self,
@@ -106,10 +106,6 @@ def shared_from(config: EncoderConfig, index: int) -> int:
     """The first layer of the group of layer `index`; it owns the weights that the group shares."""
     size = config.layers // config.groups
     return index // size * size
-
-
-def _final_norm(config: EncoderConfig) -> nn.LayerNorm:
-    return nn.LayerNorm(config.width, config.layer_norm_eps, bias=config.biases)
 
 
 def _layers(config: EncoderConfig) -> tuple[nn.ModuleList, list[int]]:

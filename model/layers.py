@@ -146,9 +146,9 @@ class Layer(nn.Module):
         super().__init__()
         is_normed = is_first and config.norm == "pre"
         self.attention = Attention(config)
-        self.attention_norm = nn.Identity() if is_normed else _norm(config)
+        self.attention_norm = nn.Identity() if is_normed else layer_norm(config)
         self.feed_forward = FEED_FORWARD[config.gated](config)
-        self.feed_forward_norm = _norm(config)
+        self.feed_forward_norm = layer_norm(config)
         self.attention_dropped = _dropout(config, "attention_output")
         self.feed_forward_dropped = _dropout(config, "feed_forward_output")
         self.add = _ADDING[config.norm]
@@ -188,7 +188,8 @@ def _pre_norm(hidden: Tensor, part: Part, norm: nn.Module, places_P: Tensor | No
 _ADDING = {"post": _post_norm, "pre": _pre_norm}
 
 
-def _norm(config: EncoderConfig) -> nn.LayerNorm:
+def layer_norm(config: EncoderConfig) -> nn.LayerNorm:
+    """Of hidden vectors."""
     return nn.LayerNorm(config.width, config.layer_norm_eps, bias=config.biases)
 
 
