@@ -1,14 +1,15 @@
 """Learning rates and curves of the mini recipes on real text.
 
     python -m tests.benchmarks.tune_minis --shards DIR --output DIR [--only roberta electra ...]
-        [--precision bf16] [--jobs N] [--curves]
+        [--precision bf16] [--jobs N] [--curves [--steps N] [--seeds N ...]]
 
-DIR holds the shards of each family: `roberta`, `electra`, `bert`, `spanbert` and `albert`. Each
-family tries half, once and twice 8e-4 for the steps that two cores do in ten minutes in float32,
-after the recipe's warm-up and down to zero. --curves trains each recipe as it is instead:
-`roberta_mini` for all its steps, the others for HALF_HOUR_STEPS. Runs use one thread each, --jobs
-of them at once. A finished one is kept in OUTPUT/points.jsonl and not run again; an interrupted
-curve continues. Prints lines of the tables in pipeline/recipes/MINI.md.
+DIR holds the shards of each family: `roberta`, which `modernbert` reads too, `electra`, `bert`,
+`spanbert` and `albert`. Each family tries half, once and twice 8e-4 for the steps that two cores do
+in ten minutes in float32, after the recipe's warm-up and down to zero. --curves trains each recipe
+as it is instead: `roberta_mini` for all its steps, the others for HALF_HOUR_STEPS, or each for
+--steps. Runs use one thread each, --jobs of them at once. A finished one is kept in
+OUTPUT/points.jsonl and not run again; an interrupted curve continues. Prints lines of the tables in
+pipeline/recipes/MINI.md.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from typing import Any
 
 from pipeline.recipes import recipe
 
-FAMILIES = ("roberta", "electra", "bert", "spanbert", "albert")
+FAMILIES = ("roberta", "electra", "bert", "spanbert", "albert", "modernbert")
+SHARDS_OF = {"modernbert": "roberta"}
+"""Families that read another's shards."""
 RATES = (4e-4, 8e-4, 1.6e-3)
 POINT_STEPS = 1_200
 """Steps of roberta_mini in ten minutes on two cores, in float32."""
@@ -44,17 +47,20 @@ class Trial:
     steps: int
     rate: float | None
     precision: str
+    seed: int = 0
 
     @property
     def name(self) -> str:
         rate = "recipe" if self.rate is None else f"{self.rate:g}"
         initializer = recipe(f"{self.family}_mini").encoder.initializer
-        return f"{self.family}-{rate}-{self.steps}-{self.precision}-{initializer}"
+        name = f"{self.family}-{rate}-{self.steps}-{self.precision}-{initializer}"
+        return f"{name}-{self.seed}" if self.seed else name
 
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {
             "steps": self.steps,
             "precision": self.precision,
+            "seed": self.seed,
             "logging.every": 50,
         }
         if self.rate is not None:
@@ -70,7 +76,8 @@ def train(trial: Trial, shards: Path, output: Path) -> dict[str, Any]:
     """Run to the end, from where it stands: its held-out losses and its CPU seconds."""
     run = output / trial.name
     command = [sys.executable, "-m", "pipeline.train", f"{trial.family}_mini"]
-    command += ["--data", str(shards / trial.family), "--output", str(run)]
+    command += ["--data", str(shards / SHARDS_OF.get(trial.family, trial.family))]
+    command += ["--output", str(run)]
     for name, value in trial.settings().items():
         command += ["--set", f"{name}={value}"]
     with (output / f"{trial.name}.log").open("a") as log:
@@ -85,7 +92,7 @@ def train(trial: Trial, shards: Path, output: Path) -> dict[str, Any]:
     found = {name: value for name, value in last.items() if name.startswith("validation_")}
     return {
         "name": trial.name, "family": trial.family, "peak_lr": trial.rate, "steps": trial.steps,
-        "precision": trial.precision, "tokens": last["tokens"],
+        "precision": trial.precision, "seed": trial.seed, "tokens": last["tokens"],
         "cpu_seconds": round(used.ru_utime + used.ru_stime),
         "date": datetime.now(timezone.utc).date().isoformat(), **found,
     }  # fmt: skip
@@ -101,6 +108,8 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--curves", action="store_true")
+    parser.add_argument("--steps", type=int, help="of every curve (default: see above)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of every curve")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     kept, lock = arguments.output / "points.jsonl", Lock()
@@ -119,13 +128,16 @@ def main() -> None:
         )
 
     rates = (None,) if arguments.curves else RATES
+    seeds = arguments.seeds if arguments.curves else (0,)
+
+    def steps(family: str) -> int:
+        if not arguments.curves:
+            return POINT_STEPS
+        return arguments.steps or CURVE_STEPS.get(family, HALF_HOUR_STEPS)
+
     trials = [
-        Trial(
-            family,
-            CURVE_STEPS.get(family, HALF_HOUR_STEPS) if arguments.curves else POINT_STEPS,
-            rate,
-            arguments.precision,
-        )
+        Trial(family, steps(family), rate, arguments.precision, seed)
+        for seed in seeds
         for family in arguments.only
         for rate in rates
     ]
