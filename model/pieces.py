@@ -95,6 +95,10 @@ class RowBlock(NamedTuple):
         own = placed[self.first : self.first + rows * length]
         return own.view(rows, length, *placed.shape[1:])
 
+    def outgrows(self, heads: int) -> bool:
+        """Whether attention's weights of one row take more than `GROUP_BYTES`."""
+        return 4 * heads * self.longest**2 > GROUP_BYTES
+
     def shown(self) -> Tensor | None:
         """Which places hold tokens [n, longest], or None if all do."""
         if min(self.lengths) == self.longest:

@@ -3,7 +3,9 @@
 With dropout, torch has no fused kernel on a CPU: it writes scores, weights, random numbers and
 dropped weights of the whole batch to memory, four arrays of rows x H x S x S, and keeps three of
 them for the backward pass. Here rows are processed in blocks, so these arrays stay in the
-processor's cache, and only the weights are kept; their sign bit marks dropped ones.
+processor's cache, and only the weights are kept; their sign bit marks dropped ones. Where a single
+row outgrows the cache and nothing is dropped, torch's kernel is faster, although it computes the
+weights twice, and keeps none of them.
 
 Legend: N places of all blocks, D width, H heads, K head size; n rows of a block, Q and L the places
 of queries and of keys in a span (see `RowBlock.spans`).
@@ -21,6 +23,7 @@ from model.dropout import kept_scale, random_int16, threshold
 from model.pieces import RowBlock
 
 SIGN = -(1 << 31)
+ATEN = torch.ops.aten
 
 
 def row_attention(
@@ -46,6 +49,13 @@ class _RowAttention(torch.autograd.Function):
         for block in blocks:
             query, key, value = block.of(projected_N3HK).permute(2, 0, 3, 1, 4)
             out = block.of(out_NHK).transpose(1, 2)
+            if _is_fused(block, query, dropout, reach):
+                mixed, log_sums_nHL = ATEN._scaled_dot_product_flash_attention_for_cpu(
+                    query, key, value
+                )
+                out.copy_(mixed)
+                kept.append(log_sums_nHL)
+                continue
             for queries, keys, shown in block.spans(reach):
                 weights_nHQL = _weights(query[:, :, queries], key[:, :, keys], shown)
                 if dropout:
@@ -53,7 +63,7 @@ class _RowAttention(torch.autograd.Function):
                 mixed = (weights_nHQL.relu() @ value[:, :, keys]).mul_(kept_scale(dropout))
                 out[:, :, queries].copy_(mixed)
                 kept.append(weights_nHQL)
-        ctx.scale, ctx.blocks, ctx.weights, ctx.reach = kept_scale(dropout), blocks, kept, reach
+        ctx.dropout, ctx.blocks, ctx.kept, ctx.reach = dropout, blocks, kept, reach
         ctx.save_for_backward(projected_N3HK, out_NHK)
         return out_NHK
 
@@ -63,25 +73,37 @@ class _RowAttention(torch.autograd.Function):
         overlap = ctx.reach is not None  # of the keys of neighbouring spans
         grad_projected = (torch.zeros_like if overlap else torch.empty_like)(projected_N3HK)
         store = Tensor.add_ if overlap else Tensor.copy_
-        root = out_NHK.shape[-1] ** -0.5
-        spans = ((block, span) for block in ctx.blocks for span in block.spans(ctx.reach))
-        for (block, (queries, keys, _)), weights in zip(spans, ctx.weights, strict=True):
+        root, scale = out_NHK.shape[-1] ** -0.5, kept_scale(ctx.dropout)
+        kept = iter(ctx.kept)
+        for block in ctx.blocks:
             query, key, value = block.of(projected_N3HK).permute(2, 0, 3, 1, 4)
             to_query, to_key, to_value = block.of(grad_projected).permute(2, 0, 3, 1, 4)
-            query, key, value = query[:, :, queries], key[:, :, keys], value[:, :, keys]
-            grad = block.of(grad_NHK).transpose(1, 2)[:, :, queries]
-            out = block.of(out_NHK).transpose(1, 2)[:, :, queries]
-            # Through the softmax: weights x (gradient - its mean under the weights), where the
-            # mean over keys is the sum of out x gradient over the head's components.
-            mean = (out * grad).sum(-1, keepdim=True)
-            grad = grad * ctx.scale
-            shown = weights.relu()
-            store(to_value[:, :, keys], shown.transpose(-1, -2) @ grad)
-            to_scores = (grad @ value.transpose(-1, -2)).mul_(shown)
-            to_scores.addcmul_(torch.abs(weights, out=shown), mean, value=-1).mul_(root)
-            to_query[:, :, queries].copy_(to_scores @ key)
-            store(to_key[:, :, keys], to_scores.transpose(-1, -2) @ query)
+            grad_nHLK = block.of(grad_NHK).transpose(1, 2)
+            out_nHLK = block.of(out_NHK).transpose(1, 2)
+            if _is_fused(block, query, ctx.dropout, ctx.reach):
+                found = ATEN._scaled_dot_product_flash_attention_for_cpu_backward(
+                    grad_nHLK, query, key, value, out_nHLK, next(kept), 0.0, False
+                )
+                for gradient, change in zip((to_query, to_key, to_value), found, strict=True):
+                    gradient.copy_(change)
+                continue
+            for queries, keys, _ in block.spans(ctx.reach):
+                grad, out, weights = grad_nHLK[:, :, queries], out_nHLK[:, :, queries], next(kept)
+                # Through the softmax: weights x (gradient - its mean under the weights), where the
+                # mean over keys is the sum of out x gradient over the head's components.
+                mean = (out * grad).sum(-1, keepdim=True)
+                grad = grad * scale
+                shown = weights.relu()
+                store(to_value[:, :, keys], shown.transpose(-1, -2) @ grad)
+                to_scores = (grad @ value[:, :, keys].transpose(-1, -2)).mul_(shown)
+                to_scores.addcmul_(torch.abs(weights, out=shown), mean, value=-1).mul_(root)
+                to_query[:, :, queries].copy_(to_scores @ key[:, :, keys])
+                store(to_key[:, :, keys], to_scores.transpose(-1, -2) @ query[:, :, queries])
         return grad_projected, None, None, None
+
+
+def _is_fused(block: RowBlock, query_nHLK: Tensor, dropout: float, reach: int | None) -> bool:
+    return not dropout and reach is None and block.outgrows(query_nHLK.shape[1])
 
 
 def _weights(query_nHQK: Tensor, key_nHLK: Tensor, shown: Tensor | None) -> Tensor:
