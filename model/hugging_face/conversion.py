@@ -24,7 +24,9 @@ from model.hugging_face.families import (
     BOUNDARY_PREFIX,
     ELECTRA,
     MAPPING,
+    NAMES_WITHOUT_CLASS,
     Family,
+    Names,
     family_of,
 )
 from model.hugging_face.loss_record import loss_entry, recorded_part
@@ -71,17 +73,21 @@ def family(model: Model) -> Family:
 def logical_parameters(model: Model) -> list[LogicalParameter]:
     """Every parameter once, in the model's order; padding rows of the vocabulary are skipped.
 
-    Call this before an engine partitions the parameters: it reads their shapes. Raises ValueError
-    as `family` does.
+    Call this before an engine partitions the parameters: it reads their shapes. Names are
+    transformers', or `NAMES_WITHOUT_CLASS` if it has no class for the model.
     """
-    return named_parameters(family(model), model, model.config.vocab_size)
+    try:
+        modules = family(model).modules
+    except ValueError:
+        modules = NAMES_WITHOUT_CLASS
+    return named_parameters(modules, model, model.config.vocab_size)
 
 
-def named_parameters(own: Family, module: nn.Module, vocab_size: int) -> list[LogicalParameter]:
-    """As `logical_parameters`, of any module whose parameters' names are in the family's table."""
+def named_parameters(modules: Names, module: nn.Module, vocab_size: int) -> list[LogicalParameter]:
+    """As `logical_parameters`, of any module; modules: see `Family`."""
     found = []
     for parameter_name, parameter in module.named_parameters():
-        names = _their_names(own, parameter_name)
+        names = _their_names(modules, parameter_name)
         padded = parameter_name in PADDED
         rows = vocab_size if padded else parameter.shape[0] // len(names)
         shape = (rows, *parameter.shape[1:])
@@ -233,13 +239,13 @@ def copies_of(config: EncoderConfig, own: Family) -> dict[str, str]:
     return found
 
 
-def _their_names(own: Family, parameter_name: str) -> list[str]:
+def _their_names(modules: Names, parameter_name: str) -> list[str]:
     module, _, kind = parameter_name.rpartition(".")
     parts = module.split(".")
     layer = next((part for part in parts if part.isdigit()), "")
     pattern = ".".join("{}" if part == layer else part for part in parts)
-    modules = BOUNDARY_HEAD if pattern in BOUNDARY_HEAD else own.modules
-    return [f"{theirs.format(layer)}.{kind}" for theirs in modules[pattern]]
+    table = BOUNDARY_HEAD if pattern in BOUNDARY_HEAD else modules
+    return [f"{theirs.format(layer)}.{kind}" for theirs in table[pattern]]
 
 
 def todays_name(name: str) -> str:

@@ -252,6 +252,13 @@ MODERNBERT = Family(
 )
 """Ettin's and mmBERT's models have the same class (Warner et al. 2024)."""
 
+NAMES_WITHOUT_CLASS: Names = {
+    **BERT.modules,
+    "encoder.projection": ("bert.embeddings_project",),
+    "encoder.final_norm": ("bert.encoder.final_norm",),
+}
+"""Of a model that transformers has no class for, which is trained for comparisons alone."""
+
 BOUNDARY_HEAD = {
     "boundary_head": ("span_boundary",),
     "boundary_head.places": ("span_boundary.places",),

@@ -25,6 +25,7 @@ from model.hugging_face.families import (
     ELECTRA,
     MODERNBERT,
     Family,
+    Names,
     family_named,
     model_type_of,
 )
@@ -191,18 +192,15 @@ def write_task_model(model: TaskModel) -> tuple[dict[str, Tensor], dict[str, Any
     return state, config
 
 
-def _with_head(own: Family, task: TaskDesign) -> Family:
-    """The family with the names of a task's head."""
+def _with_head(own: Family, task: TaskDesign) -> Names:
+    """The names of a family and of a task's head."""
     design = HEADS[own.model_type][task.kind]
-    return replace(
-        own,
-        modules={
-            **own.modules,
-            "head.dense": (design.dense,),
-            "head.norm": (design.norm,),
-            "head.output": (design.output,),
-        },
-    )
+    return {
+        **own.modules,
+        "head.dense": (design.dense,),
+        "head.norm": (design.norm,),
+        "head.output": (design.output,),
+    }
 
 
 def encoder_of(config: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:

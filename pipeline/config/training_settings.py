@@ -250,6 +250,9 @@ class CheckpointSettings:
     """Number of newest checkpoints to keep."""
     keep_every: CountOrZero
     """Optimizer steps between checkpoints that are never deleted; 0: none."""
+    exportable: Annotated[bool, Legacy(True)]
+    """Refuse a model for which transformers has no class; false: train and evaluate it anyway, for
+    comparisons. It is never exported or fine-tuned."""
 
     def most_kept(self, steps: int) -> int:
         """Checkpoints that a run of so many steps has at most, with the one being written."""

@@ -15,7 +15,7 @@ from pipeline.config.run import Run, in_phase
 from pipeline.config.settings import override
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.errors import ConfigError
-from pipeline.experiments.table import Arm, Table, run_of
+from pipeline.experiments.tables.table import Arm, Table, run_of
 from pipeline.training.planning.schedule import check_warm_ups
 
 POINTS = 20

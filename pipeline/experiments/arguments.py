@@ -19,7 +19,7 @@ from pipeline.experiments.arms import (
     table,
 )
 from pipeline.experiments.fine_tuning import protocol_name
-from pipeline.experiments.table import Table
+from pipeline.experiments.tables.table import Table
 
 
 class _ArmOption(argparse.Action):
@@ -191,6 +191,12 @@ def read_ablation(arguments: argparse.Namespace) -> Ablation:
     chosen = _chosen_table(arguments)
     arms = make_arms(chosen, arguments.common, arguments.train_steps)
     tasks = _chosen_tasks(arguments.finetune)
+    kept = [arm.name for arm in arms if not arm.run.checkpoint.exportable]
+    if tasks and kept:
+        raise ConfigError(
+            f"--finetune: {', '.join(kept)} have checkpoint.exportable=false, for models that "
+            "transformers has no class for, and are never fine-tuned; drop --finetune"
+        )
     return Ablation(
         table=chosen,
         arms=arms,

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from pipeline.config.settings import find_near
 from pipeline.errors import ConfigError, PipelineError
-from pipeline.experiments import albert_tables, electra_tables, roberta_tables, spanbert_tables
-from pipeline.experiments.table import Arm, Table, run_of
+from pipeline.experiments.tables import albert, electra, modern, roberta, spanbert
+from pipeline.experiments.tables.table import Arm, Table, run_of
 
 __all__ = [
     "SCALES", "TABLES", "Arm", "Table", "arms_from_arguments", "arms_from_file", "run_of", "table",
@@ -31,12 +31,13 @@ SCALES = ("smoke", "mini", "base")
 """Minutes on two cores, hours on two cores, a cluster: `_tiny`, `_mini` and `_base` recipes."""
 
 _TABLES: dict[str, Callable[[str], Table]] = {
-    "albert/pair": albert_tables.pair,
-    "albert/sharing": albert_tables.sharing,
-    "electra/objective": electra_tables.objective,
-    "roberta/formats": roberta_tables.formats,
-    "roberta/masking": roberta_tables.masking,
-    "spanbert/masking": spanbert_tables.masking,
+    "albert/pair": albert.pair,
+    "albert/sharing": albert.sharing,
+    "electra/objective": electra.objective,
+    "modern/architecture": modern.architecture,
+    "roberta/formats": roberta.formats,
+    "roberta/masking": roberta.masking,
+    "spanbert/masking": spanbert.masking,
 }
 TABLES = sorted(_TABLES)
 """Names of the papers' tables."""

@@ -208,6 +208,7 @@ def _checkpoint() -> CheckpointSettings:
         every=1_000,  # ours: under an hour of eight H100s, estimated
         keep=3,  # ours: two more to fall back on
         keep_every=0,  # ours: history costs disk, so it is opt-in
+        exportable=True,  # ours: a model is trained to be used
     )
 
 

@@ -52,7 +52,8 @@ FLOW = (
     "pipeline/downstream/zero_shot",
     "pipeline/training/validation", "pipeline/training",
     "pipeline/downstream/reading", "pipeline/downstream/scoring", "pipeline/downstream",
-    "pipeline/experiments", "pipeline/reporting", "pipeline/diagnosis",
+    "pipeline/experiments/tables", "pipeline/experiments", "pipeline/reporting",
+    "pipeline/diagnosis",
 )  # fmt: skip
 """Folders and shared files; each may import from those before it. Commands come after all."""
 

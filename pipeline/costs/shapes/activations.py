@@ -32,7 +32,7 @@ from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.run import Run
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.costs.shapes.live_bytes import LiveBytes
-from pipeline.training.weights.build import build_model
+from pipeline.costs.shapes.parameters import shaped_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def trace(run: Run, on_gpu: bool, pieces: Sequence[int], rows: int) -> Activatio
     device: Any = torch.device("meta") if on_gpu else FakeTensorMode(allow_non_fake_inputs=True)
     with device:
         with _default_type(torch.float32 if run.precision == "fp32" else torch.bfloat16):
-            model = build_model(run, seed=0).train()
+            model = shaped_model(run).train()
         inputs = micro_batch(run, rows, pieces)
     given = [part for part in inputs if isinstance(part, Tensor)]
     with device, _Kernels(on_gpu), LiveBytes([*model.parameters(), *given]) as live:

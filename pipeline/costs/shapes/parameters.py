@@ -28,10 +28,11 @@ def logical_count(run: Run) -> int:
 def fake_model(run: Run, mode: FakeTensorMode) -> Model:
     """The model of a run, of tensors with shapes and without storage."""
     with mode:
-        return _build(run)
+        return shaped_model(run)
 
 
-def _build(run: Run) -> Model:
+def shaped_model(run: Run) -> Model:
+    """The model of a run, for devices on which tensors have shapes alone."""
     encoder = replace(run.encoder, initializer="normal")  # others look at values, and none are here
     return build_model(replace(run, encoder=encoder), seed=0)
 
@@ -51,6 +52,6 @@ class _Unfilled(TorchFunctionMode):
 @functools.cache
 def _sizes(run: Run) -> tuple[tuple[int, ...], int]:
     with torch.device("meta"), _Unfilled():
-        model = _build(run)
+        model = shaped_model(run)
     sizes = tuple(parameter.numel() for parameter in model.parameters())
     return sizes, len(list(logical_parameters(model)))

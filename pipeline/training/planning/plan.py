@@ -259,7 +259,7 @@ def flops_of(run: Run, sequences: int, predictions: int, length: int) -> int:
 
 def _check_family(run: Run, dataset: Dataset) -> None:
     """Raises ConfigError if transformers has no class that the model can be exported to."""
-    if has_generator(run):
+    if has_generator(run) or not run.checkpoint.exportable:
         return  # ELECTRA's class supports every allowed setting
     config, pad = encoder_config(run), dataset.manifest.tokenizer["pad"]
     try:
@@ -267,7 +267,10 @@ def _check_family(run: Run, dataset: Dataset) -> None:
     except ValueError as error:
         families = changes_to_fit(config, has_pairs(run)).items()
         advice = ", or ".join(f"{_settings(run, each, pad)} for {name}" for name, each in families)
-        raise ConfigError(f"{error}, so it could not be exported; add {advice}") from error
+        raise ConfigError(
+            f"{error}, so it could not be exported; add {advice}, or --set "
+            "checkpoint.exportable=false to compare it only"
+        ) from error
     if family.after_pad and run.encoder.position_offset != pad + 1:
         raise ConfigError(
             f"encoder.position_offset={run.encoder.position_offset} needs pad id "

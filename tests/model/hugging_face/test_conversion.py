@@ -114,13 +114,17 @@ def test_names_and_parameter_count_are_those_of_transformers() -> None:
     assert {piece.name: piece.shape for piece in logical_parameters(model)} == shapes
 
 
-def test_every_number_is_in_one_logical_parameter() -> None:
-    model = toy_model()
+@pytest.mark.parametrize("design", [{}, {"norm": "pre", "gated": True, "embedding_width": 24}])
+def test_every_number_is_in_one_logical_parameter(design: dict[str, Any]) -> None:
+    """Also of a model that transformers has no class for."""
+    config = replace(TOY, **design)
+    model = MaskedLanguageModel(config, seed=0)
     counts = {name: torch.zeros(p.numel()) for name, p in model.named_parameters()}
     for piece in logical_parameters(model):
         counts[piece.parameter_name][piece.start : piece.start + prod(piece.shape)] += 1
     for name, count in counts.items():
-        padding = {"encoder.embeddings.words.weight": 84 * 48, "head.bias": 84}.get(name, 0)
+        width = config.embedding_width
+        padding = {"encoder.embeddings.words.weight": 84 * width, "head.bias": 84}.get(name, 0)
         assert count[: len(count) - padding].eq(1).all(), name
         assert count[len(count) - padding :].eq(0).all(), name
 

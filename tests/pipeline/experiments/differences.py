@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.config.settings import flatten, to_dict
-from pipeline.experiments.table import Table, run_of
+from pipeline.experiments.tables.table import Table, run_of
 
 
 def values(table: Table) -> dict[str, dict[str, Any]]:

@@ -56,6 +56,8 @@ def test_tasks_to_fine_tune_on(tmp_path: Path) -> None:
     assert found.tasks == (("sst2", tmp_path), ("rte", tmp_path)) and found.finetune_seeds == 2
     with pytest.raises(ConfigError, match="names sst2 twice"):
         read_ablation(parse_ablate([*words, tasks[0], tasks[0]]))
+    with pytest.raises(ConfigError, match="modernbert have checkpoint"):
+        read_ablation(parse_ablate(["modern/architecture", *words[1:], tasks[0]]))
 
 
 @pytest.mark.parametrize(

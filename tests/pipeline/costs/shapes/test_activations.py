@@ -17,7 +17,7 @@ from pipeline.costs.shapes.activations import activations, micro_batch, trace
 from pipeline.recipes import recipe
 from pipeline.training.weights.build import build_model
 
-FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert")
+FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert", "modernbert")
 ROWS = 4
 TOLERANCE = 0.05
 PIECES = {"whole": (), "in pieces": (15, 10, 7)}

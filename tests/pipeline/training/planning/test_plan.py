@@ -91,8 +91,19 @@ def test_what_cannot_be_planned_names_settings_that_can(prepared: Path, settings
         make_plan(override(run, remedy), 3, 1, [train], [validation], run.steps)
     if settings.startswith("objective"):  # BERT's positions, before giving up the pair head
         assert remedies[0] == ["encoder.position_offset=0"]
-        assert "for bert" in str(error.value) and remedies[-2] == ["objective.kind=mlm"]
-        assert {"encoder.position_kind=rotary", "objective.kind=mlm"} < {*remedies[-1]}
+        assert "for bert" in str(error.value) and remedies[-3] == ["objective.kind=mlm"]
+        assert {"encoder.position_kind=rotary", "objective.kind=mlm"} < {*remedies[-2]}
+    if settings.startswith(("objective", "encoder")) and settings != "encoder.position_offset=1":
+        assert remedies[-1] == ["checkpoint.exportable=false"]
+
+
+def test_what_cannot_be_exported_trains_if_that_is_said(prepared: Path) -> None:
+    train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
+    run = override(recipe("roberta_tiny"), ["encoder.norm=pre"])
+    with pytest.raises(ConfigError, match=r"norm=pre.* --set checkpoint\.exportable=false"):
+        make_plan(run, 1, 1, [train], [validation], run.steps)
+    run = override(run, ["checkpoint.exportable=false"])
+    assert make_plan(run, 1, 1, [train], [validation], run.steps).parameters == 682_240
 
 
 def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> None:

@@ -84,6 +84,7 @@ def test_free_settings_are_settings(dataset: Dataset, tmp_path: Path) -> None:
         words = {
             "data.reader": "read",
             "data.damaged": "skip",
+            "checkpoint.exportable": "false",
             "logging.to": "[]",
         }
         value = words.get(path, "1400" if path == "checkpoint.keep_every" else "7")

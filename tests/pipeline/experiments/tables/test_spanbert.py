@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.experiments.arms import SCALES
-from pipeline.experiments.spanbert_tables import masking
+from pipeline.experiments.tables.spanbert import masking
 from tests.pipeline.experiments.differences import values
 
 

@@ -5,7 +5,7 @@ The paper's figures are those of checkpoints at 1.2M of 2.4M steps, on the devel
 
 from __future__ import annotations
 
-from pipeline.experiments.table import Arm, Table
+from pipeline.experiments.tables.table import Arm, Table
 
 RECIPES = {"smoke": "spanbert_tiny", "mini": "spanbert_mini", "base": "spanbert_base"}
 """The recipe at each scale."""

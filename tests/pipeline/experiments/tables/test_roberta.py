@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pipeline.experiments.arms import SCALES
-from pipeline.experiments.roberta_tables import formats, masking
-from pipeline.experiments.table import run_of
+from pipeline.experiments.tables.roberta import formats, masking
+from pipeline.experiments.tables.table import run_of
 from tests.pipeline.experiments.differences import differing, values
 
 NSP = {"data.segments.label": "next", "objective.kind": "mlm_pair"}

@@ -6,7 +6,7 @@ The paper's models are BERT-base (sec. 4), trained for 1M steps at a batch of 25
 
 from __future__ import annotations
 
-from pipeline.experiments.table import Arm, Table
+from pipeline.experiments.tables.table import Arm, Table
 from pipeline.recipes import recipe
 
 MASKING = {"smoke": "roberta_tiny", "mini": "roberta_mini", "base": "roberta_base"}

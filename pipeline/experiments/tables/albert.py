@@ -6,7 +6,7 @@ the development sets; SQuAD has F1 and exact match.
 
 from __future__ import annotations
 
-from pipeline.experiments.table import Arm, Table
+from pipeline.experiments.tables.table import Arm, Table
 from pipeline.recipes import recipe
 
 RECIPES = {"smoke": "albert_tiny", "mini": "albert_mini", "base": "albert_base_v1"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.experiments.table import Arm, Table, run_of
+from pipeline.experiments.tables.table import Arm, Table, run_of
 
 ONE, TWO = Arm("one", "roberta_tiny", ()), Arm("two", "roberta_tiny", ("steps=10",))
 

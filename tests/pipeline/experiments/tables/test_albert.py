@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.experiments.albert_tables import pair, sharing
 from pipeline.experiments.arms import SCALES
-from pipeline.experiments.table import run_of
+from pipeline.experiments.tables.albert import pair, sharing
+from pipeline.experiments.tables.table import run_of
 from tests.pipeline.experiments.differences import values
 from tests.pipeline.recipes.on_meta import sizes
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.experiments.arms import SCALES
-from pipeline.experiments.electra_tables import objective
+from pipeline.experiments.tables.electra import objective
 from tests.pipeline.experiments.differences import values
 
 

@@ -5,7 +5,7 @@ A score is the average over GLUE's development sets, the median of ten fine-tuni
 
 from __future__ import annotations
 
-from pipeline.experiments.table import Arm, Table
+from pipeline.experiments.tables.table import Arm, Table
 
 RECIPES = {"smoke": "electra_tiny", "mini": "electra_mini", "base": "electra_base"}
 """The recipe at each scale."""
