@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from pipeline.config.settings import override
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import parameters_of
 from tests.pipeline.recipes.on_meta import sizes
 
+ROOT = Path(__file__).parents[3]
 PUBLISHED = {"base": 149_655_232, "large": 395_881_664}
 """Parameters of the released models."""
 
@@ -36,6 +39,17 @@ def test_the_first_phase_has_the_papers_tokens(
     optimizer = run.optimizer
     assert optimizer.peak_lr * optimizer.weight_decay == pytest.approx(1e-5)
     assert (optimizer.kind, optimizer.beta2, optimizer.clip_norm) == ("stable_adamw", 0.98, 0.0)
+
+
+def test_the_pages_sizes_have_the_pages_parameters() -> None:
+    page = (ROOT / "pipeline/recipes/MODERNBERT.md").read_text()
+    lines = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    (_, *names, _), _, *rows = ([cell.strip(" `") for cell in line] for line in lines)
+    assert len(rows) == 8
+    for _, *values, parameters in rows:
+        changes = [f"{name}={value}" for name, value in zip(names, values, strict=True)]
+        run = override(recipe("modernbert_base"), changes)
+        assert f"{parameters_of(run):,}" == parameters
 
 
 def test_layers_are_the_papers() -> None:
