@@ -1,11 +1,13 @@
 """What a GPU's micro-batch asks of its kernels, from sizes alone.
 
 FLOPs follow from the sizes. The bytes that all other kernels move were counted on the null GPU
-(tests/null_gpu): per token, layer and element of its width they differ by 5 % between families.
+(tests/null_gpu): per token, layer and element of its width they differ by 5 % between families with
+BERT's layers.
 """
 
 from __future__ import annotations
 
+from model.config import EncoderConfig
 from model.objectives.flops import attention_flops
 from pipeline.config.run import Run
 from pipeline.costs.kernel_rates import StepWork
@@ -19,6 +21,9 @@ from pipeline.training.planning.plan import (
 
 MOVED = {False: 100.0, True: 121.0}
 """Bytes per token, layer and element of its width, without dropout and with it."""
+MOVED_GATED = (123.5, 15.8)
+"""The same of ModernBERT's layers, which rotate queries and keys, and for each element of a gated
+feed-forward part."""
 WORD_PASSES = 3
 """Over the logits: one forward, and in the backward pass one that reads and one that writes."""
 LAUNCH_SECONDS = 1.7e-3
@@ -32,13 +37,21 @@ def step_work(run: Run, capacity: Capacity) -> StepWork:
     length = run.data.sequence_length
     configs = [encoder_config(run)] + ([generator_config(run)] if has_generator(run) else [])
     attention = tokens / length * sum(attention_flops(config, length) for config in configs)
-    size = sum(tokens * config.width * config.layers for config in configs)
+    moved = sum(tokens * config.layers * _moved_bytes(config) for config in configs)
     words = 2 * predictions * configs[0].padded_vocab_size
     return StepWork(
         product_flops=flops_of(run, tokens // length, predictions, length) - 3 * attention,
         attention_flops={"flash": (attention, 2.5 * attention)},
-        moved_bytes=MOVED[run.encoder.dropout > 0] * size + WORD_PASSES * words,
+        moved_bytes=moved + WORD_PASSES * words,
     )
+
+
+def _moved_bytes(config: EncoderConfig) -> float:
+    """Per token and layer."""
+    if config.gated:
+        fixed, inner = MOVED_GATED
+        return fixed * config.width + inner * config.feed_forward
+    return MOVED[config.dropout > 0] * config.width
 
 
 def launch_seconds(run: Run) -> float:

@@ -215,3 +215,23 @@ def test_layers_compile_to_one_graph_each_way_they_are_used() -> None:
                     encoder.eval()(ids, Pieces(ends, 12))
         assert counter.frame_count == 2 * 4 < MOST_GRAPHS
     torch._dynamo.reset()
+
+
+def test_layers_with_windows_compile_to_three_graphs() -> None:
+    """Of the first layer, which has no norm before attention, and of layers with and without a
+    window; with the embeddings', in training and in evaluation."""
+    torch._dynamo.reset()
+    counter, ids = CompileCounter(), torch.empty(24, dtype=torch.int64, device="meta")
+    config = replace(
+        TOY, layers=7, position_kind="rotary", norm="pre", gated=True, biases=False,
+        position_offset=0, segment_types=1, window=4, global_every=3, attention_dropout=0.0,
+    )  # fmt: skip
+    encoder = Encoder(config).to("meta").bfloat16()
+    encoder.compile_layers(counter)
+    ends = torch.tensor([0, 12, 24, 24], dtype=torch.int32, device="meta")
+    for _ in range(2):
+        encoder.train()(ids, Pieces(ends, 12)).float().sum().backward()
+        with torch.no_grad():
+            encoder.eval()(ids, Pieces(ends, 12))
+        assert counter.frame_count == 2 * 4
+    torch._dynamo.reset()

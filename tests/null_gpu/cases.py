@@ -35,7 +35,7 @@ class Cell:
         return "-".join((self.recipe, self.rows, self.board))
 
 
-FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert")
+FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert", "modernbert")
 USUAL = (
     Cell("roberta_base", "short", STAGES),
     Cell("electra_base", "short"),
@@ -49,6 +49,7 @@ ALL = (
     Cell("roberta_base", "documents", settings=("batch.attention=document",)),
     Cell("roberta_large", "short", STAGES),
     Cell("roberta_large", "full"),
+    Cell("modernbert_large", "full"),
     Cell("roberta_large", "short", board="A100"),
     Cell("roberta_large", "short", board="B200"),
 )

@@ -22,6 +22,7 @@ from torch import nn
 
 from model.hugging_face.conversion import Model, logical_parameters
 from model.layers import Embeddings
+from model.objectives.flops import attention_flops as forward_flops
 from model.objectives.heads import MaskedLanguageHead, WordLosses
 from model.objectives.span_boundary import SpanBoundaryHead
 from pipeline.config.run import Run
@@ -126,16 +127,13 @@ def bare_counts(run: Run, rows: Rows, device: torch.device) -> dict[str, Any]:
 def attention_flops(
     run: Run, rows: Rows, found: Counts
 ) -> dict[AttentionName, tuple[float, float]]:
-    """Of the rows, shared by the launches of each kernel: two products of [S, S, D] forward, five
-    backward. Documents are counted as if they were rows."""
+    """Of the rows, shared by the launches of each kernel: two products of [S, S, D] forward, or of
+    what windows leave of them, five backward. Documents are counted as if they were rows."""
     configs = [encoder_config(run)]
     if run.objective.kind not in ("mlm", "mlm_pair", "mlm_sbo"):
         configs.append(generator_config(run))
     length = row_length(run, rows)
-    whole = sum(
-        4.0 * row_count(run, rows) * length * length * config.width * config.layers
-        for config in configs
-    )
+    whole = float(row_count(run, rows) * sum(forward_flops(each, length) for each in configs))
     launches = sum(ahead for ahead, _ in found.attention.values())
     return {
         cast(AttentionName, kernel): (whole * ahead / launches, 2.5 * whole * back / launches)

@@ -4,7 +4,7 @@ The model itself runs, forward and backward, on tensors that have shapes and no 
 recipe and setting counts as it is. For a CPU these are torch's fake tensors, which take the path of
 a CPU. For a GPU they are tensors of the meta device, and the two operations that depend on the
 device are replaced by the kernels of a GPU: fused attention in fp32, and dropout with a mask of
-bytes.
+bytes. So is a gated GELU, whose activation inductor computes again rather than keep.
 
 Every row is full. Legend: B rows, S tokens of a row, K slots of predictions.
 """
@@ -16,13 +16,14 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from model.hugging_face.conversion import Model
 from model.objectives.masked_language import Inputs
@@ -153,13 +154,45 @@ class _Kernels(TorchFunctionMode):
         super().__init__()
         self._replaced: dict[Any, Callable[..., Any]] = {Tensor.numpy: _values}
         if on_gpu:
+            gates = _Gates()
             self._replaced = {
                 F.scaled_dot_product_attention: _fused_attention,
                 F.dropout: _dropout,
+                F.gelu: gates.gelu,
+                Tensor.mul: gates.mul,
             }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._replaced.get(func, func)(*args, **(kwargs or {}))
+
+
+class _Gates:
+    """A GELU that is multiplied at once keeps what it is of, and not its value."""
+
+    def __init__(self) -> None:
+        self._given = WeakTensorKeyDictionary()
+
+    def gelu(self, value: Tensor, approximate: str = "none") -> Tensor:
+        found = F.gelu(value, approximate=approximate)
+        self._given[found] = value
+        return found
+
+    def mul(self, first: Tensor, second: Tensor) -> Tensor:
+        if first in self._given:
+            return cast(Tensor, _GatedGelu.apply(self._given[first], second))  # type: ignore[no-untyped-call]
+        return first * second
+
+
+class _GatedGelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gate: Tensor) -> Tensor:
+        ctx.save_for_backward(value, gate)
+        return F.gelu(value) * gate
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        value, gate = ctx.saved_tensors
+        return torch.ops.aten.gelu_backward(grad * gate, value), grad * F.gelu(value)
 
 
 def _values(tensor: Tensor) -> Any:
