@@ -46,12 +46,22 @@ def test_expected_shards_are_like_prepared_ones(prepared: Path) -> None:
 
 
 def test_every_recipe_can_be_planned_without_shards() -> None:
-    for name in ("bert_base_published", "electra_small", "albert_tiny", "spanbert_base"):
+    names = "bert_base_published", "electra_small", "albert_tiny", "spanbert_base"
+    for name in (*names, "modernbert_base_published"):
         run = recipe(name)
         train, held_out = expected_datasets(run, 10**9)
         phases = make_phases(run, 8, 1, train, held_out)
         assert len(phases) == len(run.phases) + 1
         assert phases[0].plan.train_sequences > 10**6
+
+
+def test_documents_that_see_themselves_alone_are_counted() -> None:
+    """As in the sample's news, of 571 tokens each: 1.85 pieces in a row of 486."""
+    run = override(recipe("roberta_base"), ["batch.attention=document", "batch.per_device=512"])
+    train, held_out = expected_datasets(run, 10**9)
+    assert train[0].manifest.totals["documents"] == pytest.approx(10**9 / 571, rel=0.01)
+    found = make_phases(run, 8, 1, train, held_out)[0].plan.on_gpu.capacity
+    assert 1.85 * found.rows < found.pieces < 2.5 * found.rows
 
 
 def test_drawn_masks_take_no_space() -> None:

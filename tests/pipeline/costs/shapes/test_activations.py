@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from pipeline.config.encoder_settings import Initializer
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.costs.shapes.activations import activations, micro_batch, trace
@@ -81,6 +82,14 @@ def test_documents_in_a_row_are_pieces() -> None:
     predicted = activations(run, False, (20, 12))
     saved = saved_bytes(run, (20, 12))
     assert (predicted.encoders + predicted.heads) * ROWS == pytest.approx(saved, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("law", get_args(Initializer))
+def test_the_law_of_initial_weights_does_not_matter(law: str) -> None:
+    """Nor does it stop the count: some laws look at what they drew, and fake tensors are empty."""
+    run = recipe("bert_tiny")
+    drawn = override(run, [f"encoder.initializer={law}"])
+    assert activations(drawn, False) == activations(run, False)
 
 
 @pytest.mark.parametrize("kind", ["rtd_masked", "replace_mlm", "all_tokens_mlm"])
