@@ -49,8 +49,8 @@ LARGEST = 1e9
 
 
 def their_modern_config(config: EncoderConfig) -> dict[str, Any]:
-    """transformers' configuration. It has no dropout after the feed-forward part, and one value for
-    attention's weights and its output: those of the model card."""
+    """transformers' configuration. It has no dropout after the outputs of a layer's parts, but for
+    that of attention, which has the value of attention's weights: see `untold`."""
     kinds = [GLOBAL if config.reach(depth) is None else LOCAL for depth in range(config.layers)]
     bases = {GLOBAL: config.rotary_base, LOCAL: config.local_rotary_base}
     return {
@@ -58,6 +58,7 @@ def their_modern_config(config: EncoderConfig) -> dict[str, Any]:
         "model_type": "modernbert",
         **{theirs: getattr(config, ours) for ours, theirs in (SIZES | SHARES).items()},
         **FIXED,
+        **({} if config.dropout_places == "all" else {SHARES["dropout"]: 0.0}),
         "mlp_dropout": 0.0,
         # a window of 0 is never used, but has to be a number
         "local_attention": config.window or DEFAULT_WINDOW,
@@ -72,6 +73,18 @@ def their_modern_config(config: EncoderConfig) -> dict[str, Any]:
         "bos_token_id": 0,
         "eos_token_id": 2,
     }
+
+
+def untold(dropout: float, places: str) -> str:
+    """What a model with `dropout`, in its `dropout_places`, was trained with and transformers'
+    configuration cannot say; "" if it says all."""
+    if not dropout:
+        return ""
+    if places == "all":
+        where, told = "embeddings and of the outputs of both parts of a layer", "that of embeddings"
+    else:
+        where, told = "attention's output alone", "none"
+    return f"a dropout of {dropout:g} of {where}; config.json can state {told}"
 
 
 def modern_config(theirs: Mapping[str, Any]) -> EncoderConfig:

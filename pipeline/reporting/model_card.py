@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from model.hugging_face.families import MODERNBERT
+from model.hugging_face.modern_settings import untold
 from pipeline import __version__
 from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
 from pipeline.data.shards.manifest import Manifest, describe_copies, describe_unknown
+from pipeline.loading.compatibility import runs_of
 from pipeline.recipes import RECIPES, RENAMED
 from pipeline.reporting.front_matter import (
     UNCLEAR,
@@ -112,7 +115,8 @@ def model_card(facts: CardFacts, config: Mapping[str, Any]) -> str:
     sections = [*_data(facts), _recipe(facts), _measured(facts)]
     if facts.scores:
         sections.append(score_section([_named(score) for score in facts.scores]))
-    sections += [_limits(facts), _versions(facts)]
+    modern = config["model_type"] == MODERNBERT.model_type
+    sections += [_limits(facts, _untold(facts) if modern else ()), _versions(facts)]
     sections.append(Section("Made again by", commands=commands(facts)))
     parts = [front_matter(fields), f"# {_escaped(facts.title)}", _introduction(facts, architecture)]
     parts += ["## How to load", _code("python", f"{DETECT if detects else FILL}\n\n{ENCODE}")]
@@ -221,10 +225,18 @@ def _measured(facts: CardFacts) -> Section:
     return Section("Training", lines, [table] if rows else [])
 
 
-def _limits(facts: CardFacts) -> Section:
+def _untold(facts: CardFacts) -> list[str]:
+    """Of each phase up to the step, what ModernBERT's configuration cannot say."""
+    begun = [part.encoder for begin, _, part in runs_of(facts.run) if begin < max(1, facts.step)]
+    found = dict.fromkeys(untold(each.dropout, each.dropout_places) for each in begun)
+    return [f"Trained with {text}." for text in found if text]
+
+
+def _limits(facts: CardFacts, untold_settings: Sequence[str]) -> Section:
     """What a user of the model should know."""
     run, lines = facts.run, []
     lines.append(f"Trained on rows of at most {facts.length:,} tokens.")
+    lines += untold_settings
     if run.data.lower_case:
         lines.append("Reads lower-cased text; its tokenizer lower-cases what it is given.")
     if facts.step < run.steps:

@@ -11,7 +11,7 @@ import torch
 from transformers import ModernBertConfig, ModernBertForMaskedLM
 
 from model.hugging_face.conversion import from_hugging_face, to_hugging_face
-from model.hugging_face.modern_settings import modern_config, their_modern_config
+from model.hugging_face.modern_settings import modern_config, their_modern_config, untold
 from model.objectives.masked_language import MaskedLanguageModel
 from tests.model.conftest import in_rows
 from tests.model.test_rotary import MODERN, drawn
@@ -59,6 +59,20 @@ def test_each_form_alone_gives_the_same_encoder(left_out: tuple[str, ...], windo
     config = replace(MODERN, layers=7, window=window, global_every=3 if window else 1)
     theirs = their_modern_config(config)
     assert modern_config({k: v for k, v in theirs.items() if k not in left_out}) == config
+
+
+def test_dropout_after_attention_is_not_said_of_embeddings() -> None:
+    """transformers would drop embeddings where no embedding was dropped."""
+    dropping = replace(MODERN, dropout=0.1, attention_dropout=0.2)
+    only = replace(dropping, dropout_places="attention_output")
+    names = "embedding_dropout", "mlp_dropout", "attention_dropout"
+    assert [their_modern_config(dropping)[name] for name in names] == [0.1, 0.0, 0.2]
+    assert [their_modern_config(only)[name] for name in names] == [0.0, 0.0, 0.2]
+    assert untold(0.1, "attention_output") == (
+        "a dropout of 0.1 of attention's output alone; config.json can state none"
+    )
+    assert "can state that of embeddings" in untold(0.1, "all")
+    assert untold(0.0, "all") == ""
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,24 @@ def test_what_is_unknown_is_said(tmp_path: Path, prepared: Path) -> None:
     assert "other: not there any more" in text and "The licence of articles, other is" in text
 
 
+def test_dropout_that_transformers_cannot_state_is_said(tmp_path: Path, prepared: Path) -> None:
+    modern = {"architectures": ["ModernBertForMaskedLM"], "model_type": "modernbert"}
+    earlier = [
+        'phases=[{"steps": 70, "sequence_length": 32, "sequences": 64}]',
+        'phases.0.settings=["encoder.dropout=0.2"]',
+    ]
+    run = override(recipe("modernbert_tiny"), ["encoder.dropout=0.1", *earlier])
+    given = replace(facts(tmp_path, prepared), run=run)
+    line = "Trained with a dropout of {} of attention's output alone; config.json can state none."
+    text = model_card(given, modern)
+    assert line.format(0.2) in text and line.format(0.1) not in text
+    text = model_card(replace(given, step=80), modern)
+    assert line.format(0.2) in text and line.format(0.1) in text
+    plain = replace(given, run=recipe("modernbert_tiny"))
+    assert "Trained with a dropout" not in model_card(plain, modern)
+    assert "Trained with a dropout" not in model_card(facts(tmp_path, prepared), ROBERTA)
+
+
 def test_a_fork_and_a_run_from_a_folder(tmp_path: Path, prepared: Path) -> None:
     given = facts(tmp_path, prepared)
     given.summary.record["begun_from"] = "/srv/me/runs/first/checkpoints/step-00000900"
