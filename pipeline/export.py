@@ -30,7 +30,7 @@ from pipeline.reporting.model_card import CARD, CardFacts, model_card
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import read_scores, scored_weights
 from pipeline.training.checkpoints.read import CHECKPOINTS, step_name
-from pipeline.training.run_directory.run_json import RunRecord, read_record
+from pipeline.training.run_directory.run_json import RunRecord, read_record, recorded_pooling
 from pipeline.training.validation.evaluate import validation_loader
 from pipeline.training.weights.folders import (
     SavedRun,
@@ -96,7 +96,8 @@ def open_validation(saved: SavedRun, record: RunRecord, given: Path | None) -> D
 def publish(saved: SavedRun, dataset: Dataset, output: Path, facts: CardFacts) -> float:
     """Write, check and publish the folder. Returns the largest difference between logits."""
     with whole_folder(output) as temporary:
-        write_folder(saved.model, dataset.directory / "tokenizer", temporary, facts.length)
+        tokenizer, pooling = dataset.directory / "tokenizer", recorded_pooling(saved.directory)
+        write_folder(saved.model, tokenizer, temporary, facts.length, pooling)
         check_scores(facts.score_files, saved, temporary)
         difference = check_folder(temporary, saved.model, validation_loader([dataset], ROWS))
         card = model_card(facts, read_object(temporary / CONFIG))

@@ -134,6 +134,7 @@ def initialize_model(job: Job, cluster: Cluster, start: Start) -> tuple[Model, S
                 start.record,
                 initial_weights=weights.described | origin,
                 initial_length=weights.length,
+                classifier_pooling=weights.pooling,
             )
             start = replace(start, record=record)
             if cluster.rank == 0:

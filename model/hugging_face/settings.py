@@ -32,6 +32,8 @@ COMMON = {
 SHARES = ("dropout", "attention_dropout", "layer_norm_eps", "initializer_range")
 """Those that may be 0 and need not be whole numbers."""
 
+POOLING = "classifier_pooling"
+"""ModernBERT's setting of what its task heads read; pretraining has no use for it."""
 CLASSIFIER_DROPOUT = 0.1
 """Dropout of ALBERT's classifiers in all its published folders; pretraining has none there."""
 
@@ -69,6 +71,13 @@ def with_dropout(theirs: Mapping[str, Any], dropout: float) -> dict[str, Any]:
     """A configuration with another dropout of the encoder."""
     names = MODERN_SHARES if theirs["model_type"] == MODERNBERT.model_type else COMMON
     return {**theirs, names["dropout"]: dropout, names["attention_dropout"]: dropout}
+
+
+def with_pooling(theirs: Mapping[str, Any], pooling: str) -> dict[str, Any]:
+    """A configuration that says what stands for a row in a task's head: `cls` or `mean`, where its
+    family has the choice."""
+    is_modern = theirs["model_type"] == MODERNBERT.model_type
+    return {**theirs, **({POOLING: pooling} if is_modern else {})}
 
 
 MOST_LAYERS = 10_000

@@ -29,7 +29,13 @@ from model.hugging_face.families import (
     family_named,
     model_type_of,
 )
-from model.hugging_face.settings import CLASSIFIER_DROPOUT, our_config, their_config
+from model.hugging_face.settings import (
+    CLASSIFIER_DROPOUT,
+    POOLING,
+    our_config,
+    their_config,
+    with_pooling,
+)
 from model.hugging_face.sizes import check_sizes, named
 from model.pieces import Pieces
 from model.tasks.heads import HEADS, HeadDesign, Kind, TaskHead, WordBag, means
@@ -141,7 +147,7 @@ def random_task_model(config: Mapping[str, Any], task: TaskDesign, seed: int) ->
     design = HEADS[own.model_type][task.kind]
     dropout = _dropout(config, encoder, own, design)
     head = TaskHead(design, encoder, task.outputs, dropout)
-    model = TaskModel(Encoder(encoder), head, own, encoder, task, _pooling(config, own))
+    model = TaskModel(Encoder(encoder), head, own, encoder, task, pooling_of(config))
     initialize(model, encoder, seed)
     return model
 
@@ -176,8 +182,7 @@ def write_task_model(model: TaskModel) -> tuple[dict[str, Tensor], dict[str, Any
     name, default = _dropout_setting(model.family, model.config, design)
     if name != DROPOUT or (design.drops and dropout != default):
         config[name] = dropout
-    if model.family is MODERNBERT:
-        config["classifier_pooling"] = model.pooling
+    config = with_pooling(config, model.pooling)
     if model.task.labels:
         config["id2label"] = {str(index): name for index, name in enumerate(model.task.labels)}
         config["label2id"] = {name: index for index, name in enumerate(model.task.labels)}
@@ -234,11 +239,12 @@ def _dropout_setting(own: Family, encoder: EncoderConfig, design: HeadDesign) ->
     return DROPOUT, 0.0 if own is MODERNBERT else encoder.dropout
 
 
-def _pooling(config: Mapping[str, Any], own: Family) -> Pooling:
+def pooling_of(config: Mapping[str, Any]) -> Pooling:
     """What stands for a row; raises ValueError for what transformers has no name for."""
-    pooling = config.get("classifier_pooling", "cls") if own is MODERNBERT else "cls"
+    is_modern = model_type_of(config) == MODERNBERT.model_type
+    pooling = config.get(POOLING, "cls") if is_modern else "cls"
     if pooling not in get_args(Pooling):
-        raise ValueError(f"classifier_pooling={pooling!r} cannot be loaded; it must be cls or mean")
+        raise ValueError(f"{POOLING}={pooling!r} cannot be loaded; it must be cls or mean")
     return cast(Pooling, pooling)
 
 

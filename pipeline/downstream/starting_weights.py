@@ -16,7 +16,7 @@ from model.config import EncoderConfig
 from model.hugging_face.conversion import to_hugging_face
 from model.hugging_face.electra_folders import to_folders
 from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA
-from model.hugging_face.settings import with_dropout
+from model.hugging_face.settings import with_dropout, with_pooling
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.tasks.heads import HEADS
 from model.tasks.task_model import (
@@ -34,7 +34,7 @@ from pipeline.files import write_whole
 from pipeline.null_device import KEY, NULL
 from pipeline.released.folder import CONFIG, WEIGHTS
 from pipeline.training.checkpoints.weight_file import write_weights
-from pipeline.training.run_directory.run_json import read_record
+from pipeline.training.run_directory.run_json import read_record, recorded_pooling
 from pipeline.training.weights.folders import (
     SavedRun,
     is_generator,
@@ -131,6 +131,7 @@ def start_of(saved: SavedRun, tokenizer: Path) -> StartingWeights:
     else:
         with _fitting(origin):
             state, config = to_hugging_face(saved.model)
+    config = with_pooling(config, recorded_pooling(saved.directory))
     return _start(origin, state, config, tokenizer)
 
 

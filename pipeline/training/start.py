@@ -37,6 +37,7 @@ from pipeline.training.run_directory.run_json import (
     check_same,
     check_source,
     read_record,
+    recorded_pooling,
     source_length,
 )
 from pipeline.training.validation.grammar_curve import open_grammar
@@ -104,7 +105,12 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
     if forked and checkpoint:
         source = checkpoint.directory.resolve()
         length = source_length(checkpoint.state, source.parent.parent)
-        record = replace(record, begun_from=str(source), initial_length=length)
+        record = replace(
+            record,
+            begun_from=str(source),
+            initial_length=length,
+            classifier_pooling=recorded_pooling(source.parent.parent),
+        )
         if cluster.rank == 0:
             reads = "its data" if progress.sequences else "other data from the first sequence"
             print(f"starts a new run from {checkpoint.directory} and reads {reads}")
@@ -140,6 +146,7 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
             begun_from=earlier.begun_from,
             initial_weights=earlier.initial_weights,
             initial_length=earlier.initial_length,
+            classifier_pooling=earlier.classifier_pooling,
         )
     return record, data
 

@@ -74,6 +74,9 @@ class RunRecord:
     initial_length: int = 0
     """Tokens of the longest rows for which the run's first weights were trained, in the folder of
     --init or in the forked run; 0 for the recipe's weights, and in older files."""
+    classifier_pooling: str = "cls"
+    """What stands for a row in task heads that start from the run's weights: as the folder of
+    --init says, or the forked run. Pretraining has no use for it; exports and fine-tuning have."""
 
     @classmethod
     def of(
@@ -137,7 +140,7 @@ class RunRecord:
             "tokenizer_sha256": self.tokenizer_sha256, "order_version": self.order_version,
             "attention": self.attention, "device": self.device, "begun_from": self.begun_from,
             "initial_weights": self.initial_weights, "versions": self.versions,
-            "initial_length": self.initial_length,
+            "initial_length": self.initial_length, "classifier_pooling": self.classifier_pooling,
         }  # fmt: skip
         write_whole(run / RECORD, json.dumps(content, indent=1).encode())
 
@@ -176,6 +179,11 @@ def source_length(state: State, run: Path) -> int:
     if (run / RECORD).exists():
         return read_record(run).trained_length(state.step)
     return trained_length(from_dict(Run, state.run), state.step)
+
+
+def recorded_pooling(run: Path) -> str:
+    """`RunRecord.classifier_pooling` of a run directory, which may lack run.json as above."""
+    return read_record(run).classifier_pooling if (run / RECORD).exists() else "cls"
 
 
 def check_same(earlier: RunRecord, run: Run, datasets: Sequence[Dataset], directory: Path) -> None:

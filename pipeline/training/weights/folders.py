@@ -35,6 +35,7 @@ from model.hugging_face.families import (
     RESTORING_PREFIX,
     Family,
 )
+from model.hugging_face.settings import with_pooling
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.pieces import Pieces
@@ -145,11 +146,14 @@ def _check_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> None:
         )
 
 
-def write_folder(model: Model, tokenizer: Path, folder: Path, length: int | None = None) -> None:
+def write_folder(
+    model: Model, tokenizer: Path, folder: Path, length: int | None = None, pooling: str = "cls"
+) -> None:
     """Write a folder that transformers' `AutoTokenizer` and the class of the model's family load.
 
-    tokenizer: the folder of a dataset's tokenizer; length: see `copy_for_transformers`. GENERATOR
-    and the files of BESIDE hold what a run needs in addition to continue training from the folder.
+    tokenizer: the folder of a dataset's tokenizer; length: see `copy_for_transformers`; pooling:
+    see `with_pooling`. GENERATOR and the files of BESIDE hold what a run needs in addition to
+    continue training from the folder.
     """
     try:
         if isinstance(model, ReplacedTokenModel):
@@ -157,7 +161,9 @@ def write_folder(model: Model, tokenizer: Path, folder: Path, length: int | None
             _write(*detector, family(model), tokenizer, folder, length)
             _write(*filler, family(model), tokenizer, folder / GENERATOR, length)
         else:
-            _write(*to_hugging_face(model), family(model), tokenizer, folder, length)
+            weights, config = to_hugging_face(model)
+            config = with_pooling(config, pooling)
+            _write(weights, config, family(model), tokenizer, folder, length)
     except ValueError as error:
         raise CheckpointError(f"transformers has no class for this encoder: {error}") from error
 

@@ -25,6 +25,7 @@ from model.hugging_face.families import ELECTRA
 from model.hugging_face.growth import EmbeddingRows
 from model.hugging_face.tiling import WIDTHS, is_wider, why_not_wider
 from model.hugging_face.warm_start import Difference, Folder, differences, encoders, take_over
+from model.tasks.task_model import pooling_of
 from pipeline.data.tokenizers.definitions import ROLES
 from pipeline.data.tokenizers.folders import read_vocabulary, stated_length
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -44,6 +45,8 @@ class InitialWeights:
     """Messages for the user."""
     length: int
     """Tokens of the longest text that the folder's tokenizer allows, or its encoder."""
+    pooling: str
+    """What stands for a row in the folder's task heads, see `RunRecord.classifier_pooling`."""
 
 
 def load_initial_weights(
@@ -74,6 +77,7 @@ def load_initial_weights(
     said += vocabulary
     try:
         lacking, unused = take_over(model, content, generator, both if moved else None)
+        pooling = pooling_of(content[1])
     except ValueError as error:
         raise ConfigError(f"--init {folder} does not fit: {error}") from error
     fresh = [f"new, initialized by the recipe: {part}" for part in lacking]
@@ -87,7 +91,7 @@ def load_initial_weights(
     stated = stated_length(folder)
     # without tokenizer_config.json, or with a number that stands for none
     length = stated if 0 < stated <= encoder.positions else encoder.positions
-    return InitialWeights(described, lines, length)
+    return InitialWeights(described, lines, length, pooling)
 
 
 def folder_hash(folder: Path) -> str:

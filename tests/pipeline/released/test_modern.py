@@ -16,10 +16,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.hugging_face.conversion import Model
 from model.pieces import pieces_of
-from pipeline import evaluate
+from model.tasks.task_model import TaskDesign
+from pipeline import evaluate, export
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.downstream.starting_weights import load_start
 from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
@@ -27,6 +29,7 @@ from pipeline.released.folder import MASKED, read_released
 from pipeline.training.validation.evaluate import validation_loader
 from pipeline.training.weights.build import build_model
 from pipeline.training.weights.initial_weights import load_initial_weights
+from tests.pipeline.conftest import WORKER, launch
 from tests.pipeline.released.models import save_model
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -117,6 +120,44 @@ def test_a_run_starts_from_one(folders: Path, lesson: Path) -> None:
     with torch.no_grad():
         logits = model.logits(ids[0], pieces_of([32]))
         torch.testing.assert_close(logits, theirs(ids).logits[0], rtol=0, atol=1e-5)
+
+
+def test_exports_and_fine_tuning_read_rows_as_the_folder_does(
+    folders: Path, lesson: Path, tiny_tokenizer: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Also of a run that was forked, with other wavelengths, from the one that took the weights."""
+    vocabulary, folder = read_vocabulary(tiny_tokenizer), tmp_path / "mean"
+    first = tmp_path / "first"
+    shape = SHAPES["modernbert"] | {"classifier_pooling": "mean"}
+    save_model("ModernBertForMaskedLM", folder, vocabulary, **shape)
+    settings = {
+        "precision": "fp32", "data.masks.rate": 0.15, "batch.sequences": 32, "steps": 1,
+        "schedule.warmup_steps": 1,
+    }  # fmt: skip
+    jobs = [
+        [folder, "--output", first],
+        ["--run", first / "run.json", "--from", first, "--output", tmp_path / "fork"],
+    ]
+    for job, changes in zip(jobs, ({}, {"steps": 2, "encoder.rotary_base": 1e6}), strict=True):
+        job += ["--data", lesson]
+        for name, value in (settings | changes).items():
+            job += ["--set", f"{name}={value}"]
+    (tmp_path / "jobs.json").write_text(json.dumps([[*map(str, job)] for job in jobs]))
+    done = launch(sys.executable, WORKER, tmp_path / "jobs.json")
+    assert done.returncode == 0, done.stderr
+    for name in ("first", "fork"):
+        run, output = tmp_path / name, tmp_path / f"{name}-export"
+        monkeypatch.setattr(sys, "argv", ["x", str(run), "--output", str(output)])
+        export.main()
+        exported = transformers.ModernBertForMaskedLM.from_pretrained(output)
+        assert exported.config.classifier_pooling == "mean"
+        tuned = load_start(run).random_model(TaskDesign("classification", ("a", "b")), 0)
+        assert tuned.pooling == "mean"
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"classifier_pooling": "max"}))
+    with pytest.raises(ConfigError, match="classifier_pooling='max' cannot be loaded; it must be"):
+        load_initial_weights(run_of(), folder, lesson / "tokenizer", ())
 
 
 @pytest.mark.parametrize(
