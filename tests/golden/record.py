@@ -1,7 +1,8 @@
 """Record this version's results: `python -m tests.golden.record PART...`, see `recording.py`.
 
-Recorded values change only by this command. Columns, losses and exports are compared with those of
-earlier versions, so record only what is meant to change, and say why in the commit.
+With `--only FAMILY` the values of the others stay as they are. Recorded values change only by this
+command. Columns, losses and exports are compared with those of earlier versions, so record only
+what is meant to change, and say why in the commit.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +28,27 @@ PARTS = ("tokenizers", "columns", "runs", "exports")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="+", choices=PARTS, help="what to record again")
-    chosen = parser.parse_args().parts
+    parser.add_argument("--only", choices=FAMILIES, help="record this family, and no other")
+    arguments = parser.parse_args()
+    chosen, families = arguments.parts, [arguments.only] if arguments.only else FAMILIES
+    cells = families if arguments.only else CELLS
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         if "tokenizers" in chosen:
             record_tokenizers()
-        for cell in CELLS if set(chosen) - {"tokenizers"} else ():
+        for cell in cells if set(chosen) - {"tokenizers"} else ():
             recording.prepared(cell, work / cell)
         if "columns" in chosen:
             before = json.loads((GOLDEN / "columns.json").read_bytes())
-            found = {cell: recording.described(work / cell) for cell in CELLS}
+            found = {cell: recording.described(work / cell) for cell in cells}
             write("columns", found)
             if "runs" not in chosen:
                 follow_shards({before[cell]["fingerprint"]: found[cell]["fingerprint"]
-                               for cell in CELLS})  # fmt: skip
+                               for cell in cells})  # fmt: skip
         if "runs" in chosen:
-            record_runs(work)
+            record_runs(work, families)
         if "exports" in chosen:
-            record_exports(work)
+            record_exports(work, families)
 
 
 def record_tokenizers() -> None:
@@ -78,42 +83,42 @@ def _renamed(values: dict[str, Any], fingerprints: dict[str, str]) -> dict[str, 
     return renamed
 
 
-def record_runs(work: Path) -> None:
+def record_runs(work: Path, families: Sequence[str]) -> None:
     """RUNS, as they are after SAVED steps, and the losses of all steps."""
     jobs: dict[str, list[list[str]]] = {"saved": [], "whole": []}
-    for family in FAMILIES:
+    for family in families:
         shards = recording.lesson(work / family)
         for name, extra in (("saved", ("--stop-at", SAVED)), ("whole", ())):
             output = work / name / family
             jobs[name].append(recording.run_arguments(family, shards, output, *extra))
     failure = recording.train(jobs["saved"] + jobs["whole"], work / "jobs.json")
     assert not failure, failure
-    shutil.rmtree(RUNS, ignore_errors=True)
-    for family in FAMILIES:
+    for family in families:
+        shutil.rmtree(RUNS / family, ignore_errors=True)
         run = work / "saved" / family
         shutil.copytree(run / "checkpoints", RUNS / family / "checkpoints")
         shutil.copy(run / "metrics.jsonl", RUNS / family)
         content = json.loads((run / "run.json").read_bytes())
         content["data"][0]["directory"] = f"shards/{family}"
         (RUNS / family / "run.json").write_text(json.dumps(content, indent=1))
-    write("losses", {family: recording.losses(work / "whole" / family) for family in FAMILIES})
+    write("losses", {family: recording.losses(work / "whole" / family) for family in families})
 
 
-def record_exports(work: Path) -> None:
+def record_exports(work: Path, families: Sequence[str]) -> None:
     """EXPORTS of RUNS, and their logits."""
-    shutil.rmtree(EXPORTS, ignore_errors=True)
-    EXPORTS.mkdir()
-    for family in FAMILIES:
+    for family in families:
+        shutil.rmtree(EXPORTS / family, ignore_errors=True)
         recording.call(
             export.main, RUNS / family, "--data", work / family, "--output", EXPORTS / family
         )
         (EXPORTS / family / "README.md").unlink()  # its commands want what export made elsewhere
-    write("logits", {family: recording.logits(EXPORTS / family) for family in FAMILIES})
+    write("logits", {family: recording.logits(EXPORTS / family) for family in families})
 
 
 def write(name: str, values: dict[str, Any]) -> None:
-    """Write recorded values to their file."""
-    (GOLDEN / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
+    """Write recorded values to their file, in place of those of the same names."""
+    path = GOLDEN / f"{name}.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | values, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ CELLS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("data.mask_mode=per-epoch", "data.duplicates=0"),
     ),
     "spanbert": ("spanbert_tiny", "wordpiece-cased", ()),
+    "modernbert": ("modernbert_tiny", "byte-bpe", ("data.masks.rate=0.3",)),
     "doc_sentences": (
         "roberta_tiny", "byte-bpe",
         ("data.format=doc_sentences", "data.masking=whole_word", "data.mask_mode=static",
@@ -63,9 +64,9 @@ CELLS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """Recipe, tokenizer and settings of some shards. Every row format, mask scheme and kind of
-tokenizer is in at least one; the first five are what the families train on."""
+tokenizer is in at least one; the first six are what the families train on."""
 
-FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert")
+FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert", "modernbert")
 STEPS, SAVED = 20, 10
 SETTINGS: dict[str, object] = {
     "encoder.layers": 2, "encoder.width": 16, "encoder.heads": 2, "encoder.feed_forward": 32,
@@ -83,7 +84,12 @@ FAMILY_SETTINGS: dict[str, dict[str, object]] = {
         "objective.generator.layers": 0.5,
         "objective.generator.width": 0.5,
     },
-}
+    "modernbert": {
+        "encoder.layers": 4, "encoder.window": 8, "encoder.initializer_range": 0.05,
+        "optimizer.kind": "stable_adamw", "optimizer.peak_lr": 0.01,
+    },
+}  # fmt: skip
+"""What a family needs, or has of its own: two of ModernBERT's four layers have a window."""
 
 COUNTS = ("sequences", "tokens", "predictions")
 """Metrics that are recorded beside losses."""
@@ -176,9 +182,8 @@ def run_arguments(family: str, shards: Path, output: Path, *extra: object) -> li
     """The arguments of pipeline.train for the run of a family."""
     parts = [CELLS[family][0], "--data", shards, "--output", output, *extra]
     sizes = {"data.vocab_size": VOCAB_SIZE, "data.duplicates": 2}
-    changes = [f"{name}={value}" for name, value in (sizes | SETTINGS).items()]
-    changes += CELLS[family][2]
-    changes += [f"{name}={value}" for name, value in FAMILY_SETTINGS.get(family, {}).items()]
+    chosen = sizes | SETTINGS | FAMILY_SETTINGS.get(family, {})
+    changes = [*(f"{name}={value}" for name, value in chosen.items()), *CELLS[family][2]]
     return [*map(str, parts), *(word for text in changes for word in ("--set", text))]
 
 
