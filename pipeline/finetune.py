@@ -176,8 +176,7 @@ def row_encoder(start: StartingWeights, protocol: TuningProtocol) -> RowEncoder:
             f"the model has {positions} positions, and fine-tuning needs {LEAST_LENGTH}; give "
             "another model"
         )
-    doubled = start.config["model_type"] == "roberta"
-    return RowEncoder(start.vocabulary, min(protocol.length, positions), doubled)
+    return RowEncoder(start.vocabulary, min(protocol.length, positions))
 
 
 def prepare(

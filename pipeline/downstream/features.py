@@ -1,8 +1,8 @@
 """Examples -> rows of token ids, with the tokens that the head reads.
 
 Texts are encoded by `tokenizers` in one call per column, each as it is: only pretraining cleans its
-documents. Literal special tokens in a text stay text. Rows look as in transformers: `<s> A </s>
-</s> B </s>` in RoBERTa, `[CLS] A [SEP] B [SEP]` elsewhere.
+documents. Literal special tokens in a text stay text. Rows look as in transformers, where that is
+the tokenizer's choice: `<s> A </s> </s> B </s>` by RoBERTa's, `[CLS] A [SEP] B [SEP]` by others.
 """
 
 from __future__ import annotations
@@ -86,13 +86,15 @@ class RowEncoder:
 
     vocabulary: Vocabulary
     length: int
-    doubled: bool
-    """Whether two separators stand between two texts, as in RoBERTa."""
+    doubled: bool = field(init=False)
+    """Whether two separators stand between two texts, as RoBERTa's tokenizer puts them."""
     tokenizer: Tokenizer = field(init=False)
     lost: Lost = field(default_factory=Lost)
 
     def __post_init__(self) -> None:
         self.tokenizer = Tokenizer.from_str(self.vocabulary.text_json())
+        whole = Tokenizer.from_str(self.vocabulary.tokenizer_json)
+        self.doubled = whole.num_special_tokens_to_add(True) > 3
 
     def encode(
         self, examples: Sequence[Example], kind: TaskKind, labels: Sequence[str]

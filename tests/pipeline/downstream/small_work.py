@@ -30,7 +30,7 @@ def small_examples(count: int) -> list[Example]:
 def small_work(output: Path, **changes: object) -> TuningWork:
     """Two grid points of a BERT on sst2."""
     start = load_start(EXPORTS / "bert")
-    encoder = RowEncoder(start.vocabulary, 32, False)
+    encoder = RowEncoder(start.vocabulary, 32)
     train, dev = small_examples(24), small_examples(10)
     points = [replace(BERT, grid=(), peak_lr=rate, rows=8, epochs=1) for rate in (1e-3, 1e-2)]
     return TuningWork(

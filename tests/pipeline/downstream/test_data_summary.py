@@ -23,7 +23,7 @@ def test_dropped_rows_and_labels() -> None:
     assert (
         divided == "development: 2 examples of dev.tsv, drawn with seed 0 for every seed of the job"
     )
-    encoder = RowEncoder(load_start(EXPORTS / "bert").vocabulary, 32, False)
+    encoder = RowEncoder(load_start(EXPORTS / "bert").vocabulary, 32)
     copies = [Copies("development", 2, 1)]
     about = about_data(data, encoder, copies)
     assert (about["train"], about["dev"], about["skipped_lines"], about["unlabelled"]) == (

@@ -63,7 +63,7 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
     own = [results[f"model-{chosen['point']}-{seed}"]["metrics"]["accuracy"] for seed in (0, 1)]
     assert found["scores"]["accuracy"]["values"] == own
     assert own[chosen["seed"]] == max(own)
-    encoder = RowEncoder(work.start.vocabulary, 32, False)
+    encoder = RowEncoder(work.start.vocabulary, 32)
     names = publish(work, found, encoder)
     assert names == ["model/", "predictions.jsonl", "submission/SST-2.tsv", "scores.json"]
     assert json.loads((work.output / "scores.json").read_text()) == json.loads(json.dumps(found))
@@ -139,7 +139,7 @@ def test_parts_that_finish_together_publish_once(
         run_job(work, job)
     about = {"model": {}, "grid": "published", "data": {}}
     found = assemble(work, jobs, about)
-    encoder = RowEncoder(work.start.vocabulary, 32, False)
+    encoder = RowEncoder(work.start.vocabulary, 32)
     saved = []
 
     def save_slowly(*arguments: object, device: str) -> None:

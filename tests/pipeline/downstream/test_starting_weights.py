@@ -27,10 +27,11 @@ from tests.pipeline.released.models import save_model
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 EXPORTS = GOLDEN / "exports"
+FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert", "modernbert")
 DESIGN = TaskDesign("classification", ("a", "b"))
 
 
-@pytest.mark.parametrize("family", ["roberta", "bert", "albert", "electra", "spanbert"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_folder(family: str, tmp_path: Path) -> None:
     start = load_start(EXPORTS / family)
     assert start.family == family
@@ -50,7 +51,7 @@ def test_a_folder(family: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("family", ["roberta", "bert", "albert", "electra", "spanbert"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_run_is_its_export(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every family; the tokenizer is that of the shards, which may be gone."""
     monkeypatch.chdir(tmp_path)  # the recorded runs name their shards relative to it
