@@ -74,6 +74,7 @@ class Family:
         wanted = {name: getattr(self.design, name) for name in DESIGNED}
         if self.design.position_kind == "learned":  # whose layers have no windows
             wanted |= {"window": 0, "global_every": 1}
+            wanted |= {"rotary_base": 10_000.0, "local_rotary_base": 10_000.0}
         elif config.segment_types > 1:
             found["segment_types"] = 1
         return found | {

@@ -127,7 +127,10 @@ def _design(theirs: Mapping[str, Any]) -> dict[str, Any]:
         "biases": False,
         "position_kind": "rotary",
         "rotary_base": _base(theirs, GLOBAL, "global_rope_theta"),
-        "local_rotary_base": _base(theirs, LOCAL, "local_rope_theta"),
+        # without windows it is never used, and the settings of a run refuse what has no effect
+        "local_rotary_base": DEFAULT["local_rope_theta"]
+        if every == 1
+        else _base(theirs, LOCAL, "local_rope_theta"),
         "window": 0 if every == 1 else window,
         "global_every": every,
     }

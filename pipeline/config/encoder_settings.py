@@ -16,7 +16,7 @@ Initializer = Literal[
 ]
 BERT_LAYERS = {
     "norm": "post", "gated": False, "biases": True, "position_kind": "learned", "window": 0,
-    "global_every": 1,
+    "global_every": 1, "rotary_base": 10_000.0, "local_rotary_base": 10_000.0,
 }  # fmt: skip
 
 
@@ -97,6 +97,7 @@ class EncoderSettings(EncoderSizes):
     def contradictions(self) -> Iterator[str]:
         """Sizes that do not divide, sharing without effect, designs that do not go together."""
         yield from self._sizes_fit()
+        yield from self._bases_are_used()
         yield from self._rotary_fits()
         yield from self._window_fits()
         yield from self._unshared()
@@ -126,6 +127,21 @@ class EncoderSettings(EncoderSizes):
                 f"add --set encoder.groups={_nearest_divisor(self.layers, self.groups)}, or --set "
                 f"encoder.layers={fitting}"
             )
+
+    def _bases_are_used(self) -> Iterator[str]:
+        """Only rotary positions have bases, and only layers with a window have the local one."""
+        users = (
+            {} if self.window else {"local_rotary_base": "window=128 --set encoder.global_every=3"}
+        )
+        if self.position_kind != "rotary":
+            users["rotary_base"] = "position_kind=rotary"
+        for name, user in users.items():
+            if (value := getattr(self, name)) != (usual := BERT_LAYERS[name]):
+                yield (
+                    f"encoder.{name}={as_set(value)} has no effect with encoder.position_kind="
+                    f"{self.position_kind} and encoder.window={self.window}; add --set "
+                    f"encoder.{name}={as_set(usual)}, or --set encoder.{user}"
+                )
 
     def _rotary_fits(self) -> Iterator[str]:
         """Rotary positions have no tables, and turn pairs of a head's units."""

@@ -23,7 +23,7 @@ PARTS = {
     "mlm + sop, unshared": ["mlm", "pair"], "mlm + rtd": ["mlm", "rtd"],
     "mlm + rtd, tied": ["mlm", "rtd"], "mlm + rtd, masked, own embeddings": ["mlm", "rtd"],
     "mlm + words": ["mlm", "words"], "mlm + words, all": ["mlm", "words"],
-    "mlm + sbo": ["mlm", "sbo"],
+    "mlm + sbo": ["mlm", "sbo"], "mlm, gated, rotary": ["mlm"],
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_every_objective_equals_an_unsharded_run(count: int, what: str) -> None:
 
 def test_what_is_always_trained_has_each_objective_stage_and_optimizer() -> None:
     some, every = settings("some"), settings("all")
-    assert set(some) <= set(every) and len(every) == 84
+    assert set(some) <= set(every) and len(every) == 92
     for place in range(3):
         assert {setting[place] for setting in some} == {setting[place] for setting in every}
 

@@ -61,6 +61,15 @@ def test_each_form_alone_gives_the_same_encoder(left_out: tuple[str, ...], windo
     assert modern_config({k: v for k, v in theirs.items() if k not in left_out}) == config
 
 
+def test_without_windows_their_base_is_the_usual_one() -> None:
+    """Nothing uses it, and a run's settings refuse what has no effect."""
+    config = replace(MODERN, window=0, global_every=1)
+    theirs = their_modern_config(config) | {"local_rope_theta": 160_000.0}
+    del theirs["rope_parameters"]
+    assert modern_config(theirs) == config
+    assert config.local_rotary_base == 10_000
+
+
 def test_dropout_after_attention_is_not_said_of_embeddings() -> None:
     """transformers would drop embeddings where no embedding was dropped."""
     dropping = replace(MODERN, dropout=0.1, attention_dropout=0.2)

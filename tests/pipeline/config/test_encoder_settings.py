@@ -49,6 +49,18 @@ ROTARY = "encoder.position_kind=rotary encoder.position_offset=0 encoder.segment
             "--set encoder.position_kind=learned",
         ),
         (
+            "encoder.rotary_base=160000",
+            "encoder.rotary_base=160000.0 has no effect with encoder.position_kind=learned and "
+            "encoder.window=0; add --set encoder.rotary_base=10000.0, or --set "
+            "encoder.position_kind=rotary",
+        ),
+        (
+            f"{ROTARY} encoder.local_rotary_base=160000",
+            "encoder.local_rotary_base=160000.0 has no effect with encoder.position_kind=rotary "
+            "and encoder.window=0; add --set encoder.local_rotary_base=10000.0, or --set "
+            "encoder.window=128 --set encoder.global_every=3",
+        ),
+        (
             f"{ROTARY} encoder.heads=256",
             "encoder.width=768 and encoder.heads=256 make heads of 3, but "
             "encoder.position_kind=rotary rotates pairs of units; add --set encoder.width=1024, "

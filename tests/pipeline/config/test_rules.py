@@ -312,7 +312,9 @@ def test_a_value_that_cannot_be_kept_gets_the_nearest_legal_one(
     assert refused(recipe_name, [*settings.split(), *remedy]) == []
 
 
-FAMILY_RECIPES = ["roberta_base", "bert_base", "albert_base", "electra_base", "spanbert_base"]
+FAMILY_RECIPES = [
+    "roberta_base", "bert_base", "albert_base", "electra_base", "spanbert_base", "modernbert_base",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("recipe_name", FAMILY_RECIPES)

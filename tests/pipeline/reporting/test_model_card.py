@@ -167,7 +167,7 @@ def test_the_commands_make_the_same_run(
     [
         ("roberta_tiny", [], "fill-mask"), ("bert_tiny", [], "fill-mask"),
         ("albert_tiny", ["encoder.embedding_width=16"], "fill-mask"),
-        ("spanbert_tiny", [], "fill-mask"),
+        ("spanbert_tiny", [], "fill-mask"), ("modernbert_tiny", [], "fill-mask"),
         ("electra_tiny", ["objective.generator.layers=1"], "feature-extraction"),
         ("electra_tiny", ["objective.generator.layers=1", "objective.kind=replace_mlm"],
          "fill-mask"),

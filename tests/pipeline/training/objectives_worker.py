@@ -84,6 +84,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "mlm + sbo": ("spanbert_tiny", []),
+    "mlm, gated, rotary": ("modernbert_tiny", ["encoder.window=8", "encoder.global_every=2"]),
 }  # fmt: skip
 """Objectives: a recipe, and the settings changed in it besides sizes."""
 SOME = [
@@ -96,6 +97,7 @@ SOME = [
     ("mlm + rtd, masked, own embeddings", "lamb", 2), ("mlm + words", "adamw", 3),
     ("mlm + words, all", "lamb", 1), ("mlm + words, all", "adamw", 0),
     ("mlm + sbo", "lamb", 3), ("mlm + sbo", "adamw", 1),
+    ("mlm, gated, rotary", "lamb", 2), ("mlm, gated, rotary", "adamw", 3),
 ]  # fmt: skip
 """Case, optimizer and stage that every test run trains: every pair of values occurs."""
 SEQUENCES, LENGTH, STEPS, ACCUMULATION = 24, 20, 5, 2

@@ -42,7 +42,9 @@ def short_sentences(longest: int, folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["roberta", "bert", "albert", "electra", "spanbert"])
+@pytest.mark.parametrize(
+    "family", ["roberta", "bert", "albert", "electra", "spanbert", "modernbert"]
+)
 def test_scores_equal_those_of_minicons(family: str, python: Path, tmp_path: Path) -> None:
     """ELECTRA's is its generator: minicons wants a head that predicts words."""
     folder = EXPORTS / family

@@ -61,7 +61,7 @@ def test_segments_of_pairs_reach_the_model(tmp_path: Path) -> None:
         assert bool(felt) == (types == 2)
 
 
-@pytest.mark.parametrize("name", ["bert_tiny", "electra_tiny", "spanbert_tiny"])
+@pytest.mark.parametrize("name", ["bert_tiny", "electra_tiny", "spanbert_tiny", "modernbert_tiny"])
 def test_dead_tokens_change_neither_sums_nor_gradients(name: str, tmp_path: Path) -> None:
     """A micro-batch of fixed size equals one without dead tokens; without rows, sums and gradients
     are exactly 0."""

@@ -154,10 +154,15 @@ def test_the_plan_fills_micro_batches_as_the_loader_does(tmp_path: Path) -> None
     assert plan.step_flops < flops_of(run, 400, 0, 70)  # only tokens cost FLOPs
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "electra", "spanbert"])
+@pytest.mark.parametrize(
+    "family", ["bert", "roberta", "albert", "electra", "spanbert", "modernbert"]
+)
 def test_flops_of_every_family_equal_torchs_count(family: str) -> None:
-    """Of a whole forward and backward pass; full rows, and no padding words to count."""
-    run = override(recipe(f"{family}_tiny"), ["encoder.dropout=0", "data.vocab_size=2048"])
+    """Of a whole forward and backward pass; full rows, and no padding words to count. Windows are
+    read in blocks, of which their pairs are a part: `test_flops` counts these."""
+    whole = ["encoder.window=0", "encoder.global_every=1"]
+    settings = ["encoder.dropout=0", "data.vocab_size=2048", *whole]
+    run = override(recipe(f"{family}_tiny"), settings)
     model, inputs = build_model(run, seed=0).train(), micro_batch(run, 3)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         sums = model(inputs)

@@ -159,6 +159,7 @@ def test_isolated_documents_are_scored_as_if_each_were_alone(
         ("bert_tiny", [], "row"),
         ("albert_tiny", ["encoder.embedding_width=16"], "row"),
         ("spanbert_tiny", [], "document"),
+        ("modernbert_tiny", [], "document"),
         ("electra_tiny", [], "row"),
         ("electra_tiny", ["objective.kind=all_tokens_mlm"], "document"),
     ],
