@@ -60,7 +60,7 @@ from pipeline.training.start import Start, open_start
 from pipeline.training.validation.before_after import change
 from pipeline.training.validation.general_sample import open_general
 from pipeline.training.validation.validator import Validator
-from pipeline.training.weights.build import build_model, compile_layers
+from pipeline.training.weights.build import compile_layers, first_model
 from pipeline.training.weights.initial_weights import load_initial_weights
 
 warn = partial(tqdm.write, file=sys.stderr)
@@ -124,7 +124,7 @@ def claim_directory(job: Job, cluster: Cluster, held: ExitStack) -> None:
 
 def initialize_model(job: Job, cluster: Cluster, start: Start) -> tuple[Model, Start]:
     """The model with the recipe's weights or those of --init, and the new start. Collective."""
-    model = build_model(job.run, job.run.seed)
+    model = first_model(job.run)
     with cluster.agreed():
         if job.init and not start.checkpoint:
             tokenizer = start.feed.datasets[0].directory / "tokenizer"

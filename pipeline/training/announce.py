@@ -23,7 +23,7 @@ from pipeline.training.planning.phases import Phase
 from pipeline.training.planning.plan import rounded
 from pipeline.training.start import open_data
 from pipeline.training.validation.before_after import at_rate
-from pipeline.training.weights.build import build_model
+from pipeline.training.weights.build import first_model
 from pipeline.training.weights.initial_weights import load_initial_weights
 
 
@@ -36,7 +36,7 @@ def dry_run(job: Job) -> None:
         return
     if job.init:
         tokenizer = phases[0].train[0].directory / "tokenizer"
-        model = build_model(job.run, job.run.seed)
+        model = first_model(job.run)
         weights = load_initial_weights(model, job.init.folder, tokenizer, job.init.new)
         print("\n".join(weights.lines))
     # --ranks plans for another machine, and ranks there have GPUs

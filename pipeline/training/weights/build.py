@@ -13,6 +13,7 @@ from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.objectives.span_boundary import SpanBoundaryHead
 from pipeline.config.run import Run
 from pipeline.config.training_settings import GENERATOR_KINDS
+from pipeline.loading.compatibility import runs_of
 from pipeline.training.planning.plan import encoder_config, generator_config
 
 
@@ -61,6 +62,13 @@ OBJECTIVES: dict[str, Callable[[Run, EncoderConfig, int], Model]] = {
     **dict.fromkeys(GENERATOR_KINDS, _replaced_tokens),
 }
 """By `objective.kind`: from a run, the configuration of its encoder, and a seed."""
+
+
+def first_model(run: Run) -> Model:
+    """The model of a run as its first phase trains it, which is what --init must fit: later phases
+    may change the wavelengths of rotary positions."""
+    _, _, first = runs_of(run)[0]
+    return build_model(first, run.seed)
 
 
 def build_model(run: Run, seed: int) -> Model:

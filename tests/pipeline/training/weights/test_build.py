@@ -3,13 +3,14 @@ from __future__ import annotations
 from typing import get_args, get_type_hints
 
 import pytest
+import torch
 
 from model.objectives.heads import word_losses
 from pipeline.config.settings import override
 from pipeline.config.training_settings import ObjectiveSettings
 from pipeline.recipes import recipe
 from pipeline.training.planning.plan import encoder_config
-from pipeline.training.weights.build import OBJECTIVES, build_model, compile_layers
+from pipeline.training.weights.build import OBJECTIVES, build_model, compile_layers, first_model
 
 
 def test_every_kind_has_an_objective() -> None:
@@ -21,6 +22,23 @@ def test_a_run_has_the_parts_of_its_kind() -> None:
     model = build_model(run, seed=0)
     assert [(part.name, part.weight) for part in model.parts] == [("mlm", 1.0)]
     assert model.config == encoder_config(run)
+
+
+def test_the_first_model_has_the_wavelengths_of_the_first_phase() -> None:
+    """Those of the folder of --init, which a later phase may make longer."""
+    run = override(
+        recipe("modernbert_tiny"),
+        [
+            "encoder.rotary_base=160000",
+            'phases=[{"steps": 9, "sequence_length": 32, "sequences": 8}]',
+            'phases.0.settings=["encoder.rotary_base=5000"]',
+        ],
+    )
+    assert first_model(run).config.rotary_base == 5000
+    assert build_model(run, seed=0).config.rotary_base == 160_000
+    plain = recipe("modernbert_tiny")
+    weights = first_model(plain).parameters(), build_model(plain, plain.seed).parameters()
+    assert all(map(torch.equal, *weights))
 
 
 @pytest.mark.parametrize(
