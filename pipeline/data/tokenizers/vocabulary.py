@@ -143,6 +143,11 @@ def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
             f"tokenizer {name} is {model.get('type')}; byte-level BPE, WordPiece and unigram "
             "vocabularies can be prepared"
         )
+    if model.get("byte_fallback"):
+        raise DataError(
+            f"tokenizer {name} spells what it lacks in bytes (model.byte_fallback), as Gemma's and "
+            "so mmBERT's, which is not supported; use byte-level BPE, WordPiece or unigram without"
+        )
     pieces = model["vocab"]
     ids: dict[str, int] = (
         {piece: index for index, (piece, _) in enumerate(pieces)}
@@ -329,12 +334,9 @@ def _check_byte_bpe(
     if normalizer != "NFC" or removes or last.get("add_prefix_space"):
         raise DataError(
             f"tokenizer {name} changes the text (normalizer, add_prefix_space or a split that "
-            "removes text), so documents "
-            "could not be recovered from their ids; use one that does not"
+            "removes text), so ids could not be turned back into documents; use one that does not"
         )
-    for key in (
-        "dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix",
-    ):  # fmt: skip
+    for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(key):
             raise DataError(f"tokenizer {name} sets model.{key}={model[key]}; use one without")
     lacking = BYTES.keys() - model["vocab"].keys()
@@ -382,8 +384,6 @@ def _check_unigram(
             f"tokenizer {name} is unigram and does not split words as ALBERT does; use "
             "pre-tokenizer Metaspace with replacement ▁, prepend_scheme always and split"
         )
-    if content["model"].get("byte_fallback"):
-        raise DataError(f"tokenizer {name} sets model.byte_fallback; use one without")
     if content["model"]["unk_id"] != added.get(SPECIALS[UNIGRAM]["unk"]):
         raise DataError(f"tokenizer {name}: unknown id differs from that of <unk>; use ALBERT's")
 

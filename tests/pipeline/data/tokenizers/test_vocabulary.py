@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from pipeline.data.tokenizers.definitions import (
     SPECIALS,
@@ -172,10 +172,26 @@ def test_byte_bpe_that_loses_text_is_refused(
             vocabulary(json.dumps(content | changes), "broken")
 
 
+def test_bpe_of_characters_is_refused_by_name() -> None:
+    """Gemma's, which mmBERT has, whose pieces have `▁` for a space and bytes for the unknown."""
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    pieces = [*specials, *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "b", "▁a"]
+    ids = {piece: index for index, piece in enumerate(pieces)}
+    model = models.BPE(ids, [("▁", "a")], unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.add_special_tokens(specials)
+    assert tokenizer.encode("b aé").tokens == ["b", "▁a", "<0xC3>", "<0xA9>"]
+    said = r"tokenizer mmBERT spells what it lacks in bytes .* as Gemma's and so mmBERT's, which"
+    with pytest.raises(DataError, match=said):
+        vocabulary(tokenizer.to_str(), "mmBERT")
+
+
 def test_byte_bpe_that_the_fast_engine_cannot_hold_is_refused() -> None:
     content = json.loads(byte_bpe(SPLITS["gpt-2"]))
-    content["model"]["byte_fallback"] = True
-    with pytest.raises(DataError, match=r"model\.byte_fallback=True"):
+    content["model"]["dropout"] = 0.1
+    with pytest.raises(DataError, match=r"model\.dropout=0\.1"):
         vocabulary(json.dumps(content), "broken")
     content = json.loads(byte_bpe(SPLITS["gpt-2"]))
     symbol = "Ŀ"  # of byte 0x9d, here a token of its own and none of the model's
