@@ -95,8 +95,8 @@ def measure(
     scores_grammar = ablation.grammar and "grammar" not in missing
     if scores_grammar:
         words += ["--grammar", ablation.grammar]
-    rate = ablation.baseline.run.validation.mask_rate  # of all arms, whatever each has
-    score = ["pipeline.evaluate", directory, "--json", "--mask-rate", rate]
+    masked = ablation.baseline.run.validation.mask_rate  # of all arms, whatever each has
+    score = ["pipeline.evaluate", directory, "--json", "--mask-rate", masked]
     found = as_object(children.run([*score, *words], log, lock, reads=True))
     if "mask_loss" not in missing:
         loss = found["mask_loss"]  # null if it is not a number

@@ -85,6 +85,7 @@ def test_a_loss_that_is_not_finite_is_missing(
     given = ablation(tmp_path)
     found: dict[str, Any] = measure(given, given.jobs()[0], 1.0, children, tmp_path / "log", None)
     assert asked[asked.index("--mask-rate") + 1] == 0.0  # the baseline's, whatever the arm's
+    assert found["peak_lr"] == 1.0
     if loss in ("0.0", "2.5"):
         assert found["measures"] == {"mask_loss": float(loss)} and not found["missing"]
     else:
