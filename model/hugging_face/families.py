@@ -17,6 +17,8 @@ Names = Mapping[str, tuple[str, ...]]
 
 DESIGNED = ("norm", "gated", "biases", "position_kind")
 """What a family fixes of the design of its layers."""
+OF_ROTARY = ("window", "global_every", "rotary_base", "local_rotary_base")
+"""What it fixes besides if its positions are learned, which use none of these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,12 +73,12 @@ class Family:
             found |= {"sharing": "none", "groups": 1}
         if pairs and self.pair_architecture is None:
             found["pairs"] = False
-        wanted = {name: getattr(self.design, name) for name in DESIGNED}
-        if self.design.position_kind == "learned":  # whose layers have no windows
-            wanted |= {"window": 0, "global_every": 1}
-            wanted |= {"rotary_base": 10_000.0, "local_rotary_base": 10_000.0}
+        fixed: tuple[str, ...] = DESIGNED
+        if self.design.position_kind == "learned":
+            fixed += OF_ROTARY
         elif config.segment_types > 1:
             found["segment_types"] = 1
+        wanted = {name: getattr(self.design, name) for name in fixed}
         return found | {
             name: value for name, value in wanted.items() if getattr(config, name) != value
         }

@@ -259,7 +259,9 @@ def flops_of(run: Run, sequences: int, predictions: int, length: int) -> int:
 
 def _check_family(run: Run, dataset: Dataset) -> None:
     """Raises ConfigError if transformers has no class that the model can be exported to."""
-    if has_generator(run) or not run.checkpoint.exportable:
+    if not run.checkpoint.exportable:
+        return
+    if has_generator(run):
         return  # ELECTRA's class supports every allowed setting
     config, pad = encoder_config(run), dataset.manifest.tokenizer["pad"]
     try:
