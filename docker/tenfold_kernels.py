@@ -3,7 +3,7 @@
 Numba compiles a kernel when it is first called, more than a minute for all of them, and caches it
 in a directory that it must be able to write. The image's own is read-only for most users: another
 user id, Apptainer, a read-only root. So the image's kernels are copied, once, to the directory that
-`pipeline.kernel_cache` has chosen: one that this process can write, and nobody else.
+`pipeline.kernels.cache` has chosen: one that this process can write, and nobody else.
 
 The image names this class in NUMBA_CACHE_LOCATOR_CLASSES, where numba looks for cache locators.
 """

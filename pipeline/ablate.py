@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from pipeline.errors import ConfigError, run_command
+from pipeline.base.errors import ConfigError, run_command
 from pipeline.experiments.arguments import chosen_jobs, parse_ablate, read_ablation
 from pipeline.experiments.children import Children
 from pipeline.experiments.estimate import check_arms, describe, describe_arms, estimate

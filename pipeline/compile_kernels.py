@@ -1,7 +1,7 @@
 """Compile the numerical kernels ahead of the first start: `tenfold compile`.
 
 Numba compiles a kernel when it is first called and keeps the result in the directory that
-`pipeline.kernel_cache` sets. So this calls all of them: it prepares a few documents with each
+`pipeline.kernels.cache` sets. So this calls all of them: it prepares a few documents with each
 tokenizer, format and mask scheme in a temporary directory, reads the shards as training does, and
 updates a small tensor. Without torch it only compiles the kernels of preparing.
 """
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from pipeline.kernel_cache import FIRST_COMPILATION
+from pipeline.kernels.cache import FIRST_COMPILATION
 
 DOCUMENTS = 12
 MICRO_BATCHES = 4

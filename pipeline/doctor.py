@@ -15,7 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pipeline.command_line import Parser, add_recipe_arguments, cores, example_text
+from pipeline.base.command_line import Parser, add_recipe_arguments, cores, example_text
+from pipeline.base.errors import EXIT_USER_ERROR, ConfigError, run_command
 from pipeline.diagnosis import report
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, merge, worst_status
 from pipeline.diagnosis.clocks import check_clocks
@@ -28,7 +29,6 @@ from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards, compare_finge
 from pipeline.diagnosis.shared_directory import check_output
 from pipeline.diagnosis.signals import SignalWatch
 from pipeline.diagnosis.versions import compare_versions, find_versions
-from pipeline.errors import EXIT_USER_ERROR, ConfigError, run_command
 from pipeline.released.choice import Recipe, head_advice, read_settings
 
 

@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import ConfigError, DataError, run_command
-from pipeline.model_folder import check_imports
-from pipeline.progress import counting
+from pipeline.base.errors import ConfigError, DataError, run_command
+from pipeline.base.model_folder import check_imports
+from pipeline.base.progress import counting
 from pipeline.training.arguments import parse_evaluate
 
 if __name__ == "__main__":
@@ -28,31 +28,14 @@ if __name__ == "__main__":
 
 from model.hugging_face.conversion import Model
 from model.hugging_face.loss_record import ENTRY, loss_entry
+from pipeline.base.files import write_whole
+from pipeline.base.null_device import null_entry
+from pipeline.cluster.process_group import compute_device, device_name
 from pipeline.config.formats import Attention
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.downstream.zero_shot.cloze import fill_masks, read_lines, report_cloze
-from pipeline.downstream.zero_shot.grammar import GrammarTest, report_grammar, score_grammar
-from pipeline.downstream.zero_shot.grammar_pairs import pairs_hash, read_paradigms
-from pipeline.downstream.zero_shot.pseudo_likelihood import (
-    MaskableSequence,
-    encode_sentences,
-    log_probabilities,
-    maskable_sequence,
-    pseudo_perplexity,
-)
-from pipeline.downstream.zero_shot.word_frequencies import count_tokens
-from pipeline.files import write_whole
-from pipeline.loading.compatibility import check_datasets
-from pipeline.loading.dataset import Dataset
-from pipeline.null_device import null_entry
-from pipeline.released.folder import CONFIG
-from pipeline.training.checkpoints.read import choose_from
-from pipeline.training.cluster.engine import compute_device, device_name
-from pipeline.training.run_directory.run_json import read_record
-from pipeline.training.validation.before_after import at_rate
-from pipeline.training.validation.evaluate import (
+from pipeline.evaluation.held_out import (
     SequenceLosses,
     corpus_fields,
     evaluate_corpora,
@@ -61,6 +44,23 @@ from pipeline.training.validation.evaluate import (
     validation_loader,
     validation_loaders,
 )
+from pipeline.evaluation.zero_shot.cloze import fill_masks, read_lines, report_cloze
+from pipeline.evaluation.zero_shot.grammar import GrammarTest, report_grammar, score_grammar
+from pipeline.evaluation.zero_shot.grammar_pairs import pairs_hash, read_paradigms
+from pipeline.evaluation.zero_shot.pseudo_likelihood import (
+    MaskableSequence,
+    encode_sentences,
+    log_probabilities,
+    maskable_sequence,
+    pseudo_perplexity,
+)
+from pipeline.evaluation.zero_shot.word_frequencies import count_tokens
+from pipeline.loading.compatibility import check_datasets
+from pipeline.loading.dataset import Dataset
+from pipeline.released.folder import CONFIG
+from pipeline.training.checkpoints.read import choose_from
+from pipeline.training.run_directory.run_json import read_record
+from pipeline.training.validation.before_after import at_rate
 from pipeline.training.weights.folders import load_folder, load_run, place
 
 ROWS = 32

@@ -13,16 +13,19 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pipeline.errors import ConfigError, DataError, run_command
-from pipeline.model_folder import check_imports
+from pipeline.base.errors import ConfigError, DataError, run_command
+from pipeline.base.model_folder import check_imports
 from pipeline.training.arguments import parse_export
 
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_export))  # before torch and `model` are imported
 
+from pipeline.base.files import write_whole
+from pipeline.base.publish import whole_folder
+from pipeline.base.typed_json import read_object
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.downstream.starting_weights import load_start, start_of
-from pipeline.files import write_whole
+from pipeline.evaluation.held_out import validation_loader
 from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
 from pipeline.released.folder import CONFIG
@@ -31,15 +34,12 @@ from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import read_scores, scored_weights
 from pipeline.training.checkpoints.read import CHECKPOINTS, step_name
 from pipeline.training.run_directory.run_json import RunRecord, read_record, recorded_pooling
-from pipeline.training.validation.evaluate import validation_loader
 from pipeline.training.weights.folders import (
     SavedRun,
     check_folder,
     load_run,
     write_folder,
 )
-from pipeline.typed_json import read_object
-from pipeline.whole_folders import whole_folder
 
 ROWS = 8
 """Held-out sequences on which logits are compared."""

@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline.command_line import check_least
+from pipeline.base.command_line import check_least
+from pipeline.base.errors import ConfigError, run_command
+from pipeline.base.model_folder import check_imports
 from pipeline.downstream.arguments import (
     changed,
     chosen_files,
@@ -21,13 +23,13 @@ from pipeline.downstream.arguments import (
     chosen_task,
     parse_finetune,
 )
-from pipeline.errors import ConfigError, run_command
-from pipeline.model_folder import check_imports
 
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_finetune))  # before torch and `model` are imported
 
 from model.tasks.task_model import TaskDesign
+from pipeline.base.null_device import null_entry
+from pipeline.cluster.process_group import compute_device, device_name
 from pipeline.downstream.data_summary import about_data, describe_data, find_copies
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import (
@@ -69,8 +71,6 @@ from pipeline.downstream.tasks import (
     scored_by_tags,
 )
 from pipeline.downstream.tfidf import why_not
-from pipeline.null_device import null_entry
-from pipeline.training.cluster.engine import compute_device, device_name
 
 MOST_SEED = 2**31
 """Of --first-seed; generators take no larger ones."""

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pipeline.command_line import Parser, add_reading_arguments, example_text
+from pipeline.base.command_line import Parser, add_reading_arguments, example_text
+from pipeline.base.errors import ConfigError, DataError, run_command
 from pipeline.data.corpora.sources import corpus_sources, describe_counts, describe_cut
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
 from pipeline.data.inspection.places import describe_place
@@ -43,7 +44,6 @@ from pipeline.data.tokenizers.definitions import UNIGRAM
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.report import report
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import ConfigError, DataError, run_command
 
 _CELLS = {-1: "·", MASK: "M", RANDOM: "R", KEPT: "K"}
 _PAIRS = {

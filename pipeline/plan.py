@@ -12,14 +12,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from pipeline.base.errors import ConfigError, DataError, run_command
+from pipeline.base.model_folder import check_imports
 from pipeline.costs.arguments import parse_plan
-from pipeline.errors import ConfigError, DataError, run_command
-from pipeline.model_folder import check_imports
 
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_plan))  # before torch and `model` are imported
 
-from pipeline.command_line import check_least
+from pipeline.base.command_line import check_least
 from pipeline.config.run import Run
 from pipeline.costs.cost_plan import PlannedRun, make_cost_plan
 from pipeline.costs.devices import GPUS, Hardware
@@ -28,9 +28,9 @@ from pipeline.costs.site_rates import read_site, site_file
 from pipeline.diagnosis.checks import FAIL, WARN
 from pipeline.diagnosis.placement import LaunchPlace
 from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards
+from pipeline.planning.deepspeed_config import read_deepspeed_file
+from pipeline.planning.schedule import batch_advice, check_warm_ups
 from pipeline.released.choice import head_advice, read_recipe
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.planning.schedule import batch_advice, check_warm_ups
 from pipeline.training.start import open_data
 
 GPUS_PER_NODE = 8

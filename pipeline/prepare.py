@@ -13,18 +13,18 @@ import shutil
 import sys
 import time
 
-from pipeline.command_line import cores
+from pipeline.base.command_line import cores
+from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.explain import explain
-from pipeline.data.execution.mpi import join, run_together
-from pipeline.data.execution.tasks import SPLIT_BYTES
-from pipeline.data.execution.workers import Executor, local_executor
 from pipeline.data.preparation.arguments import prepare_arguments
 from pipeline.data.preparation.dry_run import print_estimate
 from pipeline.data.preparation.prepare import report_result
 from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
-from pipeline.errors import ConfigError
+from pipeline.data.text.tasks import SPLIT_BYTES
+from pipeline.execution.mpi import join, run_together
+from pipeline.execution.workers import Executor, local_executor
 from pipeline.released.choice import head_advice, read_settings
 
 

@@ -9,10 +9,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from pipeline.command_line import Parser, example_text
+from pipeline.base.command_line import Parser, example_text
+from pipeline.base.errors import ConfigError, run_command
+from pipeline.base.files import write_whole
 from pipeline.data.inspection.places import describe_place
-from pipeline.errors import ConfigError, run_command
-from pipeline.files import write_whole
 from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_page, as_text
 from pipeline.reporting.run_summary import read_run

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from pipeline.command_line import Parser, example_text
+from pipeline.base.command_line import Parser, example_text
+from pipeline.base.durations import in_words
+from pipeline.base.errors import ConfigError, run_command
 from pipeline.data.inspection.places import describe_place
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.durations import in_words
-from pipeline.errors import ConfigError, run_command
 from pipeline.training.run_directory.status import (
     RUNNING,
     WAITING,

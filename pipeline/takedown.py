@@ -11,13 +11,13 @@ import argparse
 import shlex
 from pathlib import Path
 
-from pipeline.command_line import Parser, check_least, cores, data_root, example_text
-from pipeline.data.execution.workers import local_executor
+from pipeline.base.command_line import Parser, check_least, cores, data_root, example_text
+from pipeline.base.errors import run_command
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
 from pipeline.data.takedown.remains import find_remains
 from pipeline.data.takedown.request import find_documents
-from pipeline.errors import run_command
+from pipeline.execution.workers import local_executor
 
 
 def main() -> None:

@@ -10,10 +10,10 @@ import runpy
 import sys
 
 from pipeline import __version__
-from pipeline.command_line import RECIPE_HELP, Parser, example_text
+from pipeline.base.command_line import RECIPE_HELP, Parser, example_text
+from pipeline.base.errors import ConfigError, run_command
 from pipeline.config.settings import find_near
 from pipeline.config.settings_view import format_settings
-from pipeline.errors import ConfigError, run_command
 from pipeline.recipes.table import format_recipes
 from pipeline.released.choice import read_recipe
 

@@ -16,11 +16,11 @@ from functools import partial
 
 from tqdm import tqdm
 
-from pipeline.errors import EXIT_INTERRUPTED, run_command
-from pipeline.model_folder import check_imports
+from pipeline.base.errors import EXIT_INTERRUPTED, run_command
+from pipeline.base.model_folder import check_imports
+from pipeline.cluster.stop_request import Deadline, StopRequest, exit_on_stop_signals
+from pipeline.cluster.watchdog import Watchdog, print_stacks_on_usr2
 from pipeline.training.arguments import parse_train
-from pipeline.training.cluster.stop_request import Deadline, StopRequest, exit_on_stop_signals
-from pipeline.training.cluster.watchdog import Watchdog, print_stacks_on_usr2
 
 if __name__ == "__main__":
     exit_on_stop_signals()
@@ -29,23 +29,24 @@ if __name__ == "__main__":
 
 from model.hugging_face.conversion import Model, logical_parameters
 from model.layers import attend_by
-from pipeline.kernel_cache import set_torch_caches
-from pipeline.loading.example import print_example
-from pipeline.null_device import NULL
-from pipeline.training.announce import dry_run, print_plan
-from pipeline.training.attention_choice import attention_cases, choose_attention
-from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster.engine import ZeroEngine, initialize
-from pipeline.training.cluster.launcher import LauncherWatch
-from pipeline.training.cluster.ranks import (
+from pipeline.base.null_device import NULL
+from pipeline.cluster.launcher import LauncherWatch
+from pipeline.cluster.ranks import (
     Cluster,
     ending_with_lost_ranks,
     launched_rank,
     reported_once,
 )
+from pipeline.kernels.cache import set_torch_caches
+from pipeline.loading.example import print_example
+from pipeline.planning.build import compile_layers, first_model
+from pipeline.training.announce import dry_run, print_plan
+from pipeline.training.attention_choice import attention_cases, choose_attention
+from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.job import Job, read_job
 from pipeline.training.loop import Trainer
 from pipeline.training.loss_watch import LossWatch
+from pipeline.training.optimizer.engine import ZeroEngine, initialize
 from pipeline.training.out_of_memory import reporting_lack_of_memory
 from pipeline.training.progress import restore
 from pipeline.training.recovery import Recovery
@@ -60,7 +61,6 @@ from pipeline.training.start import Start, open_start
 from pipeline.training.validation.before_after import change
 from pipeline.training.validation.general_sample import open_general
 from pipeline.training.validation.validator import Validator
-from pipeline.training.weights.build import compile_layers, first_model
 from pipeline.training.weights.initial_weights import load_initial_weights
 
 warn = partial(tqdm.write, file=sys.stderr)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pipeline.command_line import (
+from pipeline.base.command_line import (
     Parser,
     add_input_arguments,
     add_published_arguments,
@@ -18,12 +18,12 @@ from pipeline.command_line import (
     data_root,
     example_text,
 )
-from pipeline.data.execution.workers import local_executor
+from pipeline.base.errors import ConfigError, run_command
 from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.tokenizer import SAMPLE_BYTES, train_tokenizer
 from pipeline.data.tokenizers.definitions import SPECIALS
-from pipeline.errors import ConfigError, run_command
+from pipeline.execution.workers import local_executor
 from pipeline.released.choice import read_settings
 
 

@@ -96,11 +96,11 @@ check_train() {
   "${python[@]}" -c '
 import os
 import shutil
-from pipeline.errors import CheckpointError, run_command
+from pipeline.base.errors import CheckpointError, run_command
 from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES
 from pipeline.training.arguments import parse_train
 from pipeline.training.job import read_job
-from pipeline.training.planning.plan import parameters_of
+from pipeline.planning.plan import parameters_of
 
 def main():
     arguments = parse_train()

@@ -181,7 +181,7 @@ choose_python() {
   # Pyxis supports containers in steps only, so there the ranks report an unknown recipe, and fetch a
   # model of the Hub.
   [ ${#container[@]} -gt 0 ] || "${python[@]}" -c 'import sys
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
 from pipeline.released.choice import read_recipe
 run_command(lambda: read_recipe(sys.argv[1], None))' "$TENFOLD_RECIPE" || exit 2
 }
@@ -344,13 +344,13 @@ set_cores() {
 
 # Compiled kernels are kept on each node's own disk, see TENFOLD_LOCAL, and reused by the next job.
 # The name in /tmp can be guessed: the commands refuse directories that others can change, see
-# pipeline/private_directories.py.
+# pipeline/base/private_directories.py.
 set_caches() {
   export TENFOLD_LOCAL
   export TORCH_EXTENSIONS_DIR=$TENFOLD_LOCAL/torch_extensions
   export TRITON_CACHE_DIR=$TENFOLD_LOCAL/triton
   export TORCHINDUCTOR_CACHE_DIR=$TENFOLD_LOCAL/inductor
-  # This includes numba's kernels: pipeline.kernel_cache keeps them here under a hash of its code.
+  # This includes numba's kernels: pipeline.kernels.cache keeps them here under a hash of its code.
   # NUMBA_CACHE_DIR would mix those of all versions, and an update could run old code.
   export XDG_CACHE_HOME=$TENFOLD_LOCAL/cache
   unset NUMBA_CACHE_DIR

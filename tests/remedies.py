@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 
 
 def alternatives(problem: str) -> list[list[str]]:

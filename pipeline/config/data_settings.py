@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from pipeline.base.errors import DataError
 from pipeline.config.formats import PAIR_FORMATS, SEGMENT_FIELDS, SEPARATORS
 from pipeline.config.schema import (
     CountOrZero,
@@ -21,7 +22,6 @@ from pipeline.config.schema import (
     setting_types,
 )
 from pipeline.config.settings import flatten, parts_per_million, to_dict
-from pipeline.errors import DataError
 
 SequenceLength = Annotated[int, Range("[3, 65535]")]
 """At least two special tokens and one text token; positions are stored in 16 bits."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.encoder_settings import EncoderSettings
 from pipeline.config.rules import (
@@ -45,7 +46,6 @@ from pipeline.config.training_settings import (
     SpikeSettings,
     ValidationSettings,
 )
-from pipeline.errors import ConfigError
 
 CHANGEABLE = (
     "data.masking", "data.masks", "data.mask_mode", "data.duplicates", "batch.mixture",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.base.errors import ConfigError
+from pipeline.base.typed_json import read_object
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
-from pipeline.errors import ConfigError
-from pipeline.typed_json import read_object
 
 
 def read_run(path: Path) -> Run:

@@ -26,7 +26,7 @@ from typing import (
     runtime_checkable,
 )
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

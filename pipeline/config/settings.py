@@ -23,6 +23,7 @@ from copy import deepcopy
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_origin
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.schema import (
     entry_type,
     fields_of,
@@ -32,7 +33,6 @@ from pipeline.config.schema import (
     refuse,
     setting_types,
 )
-from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

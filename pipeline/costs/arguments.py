@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pipeline.command_line import Parser, add_training_arguments, cores, example_text
+from pipeline.base.command_line import Parser, add_training_arguments, cores, example_text
 from pipeline.costs.devices import GPUS
 
 

@@ -13,9 +13,9 @@ from pipeline.costs.estimate import Estimate
 from pipeline.costs.shapes.parameters import logical_count
 from pipeline.costs.shapes.partition import Partition, partition
 from pipeline.loading.micro_batch import LossCounts
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
-from pipeline.training.planning.plan import micro_batches
-from pipeline.training.planning.schedule import resolve_batch_size
+from pipeline.planning.deepspeed_config import DeepSpeedFile
+from pipeline.planning.plan import micro_batches
+from pipeline.planning.schedule import resolve_batch_size
 
 WIRE_SHARES = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0}
 """Times (n-1)/n: what a ring puts on each rank's wire, per byte of the whole tensor."""

@@ -19,9 +19,9 @@ from pipeline.costs.scaling import efficiency
 from pipeline.costs.site_rates import SiteRates
 from pipeline.costs.training_time import budget, run_hours, step_parts, total
 from pipeline.loading.dataset import Dataset
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.planning.doubts import Machines, doubts
-from pipeline.training.planning.phases import Phase, make_phases
+from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.planning.doubts import Machines, doubts
+from pipeline.planning.phases import Phase, make_phases
 
 STAGES = (0, 1, 2, 3)
 THIS = " (this plan)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.costs.estimate import Estimate
-from pipeline.training.planning.phases import LATER_ORDER, Phase
-from pipeline.training.planning.plan import counted
+from pipeline.planning.phases import LATER_ORDER, Phase
+from pipeline.planning.plan import counted
 
 FEW_PASSES = 1.0
 

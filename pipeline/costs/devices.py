@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pipeline.null_device import NULL, recorded_device
+from pipeline.base.null_device import NULL, recorded_device
 
 CPU = "cpu"
 CPU_CORE_FLOPS = (8e9, 30e9, 110e9)

@@ -10,8 +10,9 @@ from pipeline.costs.expected_data import NOWHERE
 from pipeline.data.shards.manifest import Manifest, Shard
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.staging import RESERVE, staged_bytes
-from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES
 
+PARAMETER_BYTES = 3 * 4
+"""Of a checkpoint per parameter: its weight and the two moments of its gradient, in float32."""
 TEXT_BYTES = 4.2
 """Of UTF-8 English per token of a vocabulary of 50,000 (facts of byte-level BPE: 4.2 to 4.4)."""
 _TEXT_BAND = (3.5, 4.5)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import DataSettings, all_shard_settings, max_predictions
 from pipeline.config.run import Run
 from pipeline.data.shards.manifest import (
@@ -22,7 +23,6 @@ from pipeline.data.shards.manifest import (
     rows_file,
     shard_name,
 )
-from pipeline.errors import ConfigError
 from pipeline.loading.compatibility import mask_settings, runs_of
 from pipeline.loading.dataset import Dataset
 

@@ -10,7 +10,7 @@ from pipeline.config.run import Run
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.shapes.activations import activations
 from pipeline.costs.shapes.partition import Partition, partition
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
+from pipeline.planning.deepspeed_config import DeepSpeedFile
 
 
 def memory(run: Run, ranks: int, file: DeepSpeedFile, *, on_gpu: bool = True) -> list[Estimate]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pipeline.base.durations import in_words
 from pipeline.config.run import Run
 from pipeline.costs.estimate import Estimate
-from pipeline.data.execution.tasks import SPLIT_BYTES
 from pipeline.data.preparation.duration import STARTUP_SECONDS, Work, stage_seconds
-from pipeline.durations import in_words
+from pipeline.data.text.tasks import SPLIT_BYTES
 
 RATES = {"byte-bpe": 50e6, "wordpiece": 45e6, "unigram": 29e6}
 """Bytes of JSON lines to shards with ten masks, per second and core (RESULTS.md)."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.base.durations import digits_and_unit
 from pipeline.costs.estimate import Estimate
-from pipeline.durations import digits_and_unit
 
 NOT_COUNTED = (
     "NCCL's buffers and the CUDA context, unless a line of memory names them",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from pipeline.base.errors import ConfigError
 from pipeline.costs.devices import Hardware
 from pipeline.costs.estimate import Estimate
-from pipeline.errors import ConfigError
 
 NODES = (1, 2, 4, 8, 16, 32, 64, 128)
 

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.errors import DataError
-from pipeline.files import one_at_a_time, write_whole
-from pipeline.typed_json import build, read_object
+from pipeline.base.errors import DataError
+from pipeline.base.files import one_at_a_time, write_whole
+from pipeline.base.typed_json import build, read_object
 
 SITE = "site.json"
 SCHEMA_VERSION = 1

@@ -12,7 +12,7 @@ from model.objectives.flops import attention_flops
 from pipeline.config.run import Run
 from pipeline.costs.kernel_rates import StepWork
 from pipeline.loading.placement import Capacity
-from pipeline.training.planning.plan import (
+from pipeline.planning.plan import (
     encoder_config,
     flops_of,
     generator_config,

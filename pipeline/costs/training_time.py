@@ -19,10 +19,10 @@ from pipeline.costs.estimate import Basis, Estimate
 from pipeline.costs.kernel_rates import KERNEL_RATES, KernelRates, step_seconds
 from pipeline.costs.site_rates import MachineRates, MeasuredRate, SiteRates, median_flops
 from pipeline.costs.step_work import launch_seconds, step_work
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
-from pipeline.training.planning.phases import Phase
-from pipeline.training.planning.plan import Plan, flops_of
-from pipeline.training.planning.schedule import sequences_until
+from pipeline.planning.deepspeed_config import DeepSpeedFile
+from pipeline.planning.phases import Phase
+from pipeline.planning.plan import Plan, flops_of
+from pipeline.planning.schedule import sequences_until
 
 PUBLISHED: Basis = "published"
 HERE: Basis = "measured here"

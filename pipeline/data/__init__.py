@@ -1,3 +1,3 @@
 """Raw text to shards, one folder a stage; needs no torch."""
 
-import pipeline.kernel_cache  # noqa: F401  before any kernel is defined
+import pipeline.kernels.cache  # noqa: F401  before any kernel is defined

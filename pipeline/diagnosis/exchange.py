@@ -16,8 +16,8 @@ import time
 import zlib
 from typing import Any
 
+from pipeline.base.errors import PipelineError
 from pipeline.diagnosis.placement import LaunchPlace
-from pipeline.errors import PipelineError
 
 JOIN_SECONDS = 30.0
 """For all ranks to start."""

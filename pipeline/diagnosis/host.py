@@ -9,10 +9,10 @@ import shutil
 import socket
 from pathlib import Path
 
-from pipeline.command_line import cores
+from pipeline.base.command_line import cores
+from pipeline.base.errors import ConfigError
+from pipeline.base.private_directories import own_directory
 from pipeline.diagnosis.checks import FAIL, WARN, Check, at_least, judge, skip
-from pipeline.errors import ConfigError
-from pipeline.private_directories import own_directory
 
 GB = 1e9
 _FEW_FILES, _SOME_FILES = 256, 4096

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

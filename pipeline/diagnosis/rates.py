@@ -18,12 +18,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from pipeline.command_line import cores
+from pipeline.base.command_line import cores
+from pipeline.base.errors import DataError
 from pipeline.costs.devices import CPU, rates_of
 from pipeline.costs.site_rates import MachineRates, add_rate, machine_key, site_file
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, skip
 from pipeline.diagnosis.exchange import Exchange
-from pipeline.errors import DataError
 from pipeline.training.run_directory.history import now_utc
 
 Pair = tuple[int, int]

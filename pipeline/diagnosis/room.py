@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.base.errors import DataError
 from pipeline.config.run import Run
 from pipeline.data.shards.manifest import Shard, read_manifest
 from pipeline.diagnosis.checks import WARN, Check, judge
-from pipeline.errors import DataError
 from pipeline.loading.staging import staged_bytes
 
 GB = 1e9

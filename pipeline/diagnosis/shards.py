@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.base.errors import DataError
 from pipeline.config.run import Run
 from pipeline.data.shards.manifest import Manifest, check_size, hash_file, read_manifest
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge
 from pipeline.diagnosis.placement import LaunchPlace
-from pipeline.errors import DataError
 from pipeline.loading import compatibility
 
 QUICK_SECONDS = 1.0

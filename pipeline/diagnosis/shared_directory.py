@@ -14,10 +14,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from pipeline.base.errors import CheckpointError
+from pipeline.base.files import open_lock, try_lock
 from pipeline.diagnosis.checks import FAIL, WARN, Check, at_least, judge, skip
 from pipeline.diagnosis.exchange import Exchange
-from pipeline.errors import CheckpointError
-from pipeline.files import open_lock, try_lock
 from pipeline.training.run_directory.rename_check import check_renames
 
 GB = 1e9

@@ -9,9 +9,9 @@ import subprocess
 import threading
 import time
 
+from pipeline.cluster.processes import name
 from pipeline.diagnosis.checks import FAIL, Check, judge, skip
 from pipeline.diagnosis.exchange import Exchange
-from pipeline.training.cluster.processes import name
 
 NAME = "USR1"
 _PATIENCE_SECONDS = 5.0

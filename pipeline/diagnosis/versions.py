@@ -11,7 +11,7 @@ from pathlib import Path
 import xxhash
 
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge
-from pipeline.kernel_cache import kernel_directory
+from pipeline.kernels.cache import kernel_directory
 
 DECISIVE = ("code", "python", "torch", "deepspeed", "numpy", "pyarrow", "safetensors", "driver")
 """Ranks that differ in one of these stop, or compute or read different things."""

@@ -8,7 +8,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.command_line import Parser, add_model_argument, check_least, example_text
+from pipeline.base.command_line import Parser, add_model_argument, check_least, example_text
+from pipeline.base.errors import ConfigError
 from pipeline.downstream.protocols import (
     LEAST_LENGTH,
     PROTOCOLS,
@@ -27,7 +28,6 @@ from pipeline.downstream.tasks import (
     as_fetched,
     find_file,
 )
-from pipeline.errors import ConfigError
 
 
 def parse_finetune() -> argparse.Namespace:

@@ -19,6 +19,11 @@ from typing import Any
 import torch
 
 from model.tasks.task_model import TaskDesign, TaskModel, word_bag_model
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.files import make_directory, only_once, open_lock, try_lock, write_whole
+from pipeline.base.publish import TakenError, whole_folder
+from pipeline.base.typed_json import read_object, require
+from pipeline.cluster.process_group import device_name
 from pipeline.downstream.features import Feature
 from pipeline.downstream.predictions import Predicted, predictions, score, unsure
 from pipeline.downstream.protocols import TuningProtocol
@@ -27,11 +32,6 @@ from pipeline.downstream.starting_weights import StartingWeights, save_weights
 from pipeline.downstream.tasks import LabelledTask
 from pipeline.downstream.tfidf import fit_predict
 from pipeline.downstream.training import fine_tune, predict
-from pipeline.errors import ConfigError, DataError
-from pipeline.files import make_directory, only_once, open_lock, try_lock, write_whole
-from pipeline.training.cluster.engine import device_name
-from pipeline.typed_json import read_object, require
-from pipeline.whole_folders import TakenError, whole_folder
 
 MODEL, BAG, RANDOM, TFIDF = "model", "bag", "random", "tfidf"
 ARMS = (MODEL, BAG, RANDOM)

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from pipeline.downstream.features import Feature
 from pipeline.downstream.reading.examples import Answer, Example
-from pipeline.downstream.scoring.metrics import (
+from pipeline.downstream.tasks import LabelledTask
+from pipeline.evaluation.scoring.metrics import (
     accuracy,
     entity_f1,
     f1,
@@ -23,8 +24,7 @@ from pipeline.downstream.scoring.metrics import (
     pearson,
     spearman,
 )
-from pipeline.downstream.scoring.squad import best_threshold, squad_scores
-from pipeline.downstream.tasks import LabelledTask
+from pipeline.evaluation.scoring.squad import best_threshold, squad_scores
 
 BEST = 20
 """Starts and ends that are combined (google-research/bert run_squad.py, n_best_size)."""

@@ -27,6 +27,11 @@ import torch
 
 from model.tasks.task_model import TaskModel, fill_task_model
 from pipeline import __version__
+from pipeline.base.errors import CheckpointError
+from pipeline.base.files import lock_of, make_directory, one_at_a_time, write_whole
+from pipeline.base.publish import STALE_SECONDS, TakenError
+from pipeline.base.typed_json import read_object
+from pipeline.cluster.process_group import device_name
 from pipeline.downstream.data_summary import Copies
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import (
@@ -44,14 +49,9 @@ from pipeline.downstream.jobs import (
     result_of,
 )
 from pipeline.downstream.predictions import majority, score, submission
-from pipeline.downstream.scoring.statistics import summary
 from pipeline.downstream.starting_weights import FINE_TUNED, StartingWeights, save_folder
-from pipeline.errors import CheckpointError
-from pipeline.files import lock_of, make_directory, one_at_a_time, write_whole
-from pipeline.training.cluster.engine import device_name
+from pipeline.evaluation.scoring.statistics import summary
 from pipeline.training.weights.folders import load_weights
-from pipeline.typed_json import read_object
-from pipeline.whole_folders import STALE_SECONDS, TakenError
 
 SCHEMA_VERSION = 1
 SCORES = "scores.json"

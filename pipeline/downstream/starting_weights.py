@@ -27,11 +27,12 @@ from model.tasks.task_model import (
     read_task_model,
     write_task_model,
 )
+from pipeline.base.errors import CheckpointError
+from pipeline.base.files import write_whole
+from pipeline.base.null_device import KEY, NULL
+from pipeline.base.publish import whole_folder
 from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import CheckpointError
-from pipeline.files import write_whole
-from pipeline.null_device import KEY, NULL
 from pipeline.released.folder import CONFIG, WEIGHTS
 from pipeline.training.checkpoints.weight_file import write_weights
 from pipeline.training.run_directory.run_json import read_record, recorded_pooling
@@ -42,7 +43,6 @@ from pipeline.training.weights.folders import (
     read_folder,
     special_ids,
 )
-from pipeline.whole_folders import whole_folder
 
 FINE_TUNED = "model"
 """Folder of the best weights inside an output of fine-tuning."""

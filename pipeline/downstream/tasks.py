@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from pipeline.base.errors import DataError
 from pipeline.downstream.reading.division import divide
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.hub import FILES, HUB
 from pipeline.downstream.reading.labels import labels_of
 from pipeline.downstream.reading.published import read_conll, read_race, read_squad
 from pipeline.downstream.reading.tables import TableColumns, read_table
-from pipeline.downstream.scoring.metrics import CHUNK_TAG
-from pipeline.errors import DataError
+from pipeline.evaluation.scoring.metrics import CHUNK_TAG
 
 TaskKind = Literal["classification", "regression", "choices", "tags", "spans"]
 KINDS: tuple[TaskKind, ...] = ("classification", "regression", "choices", "tags", "spans")

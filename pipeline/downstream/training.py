@@ -12,6 +12,8 @@ from torch import Tensor
 
 from model.encoder import Encoder
 from model.tasks.task_model import TaskModel, layer_depths
+from pipeline.base.errors import DataError, DivergedError
+from pipeline.base.progress import tracked
 from pipeline.downstream.batches import (
     TaskBatch,
     by_feature,
@@ -23,8 +25,6 @@ from pipeline.downstream.batches import (
 from pipeline.downstream.features import Feature
 from pipeline.downstream.protocols import TuningProtocol
 from pipeline.downstream.tasks import TaskKind
-from pipeline.errors import DataError, DivergedError
-from pipeline.progress import tracked
 from pipeline.training.out_of_memory import STEPS_BETWEEN_RETURNS, return_free_memory
 
 PREDICTED_ROWS = 64

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run, in_phase
 from pipeline.config.settings import override
 from pipeline.config.training_settings import GENERATOR_KINDS
-from pipeline.errors import ConfigError
 from pipeline.experiments.tables.table import Arm, Table, run_of
-from pipeline.training.planning.schedule import check_warm_ups
+from pipeline.planning.schedule import check_warm_ups
 
 POINTS = 20
 """Validations of a run, from which the steps to a fixed loss are read."""

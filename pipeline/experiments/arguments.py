@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.command_line import Parser, add_input_arguments, check_least, example_text
+from pipeline.base.command_line import Parser, add_input_arguments, check_least, example_text
+from pipeline.base.errors import ConfigError
 from pipeline.downstream.tasks import TASKS, find_file
-from pipeline.errors import ConfigError
 from pipeline.experiments.ablation import Ablation, AblationJob, make_arms
 from pipeline.experiments.arms import (
     SCALES,

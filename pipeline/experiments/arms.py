@@ -18,8 +18,8 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pipeline.base.errors import ConfigError, PipelineError
 from pipeline.config.settings import find_near
-from pipeline.errors import ConfigError, PipelineError
 from pipeline.experiments.tables import albert, electra, modern, roberta, spanbert
 from pipeline.experiments.tables.table import Arm, Table, run_of
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from pipeline.errors import EXIT_INTERRUPTED, PipelineError
-from pipeline.files import make_directory, open_lock, try_lock
+from pipeline.base.errors import EXIT_INTERRUPTED, PipelineError
+from pipeline.base.files import make_directory, open_lock, try_lock
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 _TAIL_BYTES = 1 << 16

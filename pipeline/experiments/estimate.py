@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
+from pipeline.base.durations import in_one_unit
+from pipeline.base.errors import ConfigError
+from pipeline.base.files import write_whole
+from pipeline.base.typed_json import as_object
 from pipeline.config.run import Run
 from pipeline.config.settings import flatten, override, to_dict
 from pipeline.data.corpora.urls import is_url
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.durations import in_one_unit
-from pipeline.errors import ConfigError
 from pipeline.experiments.ablation import (
     RUNS,
     TUNING_FACTORS,
@@ -41,10 +43,8 @@ from pipeline.experiments.shards import (
     prepare_log,
     shard_directory,
 )
-from pipeline.files import write_whole
 from pipeline.recipes import recipe
 from pipeline.training.run_directory.status import METRICS, RECORD
-from pipeline.typed_json import as_object
 
 MEASURED_STEPS = 4
 """The first is not counted: it compiles."""

@@ -16,9 +16,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import IO, Any
 
+from pipeline.base.errors import EXIT_DIVERGED, ConfigError, DataError
+from pipeline.base.files import write_whole
+from pipeline.base.typed_json import check_finite, read_object, require
 from pipeline.downstream.protocols import PROTOCOLS, usual_protocol
 from pipeline.downstream.tasks import TASKS
-from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError
 from pipeline.experiments.ablation import (
     RUNS,
     Ablation,
@@ -27,8 +29,6 @@ from pipeline.experiments.ablation import (
     first_unlike,
 )
 from pipeline.experiments.children import ChildError, Children
-from pipeline.files import write_whole
-from pipeline.typed_json import check_finite, read_object, require
 
 FINE_TUNED = "fine-tuned"
 """The measure of all tasks together, if there are several, and prefix of each task's."""

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from pipeline.base.errors import DataError
+from pipeline.base.typed_json import as_object, check_finite, read_object, require
 from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.training_settings import GENERATOR_KINDS
-from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, AblationArm, AblationJob
 from pipeline.experiments.children import Children
 from pipeline.experiments.shards import held_out, prepare_shards, why_not_scored
 from pipeline.training.run_directory.status import METRICS, RECORD
-from pipeline.typed_json import as_object, check_finite, read_object, require
 
 RESULT = "result.json"
 PAIR_ACCURACY = "pair_accuracy/"

@@ -40,10 +40,11 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import write_whole
 from pipeline.data.shards.held_out import held_out_key
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.downstream.scoring.statistics import CONFIDENCE, summary
-from pipeline.errors import DataError
+from pipeline.evaluation.scoring.statistics import CONFIDENCE, summary
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
     Ablation,
@@ -72,7 +73,6 @@ from pipeline.experiments.statistics import (
     multi_bootstrap,
     paired_difference,
 )
-from pipeline.files import write_whole
 
 SCHEMA_VERSION = 1
 ABLATION = "ablation.json"

@@ -15,9 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from pipeline.base.errors import EXIT_DIVERGED, ConfigError, DataError, PipelineError
+from pipeline.base.files import make_directory, write_whole
+from pipeline.base.shown_urls import recorded_url
+from pipeline.base.typed_json import read_object, require
 from pipeline.config.settings import fingerprint, override, to_dict
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.errors import EXIT_DIVERGED, ConfigError, DataError, PipelineError
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
     TUNING_SEED,
@@ -41,9 +44,6 @@ from pipeline.experiments.measures import (
     measure,
 )
 from pipeline.experiments.shards import LOGS, SHARDS, directories, prepare_shards
-from pipeline.files import make_directory, write_whole
-from pipeline.shown_urls import recorded_url
-from pipeline.typed_json import read_object, require
 
 SETTINGS = "settings.json"
 """What an output was made of; another ablation does not continue it."""

@@ -13,15 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import make_directory, open_lock, write_whole
 from pipeline.config.data_settings import shard_settings
 from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint, to_dict
 from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
-from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, AblationArm, first_unlike, parts_of
 from pipeline.experiments.children import Children
-from pipeline.files import make_directory, open_lock, write_whole
 
 SHARDS, LOGS = "shards", "logs"
 

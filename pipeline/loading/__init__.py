@@ -1,3 +1,3 @@
 """Shards come in, micro-batches of tensors go out; this is the first stage that uses torch."""
 
-import pipeline.kernel_cache  # noqa: F401  before any kernel is defined
+import pipeline.kernels.cache  # noqa: F401  before any kernel is defined

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from pipeline.data.kernels.addresses import load_uint8, load_uint16, load_uint32
+from pipeline.kernels.addresses import load_uint8, load_uint16, load_uint32
 from pipeline.loading.resolve import StructArray
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from pipeline.base.errors import DataError
 from pipeline.config.data_settings import all_shard_settings, prepared_settings
 from pipeline.config.run import Run, in_phase
 from pipeline.config.training_settings import EarlierPhase
 from pipeline.data.shards.manifest import Manifest
 from pipeline.data.shards.predicted import check_predicted
-from pipeline.errors import DataError
 
 
 class Prepared(Protocol):

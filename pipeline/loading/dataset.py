@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.base.errors import DataError
 from pipeline.config.data_settings import DataSettings, most_predictions
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
@@ -37,7 +38,6 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.shards.verify import masking_for, masking_of
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.errors import DataError
 from pipeline.loading.record_batches import Columns, Layout
 from pipeline.loading.resolve import (
     MASK_COLUMNS,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import carray  # type: ignore[attr-defined]
 
-from pipeline.data.kernels.addresses import (
+from pipeline.kernels.addresses import (
     fetch,
     load_uint16,
     load_uint32,
@@ -20,7 +20,7 @@ from pipeline.data.kernels.addresses import (
     uint16_pointer,
     uint32_pointer,
 )
-from pipeline.data.kernels.bits import LOW_BITS, U, trailing_zeros
+from pipeline.kernels.bits import LOW_BITS, U, trailing_zeros
 from pipeline.loading.resolve import AHEAD, IntArray, Struct, StructArray, struct
 
 FloatArray = npt.NDArray[np.float32]

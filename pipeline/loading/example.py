@@ -6,7 +6,7 @@ import sys
 
 from tokenizers import Tokenizer
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import MicroBatch
 

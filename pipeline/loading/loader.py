@@ -22,10 +22,10 @@ from typing import Literal
 
 import numpy as np
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.formats import Attention
-from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.shards.arrow_files import BATCH_ROWS
-from pipeline.errors import ConfigError, DataError
+from pipeline.kernels.permutation import IntArray
 from pipeline.loading.dataset import READ_THREADS, Dataset
 from pipeline.loading.micro_batch import NO_EXTRAS, BatchBuilder, Extras, LossCounts, MicroBatch
 from pipeline.loading.order import Located, Order, Share

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from pipeline.config.formats import PAIR_FORMATS, SEPARATORS
-from pipeline.data.kernels.permutation import IntArray
 from pipeline.data.shards.manifest import Manifest
+from pipeline.kernels.permutation import IntArray
 from pipeline.loading import decode, sampling_noise
 from pipeline.loading.boundary_counts import boundary_targets
 from pipeline.loading.order import Located

@@ -21,9 +21,9 @@ from typing import Literal
 import numba
 import numpy as np
 
-from pipeline.data.kernels.permutation import MAX_COUNT, ROUNDS, IntArray, image, round_keys, sides
+from pipeline.base.errors import ConfigError
 from pipeline.data.shards.arrow_files import BATCH_ROWS
-from pipeline.errors import ConfigError
+from pipeline.kernels.permutation import MAX_COUNT, ROUNDS, IntArray, image, round_keys, sides
 
 ORDER_VERSION = 1
 """Increased whenever the same seed gives another order; a resumed run needs the same version."""

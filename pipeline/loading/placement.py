@@ -26,7 +26,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.permutation import IntArray
+from pipeline.kernels.permutation import IntArray
 
 DRAWS = 32
 """Samples of rows that `expected_tokens` adds up."""

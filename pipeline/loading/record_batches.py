@@ -20,9 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
+from pipeline.base.errors import DataError
 from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.data.shards.manifest import check_is_file, check_size
-from pipeline.errors import DataError
 from pipeline.loading.resolve import StructArray
 
 IntArray = npt.NDArray[np.int64]

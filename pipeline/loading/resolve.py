@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import carray  # type: ignore[attr-defined]
 
-from pipeline.data.kernels.addresses import (
+from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
+from pipeline.kernels.addresses import (
     fetch,
     load_int8,
     load_int32,
@@ -27,8 +28,7 @@ from pipeline.data.kernels.addresses import (
     uint16_pointer,
     uint32_pointer,
 )
-from pipeline.data.kernels.bits import LOW_BITS, U, popcount
-from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
+from pipeline.kernels.bits import LOW_BITS, U, popcount
 
 IntArray = npt.NDArray[np.int64]
 StructArray = npt.NDArray[np.void]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from pipeline.data.kernels.bits import GOLDEN, mix
-from pipeline.data.kernels.permutation import IntArray
+from pipeline.kernels.bits import GOLDEN, mix
+from pipeline.kernels.permutation import IntArray
 from pipeline.loading.order import Located
 
 

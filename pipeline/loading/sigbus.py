@@ -14,7 +14,7 @@ from typing import Any
 
 import numba
 
-from pipeline.errors import EXIT_USER_ERROR
+from pipeline.base.errors import EXIT_USER_ERROR
 
 MESSAGE = (
     b"error: a mapped data file was truncated, or its disk failed, while it was read; run the same "

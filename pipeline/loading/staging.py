@@ -19,10 +19,10 @@ from typing import BinaryIO
 
 import xxhash
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import open_lock, remove_temporaries, try_lock, whole_file
+from pipeline.base.private_directories import own_directory
 from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size
-from pipeline.errors import DataError
-from pipeline.files import open_lock, remove_temporaries, try_lock, whole_file
-from pipeline.private_directories import own_directory
 
 RESERVE = 1 << 30
 """Bytes of the disk that are left free for others."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.config.settings import find_near
-from pipeline.errors import ConfigError
 from pipeline.recipes import albert, bert, electra, mini, modernbert, roberta, spanbert
 
 RECIPES: dict[str, Callable[[], Run]] = {

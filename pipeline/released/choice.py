@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.command_line import DEFAULT_RECIPE, data_root
+from pipeline.base.command_line import DEFAULT_RECIPE, data_root
+from pipeline.base.errors import ConfigError
+from pipeline.base.model_folder import check_model_folder
 from pipeline.config.run import Run
 from pipeline.config.run_file import read_run
 from pipeline.config.settings import override
-from pipeline.errors import ConfigError
-from pipeline.model_folder import check_model_folder
 from pipeline.recipes import RECIPES, recipe
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from model.hugging_face.electra_settings import electra_config
 from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA, Family, model_type_of
 from model.hugging_face.heads import HEADS
 from model.hugging_face.settings import our_config
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.typed_json import read_object
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import ConfigError, DataError
-from pipeline.typed_json import read_object
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BOUNDARY_WEIGHTS = "span_boundary.safetensors"

@@ -28,13 +28,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import ConfigError, DataError, PipelineError
+from pipeline.base.files import make_directory, one_at_a_time, why_not_written, write_whole
+from pipeline.base.progress import calling_each, counting
+from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.data.corpora.hub import network_errors
-from pipeline.errors import ConfigError, DataError, PipelineError
-from pipeline.files import make_directory, one_at_a_time, why_not_written, write_whole
-from pipeline.progress import calling_each, counting
 from pipeline.released.choice import HUB
 from pipeline.released.folder import CONFIG, WEIGHTS, check_config
-from pipeline.whole_folders import TakenError, publish_folder, scratch_folder
 
 MARKER = ".fetched.json"
 """What a folder is and when it was fetched."""
@@ -220,7 +220,7 @@ def _hub(name: _Name) -> Any:
 def _fetch(name: _Name, commit: str, files: Sequence[_ListedFile], place: Path) -> None:
     """Have the folder of a commit; if several processes need it, one fetches it.
 
-    Each process fills a folder of its own, as locks can exclude nobody (see whole_folders).
+    Each process fills a folder of its own, as locks can exclude nobody (see base/publish).
     """
     target, kept = place / commit, place / f".{commit}.part"
     make_directory(kept)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
+from pipeline.base.typed_json import read_object, require
 from pipeline.reporting.sections import Report, Section, TextTable
-from pipeline.typed_json import read_object, require
 
 ABLATION = "ablation.json"
 NEEDED = {

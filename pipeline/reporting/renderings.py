@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from pipeline.html_page import whole_page
+from pipeline.base.html_page import whole_page
 from pipeline.reporting.sections import Report, Section, TextTable, made_by
 from pipeline.reporting.svg_plots import STYLE, Plot, draw, short_number
 

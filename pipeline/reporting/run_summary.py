@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import PipelineError
+from pipeline.base.null_device import refuse_null
+from pipeline.base.typed_json import read_object
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict, to_dict
 from pipeline.data.shards.manifest import Manifest, read_manifest
-from pipeline.errors import PipelineError
-from pipeline.null_device import refuse_null
 from pipeline.recipes import RECIPES, recipe
 from pipeline.reporting.curves import RunCurves, read_curves, seconds_of
 from pipeline.training.run_directory.history import HISTORY, lives
 from pipeline.training.run_directory.status import METRICS, PLAN, RECORD, RunStatus, read_status
-from pipeline.typed_json import read_object
 
 MOST_BYTES = 1 << 26
 """Largest history that is read."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import DataError
-from pipeline.null_device import refuse_null
+from pipeline.base.errors import DataError
+from pipeline.base.null_device import refuse_null
+from pipeline.base.typed_json import read_object
 from pipeline.training.validation.before_after import masked
-from pipeline.typed_json import read_object
 
 THROUGH = " through "
 """In the origin of weights that were fine-tuned on another task first."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
+from pipeline.base.durations import in_words
 from pipeline.data.shards.manifest import Manifest
-from pipeline.durations import in_words
 from pipeline.reporting.comparable import groups_of, is_loss, why_apart
 from pipeline.reporting.curves import Curve, Point
 from pipeline.reporting.run_summary import RunSummary, changes

@@ -11,19 +11,19 @@ from collections.abc import Sequence
 
 from torch.cuda import is_available
 
-from pipeline.command_line import cores
+from pipeline.base.command_line import cores
+from pipeline.cluster.ranks import launched_rank
 from pipeline.config.run import Run
+from pipeline.costs.disk import PARAMETER_BYTES
 from pipeline.costs.shapes.parameters import parameter_sizes
-from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES
-from pipeline.training.cluster.deepspeed_config import deepspeed_dict
-from pipeline.training.cluster.ranks import launched_rank
+from pipeline.planning.build import first_model
+from pipeline.planning.deepspeed_config import deepspeed_dict
+from pipeline.planning.doubts import Machines, doubts
+from pipeline.planning.phases import Phase
+from pipeline.planning.plan import rounded
 from pipeline.training.job import Job
-from pipeline.training.planning.doubts import Machines, doubts
-from pipeline.training.planning.phases import Phase
-from pipeline.training.planning.plan import rounded
 from pipeline.training.start import open_data
 from pipeline.training.validation.before_after import at_rate
-from pipeline.training.weights.build import first_model
 from pipeline.training.weights.initial_weights import load_initial_weights
 
 

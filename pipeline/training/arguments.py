@@ -6,7 +6,7 @@ import argparse
 import math
 from pathlib import Path
 
-from pipeline.command_line import (
+from pipeline.base.command_line import (
     Parser,
     add_model_argument,
     add_training_arguments,

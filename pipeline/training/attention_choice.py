@@ -15,12 +15,12 @@ import torch
 
 from model.attention import AttentionKernel
 from model.attention_check import Case, candidates, find_fault
+from pipeline.base.errors import ConfigError
+from pipeline.base.null_device import NULL
+from pipeline.cluster.ranks import RankGroup, format_rank_error
 from pipeline.config.run import Run
-from pipeline.errors import ConfigError
-from pipeline.null_device import NULL
-from pipeline.training.cluster.ranks import RankGroup, format_rank_error
-from pipeline.training.planning.phases import Phase
-from pipeline.training.planning.plan import encoder_config, generator_config, has_generator
+from pipeline.planning.phases import Phase
+from pipeline.planning.plan import encoder_config, generator_config, has_generator
 from pipeline.training.run_directory.run_json import RunRecord
 
 

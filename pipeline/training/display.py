@@ -9,7 +9,7 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from pipeline.durations import in_words
+from pipeline.base.durations import in_words
 from pipeline.training.run_directory.metrics import memory_gb
 
 SECONDS_BETWEEN_LINES = 60.0

@@ -12,6 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from model.objectives.span_boundary import MOST_TARGETS
+from pipeline.cluster.ranks import Cluster
 from pipeline.config.run import Run
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.loading.dataset import Dataset
@@ -19,11 +20,10 @@ from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import NO_EXTRAS, Extras
 from pipeline.loading.order import Located, Order, Share
 from pipeline.loading.staging import Staging
+from pipeline.planning.phases import Phase, phase_of
+from pipeline.planning.plan import Plan, mixture_weights
+from pipeline.planning.schedule import growth
 from pipeline.training.checkpoints.data_position import Reading, Readings, reading_of
-from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.planning.phases import Phase, phase_of
-from pipeline.training.planning.plan import Plan, mixture_weights
-from pipeline.training.planning.schedule import growth
 from pipeline.training.progress import Progress
 
 

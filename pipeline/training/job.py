@@ -6,14 +6,14 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.data.shards.manifest import TRAIN, read_manifest
-from pipeline.errors import ConfigError
+from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.planning.schedule import batch_advice, check_warm_ups
 from pipeline.released.choice import Recipe, head_advice, read_recipe
 from pipeline.released.continued import MOST_CONTINUED_PASSES
 from pipeline.training.arguments import HEADS
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.planning.schedule import batch_advice, check_warm_ups
 
 
 @dataclass(frozen=True, slots=True)

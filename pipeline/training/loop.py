@@ -20,27 +20,27 @@ from tqdm import tqdm
 from model.encoder import set_rotary_bases
 from model.layers import set_dropout
 from model.objectives.masked_language import LossPart, Sums
+from pipeline.base.errors import DataError
+from pipeline.base.null_device import null_entry
+from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.stop_request import StopRequest
+from pipeline.cluster.watchdog import Watchdog
 from pipeline.config.run import Run
-from pipeline.errors import DataError
+from pipeline.evaluation import loss_parts
+from pipeline.evaluation.device_copies import on_device
+from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.loader import NO_STEP, Step
 from pipeline.loading.micro_batch import LossCounts
-from pipeline.null_device import null_entry
+from pipeline.planning.phases import phase_of
+from pipeline.planning.schedule import learning_rate
 from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import State
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster.engine import ZeroEngine
-from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.cluster.stop_request import StopRequest
-from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.display import Display
 from pipeline.training.feed import Feed
-from pipeline.training.forward import loss_parts
-from pipeline.training.forward.device_copies import on_device
-from pipeline.training.forward.model_inputs import model_inputs
+from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.out_of_memory import STEPS_BETWEEN_RETURNS, return_free_memory
-from pipeline.training.planning.phases import phase_of
-from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress, state_of
 from pipeline.training.recovery import Recovery, Rollback
 from pipeline.training.run_directory.history import now_utc

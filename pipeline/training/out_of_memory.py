@@ -13,9 +13,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pipeline.base.errors import EXIT_USER_ERROR, ConfigError
+from pipeline.cluster.ranks import Cluster
 from pipeline.config.run import Run
-from pipeline.errors import EXIT_USER_ERROR, ConfigError
-from pipeline.training.cluster.ranks import Cluster
 
 LACK = re.compile("out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 """What torch, CUDA, NCCL and the allocator of the CPU say; all raise a RuntimeError."""

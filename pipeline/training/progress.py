@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, replace
 
 import torch
 
+from pipeline.base.errors import CheckpointError
 from pipeline.config.settings import to_dict
-from pipeline.errors import CheckpointError
 from pipeline.loading.dataset import ExcludedShards
 from pipeline.loading.loader import Step
 from pipeline.training.checkpoints.data_position import Readings, reading_of, with_reading
 from pipeline.training.checkpoints.read import Checkpoint, State
-from pipeline.training.cluster.engine import ZeroEngine
+from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.run_directory.run_json import RunRecord
 
 

@@ -21,9 +21,11 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from pipeline.base.errors import DataError, DivergedError
+from pipeline.cluster.ranks import Cluster, agreed, reported_once
+from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
 from pipeline.config.training_settings import SpikeSettings
-from pipeline.errors import DataError, DivergedError
 from pipeline.loading.dataset import Dataset, ExcludedShards, exclude
 from pipeline.loading.order import places_of
 from pipeline.training.checkpoints.data_position import (
@@ -35,11 +37,9 @@ from pipeline.training.checkpoints.data_position import (
 from pipeline.training.checkpoints.publish import remove_newer
 from pipeline.training.checkpoints.read import State, open_from, saved_steps
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster.engine import ZeroEngine
-from pipeline.training.cluster.ranks import Cluster, agreed, reported_once
-from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.feed import Feed
 from pipeline.training.loss_watch import LossWatch, Spike
+from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.progress import Progress, restore
 
 MOST_SKIPPED = 10

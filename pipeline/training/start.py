@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipeline.base.errors import CheckpointError
+from pipeline.cluster.process_group import device_name
+from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
-from pipeline.downstream.zero_shot.grammar import GrammarTest
-from pipeline.errors import CheckpointError
+from pipeline.evaluation.zero_shot.grammar import GrammarTest
 from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.sigbus import announce_bus_errors
-from pipeline.training.attention_choice import recorded_attention
-from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
-from pipeline.training.cluster.engine import device_name
-from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.cluster.stop_request import StopRequest
-from pipeline.training.feed import Feed
-from pipeline.training.job import Job
-from pipeline.training.planning.phases import (
+from pipeline.planning.phases import (
     Phase,
     check_lengths,
     check_phases,
     make_phases,
 )
-from pipeline.training.planning.plan import Plan
+from pipeline.planning.plan import Plan
+from pipeline.training.attention_choice import recorded_attention
+from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
+from pipeline.training.feed import Feed
+from pipeline.training.job import Job
 from pipeline.training.progress import Progress, start_progress
 from pipeline.training.recovery import exclude_shards, find_damaged_at_start
 from pipeline.training.run_directory.layout import INTERRUPTED, has_checkpoints, mark_ready

@@ -33,15 +33,16 @@ import xxhash
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.pieces import pieces_of
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
+from pipeline.cluster.process_group import init_distributed
+from pipeline.cluster.ranks import Alone
+from pipeline.planning.deepspeed_config import read_deepspeed_file
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.read import State, open_checkpoint, open_latest, step_name
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster import engine as engines
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.cluster.ranks import Alone
+from pipeline.training.optimizer import engine as engines
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.training.planning.plan import encoder_config
 from tests.benchmarks.bench_training import Seconds
 
 PARTS = ("stall", "memory", "resume")
@@ -67,7 +68,7 @@ def bench_stall(folder: Path) -> None:
     run = replace(recipe("roberta_base"), precision="fp32")
     model = MaskedLanguageModel(encoder_config(run), seed=0).train()
     logical = logical_parameters(model)
-    engines.init_distributed()
+    init_distributed()
     engine = engines.initialize(
         model, run, read_deepspeed_file("zero0"), logical, rows=1, accumulation=1
     )

@@ -23,10 +23,10 @@ from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.pieces import pieces_of
 from pipeline.config.data_settings import prediction_count
+from pipeline.evaluation.loss_parts import loss_sum
 from pipeline.loading.micro_batch import LossCounts
+from pipeline.planning.plan import encoder_config, generator_config
 from pipeline.recipes import recipe
-from pipeline.training.forward.loss_parts import loss_sum
-from pipeline.training.planning.plan import encoder_config, generator_config
 from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
 
 CASES = {"electra_small": (12, 8), "electra_base": (3, 2)}

@@ -32,13 +32,13 @@ from tokenizers.models import WordLevel
 from model.hugging_face.conversion import to_hugging_face
 from model.tasks.heads import HEADS
 from model.tasks.task_model import TaskDesign, TaskModel, read_task_model, write_task_model
+from pipeline.base.errors import run_command
 from pipeline.downstream.batches import epoch_order
 from pipeline.downstream.features import Feature, Row
 from pipeline.downstream.protocols import ROBERTA, TuningProtocol
 from pipeline.downstream.training import fine_tune
-from pipeline.errors import run_command
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
-from pipeline.training.weights.build import build_model
 from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
 from tests.launching.environments import install_beside
 

@@ -20,19 +20,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pipeline.base.errors import run_command
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer import train_tokenizer
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.downstream import zero_shot
-from pipeline.downstream.zero_shot.grammar_pairs import read_paradigms
-from pipeline.downstream.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
-from pipeline.errors import run_command
+from pipeline.evaluation import zero_shot
+from pipeline.evaluation.zero_shot.grammar_pairs import read_paradigms
+from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
+from pipeline.planning.build import Model, build_model
 from pipeline.recipes import recipe
-from pipeline.training.weights.build import Model, build_model
 from pipeline.training.weights.folders import write_folder
 from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
 from tests.benchmarks.vocabulary import bench_vocabulary
-from tests.pipeline.downstream.zero_shot.minicons_environment import Minicons, install
+from tests.pipeline.evaluation.zero_shot.minicons_environment import Minicons, install
 
 PAIRS_SHIPPED = Path(zero_shot.__file__).with_name("zorro")
 ROBERTA_IDS = 50_265

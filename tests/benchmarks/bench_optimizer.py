@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
-from pipeline.errors import run_command
-from pipeline.training.cluster.engine import ZeroEngine
+from pipeline.base.errors import run_command
 from pipeline.training.optimizer.cpu_update import CompiledUpdate
+from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.optimizer.fragments import view
 from pipeline.training.optimizer.gpu_update import ForeachUpdate
 from pipeline.training.optimizer.lamb_variants import AdamStep

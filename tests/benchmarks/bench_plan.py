@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
 
 RECIPES = ("roberta_tiny", "roberta_mini", "roberta_base")
 SEQUENCES, BASE_STEPS, BASE_ROWS = 32, 3, 4

@@ -23,15 +23,16 @@ import torch
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import Inputs
+from pipeline.base.errors import run_command
+from pipeline.cluster.process_group import init_distributed
 from pipeline.config.run import Run
-from pipeline.errors import run_command
+from pipeline.evaluation.loss_parts import first_count, loss_sum
 from pipeline.loading.micro_batch import LossCounts
+from pipeline.planning.build import build_model
+from pipeline.planning.deepspeed_config import read_deepspeed_file
+from pipeline.planning.plan import encoder_config, parameters_of
 from pipeline.recipes import recipe
-from pipeline.training.cluster import engine as engines
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.forward.loss_parts import first_count, loss_sum
-from pipeline.training.planning.plan import encoder_config, parameters_of
-from pipeline.training.weights.build import build_model
+from pipeline.training.optimizer import engine as engines
 from tests.benchmarks.bench_electra import batch
 from tests.benchmarks.bench_training import Seconds, parse_threads, print_peak, ratios, rounds
 from tests.pipeline.training.held import held_bytes
@@ -148,7 +149,7 @@ def main() -> None:
     parser.add_argument("--alone", help=argparse.SUPPRESS)
     sharing = parse_threads(parser).alone
     if sharing:
-        engines.init_distributed()
+        init_distributed()
         side = Side(sharing)
         for _ in range(2):
             side.micro_batch()
@@ -156,7 +157,7 @@ def main() -> None:
         print_peak()
         return
     bench_peaks()  # first: separate processes must not inherit the state of a joined one
-    engines.init_distributed()
+    init_distributed()
     bench()
 
 

@@ -21,10 +21,10 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.text.clean import CleanText, clean
 from pipeline.data.text.sentences import sentence_starts
+from pipeline.data.text.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.tokenizers.encoder import CHECKED_SHARE, TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.trainers import train

@@ -38,12 +38,13 @@ from transformers import DataCollatorForLanguageModeling
 from model.hugging_face.conversion import logical_parameters, to_hugging_face
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.pieces import pieces_of
+from pipeline.base.errors import run_command
+from pipeline.cluster.process_group import init_distributed
 from pipeline.config.run import Run
-from pipeline.errors import run_command
+from pipeline.planning.deepspeed_config import read_deepspeed_file
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.cluster import engine as engines
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.planning.plan import encoder_config
+from pipeline.training.optimizer import engine as engines
 from tests.benchmarks.bench_loader import SPECIAL, tokenizer_of_size
 
 LENGTH, MASK_ID = 512, 4
@@ -238,7 +239,7 @@ def our_engine(
     model: MaskedLanguageModel, rows: int, accumulation: int, stage: str = "zero1"
 ) -> engines.ZeroEngine:
     """A ZeRO stage with AdamW on this process alone."""
-    engines.init_distributed()
+    init_distributed()
     return engines.initialize(
         model, base_run(), read_deepspeed_file(stage), logical_parameters(model),
         rows=rows, accumulation=accumulation,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from pipeline.files import write_whole
+from pipeline.base.files import write_whole
 
 
 def load_cache(file: Path) -> None:

@@ -43,21 +43,21 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.hugging_face.conversion import logical_parameters, to_hugging_face
 from model.objectives.masked_language import MaskedLanguageModel
+from pipeline.base.errors import run_command
+from pipeline.base.null_device import NULL
+from pipeline.cluster.process_group import device_name, init_distributed
+from pipeline.cluster.stop_request import process_seconds
 from pipeline.config.run import Run
-from pipeline.errors import run_command
+from pipeline.evaluation.device_copies import on_device
+from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader, Step
 from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
-from pipeline.null_device import NULL
-from pipeline.training.cluster import engine as engines
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.cluster.engine import device_name
-from pipeline.training.cluster.stop_request import process_seconds
-from pipeline.training.forward.device_copies import on_device
-from pipeline.training.forward.model_inputs import model_inputs
-from pipeline.training.planning.plan import encoder_config, make_plan
-from pipeline.training.planning.schedule import learning_rate
+from pipeline.planning.deepspeed_config import read_deepspeed_file
+from pipeline.planning.plan import encoder_config, make_plan
+from pipeline.planning.schedule import learning_rate
+from pipeline.training.optimizer import engine as engines
 from tests.benchmarks.gpu_attention import attention_kernels
 from tests.benchmarks.gpu_cache import load_cache, save_cache
 from tests.benchmarks.gpu_parts import (
@@ -160,7 +160,7 @@ def train(
 
 def train_ours(gate: Gate, run: Run, share: float, traced: bool = False) -> Trained:
     """Our engine: ZeRO-1, bf16, compiled layers; share, traced: as in `train`."""
-    device = engines.init_distributed()
+    device = init_distributed()
     model = MaskedLanguageModel(encoder_config(run), seed=0)
     logical = logical_parameters(model)
     compile_layers(gate, model.to(device))

@@ -15,12 +15,13 @@ from torch import Tensor
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.flops import step_flops
 from model.objectives.masked_language import MaskedLanguageModel
+from pipeline.cluster.process_group import init_distributed
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
+from pipeline.planning.deepspeed_config import read_deepspeed_file
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.cluster import engine as engines
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.planning.plan import encoder_config
+from pipeline.training.optimizer import engine as engines
 from pipeline.training.run_directory.metrics import peak_flops
 
 Kind = Literal["adamw", "lamb", "stable_adamw"]
@@ -173,7 +174,7 @@ def optimizer_steps(gate: Gate) -> str:
 
 def optimizer_rows(gate: Gate, name: str, kind: Kind, floor_a_parameter: float) -> list[list[str]]:
     """Of the optimizer that a run has in its engine; after AdamW also of torch's, on its tensor."""
-    device, run = engines.init_distributed(), gate.run(name, kind)
+    device, run = init_distributed(), gate.run(name, kind)
     model = MaskedLanguageModel(encoder_config(run), seed=0).to(device)
     engine = engines.initialize(
         model, run, read_deepspeed_file("zero1"), logical_parameters(model),

@@ -18,9 +18,9 @@ from model.pieces import pieces_of
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.costs.kernel_rates import KERNEL_RATES, StepWork, step_seconds
+from pipeline.planning import build
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import encoder_config
-from pipeline.training.weights import build
 from tests.benchmarks.gpu_parts import Gate, flops_of, table, utilisation
 
 COUNTED = Path(__file__).parents[1] / "null_gpu" / "expected.json"

@@ -23,10 +23,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.files import write_whole
+from pipeline.base.files import write_whole
+from pipeline.planning.build import build_model
 from pipeline.released.folder import WEIGHTS
 from pipeline.training.run_directory.run_json import read_record
-from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import write_folder
 
 TASKS: dict[str, dict[str, str]] = {

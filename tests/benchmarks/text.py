@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.text.tasks import cut_tasks
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 

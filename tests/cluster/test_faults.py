@@ -17,7 +17,7 @@ from tests.cluster.shell import bash
 # vllm-project/vllm#5222, where it was the hardware; the class is that of pytorch/helion#867
 ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 NCCL = "torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/"
-# ending_with_lost_ranks of pipeline/training/cluster/ranks.py, on the text of NVIDIA/nccl#1928
+# ending_with_lost_ranks of pipeline/cluster/ranks.py, on the text of NVIDIA/nccl#1928
 LOST = (
     "error: rank {rank} on node0{node} lost another rank (NCCL error in: "
     "/opt/pytorch/pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3763, remote process "
@@ -25,7 +25,7 @@ LOST = (
     "completed with error. RC: 113. Error: 2 (UNDELIVERABLE). Completed length: 0): look at the "
     "last lines of that rank"
 )
-# pipeline/training/cluster/watchdog.py
+# pipeline/cluster/watchdog.py
 HUNG = (
     "error: rank {rank} on node0{node} has made no progress for 1800 s and ends; its threads' "
     "stacks follow; run the same command again"

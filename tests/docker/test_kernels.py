@@ -14,7 +14,7 @@ CODE = Path(__file__).parents[2]
 IMAGE_MODULE = CODE / "docker" / "tenfold_kernels.py"
 PROGRAM = """
 import numba
-import pipeline.kernel_cache
+import pipeline.kernels.cache
 @numba.njit(cache=True)
 def double(x): return 2 * x
 print(double(21))

@@ -21,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 import torch.distributed as dist
 
-from pipeline.errors import run_command
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.cluster.engine import init_distributed, initialize
+from pipeline.base.errors import run_command
+from pipeline.cluster.process_group import init_distributed
+from pipeline.planning.deepspeed_config import read_deepspeed_file
+from pipeline.training.optimizer.engine import initialize
 from tests.pipeline.training.toy import Toy, batches, records, toy_run
 
 WORLD_SIZE = 2

@@ -35,10 +35,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 
 from pipeline import train
-from pipeline.command_line import Parser
-from pipeline.errors import EXIT_INTERRUPTED, run_command
+from pipeline.base.command_line import Parser
+from pipeline.base.errors import EXIT_INTERRUPTED, run_command
+from pipeline.cluster import processes
 from pipeline.training.checkpoints.read import saved_steps, verify
-from pipeline.training.cluster import processes
 from tests.pipeline.training.points import Points
 
 TIMES = ("_seconds", "tokens_per_second", "time", "memory_gb")

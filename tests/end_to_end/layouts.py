@@ -22,14 +22,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 import torch.distributed as dist
 
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
+from pipeline.cluster.ranks import Cluster
+from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.planning.schedule import learning_rate
 from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import Checkpoint, State, open_checkpoint, step_name
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.cluster.engine import ZeroEngine, initialize
-from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.planning.schedule import learning_rate
+from pipeline.training.optimizer.engine import ZeroEngine, initialize
 from pipeline.training.progress import restore
 from tests.pipeline.training.toy import Toy, batches, records, toy_run
 

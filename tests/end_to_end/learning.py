@@ -18,9 +18,9 @@ from torch import Tensor
 
 from model.hugging_face.conversion import Model
 from model.objectives.masked_language import Inputs, Sums
+from pipeline.evaluation.held_out import evaluate, validation_loader
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import MicroBatch
-from pipeline.training.validation.evaluate import evaluate, validation_loader
 from tests.pipeline.conftest import launch, torchrun
 
 CPU = torch.device("cpu")

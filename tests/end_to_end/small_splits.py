@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pipeline import prepare
-from pipeline.data.execution.mpi import run_together
 from pipeline.data.text.documents import BATCH_CHARACTERS
+from pipeline.execution.mpi import run_together
 
 if __name__ == "__main__":
     prepare.SPLIT_BYTES = 1 << 13

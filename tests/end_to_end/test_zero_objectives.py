@@ -1,6 +1,6 @@
 """Every objective under DeepSpeed's ZeRO equals the plain loop, at each stage, with LAMB and AdamW.
 
-Toy sizes of every family, compared as in test_zero.py, in one launch per number of ranks.
+Toy sizes of every family, compared as in test_engine.py, in one launch per number of ranks.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.test_zero import FACTOR
 from tests.pipeline.conftest import forkrun, launch
 from tests.pipeline.training.objectives_worker import settings
+from tests.pipeline.training.optimizer.test_engine import FACTOR
 
 WORKER = Path(__file__).parents[1] / "pipeline" / "training" / "objectives_worker.py"
 PARTS = {

@@ -35,7 +35,7 @@ from typing import IO
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pipeline.errors import LONGEST_MESSAGE, PipelineError, one_line
+from pipeline.base.errors import LONGEST_MESSAGE, PipelineError, one_line
 from tests.fuzz.targets import TARGETS, Target
 
 SECONDS = 60.0

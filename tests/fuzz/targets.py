@@ -23,7 +23,6 @@ import zstandard
 from pipeline import inspect, prepare
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.shards.manifest import MANIFEST, hash_file
 from pipeline.data.text.clean import clean
@@ -32,16 +31,17 @@ from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.trainers import train
+from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import Extras
 from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.released.folder import CONFIG
 from pipeline.training.checkpoints.fragment_files import describe, seal
 from pipeline.training.checkpoints.read import STATE, open_checkpoint, step_name
-from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_folder, write_folder
 from tests.fuzz.formats import column_mutated, footer_mutated, headers_mutated
 from tests.fuzz.mutations import as_json, bytes_mutated, json_mutated, value_mutated

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import export, train_tokenizer
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
 from pipeline.training.checkpoints.fragment_files import seal, unseal
 from pipeline.training.checkpoints.read import step_name
 from tests.golden import recording

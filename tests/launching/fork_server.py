@@ -32,7 +32,7 @@ from typing import Any
 
 from numba.core.dispatcher import Dispatcher
 
-from pipeline.training.cluster import engine
+from pipeline.cluster import process_group
 from tests.launching.main_module import run_as_main
 from tests.launching.process import PYTHON
 
@@ -166,7 +166,7 @@ def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        engine._deepspeed()  # without its output
+        process_group.deepspeed_library()  # without its output
         for module in MODULES:
             importlib.import_module(module)
     _load_kernels()

@@ -9,8 +9,8 @@ import pytest
 
 from model.config import EncoderConfig, Initializer
 from pipeline.config.encoder_settings import EncoderSettings
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes.roberta import roberta_base
-from pipeline.training.planning.plan import encoder_config
 from tests.model.conftest import TOY
 
 

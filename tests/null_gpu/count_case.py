@@ -25,23 +25,23 @@ from model.layers import Embeddings
 from model.objectives.flops import attention_flops as forward_flops
 from model.objectives.heads import MaskedLanguageHead, WordLosses
 from model.objectives.span_boundary import SpanBoundaryHead
+from pipeline.base.errors import run_command
+from pipeline.cluster.ranks import Cluster
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.costs.kernel_rates import KERNEL_RATES, AttentionName, StepWork, step_seconds
 from pipeline.costs.memory import memory
-from pipeline.errors import run_command
+from pipeline.evaluation.loss_parts import loss_sum
+from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.loader import Step
+from pipeline.planning.build import build_model, compile_layers
+from pipeline.planning.deepspeed_config import read_deepspeed_file
+from pipeline.planning.plan import encoder_config, generator_config
 from pipeline.recipes import recipe
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
-from pipeline.training.cluster.engine import ZeroEngine, initialize
-from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.forward.loss_parts import loss_sum
-from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.loop import Trainer
-from pipeline.training.planning.plan import encoder_config, generator_config
+from pipeline.training.optimizer.engine import ZeroEngine, initialize
 from pipeline.training.run_directory.metrics import Pace
 from pipeline.training.run_directory.stragglers import ForwardClock
-from pipeline.training.weights.build import build_model, compile_layers
 from tests.null_gpu.batches import MASK_ID, Rows, micro_batch, row_count, row_length, step
 from tests.null_gpu.ledger import Counts, check_modelled, counting
 from tests.null_gpu.moved_bytes import eager_bytes, triton_bytes

@@ -21,9 +21,8 @@ import pytest
 import torch
 
 from pipeline import prepare
+from pipeline.base.errors import run_command
 from pipeline.config.settings import override
-from pipeline.data.execution.tasks import SPLIT_BYTES
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.preparation.arguments import prepare_arguments
 from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
@@ -32,15 +31,16 @@ from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
 from pipeline.data.takedown.request import find_documents
-from pipeline.downstream import zero_shot
-from pipeline.errors import run_command
+from pipeline.data.text.tasks import SPLIT_BYTES
+from pipeline.evaluation import zero_shot
+from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
+from pipeline.planning.build import build_model
+from pipeline.planning.deepspeed_config import FOLDER
 from pipeline.recipes import recipe
 from pipeline.training.arguments import parse_train
-from pipeline.training.cluster.deepspeed_config import FOLDER
 from pipeline.training.job import Job, read_job
-from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import write_folder
 from tests.conftest import Command
 from tests.launching.process import quick_python

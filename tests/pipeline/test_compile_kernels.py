@@ -10,7 +10,7 @@ import pytest
 from numba.core import event
 
 from pipeline import compile_kernels
-from pipeline.kernel_cache import FIRST_COMPILATION
+from pipeline.kernels.cache import FIRST_COMPILATION
 from pipeline.recipes import RECIPES
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from model.objectives.masked_language import MaskedLanguageModel
 from pipeline import evaluate
+from pipeline.base.errors import CheckpointError, ConfigError, DataError
 from pipeline.config.settings import override
-from pipeline.downstream.zero_shot.grammar_pairs import pairs_hash, read_paradigms
-from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.evaluation.zero_shot.grammar_pairs import pairs_hash, read_paradigms
 from pipeline.loading.dataset import Dataset
+from pipeline.planning.build import build_model
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import encoder_config
 from pipeline.training.run_directory.metrics import read_metrics
-from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_run, write_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from model.pieces import pieces_of
 from model.tasks.task_model import TaskDesign
 from pipeline import export
+from pipeline.base.errors import CheckpointError, ConfigError, DataError
 from pipeline.downstream.starting_weights import load_start, save_folder, start_of
-from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights import folders
 from tests.pipeline.preparing import at_once_without_locks, small_disk

@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.cluster import processes
+from pipeline.cluster.ranks import Alone
 from pipeline.data.shards import arrow_files
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order, Share
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_checkpoint, step_name, verify
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster import processes
-from pipeline.training.cluster.ranks import Alone
 from pipeline.training.optimizer.optimizer import FragmentState
 from tests.pipeline.conftest import (
     LONG,

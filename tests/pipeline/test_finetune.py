@@ -19,10 +19,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from pipeline import export, finetune
+from pipeline.base.errors import ConfigError
+from pipeline.base.files import is_locked
 from pipeline.downstream.protocols import BERT
 from pipeline.downstream.starting_weights import load_start
-from pipeline.errors import ConfigError
-from pipeline.files import is_locked
 from tests.conftest import Command
 from tests.pipeline.conftest import launch, torchrun_forked
 from tests.pipeline.preparing import Call, at_once_without_locks, contents, small_disk

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import plan
-from pipeline.errors import ConfigError, DataError
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.training.announce import dry_run
 from tests.pipeline.conftest import Arguments, job
 

@@ -29,16 +29,16 @@ import zstandard
 from transformers import AutoTokenizer
 
 from pipeline import inspect, prepare, takedown
+from pipeline.base.errors import DataError, run_command
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.text.tasks import cut_tasks
 from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import DataError, run_command
 from pipeline.loading.dataset import Dataset
 from tests.pipeline.preparing import Call, Prepare, contents, tiny, write_jsonl
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import prepare
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
 from tests.pipeline.preparing import SMALL_SPLITS, contents, finish, many_documents, started, tiny
 
 PREPARE = (sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--workers", 1)

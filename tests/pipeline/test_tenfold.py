@@ -166,7 +166,7 @@ def test_a_wheel_starts_in_any_directory(installed: Path, tmp_path: Path) -> Non
 
 def test_a_wheel_finds_its_deepspeed_files(installed: Path, tmp_path: Path) -> None:
     code = (
-        "from pipeline.training.cluster.deepspeed_config import FOLDER, read_deepspeed_file\n"
+        "from pipeline.planning.deepspeed_config import FOLDER, read_deepspeed_file\n"
         "for file in sorted(FOLDER.glob('*.json')): read_deepspeed_file(file.stem)\n"
         "print(*sorted(file.name for file in FOLDER.iterdir() if file.suffix == '.json'))\n"
         "print(FOLDER)"

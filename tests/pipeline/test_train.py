@@ -16,12 +16,12 @@ import pytest
 import torch
 
 from pipeline import evaluate
+from pipeline.base.errors import CheckpointError
+from pipeline.cluster.ranks import Cluster
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.errors import CheckpointError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
 from pipeline.training import start
-from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.run_directory.layout import claim
 from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.run_directory.status import read_status

@@ -12,10 +12,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pipeline import train
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
+from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.stop_request import StopRequest
 from pipeline.training.arguments import parse_train
-from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.job import read_job
 from tests.pipeline.training.frozen import freeze
 

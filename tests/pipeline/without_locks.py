@@ -12,13 +12,13 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline import whole_folders
-from pipeline.errors import run_command
+from pipeline.base import publish
+from pipeline.base.errors import run_command
 
 
 def publish_together(place: Path, count: int) -> None:
     """Make `publish_folder` wait for the other processes, the first time."""
-    sync = whole_folders._sync_all
+    sync = publish._sync_all
 
     def sync_and_wait(folder: Path) -> None:
         sync(folder)
@@ -26,7 +26,7 @@ def publish_together(place: Path, count: int) -> None:
         while len([*place.iterdir()]) < count:
             time.sleep(0.01)
 
-    whole_folders._sync_all = sync_and_wait
+    publish._sync_all = sync_and_wait
 
 
 if __name__ == "__main__":

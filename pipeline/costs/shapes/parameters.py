@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from model.hugging_face.conversion import Model, logical_parameters
 from pipeline.config.run import Run
-from pipeline.training.weights.build import build_model
+from pipeline.planning.build import build_model
 
 
 def parameter_sizes(run: Run) -> tuple[int, ...]:

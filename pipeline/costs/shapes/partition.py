@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from pipeline.config.run import Run
 from pipeline.costs.shapes.parameters import parameter_sizes
-from pipeline.training.cluster.deepspeed_config import BUCKET, DeepSpeedFile
+from pipeline.planning.deepspeed_config import BUCKET, DeepSpeedFile
 
 KEPT_WHOLE = 100_000
 """Most elements of a parameter that stage 3 keeps whole, if the ds file does not say."""

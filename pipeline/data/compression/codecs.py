@@ -34,7 +34,7 @@ from typing import BinaryIO, Literal, Protocol, cast
 import zstandard
 from fastwarc.stream_io import Lz4Reader
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 
 Compression = Literal["", "gz", "zst", "xz", "bz2", "lz4"]
 

@@ -16,6 +16,9 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.progress import tracked
+from pipeline.base.shown_urls import shown_url
 from pipeline.data.compression.codecs import decompressed
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.http_files import look_up, read_small
@@ -27,9 +30,6 @@ from pipeline.data.fetching.kept_lists import (
     kept_list,
     published_files,
 )
-from pipeline.errors import ConfigError, DataError
-from pipeline.progress import tracked
-from pipeline.shown_urls import shown_url
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
 CONNECTIONS = 8

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 
 TRAIN = "train"
 DICT, INFO, STATE, CARD = "dataset_dict.json", "dataset_info.json", "state.json", "README.md"

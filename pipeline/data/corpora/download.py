@@ -9,12 +9,12 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, Hub
 from pipeline.data.corpora.groups import member_inputs, require_members, require_size
 from pipeline.data.corpora.hub import fetch, fetched_directory, is_fetched
 from pipeline.data.corpora.suitability import require_fit_of_hub
-from pipeline.errors import ConfigError
 
 
 def download_missing(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import nearest
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus, Group, Hub
-from pipeline.errors import ConfigError
 
 SAMPLE = "sample"
 _LABEL = 18

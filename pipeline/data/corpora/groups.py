@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, Group
 from pipeline.data.documents.records import Source
-from pipeline.errors import ConfigError, DataError
 
 SHORT_SHARE = 0.1
 """A member or group that falls this far below its stated size is refused."""

@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.files import one_at_a_time, remove_temporaries, whole_file, write_whole
+from pipeline.base.progress import tracked
 from pipeline.data.corpora.catalogue import Hub
-from pipeline.errors import ConfigError, DataError
-from pipeline.files import one_at_a_time, remove_temporaries, whole_file, write_whole
-from pipeline.progress import tracked
 
 MARKER = ".fetched.json"
 """Written last: describes the directory. Hidden, so that it is not read as text."""

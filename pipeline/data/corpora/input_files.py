@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipeline.base.errors import DataError
 from pipeline.data.corpora.dataset_folders import JSON_DESCRIPTIONS, DatasetFolder, find_datasets
 from pipeline.data.documents.records import shown_name
-from pipeline.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)

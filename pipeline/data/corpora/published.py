@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 from resiliparse.parse.lang import supported_langs
 
+from pipeline.base.errors import ConfigError
+from pipeline.base.shown_urls import shown_text, shown_url
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from pipeline.data.corpora.common_crawl import COMMON_CRAWL, LANGUAGE, list_months, parse_months
 from pipeline.data.corpora.wikimedia import WIKIMEDIA, list_dump
 from pipeline.data.documents.records import PublishedFile, Source
 from pipeline.data.fetching.http_requests import encoded_url
 from pipeline.data.fetching.kept_lists import Keeping
-from pipeline.errors import ConfigError
-from pipeline.shown_urls import shown_text, shown_url
 
 NEWS, WIKIPEDIA = "cc-news", "wikipedia"
 ADDRESSES = {NEWS: COMMON_CRAWL, WIKIPEDIA: WIKIMEDIA}

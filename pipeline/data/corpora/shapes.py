@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from pipeline.base.errors import escaped
 from pipeline.data.corpora.input_files import InputFile
 from pipeline.data.documents.byte_blocks import read_blocks
 from pipeline.data.documents.plain_text import GAP
@@ -20,7 +21,6 @@ from pipeline.data.documents.records import (
     PlainText,
     Source,
 )
-from pipeline.errors import escaped
 
 MOST_DOCUMENTS = 10
 """Documents per plain text file; more are reported."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.settings import nearest
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.data.corpora.groups import group_of, member_inputs, require_members
@@ -18,7 +19,6 @@ from pipeline.data.corpora.published import chosen_language
 from pipeline.data.corpora.shapes import choose_files, plain_text_notes
 from pipeline.data.documents.records import FORMAT_NAMES, Format, PlainText, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.errors import ConfigError, DataError
 
 SAMPLE = "sample"
 SAMPLE_FILES = Path(__file__).parent / "sample"

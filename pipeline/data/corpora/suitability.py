@@ -12,12 +12,12 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import CORPORA, Hub
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Record, Source
 from pipeline.data.extraction.units import FORMATS
-from pipeline.errors import ConfigError
 
 LETTERS = 20_000
 """Letters checked in a corpus's first file; with fewer than a quarter the text passes."""

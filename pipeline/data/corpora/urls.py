@@ -27,11 +27,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.files import one_at_a_time, remove_temporaries, whole_file
+from pipeline.base.progress import tracked
+from pipeline.base.shown_urls import object_url, shown_text, shown_url
 from pipeline.config.settings import fingerprint
-from pipeline.errors import ConfigError, DataError
-from pipeline.files import one_at_a_time, remove_temporaries, whole_file
-from pipeline.progress import tracked
-from pipeline.shown_urls import object_url, shown_text, shown_url
 
 _AT_ONCE = 4
 """Files copied concurrently, if the service's package supports it."""

@@ -10,6 +10,9 @@ import functools
 import re
 from typing import Any
 
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.shown_urls import shown_url
+from pipeline.base.typed_json import as_object
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.http_files import read_small
 from pipeline.data.fetching.kept_lists import (
@@ -19,9 +22,6 @@ from pipeline.data.fetching.kept_lists import (
     kept_list,
     published_files,
 )
-from pipeline.errors import ConfigError, DataError
-from pipeline.shown_urls import shown_url
-from pipeline.typed_json import as_object
 
 WIKIMEDIA = "https://dumps.wikimedia.org"
 CONNECTIONS = 3

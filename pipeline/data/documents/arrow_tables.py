@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.records import first_text
-from pipeline.errors import DataError
 
 ARROW_VERSION = 2
 """Part of a file's identity: increase it when the same file gives different records."""

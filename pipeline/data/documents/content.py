@@ -14,12 +14,12 @@ from typing import BinaryIO, cast
 
 import xxhash
 
+from pipeline.base.errors import DataError
 from pipeline.data.compression.codecs import BLOCK_BYTES, decompressed, naming
 from pipeline.data.documents.arrow_tables import batch_span
 from pipeline.data.documents.byte_blocks import CountedFile, plain_blocks
 from pipeline.data.documents.parquet import extraction_content, group_span
 from pipeline.data.documents.records import EXTRACTED, Piece, ReadSpan, Source
-from pipeline.errors import DataError
 
 
 def finish_reading(piece: Piece) -> None:

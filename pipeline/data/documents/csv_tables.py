@@ -22,11 +22,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.arrow_tables import record_texts
 from pipeline.data.documents.byte_blocks import BOM, read_blocks
 from pipeline.data.documents.content import watched
 from pipeline.data.documents.records import ORIGIN_FIELDS, BadRecord, Piece, Record, text_fields
-from pipeline.errors import DataError
 
 CSV_VERSION = 1
 """Part of a file's identity: increase it when the same file gives different records."""

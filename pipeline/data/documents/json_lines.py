@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.byte_blocks import BOM, first_line_start, parse_again
 from pipeline.data.documents.content import watched, watched_from
 from pipeline.data.documents.records import (
@@ -26,7 +27,6 @@ from pipeline.data.documents.records import (
     text_fields,
 )
 from pipeline.data.documents.wikiextractor import close_bracket_holes
-from pipeline.errors import DataError
 
 MAX_LINE_BYTES = 1 << 26
 """A longer line is not a document, and parsing it would take a dozen times its size."""

@@ -7,9 +7,9 @@ import contextlib
 import re
 from pathlib import Path
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.byte_blocks import BOM
 from pipeline.data.documents.records import Format
-from pipeline.errors import DataError
 
 # What may come before the root element; the alternatives never overlap, so this takes linear time.
 _COMMENT = rb"<!--(?:(?!-->).)*-->"

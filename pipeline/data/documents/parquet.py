@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.arrow_tables import (
     ARROW_FILE,
     ARROW_STREAM,
@@ -23,7 +24,6 @@ from pipeline.data.documents.arrow_tables import (
     record_texts,
     values,
 )
-from pipeline.errors import DataError
 
 _MANY_BYTES = 1 << 27  # in a row group whose rows may be of very different size
 _FEW_ROWS = 64

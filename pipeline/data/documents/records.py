@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 import xxhash
 
+from pipeline.base.errors import DataError, escaped
 from pipeline.data.compression.codecs import Compression
 from pipeline.data.documents.byte_blocks import count_lines
-from pipeline.errors import DataError, escaped
 
 TEXT_FIELDS = ("text", "body", "content")
 

@@ -16,6 +16,7 @@ import zlib
 from pathlib import Path
 from typing import Literal
 
+from pipeline.base.errors import DataError
 from pipeline.data.compression.codecs import HEAD_BYTES, Compression, sniff_compression
 from pipeline.data.documents.arrow_tables import (
     ARROW_FILE,
@@ -37,7 +38,6 @@ from pipeline.data.documents.records import (
     text_fields,
 )
 from pipeline.data.encodings.utf import wide_encoding
-from pipeline.errors import DataError
 
 # Formats that are recognised only to be refused by name.
 JSON_ARRAY = "one JSON array, but not of objects"

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from html.entities import html5
 from xml.parsers import expat
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.books import HYPHENS
 from pipeline.data.documents.content import watched
 from pipeline.data.documents.records import (
@@ -31,7 +32,6 @@ from pipeline.data.documents.records import (
     Source,
 )
 from pipeline.data.documents.time_limit import TOO_SLOW, exceeds
-from pipeline.errors import DataError
 
 TEI_VERSION = 2
 """Part of a file's identity: increase it when the same book gives different text."""

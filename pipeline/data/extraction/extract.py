@@ -26,13 +26,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.files import (
+    is_locked,
+    lock_of,
+    make_directory,
+    one_at_a_time,
+    only_once,
+    remove_orphans,
+    whole_file,
+)
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.content import state_of
 from pipeline.data.documents.file_identity import content_identity
 from pipeline.data.documents.parquet import CONTENT_MARK, EXTRACTION_MARK
 from pipeline.data.documents.read import READERS, READING_VERSION
 from pipeline.data.documents.records import EXTRACTED, Source
-from pipeline.data.execution.workers import Executor, Stage, share, unfinished
 from pipeline.data.extraction.html_files import gather_pages, pages_identity
 from pipeline.data.extraction.raw_content import (
     RawContent,
@@ -57,15 +65,7 @@ from pipeline.data.extraction.units import (
     expected_units,
 )
 from pipeline.data.fetching.local_copies import fetched, is_here, remove_copies, remove_copy
-from pipeline.files import (
-    is_locked,
-    lock_of,
-    make_directory,
-    one_at_a_time,
-    only_once,
-    remove_orphans,
-    whole_file,
-)
+from pipeline.execution.workers import Executor, Stage, share, unfinished
 
 _GROUP_BYTES = 256 << 30
 

@@ -18,13 +18,13 @@ from xml.parsers import expat
 
 from mwparserfromhell.parser import ParserError
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.records import Extract, Source
 from pipeline.data.documents.time_limit import TOO_SLOW, TimeLimitError, limited
 from pipeline.data.extraction.places import START, Block, Place, blocks_from
 from pipeline.data.wikitext.names import REDIRECTS
 from pipeline.data.wikitext.prose import is_disambiguation, prose
 from pipeline.data.wikitext.wiki import Wiki
-from pipeline.errors import DataError
 
 _PART_BYTES = 1 << 16
 _MOST_CHARACTERS = 1 << 22  # of a page; MediaWiki allows 2 MB

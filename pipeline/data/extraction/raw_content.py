@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import write_whole
 from pipeline.data.documents.content import hash_bytes, joint_state, state_now, state_of
 from pipeline.data.documents.parquet import extraction_content
 from pipeline.data.documents.records import Source
-from pipeline.errors import DataError
-from pipeline.files import write_whole
 
 PlacedState = tuple[str, int, int]
 """Path, size and modification time in nanoseconds."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from pipeline.base.errors import DataError
 from pipeline.data.compression.codecs import (
     BLOCK_BYTES,
     HEAD_BYTES,
@@ -46,7 +47,6 @@ from pipeline.data.extraction.html_files import extract_html
 from pipeline.data.extraction.places import START, Place, blocks_from
 from pipeline.data.extraction.web_pages import without_repeats
 from pipeline.data.extraction.zip_archives import member_documents
-from pipeline.errors import DataError
 
 TAR_VERSION = 2
 """Increase it when the same archive gives different documents."""

@@ -22,11 +22,11 @@ from typing import BinaryIO
 
 from fastwarc.stream_io import BrotliReader
 
+from pipeline.base.errors import DataError
 from pipeline.data.compression.codecs import BLOCK_BYTES, decompressed
 from pipeline.data.documents.byte_blocks import read_blocks
 from pipeline.data.documents.records import Source
 from pipeline.data.extraction.places import START, Place
-from pipeline.errors import DataError
 
 MAX_BLOCK_BYTES = 4 << 20
 """Most bytes kept of a block or body; a parsed page takes up to 80 times its size in memory."""

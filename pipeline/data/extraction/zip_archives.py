@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.read import TABLES, cut, read
 from pipeline.data.documents.records import (
     FORMAT_NAMES,
@@ -28,7 +29,6 @@ from pipeline.data.documents.records import (
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction.html_files import extract_html, find_html
 from pipeline.data.extraction.places import Place
-from pipeline.errors import DataError
 
 ZIP_VERSION = 2
 """Increase it when the same archive gives different documents, so with `web_pages.WEB_VERSION`."""

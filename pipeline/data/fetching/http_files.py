@@ -27,6 +27,9 @@ from time import sleep
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from pipeline.base.errors import DataError, one_line
+from pipeline.base.files import make_directory, open_lock, sync_directory, try_lock
+from pipeline.base.shown_urls import shown_text, shown_url
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.http_requests import (
@@ -35,9 +38,6 @@ from pipeline.data.fetching.http_requests import (
     length_of,
     opened,
 )
-from pipeline.errors import DataError, one_line
-from pipeline.files import make_directory, open_lock, sync_directory, try_lock
-from pipeline.shown_urls import shown_text, shown_url
 
 _ATTEMPTS = 30
 """Failures in a row before a file is given up; with pauses, about 50 minutes."""

@@ -22,8 +22,8 @@ from typing import IO
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pipeline import __version__
-from pipeline.errors import DataError
-from pipeline.shown_urls import shown_text, shown_url
+from pipeline.base.errors import DataError
+from pipeline.base.shown_urls import shown_text, shown_url
 
 MOST_FILE_BYTES = 1 << 44
 """16 TiB, the largest file of ext4; a length above it is damage."""

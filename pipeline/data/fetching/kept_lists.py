@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import make_directory, one_at_a_time, write_whole
+from pipeline.base.typed_json import as_value
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching.http_requests import MOST_FILE_BYTES
-from pipeline.errors import DataError
-from pipeline.files import make_directory, one_at_a_time, write_whole
-from pipeline.typed_json import as_value
 
 LIST = ".list.json"
 _MOST_BYTES = 64 << 20

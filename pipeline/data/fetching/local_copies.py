@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import make_directory
 from pipeline.data.documents.records import PublishedFile, Source
-from pipeline.data.execution.workers import Executor, Stage
 from pipeline.data.fetching.http_files import fetch_file, partial_path
 from pipeline.data.fetching.http_requests import is_gone
 from pipeline.data.fetching.kept_lists import LIST
-from pipeline.errors import DataError
-from pipeline.files import make_directory
+from pipeline.execution.workers import Executor, Stage
 
 
 @dataclass(frozen=True, slots=True)

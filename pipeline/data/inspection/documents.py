@@ -7,19 +7,19 @@ import shlex
 import shutil
 from pathlib import Path
 
-from pipeline.command_line import cores, data_root
+from pipeline.base.command_line import cores, data_root
+from pipeline.base.errors import escaped
+from pipeline.base.files import write_whole
+from pipeline.base.progress import tracked
 from pipeline.data.corpora.sources import corpus_sources, describe_input, print_input
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.inspection.document_statistics import Decide, DocumentStatistics, find, keep_all
 from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
-from pipeline.errors import escaped
-from pipeline.files import write_whole
-from pipeline.progress import tracked
+from pipeline.execution.workers import local_executor
 
 _PIECE_BYTES = 8 << 20
 _NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from html import escape
 
+from pipeline.base.html_page import whole_page
 from pipeline.data.inspection.document_statistics import DocumentStatistics, Sample
 from pipeline.data.inspection.text_report import (
     MOST_LANGUAGES_SHOWN,
@@ -15,7 +16,6 @@ from pipeline.data.inspection.text_report import (
     reasons_in_order,
 )
 from pipeline.data.selection.decision_summary import DecisionSummary, Pair
-from pipeline.html_page import whole_page
 
 _STYLE = """
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.2rem, 1fr));

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.data.execution.work_directory import WORK
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.typed_json import as_object, read_object
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.errors import ConfigError, DataError
-from pipeline.typed_json import as_object, read_object
+from pipeline.execution.work_directory import WORK
 
 RUN, STATE, MODEL = "run.json", "state.json", "config.json"
 _CHECKPOINTS = "checkpoints"

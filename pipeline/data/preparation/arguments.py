@@ -6,20 +6,20 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.command_line import (
+from pipeline.base.command_line import (
     Parser,
     add_input_arguments,
     add_published_arguments,
     add_recipe_arguments,
     example_text,
 )
+from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.common_crawl import LANGUAGE
 from pipeline.data.corpora.groups import group_of
 from pipeline.data.corpora.published import ANY_LANGUAGE
 from pipeline.data.preparation.sources import selected
 from pipeline.data.selection.select import DEDUP
-from pipeline.errors import ConfigError
 
 EXAMPLES = example_text(
     "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",

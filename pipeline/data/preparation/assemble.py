@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import remove_temporaries, sync_directory, whole_file, write_whole
 from pipeline.data.documents.records import Source, with_line
-from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.preparation.held_out_copies import count_copies, runs_file
 from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.preparation.worker import PrepareJob, part_marker
@@ -42,8 +43,7 @@ from pipeline.data.shards.manifest import (
 from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import describe_losses
-from pipeline.errors import DataError
-from pipeline.files import remove_temporaries, sync_directory, whole_file, write_whole
+from pipeline.data.text.tasks import SplitTask
 
 MOST_UNKNOWN = 0.1
 """Share of a corpus's characters that may be behind unknown tokens without --allow-unknown."""

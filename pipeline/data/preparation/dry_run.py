@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from pipeline.command_line import cores, data_root
+from pipeline.base.command_line import cores, data_root
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.groups import require_size
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.tasks import SPLIT_BYTES
 from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimate
 from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
 from pipeline.data.preparation.prepare import parts_job
@@ -16,6 +15,7 @@ from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.preparation.tokenizer import read_existing, sample_texts, warn_of_language
 from pipeline.data.preparation.transfers import beginnings
 from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.text.tasks import SPLIT_BYTES
 from pipeline.data.tokenizers.trainers import train
 
 

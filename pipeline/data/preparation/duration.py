@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.durations import in_words
+from pipeline.base.durations import in_words
 
 Stage = Literal["extract", "hold out", "prepare"]
 STAGES: tuple[Stage, ...] = ("extract", "hold out", "prepare")

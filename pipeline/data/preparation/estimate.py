@@ -19,14 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from pipeline.base.errors import DataError
 from pipeline.data.compression.codecs import decompressed
 from pipeline.data.documents.byte_blocks import CountedFile
 from pipeline.data.documents.csv_tables import bytes_of_rows
 from pipeline.data.documents.read import TABLES, cut, read, read_whole, rows_of
 from pipeline.data.documents.records import Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.tasks import SPLIT_BYTES, cut_tasks
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.units import FORMATS, cut_units
 from pipeline.data.preparation.assemble import read_parts
 from pipeline.data.preparation.duration import Work, describe_time
@@ -36,8 +35,9 @@ from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.giants import in_pieces
+from pipeline.data.text.tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import DataError
+from pipeline.execution.workers import local_executor
 
 PLACES = 16
 """Places sampled in a corpus's files of one kind."""

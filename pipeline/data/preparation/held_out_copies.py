@@ -20,11 +20,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.execution.tasks import SplitTask
-from pipeline.data.kernels.bits import GOLDEN, U, mix
+from pipeline.base.files import write_whole
 from pipeline.data.selection.minhash import Words, find_runs, run_table
+from pipeline.data.text.tasks import SplitTask
 from pipeline.data.tokenizers.token_ids import Tokens
-from pipeline.files import write_whole
+from pipeline.kernels.bits import GOLDEN, U, mix
 
 RUN_TOKENS = 16
 FEWEST_RUNS = 3

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.base.errors import DataError
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.documents.records import Source, with_line
-from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask, cut_tasks
 from pipeline.data.extraction.units import FORMATS
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.errors import DataError
+from pipeline.data.text.tasks import SPLIT_BYTES, SplitTask, cut_tasks
 
 EVERY_HASH = 1 << 64
 """The threshold that holds out all documents: `data.validation_fraction=1`."""

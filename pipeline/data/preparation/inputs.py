@@ -21,6 +21,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import one_at_a_time, whole_file, write_whole
 from pipeline.data.documents.content import (
     State,
     changed_files,
@@ -29,10 +31,8 @@ from pipeline.data.documents.content import (
     state_now,
 )
 from pipeline.data.documents.records import EXTRACTED, ReadSpan, Source
-from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.extraction.raw_content import identify, raw_file
-from pipeline.errors import DataError
-from pipeline.files import one_at_a_time, whole_file, write_whole
+from pipeline.data.text.tasks import SplitTask
 
 INPUTS = "inputs.parquet"
 """In a directory of shards: what was read of each input file, in order."""

@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.base.files import write_whole
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.execution.tasks import SplitTask
-from pipeline.data.execution.workers import Executor, Stage
 from pipeline.data.preparation.assemble import Part
 from pipeline.data.preparation.worker import PrepareJob, counts_file
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
 from pipeline.data.shards.token_counts import Counts
+from pipeline.data.text.tasks import SplitTask
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.files import write_whole
+from pipeline.execution.workers import Executor, Stage
 
 
 @dataclass(frozen=True, slots=True)

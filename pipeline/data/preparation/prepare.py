@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.command_line import data_root
+from pipeline.base.command_line import data_root
+from pipeline.base.errors import DataError
+from pipeline.base.files import remove_temporaries
 from pipeline.config.data_settings import DataSettings, max_predictions, shard_settings
 from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint
@@ -19,9 +21,6 @@ from pipeline.data.corpora.shapes import describe_plain_text
 from pipeline.data.corpora.sources import describe_counts, describe_cut
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.tasks import SplitTask
-from pipeline.data.execution.work_directory import WORK, WorkDirectory, work_directory
-from pipeline.data.execution.workers import Executor, Stage, share, unfinished
 from pipeline.data.preparation.assemble import (
     Part,
     check_bad_records,
@@ -74,11 +73,12 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
 from pipeline.data.shards.token_counts import write_counts
+from pipeline.data.text.tasks import SplitTask
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.data.tokenizers.encoder import fast_engine
 from pipeline.data.tokenizers.folders import save_vocabulary
-from pipeline.errors import DataError
-from pipeline.files import remove_temporaries
+from pipeline.execution.work_directory import WORK, WorkDirectory, work_directory
+from pipeline.execution.workers import Executor, Stage, share, unfinished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

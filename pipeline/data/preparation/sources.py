@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from pipeline.command_line import downloads
+from pipeline.base.command_line import downloads
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.groups import most_text, require_size

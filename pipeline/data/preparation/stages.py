@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from pipeline.command_line import data_root
+from pipeline.base.command_line import data_root
 from pipeline.config.run import Run
-from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.execution.workers import Executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.fingerprint import Identities
 from pipeline.data.preparation.prepare import ShardsJob, plan_job, publish, run_tasks
@@ -15,6 +13,8 @@ from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.preparation.tokenizer import find_tokenizer
 from pipeline.data.selection.select import decide, plan_selection
 from pipeline.data.shards.manifest import Manifest
+from pipeline.data.text.tasks import cut_tasks
+from pipeline.execution.workers import Executor
 
 
 def make_shards(

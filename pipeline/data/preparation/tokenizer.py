@@ -21,23 +21,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.command_line import data_root
+from pipeline.base.command_line import data_root
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.files import make_directory, one_at_a_time
+from pipeline.base.progress import tracked
+from pipeline.base.publish import TakenError, publish_folder, whole_folder
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.catalogue import CORPORA
 from pipeline.data.documents.records import Source, with_line
-from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.preparation.fingerprint import Identities, identify
 from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.text.tasks import cut_tasks
 from pipeline.data.tokenizers.folders import num_rows, read_vocabulary, save_vocabulary, trained_on
 from pipeline.data.tokenizers.report import language_doubts, report
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import ConfigError, DataError
-from pipeline.files import make_directory, one_at_a_time
-from pipeline.progress import tracked
-from pipeline.whole_folders import TakenError, publish_folder, whole_folder
 
 SAMPLE_BYTES = 1 << 30
 """Cleaned text to train on: more than 50,265 tokens need; `tokenizers` takes about 5 GB for it."""

@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pipeline.command_line import data_root, downloads
+from pipeline.base.command_line import data_root, downloads
+from pipeline.base.durations import in_words
+from pipeline.base.errors import DataError
+from pipeline.base.shown_urls import shown_url
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.sources import limit_pages
 from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import not_extracted
 from pipeline.data.extraction.units import FORMATS
 from pipeline.data.fetching.http_files import read_start
 from pipeline.data.fetching.local_copies import fetch_all, is_here
 from pipeline.data.preparation.sources import list_published
-from pipeline.durations import in_words
-from pipeline.errors import DataError
-from pipeline.shown_urls import shown_url
+from pipeline.execution.workers import local_executor
 
 _PLACES = 4
 """Files of a corpus that are looked at."""

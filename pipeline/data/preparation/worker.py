@@ -21,12 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import write_whole
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.documents.records import PieceReading
 from pipeline.data.documents.time_limit import TOO_SLOW
-from pipeline.data.execution.tasks import SplitTask
-from pipeline.data.execution.workers import Stage
-from pipeline.data.kernels.bits import count_characters
 from pipeline.data.preparation.held_out_copies import LEAST_RARITY, sample_runs, write_runs
 from pipeline.data.preparation.holdout import are_below
 from pipeline.data.preparation.inputs import InputWatch
@@ -40,13 +39,14 @@ from pipeline.data.shards.token_counts import count_ids
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts
 from pipeline.data.text.losses import kept_entries
 from pipeline.data.text.sentences import sentence_starts
+from pipeline.data.text.tasks import SplitTask
 from pipeline.data.tokenizers.encoder import CHECKED_SHARE, TextEncoder
 from pipeline.data.tokenizers.gigatoken_engine import return_memory
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens, join, select
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import DataError
-from pipeline.files import write_whole
+from pipeline.execution.workers import Stage
+from pipeline.kernels.bits import count_characters
 
 SPLITS_VERSION = 1
 """Goes into the fingerprint, as the ends of splits and parts determine the rows and their ids."""

@@ -12,9 +12,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.addresses import part, store_uint64
-from pipeline.data.kernels.bits import GOLDEN, mix, popcount, trailing_zeros
 from pipeline.data.rows.mask_positions import choose_ngrams, choose_spans, choose_tokens, scale
+from pipeline.kernels.addresses import part, store_uint64
+from pipeline.kernels.bits import GOLDEN, mix, popcount, trailing_zeros
 
 _U = np.uint64  # an unsigned index skips numba's test for negative ones
 TOKENS, NGRAMS, SPANS = range(3)

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import carray  # type: ignore[attr-defined]
 
-from pipeline.data.kernels.addresses import fetch, part, uint16_pointer, uint32_pointer
-from pipeline.data.kernels.bits import (
+from pipeline.kernels.addresses import fetch, part, uint16_pointer, uint32_pointer
+from pipeline.kernels.bits import (
     GOLDEN,
     add_range,
     all_in,

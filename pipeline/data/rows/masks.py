@@ -52,11 +52,11 @@ import xxhash
 
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import parts_per_million
-from pipeline.data.kernels.bits import GOLDEN, mix
 from pipeline.data.rows import mask_positions
 from pipeline.data.rows.mask_kernel import NGRAMS, SPANS, TOKENS, MaskLaw, draw
 from pipeline.data.rows.mask_positions import Flags, Memory, Text, Words
 from pipeline.data.tokenizers.token_ids import Ids
+from pipeline.kernels.bits import GOLDEN, mix
 
 GENERATOR_VERSION = 1
 """Stored in the manifest: the same version always draws the same masks."""

@@ -43,11 +43,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.addresses import part
-from pipeline.data.kernels.bits import GOLDEN, U, mix
 from pipeline.data.rows.mask_positions import scale
 from pipeline.data.rows.sentence_rows import LOOK_BACK, Frame, Rows, cut_sentence
 from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.kernels.addresses import part
+from pipeline.kernels.bits import GOLDEN, U, mix
 
 PAIRS_VERSION = 1
 NO_LABEL, NEXT, ORDER = range(3)

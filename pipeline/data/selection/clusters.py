@@ -28,9 +28,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import GOLDEN, U, mix
+from pipeline.base.errors import DataError
 from pipeline.data.selection.minhash import ORDERS, Words, equal_parts
-from pipeline.errors import DataError
+from pipeline.kernels.bits import GOLDEN, U, mix
 
 LIKENESS_VERSION = 1
 """Increased when the same signatures give different clusters."""

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from pipeline.base.errors import DataError, escaped
 from pipeline.data.compression.codecs import compression_of, sniff_compression
 from pipeline.data.corpora.input_files import files_of
 from pipeline.data.documents.byte_blocks import BOM, parse_again, read_blocks
@@ -46,7 +47,6 @@ from pipeline.data.documents.sniff import (
 from pipeline.data.encodings.utf import nearly_utf8, wide_encoding
 from pipeline.data.selection.minhash import Words, run_table, runs
 from pipeline.data.text.clean import clean
-from pipeline.errors import DataError, escaped
 
 RUN_WORDS = 13
 """Brown et al. 2020, app. C."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 
 MOST_REASONS = 1 << 8
 

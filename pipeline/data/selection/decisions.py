@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.content import State, found_state, has_content
 from pipeline.data.documents.records import Piece, PieceReading, ReadSpan
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts, read_batches
-from pipeline.errors import DataError
 
 SCHEMA = pa.schema(
     [

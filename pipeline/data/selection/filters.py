@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 from resiliparse.parse.lang import detect_fast, supported_langs
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import nearest
-from pipeline.data.kernels.bits import Bytes
 from pipeline.data.selection.words import count_words
 from pipeline.data.text.clean import Offsets
-from pipeline.errors import ConfigError
+from pipeline.kernels.bits import Bytes
 
 Reasons = Iterator[tuple[str, npt.NDArray[np.bool_]]]
 

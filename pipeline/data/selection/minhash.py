@@ -15,9 +15,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import GOLDEN, Bytes, U, mix, popcount
 from pipeline.data.selection.words import HASH_BASE, NO_WORD, character_kinds, next_word
 from pipeline.data.text.clean import Offsets
+from pipeline.kernels.bits import GOLDEN, Bytes, U, mix, popcount
 
 Words = npt.NDArray[np.uint64]
 

@@ -25,12 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import make_directory, one_at_a_time, whole_file
+from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.read import READING_VERSION
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.tasks import SplitTask
-from pipeline.data.execution.workers import Executor, share
 from pipeline.data.selection.clusters import (
     EXACT,
     LIKENESS_VERSION,
@@ -52,9 +53,8 @@ from pipeline.data.selection.survey import (
     survey_stage,
 )
 from pipeline.data.text.clean import CLEANING_VERSION
-from pipeline.errors import DataError
-from pipeline.files import make_directory, one_at_a_time, whole_file
-from pipeline.whole_folders import TakenError, publish_folder, scratch_folder
+from pipeline.data.text.tasks import SplitTask
+from pipeline.execution.workers import Executor, share
 
 DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}
 """Values of `--dedup`."""

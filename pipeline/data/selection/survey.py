@@ -17,18 +17,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.files import lock_of, one_at_a_time, only_once
 from pipeline.data.documents.content import found_state, has_content
 from pipeline.data.documents.records import PieceReading
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
-from pipeline.data.execution.tasks import SplitTask
-from pipeline.data.execution.workers import Stage
 from pipeline.data.selection.clusters import EXACT, Likeness
 from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
 from pipeline.data.selection.decisions import read_spans, read_states, spans_metadata
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
-from pipeline.files import lock_of, one_at_a_time, only_once
+from pipeline.data.text.tasks import SplitTask
+from pipeline.execution.workers import Stage
 
 SURVEY_VERSION = 1
 """Increased when the same documents give a different survey."""

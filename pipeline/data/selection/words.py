@@ -15,10 +15,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import GOLDEN, Bytes, U, mix
-from pipeline.data.kernels.characters import decode
 from pipeline.data.text.clean import Offsets
 from pipeline.data.text.scripts import CODE_POINTS, SPACELESS
+from pipeline.kernels.bits import GOLDEN, Bytes, U, mix
+from pipeline.kernels.characters import decode
 
 NO_WORD = U(0)
 """Returned by `next_word` at the end of a document."""

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.ipc
 import xxhash
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import whole_file, write_whole
 from pipeline.data.rows.masks import Masks
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards.manifest import check_is_file, hash_file
-from pipeline.errors import DataError
-from pipeline.files import whole_file, write_whole
 
 BATCH_ROWS = 1024
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import DataError
 from pipeline.data.rows.sentence_rows import Rows
-from pipeline.errors import DataError
 
 DOCUMENTS = "documents.parquet"
 DOCUMENTS_SCHEMA = pa.schema(

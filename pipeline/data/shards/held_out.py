@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import DataError
 from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN, is_held_out
 from pipeline.data.shards.manifest import VALIDATION, Manifest
-from pipeline.errors import DataError
 
 Hashes = npt.NDArray[np.uint64]
 

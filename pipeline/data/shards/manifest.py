@@ -21,11 +21,11 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import xxhash
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import is_plain_name
+from pipeline.base.typed_json import build, read_object, require
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import SEPARATORS
-from pipeline.errors import DataError
-from pipeline.files import is_plain_name
-from pipeline.typed_json import build, read_object, require
 
 SCHEMA_VERSION = 2
 """Version of the layout on disk; the columns, which the fingerprint covers, are layout 1's."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from pipeline.base.errors import DataError
 from pipeline.data.shards.manifest import TRAIN, Manifest
-from pipeline.errors import DataError
 
 FEW = 0.9
 """Share of the asked-for predictions below which users are warned."""

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.base.errors import DataError
+from pipeline.base.progress import tracked
 from pipeline.data.rows.masks import MASK
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import Manifest, Shard
 from pipeline.data.shards.verify import masking_of
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import DataError
-from pipeline.progress import tracked
 
 DRAWN_EPOCHS = 10
 """Epochs whose masks are drawn if none are stored."""

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import write_whole
 from pipeline.data.shards.manifest import Manifest, check_size, hash_file
-from pipeline.errors import DataError
-from pipeline.files import write_whole
 
 TOKEN_COUNTS = "token_counts.bin"
 Counts = npt.NDArray[np.uint64]

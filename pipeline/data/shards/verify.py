@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.base.errors import DataError
+from pipeline.base.progress import tracked
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import SEPARATORS
 from pipeline.data.rows.masks import GENERATOR_VERSION, Masking, Masks
@@ -36,8 +38,6 @@ from pipeline.data.shards.token_counts import TOKEN_COUNTS, count_ids, read_coun
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.folders import read_word_starts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import DataError
-from pipeline.progress import tracked
 
 
 def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.data.execution.work_directory import WORK, work_directory
-from pipeline.data.execution.workers import Executor, Stage
+from pipeline.base.errors import ConfigError
+from pipeline.base.files import remove_temporaries, sync_directory, whole_file, write_whole
 from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN
 from pipeline.data.shards.manifest import (
     MANIFEST,
@@ -28,8 +28,8 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.takedown.request import Request, read_groups
 from pipeline.data.takedown.shard import TakedownTask, TakedownWorker, copy
-from pipeline.errors import ConfigError
-from pipeline.files import remove_temporaries, sync_directory, whole_file, write_whole
+from pipeline.execution.work_directory import WORK, work_directory
+from pipeline.execution.workers import Executor, Stage
 
 
 def take_down(

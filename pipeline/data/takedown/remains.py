@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.execution.work_directory import WORK
+from pipeline.base.errors import DataError
 from pipeline.data.shards.document_index import TAKEN_DOWN
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.takedown.request import Request, read_groups
-from pipeline.errors import DataError
+from pipeline.execution.work_directory import WORK
 
 _MOST_FILES = 10
 """Raw files that are listed."""

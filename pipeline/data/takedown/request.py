@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.settings import fingerprint
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, TAKEN_DOWN
-from pipeline.errors import ConfigError, DataError
 
 _COLUMNS = ["id", "corpus", "first_sequence", "text_hash"]
 

@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import whole_file, write_whole
 from pipeline.config.formats import SEPARATORS
 from pipeline.data.rows.predictions import Predictions
 from pipeline.data.shards import arrow_files
@@ -27,8 +29,6 @@ from pipeline.data.shards.document_index import documents_of
 from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size, hash_file
 from pipeline.data.shards.segments import BoolArray, taken_tokens
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.errors import DataError
-from pipeline.files import whole_file, write_whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equal_bytes, word_at
+from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equal_bytes, word_at
 
 SENTENCES_VERSION = 1
 """Part of every shard's fingerprint: increase it when any boundary can move."""

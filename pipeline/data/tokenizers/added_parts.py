@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pipeline.data.kernels.bits import Bytes
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.reference_engine import WHITE, Reference, id_type
 from pipeline.data.tokenizers.token_ids import Ids, Tokens, Unknown
+from pipeline.kernels.bits import Bytes
 
 Positions = npt.NDArray[np.int64]
 Encode = Callable[[Bytes, Positions, Positions], tuple[Tokens, Unknown, npt.NDArray[np.bool_]]]

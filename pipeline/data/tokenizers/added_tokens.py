@@ -21,11 +21,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import Bytes, U
-from pipeline.data.kernels.characters import decode
 from pipeline.data.tokenizers.reference_engine import Reference
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_matching import REFERENCE, Matcher, Trie, build_trie, step
+from pipeline.kernels.bits import Bytes, U
+from pipeline.kernels.characters import decode
 
 Scan = Callable[[Bytes, npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
 """Documents, as in `CleanText` -> [documents] those in which an added token may match."""

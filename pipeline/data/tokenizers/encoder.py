@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import Bytes
+from pipeline.base.errors import DataError
 from pipeline.data.text.clean import clean
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.added_parts import AddedParts
@@ -25,7 +25,7 @@ from pipeline.data.tokenizers.reference_engine import EngineMismatch, Reference
 from pipeline.data.tokenizers.token_ids import Tokens, Unknown, join
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_engine import WORDS_VERSION, WordEngine
-from pipeline.errors import DataError
+from pipeline.kernels.bits import Bytes
 
 CHECKED_SHARE = 2000
 """One document in this many is encoded by both engines and checked for coverage."""

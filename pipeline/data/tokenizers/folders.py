@@ -20,6 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import write_whole
+from pipeline.base.typed_json import read_object
 from pipeline.data.tokenizers.definitions import (
     BYTE_BPE,
     CONTINUATION,
@@ -30,9 +33,6 @@ from pipeline.data.tokenizers.definitions import (
 )
 from pipeline.data.tokenizers.sentencepiece_model import sentencepiece_json
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
-from pipeline.errors import DataError
-from pipeline.files import write_whole
-from pipeline.typed_json import read_object
 
 ROBERTA_SIZE = 50_265
 CONFIG = "tokenizer_config.json"

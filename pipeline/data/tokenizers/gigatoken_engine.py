@@ -21,11 +21,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import EVERY_HIGH_BIT, Bytes, U, word_at
 from pipeline.data.tokenizers.added_tokens import Scan, scan_bytes
 from pipeline.data.tokenizers.reference_engine import EngineMismatch, id_type
 from pipeline.data.tokenizers.token_ids import Tokens, Unknown, token_positions
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.kernels.bits import EVERY_HIGH_BIT, Bytes, U, word_at
 
 CACHE_BYTES = 64 << 20
 """Growth of this process that restarts gigatoken, whose cache of words is unbounded."""

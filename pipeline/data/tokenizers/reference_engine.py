@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
-from pipeline.data.kernels.bits import Bytes
+from pipeline.base.errors import DataError
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.token_ids import Ids, Tokens, Unknown
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import DataError
+from pipeline.kernels.bits import Bytes
 
 WHITE = (32, 10)  # the white space of cleaned text
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, normalizers
 
+from pipeline.base.errors import DataError
 from pipeline.data.tokenizers.definitions import SPECIALS, UNIGRAM, unigram_json
-from pipeline.errors import DataError
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 _PIECE, _SCORE, _TYPE = 1, 2, 3

@@ -20,7 +20,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import GOLDEN, U, mix
+from pipeline.kernels.bits import GOLDEN, U, mix
 
 LONGEST_PIECE = 16  # characters; SentencePiece max_sentencepiece_length
 SEED_PIECES = 1_000_000  # SentencePiece seed_sentencepiece_size

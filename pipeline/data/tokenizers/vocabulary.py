@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
+from pipeline.base.errors import DataError
 from pipeline.data.text.scripts import begins_spaceless
 from pipeline.data.tokenizers.definitions import (
     BYTE_BPE,
@@ -31,7 +32,6 @@ from pipeline.data.tokenizers.definitions import (
     WORD_MARK,
     WORDPIECE,
 )
-from pipeline.errors import DataError
 
 WORDS_VERSION = 2
 """Part of the fingerprint if `has_spaceless_letters`: increase it when other ids start a word."""

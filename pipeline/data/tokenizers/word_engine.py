@@ -20,7 +20,6 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import Bytes
 from pipeline.data.tokenizers.added_tokens import Scan, scan_words
 from pipeline.data.tokenizers.definitions import CONTINUATION, UNIGRAM, WORD_MARK, WORDPIECE
 from pipeline.data.tokenizers.reference_engine import Reference, count_unknown, id_type
@@ -45,6 +44,7 @@ from pipeline.data.tokenizers.word_table import (
     find_words,
     write_ids,
 )
+from pipeline.kernels.bits import Bytes
 
 WORDS_VERSION = 1
 """Part of the fingerprint of prepared data: increase it whenever any id can change."""

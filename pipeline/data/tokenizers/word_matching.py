@@ -9,9 +9,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import Bytes, U, mix
-from pipeline.data.kernels.characters import decode
 from pipeline.data.tokenizers.word_table import Numbers, WordTable
+from pipeline.kernels.bits import Bytes, U, mix
+from pipeline.kernels.characters import decode
 
 LONGEST = 8
 """Most bytes that a normalized character may have here."""

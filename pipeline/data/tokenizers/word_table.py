@@ -13,7 +13,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.kernels.bits import (
+from pipeline.data.tokenizers.token_ids import Ids, Unknown
+from pipeline.kernels.bits import (
     EVERY_BIT,
     EVERY_HIGH_BIT,
     EVERY_ONE,
@@ -24,8 +25,7 @@ from pipeline.data.kernels.bits import (
     trailing_zeros,
     word_at,
 )
-from pipeline.data.kernels.characters import decode
-from pipeline.data.tokenizers.token_ids import Ids, Unknown
+from pipeline.kernels.characters import decode
 
 UNSEEN, SPACE, PART, APART, UNSURE = range(5)
 """Kinds of characters: not seen yet, separates words, part of a word, a word, none of these."""

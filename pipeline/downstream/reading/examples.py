@@ -9,7 +9,7 @@ from pathlib import Path
 
 import xxhash
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)

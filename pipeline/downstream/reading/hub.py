@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.files import make_directory, one_at_a_time, whole_file
+from pipeline.base.progress import tracked
 from pipeline.data.corpora.hub import network_errors
 from pipeline.downstream.reading.published import filled
 from pipeline.downstream.reading.tables import Record, TableColumns
-from pipeline.errors import ConfigError, DataError
-from pipeline.files import make_directory, one_at_a_time, whole_file
-from pipeline.progress import tracked
 
 PARQUET = "refs/convert/parquet"
 """The Hub's own conversion of repositories that have a script, which `datasets` 4 refuses."""

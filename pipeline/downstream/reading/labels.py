@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from pipeline.base.errors import DataError
 from pipeline.downstream.reading.examples import Example
-from pipeline.errors import DataError
 
 SHOWN = 20
 """Most labels that are listed in a line."""

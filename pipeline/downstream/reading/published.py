@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import DataError
+from pipeline.base.typed_json import as_object
 from pipeline.downstream.reading.examples import Answer, Example, check_not_empty
 from pipeline.downstream.reading.tables import check_tags, found_answer
-from pipeline.errors import DataError
-from pipeline.typed_json import as_object
 
 COMMENT = re.compile(r"# (id |\S+ = )")
 """How CoNLL-U and MultiCoNER name a sentence; a number sign may also be a word."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import DataError
+from pipeline.base.typed_json import as_object
 from pipeline.downstream.reading.examples import Answer, Example, Gold, check_not_empty
 from pipeline.downstream.reading.labels import is_no_label
-from pipeline.errors import DataError
-from pipeline.typed_json import as_object
 
 Record = dict[str, Any]
 _LARGEST_FIELD = 1 << 27

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
 

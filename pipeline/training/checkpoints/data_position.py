@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipeline.training.planning.phases import LATER_ORDER
+from pipeline.planning.phases import LATER_ORDER
 
 
 class Reading(NamedTuple):

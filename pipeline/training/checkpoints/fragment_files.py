@@ -23,15 +23,14 @@ from typing import Any, BinaryIO
 import torch
 import xxhash
 
-from pipeline.errors import CheckpointError
-from pipeline.files import is_plain_name, sync_directory
+from pipeline.base.errors import CheckpointError
+from pipeline.base.files import is_plain_name, sync_directory
+from pipeline.base.typed_json import as_object, build
 from pipeline.training.checkpoints.weight_file import ITEM_BYTES, memory_of, weight_parts
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.typed_json import as_object, build
 
 KINDS = ("weight", "exp_avg", "exp_avg_sq")
 """The values stored for every element, each as fp32."""
-PARAMETER_BYTES = len(KINDS) * ITEM_BYTES
 CHUNK_BYTES = 1 << 22
 
 

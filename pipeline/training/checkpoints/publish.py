@@ -16,8 +16,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from pipeline.errors import CheckpointError, PipelineError
-from pipeline.files import write_whole
+from pipeline.base.errors import CheckpointError, PipelineError
+from pipeline.base.files import write_whole
+from pipeline.base.publish import publish_folder
+from pipeline.cluster.ranks import format_rank_error
 from pipeline.training.checkpoints.fragment_files import (
     check_file,
     describe,
@@ -37,8 +39,6 @@ from pipeline.training.checkpoints.read import (
     saved_steps,
     step_name,
 )
-from pipeline.training.cluster.ranks import format_rank_error
-from pipeline.whole_folders import publish_folder
 
 POLL_SECONDS = 0.1
 """Seconds between two checks for the other ranks' files; a check lists the directory once."""

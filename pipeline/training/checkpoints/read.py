@@ -23,12 +23,14 @@ from typing import Any
 
 import torch
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
+from pipeline.base.typed_json import build, require
+from pipeline.cluster.ranks import RankGroup, agreed
+from pipeline.costs.disk import PARAMETER_BYTES
 from pipeline.loading.dataset import ExcludedShards
 from pipeline.training.checkpoints.data_position import Readings
 from pipeline.training.checkpoints.fragment_files import (
     KINDS,
-    PARAMETER_BYTES,
     StoredFile,
     StoredTensor,
     check_file,
@@ -38,8 +40,6 @@ from pipeline.training.checkpoints.fragment_files import (
     require_names,
     unseal,
 )
-from pipeline.training.cluster.ranks import RankGroup, agreed
-from pipeline.typed_json import build, require
 
 FORMAT = 3
 CHECKPOINTS = "checkpoints"

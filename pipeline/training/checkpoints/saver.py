@@ -19,8 +19,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.errors import CheckpointError, PipelineError
-from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES, write_fragments
+from pipeline.base.errors import CheckpointError, PipelineError
+from pipeline.cluster.ranks import RankGroup, agreed, format_rank_error
+from pipeline.costs.disk import PARAMETER_BYTES
+from pipeline.training.checkpoints.fragment_files import write_fragments
 from pipeline.training.checkpoints.publish import (
     make_room,
     note_failure,
@@ -31,7 +33,6 @@ from pipeline.training.checkpoints.publish import (
 )
 from pipeline.training.checkpoints.read import CHECKPOINTS, State
 from pipeline.training.checkpoints.snapshot import Snapshot
-from pipeline.training.cluster.ranks import RankGroup, agreed, format_rank_error
 from pipeline.training.optimizer.optimizer import FragmentState
 
 SLOW_BYTES_PER_SECOND = 50e6

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pipeline.files import whole_file
+from pipeline.base.files import whole_file
 
 ITEM_BYTES = 4
 

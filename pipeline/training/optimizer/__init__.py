@@ -1,3 +1,3 @@
-"""Gradients come in, exact LAMB and AdamW updates under ZeRO go out."""
+"""Losses come in, exact updates under ZeRO go out: engine, fragments, LAMB, AdamW, StableAdamW."""
 
-import pipeline.kernel_cache  # noqa: F401  before any kernel is defined
+import pipeline.kernels.cache  # noqa: F401  before any kernel is defined

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 
 
 class FragmentedParameter(Protocol):

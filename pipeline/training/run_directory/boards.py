@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import ConfigError
+from pipeline.base.files import make_directory, write_whole
 from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
-from pipeline.errors import ConfigError
-from pipeline.files import make_directory, write_whole
 
 Line = Mapping[str, float | str]
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipeline.errors import CheckpointError
-from pipeline.files import write_whole
+from pipeline.base.errors import CheckpointError
+from pipeline.base.files import write_whole
 from pipeline.training.checkpoints.publish import remove_leftovers
 from pipeline.training.checkpoints.read import CHECKPOINTS, saved_steps
 from pipeline.training.run_directory.boards import TENSORBOARD, WANDB

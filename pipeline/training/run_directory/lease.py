@@ -29,11 +29,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from pipeline.errors import EXIT_USER_ERROR, CheckpointError
-from pipeline.files import write_whole
-from pipeline.process_scope import process_scope
-from pipeline.training.cluster.processes import started
-from pipeline.typed_json import build, read_object
+from pipeline.base.errors import EXIT_USER_ERROR, CheckpointError
+from pipeline.base.files import write_whole
+from pipeline.base.process_scope import process_scope
+from pipeline.base.typed_json import build, read_object
+from pipeline.cluster.processes import started
 
 LEASE = "lease.json"
 HEARTBEAT_SECONDS = 10.0

@@ -63,11 +63,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from pipeline.base.errors import CheckpointError, DataError
+from pipeline.base.files import write_whole
+from pipeline.base.typed_json import as_object, require
 from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
 from pipeline.costs.devices import peak_flops_of
-from pipeline.errors import CheckpointError, DataError
-from pipeline.files import write_whole
 from pipeline.training.run_directory.boards import (
     TENSORBOARD,
     WANDB,
@@ -75,7 +76,6 @@ from pipeline.training.run_directory.boards import (
     WeightsAndBiases,
     board_tag,
 )
-from pipeline.typed_json import as_object, require
 
 METRICS = "metrics.jsonl"
 CURVE = "loss.png"

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import torch
 
+from pipeline.base.files import write_whole
 from pipeline.costs.devices import Hardware, rates_of
 from pipeline.costs.memory import held, memory
 from pipeline.costs.site_rates import MeasuredRate, add_rate, key, read_site, site_file
 from pipeline.costs.training_time import step_parts, total, work_flops
-from pipeline.files import write_whole
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
-from pipeline.training.cluster.engine import ZeroEngine
-from pipeline.training.planning.phases import Phase
+from pipeline.planning.deepspeed_config import DeepSpeedFile
+from pipeline.planning.phases import Phase
+from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.run_directory.history import now_utc
 from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.status import PLAN

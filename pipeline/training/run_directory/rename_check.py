@@ -11,7 +11,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
 
 COPYING = (
     "s3fs", "goofys", "mount-s3", "mountpoint-s3", "gcsfuse", "blobfuse", "blobfuse2", "rclone",

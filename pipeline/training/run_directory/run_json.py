@@ -15,17 +15,17 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import CheckpointError, ConfigError
+from pipeline.base.files import write_whole
+from pipeline.base.null_device import check_same_device
+from pipeline.base.typed_json import build, read_object, require
 from pipeline.config.run import Run
 from pipeline.config.schema import setting_types
 from pipeline.config.settings import from_dict, to_dict
-from pipeline.errors import CheckpointError, ConfigError
-from pipeline.files import write_whole
 from pipeline.loading.compatibility import runs_of
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import ORDER_VERSION
-from pipeline.null_device import check_same_device
 from pipeline.training.checkpoints.read import State
-from pipeline.typed_json import build, read_object, require
 
 RECORD = "run.json"
 FREE_SETTINGS = (
@@ -62,7 +62,7 @@ class RunRecord:
     order_version: int
     """Version of the order of samples, see `pipeline.loading.order`."""
     device: str = ""
-    """`cpu`, a GPU's name, or `null`, see `pipeline.null_device`; "" in older files."""
+    """`cpu`, a GPU's name, or `null`, see `pipeline.base.null_device`; "" in older files."""
     begun_from: str
     """The checkpoint that the run was forked from, "" if it is not a fork."""
     initial_weights: Mapping[str, Any]

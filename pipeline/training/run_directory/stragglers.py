@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
-from pipeline.errors import DataError
-from pipeline.files import write_whole
+from pipeline.base.errors import DataError
+from pipeline.base.files import write_whole
 from pipeline.training.run_directory.layout import SLOW_NODES
 
 SLOW = 1.2

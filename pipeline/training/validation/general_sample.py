@@ -14,14 +14,14 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from pipeline.base.errors import PipelineError
+from pipeline.cluster.ranks import Cluster
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.data.execution.tasks import SPLIT_BYTES
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.shards.manifest import MANIFEST, VALIDATION
-from pipeline.errors import PipelineError
+from pipeline.data.text.tasks import SPLIT_BYTES
+from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
-from pipeline.training.cluster.ranks import Cluster
 from pipeline.training.run_directory.layout import GENERAL
 
 ROWS = 32

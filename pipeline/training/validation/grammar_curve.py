@@ -1,18 +1,18 @@
 """Minimal pairs -> validation_grammar in the metrics: grammar while a run learns it.
 
 The same scores as `evaluate --grammar` gives for the same pairs, see
-`pipeline.downstream.zero_shot`, except that a run in bf16 scores in bf16.
+`pipeline.evaluation.zero_shot`, except that a run in bf16 scores in bf16.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.run import Run
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.downstream.zero_shot.grammar import GrammarScores, GrammarTest
-from pipeline.downstream.zero_shot.grammar_pairs import read_paradigms
-from pipeline.errors import ConfigError, DataError
+from pipeline.evaluation.zero_shot.grammar import GrammarScores, GrammarTest
+from pipeline.evaluation.zero_shot.grammar_pairs import read_paradigms
 
 GRAMMAR = "validation_grammar"
 

@@ -13,18 +13,11 @@ import torch
 from tqdm import tqdm
 
 from model.objectives.masked_language import LossPart, Objective
-from pipeline.downstream.zero_shot.grammar import GrammarTest, score_grammar
-from pipeline.errors import DataError
-from pipeline.loading.dataset import Dataset
-from pipeline.loading.loader import Loader
-from pipeline.training.cluster.engine import ZeroEngine
-from pipeline.training.cluster.ranks import Cluster
-from pipeline.training.cluster.stop_request import StopRequest
-from pipeline.training.cluster.watchdog import Watchdog
-from pipeline.training.planning.phases import Phase
-from pipeline.training.run_directory.metrics import Metrics
-from pipeline.training.validation.before_after import GENERAL, RATE, at_rate, at_the_start
-from pipeline.training.validation.evaluate import (
+from pipeline.base.errors import DataError
+from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.stop_request import StopRequest
+from pipeline.cluster.watchdog import Watchdog
+from pipeline.evaluation.held_out import (
     Scores,
     corpus_fields,
     evaluate,
@@ -33,6 +26,13 @@ from pipeline.training.validation.evaluate import (
     validation_loader,
     validation_loaders,
 )
+from pipeline.evaluation.zero_shot.grammar import GrammarTest, score_grammar
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.planning.phases import Phase
+from pipeline.training.optimizer.engine import ZeroEngine
+from pipeline.training.run_directory.metrics import Metrics
+from pipeline.training.validation.before_after import GENERAL, RATE, at_rate, at_the_start
 from pipeline.training.validation.general_sample import ROWS
 from pipeline.training.validation.grammar_curve import GRAMMAR, grammar_fields
 

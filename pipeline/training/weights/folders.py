@@ -39,16 +39,19 @@ from model.hugging_face.settings import with_pooling
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.pieces import Pieces
+from pipeline.base.errors import CheckpointError
+from pipeline.base.files import write_whole
+from pipeline.base.null_device import KEY, refuse_null
+from pipeline.base.typed_json import read_object
+from pipeline.cluster.process_group import compute_device
 from pipeline.config.encoder_settings import EncoderSettings
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
 from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import CheckpointError
-from pipeline.files import write_whole
 from pipeline.loading.compatibility import runs_of
 from pipeline.loading.loader import Loader
-from pipeline.null_device import KEY, refuse_null
+from pipeline.planning.build import build_model
 from pipeline.released.folder import (
     BOUNDARY_WEIGHTS,
     CONFIG,
@@ -59,9 +62,6 @@ from pipeline.released.folder import (
 )
 from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
 from pipeline.training.checkpoints.weight_file import write_weights
-from pipeline.training.cluster.engine import compute_device
-from pipeline.training.weights.build import build_model
-from pipeline.typed_json import read_object
 
 COPYING_WEIGHTS = "copying.safetensors"
 """Weights of the copy probability of all_tokens_mlm, as for SpanBERT's

@@ -26,10 +26,10 @@ from model.hugging_face.growth import EmbeddingRows
 from model.hugging_face.tiling import WIDTHS, is_wider, why_not_wider
 from model.hugging_face.warm_start import Difference, Folder, differences, encoders, take_over
 from model.tasks.task_model import pooling_of
+from pipeline.base.errors import CheckpointError, ConfigError
 from pipeline.data.tokenizers.definitions import ROLES
 from pipeline.data.tokenizers.folders import read_vocabulary, stated_length
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import CheckpointError, ConfigError
 from pipeline.released.folder import CONFIG, GENERATOR, PICKLED, WEIGHTS
 from pipeline.training.weights.folders import read_folder
 from pipeline.training.weights.token_pieces import pieces_of_tokens

@@ -26,8 +26,8 @@ from model.hugging_face.settings import their_config
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.pieces import Pieces
+from pipeline.evaluation.loss_parts import loss_sum
 from pipeline.loading.micro_batch import LossCounts
-from pipeline.training.forward.loss_parts import loss_sum
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, flat, in_rows, toy_batch
 from tests.pipeline.training.step_trace import StepTrace
 

@@ -8,8 +8,8 @@ import pytest
 
 from model.hugging_face.families import family_of
 from model.hugging_face.settings import our_config, their_config
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import encoder_config
 
 # As published: https://huggingface.co/albert-base-v2 and -v1, recalled
 PUBLISHED_ALBERT = {

@@ -24,8 +24,8 @@ from model.tasks.task_model import (
     word_bag_model,
     write_task_model,
 )
+from pipeline.base.typed_json import read_object
 from pipeline.downstream.batches import collate
-from pipeline.typed_json import read_object
 from tests.model.conftest import flat
 from tests.model.test_rotary import MODERN
 from tests.pipeline.downstream.peers import peer, random_features, their_arguments

@@ -1,7 +1,7 @@
 // The boards that the null GPU can pretend to be: $NULL_GPU_BOARD, H200 by default.
 //
 // Only what libraries ask before they choose a kernel. The name starts with the words by which
-// `pipeline/null_device.py` knows a device that computes nothing.
+// `pipeline/base/null_device.py` knows a device that computes nothing.
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,7 @@ from typing import Annotated
 import pytest
 
 import pipeline.config.data_settings
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.data_settings import (
     READ_TIME_FIELDS,
     DataSettings,
@@ -19,7 +20,6 @@ from pipeline.config.data_settings import (
 )
 from pipeline.config.schema import Legacy, Range
 from pipeline.config.settings import fingerprint, from_dict, override, to_dict
-from pipeline.errors import ConfigError, DataError
 from pipeline.recipes import recipe
 
 RUN = recipe("roberta_base")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
-from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
 RUN = recipe("roberta_base")

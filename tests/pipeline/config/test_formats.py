@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from pipeline import inspect, prepare
+from pipeline.base.errors import run_command
 from pipeline.config.formats import SEPARATORS
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, hash_file, read_manifest
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.errors import run_command
 from tests.pipeline.preparing import (
     FORKED,
     MPIEXEC,

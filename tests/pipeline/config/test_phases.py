@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run, in_phase
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.config.training_settings import CorpusWeight
-from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
 

@@ -8,12 +8,12 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config import data_settings, encoder_settings, rules, training_settings
 from pipeline.config import run as run_module
 from pipeline.config.run import Run
 from pipeline.config.schema import setting_types
 from pipeline.config.settings import override
-from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 from tests.remedies import alternatives, problems_of
 

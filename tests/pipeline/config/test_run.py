@@ -12,11 +12,11 @@ import pipeline.config.data_settings
 import pipeline.config.encoder_settings
 import pipeline.config.run
 import pipeline.config.training_settings
+from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.config.schema import setting_types, settings_of
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.config.training_settings import EarlierPhase
-from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
 RUN = recipe("roberta_base")

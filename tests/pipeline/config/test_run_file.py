@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.run_file import read_run
 from pipeline.config.settings import override, to_dict
-from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.schema import (
     HasRules,
     Legacy,
@@ -17,7 +18,6 @@ from pipeline.config.schema import (
     setting_types,
     settings_of,
 )
-from pipeline.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

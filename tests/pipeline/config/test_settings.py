@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.schema import Legacy, setting_types
 from pipeline.config.settings import find_near, fingerprint, from_dict, nearest, override, to_dict
-from pipeline.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

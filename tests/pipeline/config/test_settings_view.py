@@ -6,6 +6,7 @@ from typing import Annotated
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.config.schema import Legacy, Range, Setting, setting_types
 from pipeline.config.settings import override
@@ -15,7 +16,6 @@ from pipeline.config.settings_view import (
     describe_settings,
     format_settings,
 )
-from pipeline.errors import ConfigError
 from pipeline.recipes import RECIPES, recipe
 
 RUN = recipe("bert_base_published")

@@ -24,16 +24,17 @@ import torch.distributed as dist
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import Inputs
 from model.pieces import pieces_of
+from pipeline.base.errors import run_command
+from pipeline.cluster.process_group import init_distributed
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.costs.shapes.live_bytes import LiveBytes, unique_bytes
-from pipeline.errors import run_command
 from pipeline.loading.micro_batch import LossCounts
+from pipeline.planning.build import build_model
+from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.recipes import recipe
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.cluster.engine import ZeroEngine, init_distributed, initialize
+from pipeline.training.optimizer.engine import ZeroEngine, initialize
 from pipeline.training.step_count import StepCount, StopVote
-from pipeline.training.weights.build import build_model
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.step_trace import StepTrace
 

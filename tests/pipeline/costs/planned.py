@@ -7,8 +7,8 @@ from pipeline.costs.cost_plan import PlannedRun
 from pipeline.costs.devices import GPUS, Hardware
 from pipeline.costs.expected_data import expected_datasets
 from pipeline.costs.site_rates import SiteRates
+from pipeline.planning.deepspeed_config import read_deepspeed_file
 from pipeline.recipes import recipe
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 
 NO_RATES = SiteRates()
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.costs.arguments import parse_plan
-from pipeline.errors import ConfigError
 
 
 @pytest.mark.parametrize(

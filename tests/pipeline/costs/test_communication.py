@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pipeline.costs.communication import bytes_sent, wire_bytes
+from pipeline.planning.deepspeed_config import read_deepspeed_file
 from pipeline.recipes import recipe
-from pipeline.training.cluster.deepspeed_config import read_deepspeed_file
 
 ZERO1 = read_deepspeed_file("zero1")
 

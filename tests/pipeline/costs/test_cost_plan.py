@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.costs.cost_plan import make_cost_plan
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.report import CostPlan
-from pipeline.errors import ConfigError
 from tests.pipeline.costs.planned import planned
 
 

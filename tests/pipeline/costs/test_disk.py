@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pipeline.costs.disk import disk
 from pipeline.loading.dataset import Dataset
+from pipeline.planning.plan import parameters_of
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import parameters_of
 from tests.pipeline.costs.planned import planned
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
 from pipeline.costs.expected_data import expected_datasets
-from pipeline.errors import ConfigError
 from pipeline.loading.dataset import Dataset
+from pipeline.planning.phases import make_phases
 from pipeline.recipes import recipe
-from pipeline.training.planning.phases import make_phases
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.costs.memory import host_memory, largest_micro_batch, memory, not_planned
+from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.recipes import recipe
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 
 ZERO1 = read_deepspeed_file("zero1")
 ZERO3 = read_deepspeed_file("zero3")

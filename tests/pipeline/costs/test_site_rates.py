@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
+from pipeline.base.files import one_at_a_time
 from pipeline.costs import site_rates
 from pipeline.costs.site_rates import (
     KEPT,
@@ -18,8 +20,6 @@ from pipeline.costs.site_rates import (
     read_site,
     site_file,
 )
-from pipeline.errors import DataError
-from pipeline.files import one_at_a_time
 from tests.pipeline.costs.test_training_time import rate
 
 NAME = key("roberta_tiny", "cpu", "fp32")

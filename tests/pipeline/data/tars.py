@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pipeline.data.documents.records import Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import Executor, local_executor
 from pipeline.data.extraction.extract import extract
+from pipeline.execution.workers import Executor, local_executor
 
 Content = dict[str, bytes]
 

@@ -20,15 +20,15 @@ import pytest
 from tokenizers import Tokenizer
 
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.clean import clean
 from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.text.tasks import cut_tasks
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.trainers import train
+from pipeline.execution.workers import local_executor
 from tests.pipeline.data.dump import dump, page
 from tests.pipeline.data.web_archive import page as web_page
 from tests.pipeline.data.web_archive import response

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.diagnosis.placement import find_placement
-from pipeline.errors import ConfigError
 
 STEP = {
     "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1",

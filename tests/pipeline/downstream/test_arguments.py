@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.downstream.arguments import (
     changed,
     chosen_files,
@@ -16,7 +17,6 @@ from pipeline.downstream.arguments import (
     parse_finetune,
 )
 from pipeline.downstream.protocols import BERT, ELECTRA
-from pipeline.errors import ConfigError
 
 
 @pytest.fixture

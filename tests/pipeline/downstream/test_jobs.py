@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError, DataError, DivergedError
 from pipeline.downstream.jobs import (
     ARMS,
     TFIDF,
@@ -17,7 +18,6 @@ from pipeline.downstream.jobs import (
     plan_jobs,
     run_job,
 )
-from pipeline.errors import ConfigError, DataError, DivergedError
 from tests.pipeline.downstream.small_work import small_work
 
 

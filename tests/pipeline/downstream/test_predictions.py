@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from pipeline.base.errors import DataError
 from pipeline.downstream.features import Feature, Row, Window
 from pipeline.downstream.predictions import (
     LOWEST,
@@ -19,7 +20,6 @@ from pipeline.downstream.predictions import (
 )
 from pipeline.downstream.reading.examples import Answer, Example
 from pipeline.downstream.tasks import METRICS, TASKS, LabelledTask, scored_by_tags
-from pipeline.errors import DataError
 
 ROW = (Row([2, 3], 2, [0]),)
 

@@ -13,6 +13,8 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from pipeline.base.errors import CheckpointError, DataError
+from pipeline.base.files import make_directory
 from pipeline.downstream import scores
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import ARMS, RESULT, TFIDF, plan_jobs, run_job
@@ -25,8 +27,6 @@ from pipeline.downstream.scores import (
     versions,
 )
 from pipeline.downstream.starting_weights import save_folder
-from pipeline.errors import CheckpointError, DataError
-from pipeline.files import make_directory
 from tests.pipeline.downstream.small_work import small_examples, small_work
 
 SCHEMA = {

@@ -15,13 +15,13 @@ from safetensors.torch import load_file
 from model.hugging_face.electra_settings import electra_config
 from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.tasks.task_model import TaskDesign
+from pipeline.base.errors import CheckpointError
 from pipeline.downstream.starting_weights import (
     load_fine_tuned,
     load_start,
     save_folder,
     save_weights,
 )
-from pipeline.errors import CheckpointError
 from pipeline.training.weights.folders import write_folder
 from tests.pipeline.released.models import save_model
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.downstream.reading.tables import TableColumns
 from pipeline.downstream.tasks import METRICS, TASKS, find_file, read_split, read_task, read_tests
-from pipeline.errors import DataError
 
 HEADERS = {
     "sst2": "sentence\tlabel\n{}\t1\n",

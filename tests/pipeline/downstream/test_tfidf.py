@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pipeline import finetune
+from pipeline.base.errors import ConfigError
 from pipeline.downstream.reading.examples import Example, Gold
 from pipeline.downstream.tfidf import fit_predict, why_not
-from pipeline.errors import ConfigError
 
 
 def example(gold: Gold, *texts: str) -> Example:

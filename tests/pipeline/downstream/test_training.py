@@ -12,6 +12,7 @@ from transformers import get_linear_schedule_with_warmup
 
 from model.tasks.heads import Kind
 from model.tasks.task_model import read_task_model
+from pipeline.base.errors import DataError
 from pipeline.downstream import training
 from pipeline.downstream.batches import collate, epoch_order, row_length
 from pipeline.downstream.protocols import BERT, ELECTRA
@@ -23,7 +24,6 @@ from pipeline.downstream.training import (
     set_rates,
     task_loss,
 )
-from pipeline.errors import DataError
 from tests.pipeline.downstream.peers import peer, random_features, their_arguments
 
 CPU = torch.device("cpu")

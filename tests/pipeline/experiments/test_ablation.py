@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
-from pipeline.errors import ConfigError
 from pipeline.experiments.ablation import (
     Ablation,
     initial_weights,
@@ -17,8 +17,8 @@ from pipeline.experiments.ablation import (
     shortened,
 )
 from pipeline.experiments.arms import arms_from_arguments
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
-from pipeline.training.weights.build import build_model
 
 PHASES = 'phases=[{"steps": 600, "sequence_length": 16, "sequences": 128}]'
 

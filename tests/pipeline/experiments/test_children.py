@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import EXIT_INTERRUPTED
+from pipeline.base.errors import EXIT_INTERRUPTED
 from pipeline.experiments.children import ChildError, Children, taken
 
 ROOT = Path(__file__).parents[3]

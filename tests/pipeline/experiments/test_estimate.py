@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.base.errors import EXIT_USER_ERROR, ConfigError
 from pipeline.config.settings import override
-from pipeline.errors import EXIT_USER_ERROR, ConfigError
 from pipeline.experiments import estimate as module
 from pipeline.experiments.ablation import Ablation, make_arms
 from pipeline.experiments.arms import arms_from_arguments

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import experiments
+from pipeline.base.typed_json import read_object
 from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_page, as_text
-from pipeline.typed_json import read_object
 
 EXAMPLES = Path(experiments.__file__).with_name("examples")
 SEEDS = 5

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.base.errors import EXIT_DIVERGED, EXIT_USER_ERROR, ConfigError, DataError
 from pipeline.downstream.protocols import SMALL_WIDTH
-from pipeline.errors import EXIT_DIVERGED, EXIT_USER_ERROR, ConfigError, DataError
 from pipeline.experiments.ablation import Ablation, AblationJob, make_arms
 from pipeline.experiments.arms import SCALES, TABLES, arms_from_arguments, table
 from pipeline.experiments.children import ChildError, Children

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 from pipeline.experiments import measures as module
 from pipeline.experiments.ablation import Ablation, make_arms
 from pipeline.experiments.arms import arms_from_arguments

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 from pipeline.experiments import results
 from pipeline.experiments.ablation import Ablation
 from pipeline.experiments.children import Children

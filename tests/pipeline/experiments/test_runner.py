@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.settings import override
-from pipeline.errors import (
+from pipeline.base.errors import (
     EXIT_DIVERGED,
     EXIT_USER_ERROR,
     ConfigError,
     DataError,
     PipelineError,
 )
+from pipeline.config.settings import override
 from pipeline.experiments import runner as module
 from pipeline.experiments.ablation import TUNING_SEED, AblationJob
 from pipeline.experiments.children import ChildError, Children, taken

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.config.settings import override
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.held_out import held_out_key
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
-from pipeline.errors import DataError
 from pipeline.experiments.ablation import Ablation, make_arms
 from pipeline.experiments.arms import arms_from_arguments
 from pipeline.experiments.children import Children

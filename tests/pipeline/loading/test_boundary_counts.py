@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from model.objectives.span_boundary import MOST_TARGETS, boundaries
+from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.micro_batch import Extras
-from pipeline.training.forward.model_inputs import model_inputs
 from tests.pipeline.loading.conftest import BOS, EOS, MASK, prepare_directory
 from tests.pipeline.loading.test_loader import loader
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 from pipeline.loading.compatibility import check_datasets
 from pipeline.loading.dataset import Dataset
 from tests.pipeline.loading.conftest import LENGTH

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.config.settings import override
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.errors import DataError
+from pipeline.evaluation.held_out import validation_loader
 from pipeline.loading.dataset import Dataset, exclude
 from pipeline.recipes import recipe
-from pipeline.training.validation.evaluate import validation_loader
 from tests.pipeline.loading.conftest import LENGTH, TOKEN_MASKS
 from tests.pipeline.preparing import rewrite
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 import torch
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.errors import ConfigError, DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import BatchBuilder, MicroBatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 from pipeline.loading.order import CYCLE, Order, Share, quotas
 
 SHARDS = (np.array([2500, 1024, 7, 1500]), np.array([3000, 100]))

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.shards import arrow_files
-from pipeline.errors import DataError
 from pipeline.loading.record_batches import Columns, Layout
 from pipeline.loading.resolve import ROW_COLUMNS
 from tests.pipeline.preparing import rewrite

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 from pipeline.loading import record_batches
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.staging import Staging

@@ -10,7 +10,7 @@ import torch
 from model.hugging_face.conversion import logical_parameters
 from model.objectives import masked_language, replaced_tokens
 from pipeline.config.run import Run
-from pipeline.training.weights.build import build_model
+from pipeline.planning.build import build_model
 
 
 def sizes(run: Run) -> dict[str, int]:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from model.objectives.flops import parameter_count
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
-from pipeline.errors import ConfigError
+from pipeline.planning.plan import encoder_config, has_pairs
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import encoder_config, has_pairs
 from tests.pipeline.recipes.on_meta import sizes
 
 

@@ -12,8 +12,8 @@ from model.hugging_face.families import BERT
 from model.objectives.flops import parameter_count
 from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.data_settings import max_predictions
+from pipeline.planning.plan import encoder_config, has_pairs
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import encoder_config, has_pairs
 from tests.pipeline.recipes.on_meta import sizes
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from pipeline.config.settings import override
+from pipeline.planning.build import build_model
+from pipeline.planning.plan import encoder_config, generator_config, parameters_of
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import encoder_config, generator_config, parameters_of
-from pipeline.training.weights.build import build_model
 from tests.pipeline.recipes.on_meta import sizes
 
 

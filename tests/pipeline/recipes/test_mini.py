@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.planning.plan import parameters_of
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import parameters_of
 from tests.pipeline.recipes.on_meta import sizes
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.settings import override
+from pipeline.planning.plan import parameters_of
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import parameters_of
 from tests.pipeline.recipes.on_meta import sizes
 
 ROOT = Path(__file__).parents[3]

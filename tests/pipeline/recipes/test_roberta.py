@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import recipes
+from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict, override, to_dict
-from pipeline.errors import ConfigError
 from pipeline.recipes import RECIPES, recipe
 
 RECIPE_FILES = sorted(Path(recipes.__file__).parent.glob("*.py"))

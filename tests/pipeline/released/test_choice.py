@@ -10,10 +10,10 @@ from types import ModuleType
 import pytest
 
 from pipeline import doctor, plan, prepare, train
-from pipeline.command_line import DEFAULT_RECIPE
+from pipeline.base.command_line import DEFAULT_RECIPE
+from pipeline.base.errors import ConfigError, run_command
 from pipeline.config.settings import override, to_dict
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import ConfigError, run_command
 from pipeline.recipes import recipe
 from pipeline.released.choice import head_advice, read_recipe, read_settings
 from tests.pipeline.released.models import save_model

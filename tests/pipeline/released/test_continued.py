@@ -16,10 +16,10 @@ from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.planning.build import build_model
 from pipeline.recipes import RECIPES, recipe
 from pipeline.released.continued import PEAK_RATES, continued_run, run_name, within_passes
 from pipeline.released.folder import read_released
-from pipeline.training.weights.build import build_model
 from pipeline.training.weights.initial_weights import load_initial_weights
 from tests.pipeline.released.models import save_electra, save_model
 

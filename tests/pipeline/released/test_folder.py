@@ -13,9 +13,9 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from pipeline.base.errors import ConfigError
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import ConfigError
 from pipeline.released.folder import BOUNDARIES, MASKED, PAIRS, REPLACED, read_released
 from tests.pipeline.released.models import save_electra, save_model
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from pipeline import files as files_module
-from pipeline.errors import ConfigError, DataError, PipelineError, one_line
+from pipeline.base import files as files_module
+from pipeline.base.errors import ConfigError, DataError, PipelineError, one_line
 from pipeline.released import hub as hub_module
 from pipeline.released.hub import MARKER, HubModel, fetch_model
 from tests.pipeline.data.small_hub import NAME, REVISION, small_hub

@@ -18,16 +18,16 @@ from model.hugging_face.conversion import Model
 from model.pieces import pieces_of
 from model.tasks.task_model import TaskDesign
 from pipeline import evaluate, export
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.downstream.starting_weights import load_start
-from pipeline.errors import ConfigError
+from pipeline.evaluation.held_out import validation_loader
 from pipeline.loading.dataset import Dataset
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.released.folder import MASKED, read_released
-from pipeline.training.validation.evaluate import validation_loader
-from pipeline.training.weights.build import build_model
 from pipeline.training.weights.initial_weights import load_initial_weights
 from tests.pipeline.conftest import WORKER, launch
 from tests.pipeline.released.models import save_model

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_page, as_text
 

@@ -16,13 +16,13 @@ from pipeline.config.settings import override
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.reporting.curves import Curve
 from pipeline.reporting.model_card import CardFacts, base_recipe, commands, model_card
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import Score
 from pipeline.training.arguments import parse_export, parse_train
-from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import write_folder
 from tests.pages import Page
 from tests.pipeline.reporting.small_runs import write_run

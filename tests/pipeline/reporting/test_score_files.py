@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 from pipeline.reporting.score_files import read_scores, scored_weights
 
 FINE_TUNED: dict[str, Any] = {

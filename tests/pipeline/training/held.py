@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pipeline.training.cluster.engine import ZeroEngine
+from pipeline.training.optimizer.engine import ZeroEngine
 
 
 def held_bytes(engine: ZeroEngine) -> int:

@@ -31,16 +31,17 @@ from model.objectives.heads import MaskedLanguageHead
 from model.objectives.masked_language import Inputs
 from model.objectives.span_boundary import boundaries
 from model.pieces import pieces_of
+from pipeline.base.errors import run_command
+from pipeline.cluster.process_group import init_distributed
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.errors import run_command
+from pipeline.evaluation.loss_parts import first_count, loss_sum
 from pipeline.loading.micro_batch import LossCounts
+from pipeline.planning.build import build_model, compile_layers
+from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
+from pipeline.planning.schedule import learning_rate
 from pipeline.recipes import recipe
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.training.cluster.engine import ZeroEngine, init_distributed, initialize
-from pipeline.training.forward.loss_parts import first_count, loss_sum
-from pipeline.training.planning.schedule import learning_rate
-from pipeline.training.weights.build import build_model, compile_layers
+from pipeline.training.optimizer.engine import ZeroEngine, initialize
 from tests.pipeline.training import plain
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.held import held_bytes

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from pipeline.config.run import Run
+from pipeline.planning.schedule import learning_rate
 from pipeline.training.optimizer.fragments import FragmentedParameter
-from pipeline.training.planning.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight, formula_of
 
 Weights = dict[str, torch.Tensor]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 from pipeline.training.arguments import parse_train
 from tests.pipeline.conftest import Arguments, job
 

@@ -16,8 +16,10 @@ from model import attention
 from model.attention_check import Case
 from model.layers import attend_by
 from model.pieces import pieces_of
-from pipeline.errors import ConfigError
-from pipeline.null_device import NULL
+from pipeline.base.errors import ConfigError
+from pipeline.base.null_device import NULL
+from pipeline.cluster.ranks import ONE_PROCESS, Alone
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.training import start
 from pipeline.training.attention_choice import (
@@ -25,9 +27,7 @@ from pipeline.training.attention_choice import (
     choose_attention,
     recorded_attention,
 )
-from pipeline.training.cluster.ranks import ONE_PROCESS, Alone
 from pipeline.training.run_directory.run_json import RunRecord, read_record
-from pipeline.training.weights.build import build_model
 from tests.pipeline.conftest import NO_DROPOUT, Arguments, job
 from tests.pipeline.test_train import alone
 

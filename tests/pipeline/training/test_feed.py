@@ -12,30 +12,30 @@ import torch
 
 from model.layers import set_dropout
 from model.objectives.masked_language import Sums
+from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import prediction_count
 from pipeline.config.settings import override
-from pipeline.data.execution.tasks import SPLIT_BYTES
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.preparation.arguments import prepare_arguments
 from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
-from pipeline.errors import ConfigError
+from pipeline.data.text.tasks import SPLIT_BYTES
+from pipeline.evaluation import loss_parts
+from pipeline.evaluation.held_out import evaluate, evaluating, validation_loader
+from pipeline.evaluation.model_inputs import model_inputs
+from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
+from pipeline.planning.phases import check_phases, make_phases, phase_of
+from pipeline.planning.schedule import learning_rate
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_checkpoint, step_name
 from pipeline.training.feed import Feed
-from pipeline.training.forward import loss_parts
-from pipeline.training.forward.model_inputs import model_inputs
 from pipeline.training.loop import Trainer, noise_seed
 from pipeline.training.loss_watch import LossWatch, Spike
-from pipeline.training.planning.phases import check_phases, make_phases, phase_of
-from pipeline.training.planning.schedule import learning_rate
 from pipeline.training.progress import Progress
 from pipeline.training.run_directory.metrics import read_metrics
-from pipeline.training.validation.evaluate import evaluate, evaluating, validation_loader
 from tests.pipeline.phase_data import drawn_anew
 from tests.pipeline.preparing import tiny, write_jsonl
 from tests.pipeline.training.test_loop import trainer

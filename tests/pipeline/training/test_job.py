@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import train
+from pipeline.base.errors import ConfigError, run_command
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import ConfigError, run_command
 from tests.pipeline.conftest import NO_DROPOUT, Arguments, job
 from tests.pipeline.released.models import save_model
 

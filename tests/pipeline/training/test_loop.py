@@ -16,26 +16,27 @@ import torch
 from model import encoder
 from model.hugging_face.conversion import logical_parameters
 from model.pieces import BlockLayout, lay_out
+from pipeline.base.errors import DivergedError
+from pipeline.cluster.ranks import Alone
+from pipeline.cluster.stop_request import StopRequest
+from pipeline.cluster.watchdog import Watchdog
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
-from pipeline.errors import DivergedError
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.placement import Capacity
+from pipeline.planning.build import build_model
+from pipeline.planning.phases import make_phases
 from pipeline.recipes import recipe
 from pipeline.training import feed
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster.ranks import Alone
-from pipeline.training.cluster.stop_request import StopRequest
-from pipeline.training.cluster.watchdog import Watchdog
 from pipeline.training.feed import Feed
 from pipeline.training.loop import Trainer, noise_seed
 from pipeline.training.loss_watch import LossWatch
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.training.planning.phases import make_phases
 from pipeline.training.progress import Progress
 from pipeline.training.recovery import MOST_SKIPPED, Recovery
 from pipeline.training.run_directory.metrics import Metrics, read_metrics
@@ -43,7 +44,6 @@ from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers
 from pipeline.training.validation.validator import Validator
-from pipeline.training.weights.build import build_model
 from tests.pipeline.conftest import poison
 from tests.pipeline.loading.conftest import prepare_directory
 

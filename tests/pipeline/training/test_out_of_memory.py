@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 from pipeline.recipes import recipe
 from pipeline.training.out_of_memory import reporting_lack_of_memory
 from tests.launching import process

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
+from pipeline.cluster.ranks import Alone
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster.ranks import Alone
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.progress import Progress, restore, start_progress, state_of
 

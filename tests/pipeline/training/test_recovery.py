@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.base.errors import DataError, DivergedError
+from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.errors import DataError, DivergedError
 from pipeline.loading.dataset import Dataset, exclude
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
+from pipeline.planning.schedule import growth
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import step_name
-from pipeline.training.cluster.stop_request import StopRequest
 from pipeline.training.loss_watch import LossWatch, Spike
-from pipeline.training.planning.schedule import growth
 from pipeline.training.progress import Progress
 from pipeline.training.recovery import (
     Recovery,

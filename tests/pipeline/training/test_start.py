@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.base.errors import CheckpointError, ConfigError, DataError
 from pipeline.training import start
 from tests.pipeline.conftest import NO_DROPOUT, PAIRS_SHIPPED, Arguments, job
 from tests.pipeline.test_train import alone

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from pipeline.cluster.ranks import RankGroup
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import Checkpoint, State
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.cluster.ranks import RankGroup
 from pipeline.training.optimizer.optimizer import FragmentState
 
 SHAPES = {"embedding.weight": (7, 3), "query.weight": (5, 5), "query.bias": (5,), "scale": ()}

@@ -2,7 +2,7 @@
 
 `torchrun --nproc-per-node N zero_worker.py OUT.json usual`: one start of Python and DeepSpeed for
 all settings of a world size. Slower tests pass `whole` or `drift` instead of `usual`, a benchmark
-passes `naive`. end_to_end/test_zero.py reads the output of rank 0.
+passes `naive`. test_engine.py reads the output of rank 0.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 import torch
 import torch.distributed as dist
 
-from pipeline.errors import ConfigError, run_command
-from pipeline.training.cluster import engine as engines
-from pipeline.training.cluster.deepspeed_config import (
+from pipeline.base.errors import ConfigError, run_command
+from pipeline.cluster.process_group import init_distributed
+from pipeline.planning.deepspeed_config import (
     DeepSpeedFile,
     deepspeed_dict,
     read_deepspeed_file,
 )
-from pipeline.training.cluster.engine import ZeroEngine, init_distributed, initialize
+from pipeline.planning.schedule import learning_rate
+from pipeline.training.optimizer import engine as engines
 from pipeline.training.optimizer import fragments
-from pipeline.training.planning.schedule import learning_rate
+from pipeline.training.optimizer.engine import ZeroEngine, initialize
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.plain import view
 from tests.pipeline.training.step_trace import StepTrace

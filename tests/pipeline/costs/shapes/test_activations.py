@@ -15,8 +15,8 @@ from pipeline.config.encoder_settings import Initializer
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.costs.shapes.activations import activations, micro_batch, trace
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
-from pipeline.training.weights.build import build_model
 
 FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert", "modernbert")
 ROWS = 4

@@ -6,8 +6,8 @@ import pytest
 
 from model.hugging_face.conversion import logical_parameters
 from pipeline.costs.shapes.parameters import logical_count, parameter_sizes
+from pipeline.planning.build import build_model
 from pipeline.recipes import RECIPES, recipe
-from pipeline.training.weights.build import build_model
 
 TINY = [name for name in RECIPES if name.endswith("_tiny")]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pipeline.costs.shapes.partition import Partition, partition
+from pipeline.planning.deepspeed_config import DeepSpeedFile
 from pipeline.recipes import recipe
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
 
 SMALL = Partition(
     ranks=2, stage=1, width=4, sizes=(10, 5, 7), kept=(), bucket=16, buffers=1

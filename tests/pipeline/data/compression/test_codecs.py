@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from pipeline.base.errors import DataError
 from pipeline.data.compression import codecs
 from pipeline.data.compression.codecs import Compression, compression_of, sniff_compression
 from pipeline.data.documents.byte_blocks import read_blocks
@@ -22,7 +23,6 @@ from pipeline.data.documents.records import BadRecord, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction.units import FORMATS
 from pipeline.data.selection.contamination import read_texts
-from pipeline.errors import DataError
 from tests.pipeline.data.compression.compressed_files import PACK, SKIPPABLE, cases
 from tests.pipeline.data.dump import dump
 from tests.pipeline.data.dump import page as wiki_page

@@ -11,10 +11,10 @@ import datasets
 import pytest
 from datasets import Dataset, DatasetDict
 
+from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Record
-from pipeline.errors import DataError
 
 ROWS = 6
 

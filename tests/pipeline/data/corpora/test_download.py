@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import prepare
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.hub import MARKER, fetched_directory
-from pipeline.errors import ConfigError, DataError
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import tiny
 

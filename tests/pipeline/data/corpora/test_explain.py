@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from pipeline.data.corpora.explain import explain
-from pipeline.errors import ConfigError
 
 
 @pytest.mark.parametrize("width", [20, 80, 93, 400])

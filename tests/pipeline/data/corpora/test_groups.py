@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.groups import member_inputs, most_text, require_members, require_size
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.errors import ConfigError, DataError
 
 LINE = '{"text": "One. Two."}\n'
 SMALL = GROUPS["16gb"]

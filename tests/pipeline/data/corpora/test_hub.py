@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.corpora import hub as hub_module
 from pipeline.data.corpora.catalogue import Hub
 from pipeline.data.corpora.hub import MARKER, fetch, fetched_directory, is_fetched
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Record
-from pipeline.errors import DataError
 from tests.pipeline.data.small_hub import NAME, REVISION, small_hub
 
 FILES, ROWS = 3, 20
@@ -163,7 +163,7 @@ def refusal(arguments: Sequence[str], before: str = "", **environment: str) -> s
     """The one error line that `prepare` prints."""
     code = (
         f"import sys\n{before}\nsys.argv = ['prepare', *{list(arguments)}]\n"
-        "from pipeline import prepare; from pipeline.errors import run_command\n"
+        "from pipeline import prepare; from pipeline.base.errors import run_command\n"
         "run_command(prepare.main)"
     )
     result = subprocess.run(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.corpora.input_files import find_files
-from pipeline.errors import DataError
 
 
 def write(folder: Path, *names: str) -> None:

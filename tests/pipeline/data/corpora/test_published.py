@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.published import Selected, chosen_language
 from pipeline.data.documents.file_identity import file_identity
-from pipeline.errors import ConfigError
 from tests.pipeline.data.publishers import publisher
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora import sources as sources_module
 from pipeline.data.corpora.catalogue import SAMPLE_CORPORA
 from pipeline.data.corpora.sources import (
@@ -14,7 +15,6 @@ from pipeline.data.corpora.sources import (
     limit_pages,
     print_input,
 )
-from pipeline.errors import ConfigError, DataError
 
 LINE = '{"text": "One. Two."}\n'
 

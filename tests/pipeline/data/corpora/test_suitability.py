@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.catalogue import CORPORA
 from pipeline.data.corpora.sources import SAMPLE_FILES, corpus_sources
 from pipeline.data.corpora.suitability import (
@@ -16,7 +17,6 @@ from pipeline.data.corpora.suitability import (
     require_fit,
     require_fit_of_hub,
 )
-from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 
 SENTENCE = "It was , he thought , the coldest morning that the harbour had seen . "

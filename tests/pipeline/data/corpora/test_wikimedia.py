@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.wikimedia import list_dump
 from pipeline.data.fetching import http_files
 from pipeline.data.fetching.kept_lists import Keeping
-from pipeline.errors import ConfigError, DataError
 from tests.pipeline.data.publishers import Publisher, publisher
 
 DUMP = "enwiki/20260101"

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents import arrow_tables
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import BadRecord, Record
-from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import parquet, records, source
 
 TABLE = pa.table({

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.content import (
     changed_files,
     finish_reading,
@@ -23,7 +24,6 @@ from pipeline.data.documents.content import (
 from pipeline.data.documents.parquet import group_bytes
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Piece, PieceReading, ReadSpan, Source
-from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import COMPRESS, LINES, source
 
 CONTENT = b"".join(b'{"text": "Document %d."}\n' % number for number in range(1000))

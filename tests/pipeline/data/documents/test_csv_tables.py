@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents import csv_tables
 from pipeline.data.documents.csv_tables import find_dialect
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import BadRecord, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import COMPRESS, records
 
 TABLE = (

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents import json_lines, time_limit
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import BadRecord, Dropped, Record, Source
-from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import (
     COMPRESS,
     LINES,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.markup import markup_format
 from pipeline.data.documents.records import Record
-from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import records, source
 
 XML = b'<?xml version="1.0" encoding="UTF-8"?>\n'

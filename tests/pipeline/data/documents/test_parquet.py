@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.parquet import (
     group_bytes,
     read_rows,
@@ -15,7 +16,6 @@ from pipeline.data.documents.parquet import (
     table_format,
     text_columns,
 )
-from pipeline.errors import DataError
 
 
 def test_rows_of_some_groups(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents import records as record_module
 from pipeline.data.documents.records import BadRecord, Record
-from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import (
     COMPRESS,
     records,

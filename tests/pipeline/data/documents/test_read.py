@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import SAMPLE_FILES
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Piece, Record
 from pipeline.data.documents.sniff import sniff
-from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import (
     COMPRESS,
     LINES,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents import records as module
 from pipeline.data.documents.records import (
     MAX_DOCUMENT_BYTES,
@@ -19,7 +20,6 @@ from pipeline.data.documents.records import (
     with_line,
 )
 from pipeline.data.documents.sniff import sniff
-from pipeline.errors import DataError
 
 
 def test_a_place_is_a_line_or_a_byte_and_one_byte_becomes_a_line(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents import byte_blocks
 from pipeline.data.documents import sniff as module
 from pipeline.data.documents.sniff import read_head, sniff
-from pipeline.errors import DataError
 from tests.pipeline.data.documents.raw_files import LINES, records, source
 
 

@@ -10,11 +10,11 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents import byte_blocks, tei, time_limit
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Dropped, Record
 from pipeline.data.documents.sniff import sniff
-from pipeline.errors import DataError
 
 NOVEL = """<?xml version="1.0" encoding="UTF-8"?>
 <?xml-model href="https://example.org/eltec.rng"?>

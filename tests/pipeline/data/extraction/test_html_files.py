@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction import html_files
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.html_files import gather_pages
+from pipeline.execution.workers import local_executor
 from tests.pipeline.data.web_archive import page
 
 

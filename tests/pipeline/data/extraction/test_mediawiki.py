@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents import time_limit
 from pipeline.data.documents.records import Extract, Source
 from pipeline.data.documents.sniff import sniff
@@ -16,7 +17,6 @@ from pipeline.data.extraction import mediawiki
 from pipeline.data.extraction.mediawiki import extract_page, find_pages, read_articles
 from pipeline.data.extraction.places import START
 from pipeline.data.wikitext.wiki import Wiki
-from pipeline.errors import DataError
 from tests.pipeline.data.dump import PROSE, dump, page, small_dump
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.compression.codecs import sniff_compression
 from pipeline.data.extraction import places
 from pipeline.data.extraction.places import START, Block, blocks_from
-from pipeline.errors import DataError
 from tests.pipeline.data.web_archive import lz4
 
 TEXT = b"".join(b"%d and %d\n" % (number * 7919 % 10007, number) for number in range(60_000))

@@ -17,15 +17,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents.parquet import CONTENT_MARK, extraction_content
 from pipeline.data.documents.records import BadRecord, Extract, Format, PublishedFile, Source
-from pipeline.data.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.data.extraction import places, raw_content, units
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.unit_files import write_unit
 from pipeline.data.extraction.units import FORMATS
-from pipeline.errors import DataError
+from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from tests.pipeline.data.dump import dump, page
 from tests.pipeline.data.web_archive import articles, members
 from tests.pipeline.data.web_archive import page as web_page

@@ -17,6 +17,7 @@ import pytest
 import zstandard
 from fastwarc.stream_io import Lz4Writer
 
+from pipeline.base.errors import DataError
 from pipeline.config.settings import fingerprint
 from pipeline.data.compression import codecs
 from pipeline.data.corpora.sources import corpus_sources
@@ -25,12 +26,11 @@ from pipeline.data.documents.parquet import CONTENT_MARK, EXTRACTION_MARK, extra
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import BadRecord, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction import tar_archives, unit_files, units
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.tar_archives import read_tar
 from pipeline.data.extraction.unit_files import SCHEMA
-from pipeline.errors import DataError
+from pipeline.execution.workers import local_executor
 from tests.pipeline.data.dump import small_dump
 from tests.pipeline.data.tars import PAGES, Content, extracted, tar
 from tests.pipeline.data.web_archive import page

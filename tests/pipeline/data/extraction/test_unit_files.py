@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.parquet import extraction_mark
 from pipeline.data.documents.records import Extract
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.data.extraction import places, unit_files, units
 from pipeline.data.extraction.places import START
 from pipeline.data.extraction.unit_files import SCHEMA, write_file, write_unit
 from pipeline.data.extraction.units import Unit, cut_units
-from pipeline.errors import DataError
+from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from tests.pipeline.data.dump import dump, page
 from tests.pipeline.data.tars import PAGES, extracted, tar
 from tests.pipeline.data.web_archive import articles, members, record

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents import time_limit
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.encodings.utf import OVERRULED
-from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.web_pages import PAGES_WITH_LINE, read_pages, read_web
 from pipeline.data.preparation.holdout import validation_thresholds
-from pipeline.errors import DataError
+from pipeline.data.text.tasks import cut_tasks
+from pipeline.execution.workers import local_executor
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import (
     SENTENCES,

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents.records import BadRecord, Extract, PlainText
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.places import START
 from pipeline.data.extraction.units import FORMATS, cut_units
-from pipeline.errors import DataError
+from pipeline.execution.workers import local_executor
 from tests.pipeline.data.documents.raw_files import parquet
 from tests.pipeline.data.web_archive import page
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.documents.records import PublishedFile
 from pipeline.data.fetching import http_files
 from pipeline.data.fetching.http_files import (
@@ -22,7 +23,6 @@ from pipeline.data.fetching.http_files import (
     read_small,
     read_start,
 )
-from pipeline.errors import DataError
 from tests.pipeline.data.publishers import (
     Publisher,
     Request,

@@ -11,10 +11,10 @@ from http.client import HTTPMessage
 import pytest
 
 from pipeline import __version__
+from pipeline.base.errors import DataError
 from pipeline.data.fetching import http_files
 from pipeline.data.fetching.http_files import read_small
 from pipeline.data.fetching.http_requests import Redirects, encoded_url, is_gone, user_agent
-from pipeline.errors import DataError
 from tests.pipeline.data.publishers import Publisher, answering, publisher
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.fetching import kept_lists
 from pipeline.data.fetching.kept_lists import LIST, Entries, Keeping, kept_list, published_files
-from pipeline.errors import DataError
 
 
 def checked(entries: Entries) -> Entries:

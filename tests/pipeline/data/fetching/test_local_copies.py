@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.corpora.published import Selected
 from pipeline.data.documents.records import Source
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.fetching import http_files
 from pipeline.data.fetching.local_copies import (
     fetch_all,
@@ -20,7 +20,7 @@ from pipeline.data.fetching.local_copies import (
     remove_copies,
     remove_copy,
 )
-from pipeline.errors import DataError
+from pipeline.execution.workers import local_executor
 from tests.pipeline.data.publishers import Publisher, cut, publisher
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from pipeline.data.documents.read import cut
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.extraction.extract import extract
 from pipeline.data.inspection import document_statistics
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found, find
+from pipeline.execution.workers import local_executor
 from tests.pipeline.data.dump import small_dump
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.preparation import assemble
 from pipeline.data.preparation.assemble import (
     Part,
@@ -21,7 +22,6 @@ from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.errors import DataError
 from pipeline.recipes import recipe
 
 SPECIAL = np.arange(2048) < 5

@@ -18,12 +18,12 @@ import zstandard
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
-from pipeline.data.execution.tasks import SPLIT_BYTES, SplitTask
 from pipeline.data.preparation import estimate as module
 from pipeline.data.preparation.duration import Work, cpu_seconds
 from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimate
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts
+from pipeline.data.text.tasks import SPLIT_BYTES, SplitTask
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import lz4, members, response

@@ -10,7 +10,6 @@ import pytest
 
 from pipeline import inspect
 from pipeline.data.documents.records import Piece, Source
-from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.preparation.held_out_copies import (
     LEAST_RARITY,
     MOST_RUNS,
@@ -20,6 +19,7 @@ from pipeline.data.preparation.held_out_copies import (
     write_runs,
 )
 from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.text.tasks import SplitTask
 from pipeline.data.tokenizers.token_ids import Tokens
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
 

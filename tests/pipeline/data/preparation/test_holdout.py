@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import inspect
+from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.execution.tasks import cut_tasks
 from pipeline.data.preparation import holdout
 from pipeline.data.preparation.holdout import (
     EVERY_HASH,
@@ -22,7 +22,7 @@ from pipeline.data.preparation.holdout import (
     hold_outs,
 )
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.errors import DataError
+from pipeline.data.text.tasks import cut_tasks
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl

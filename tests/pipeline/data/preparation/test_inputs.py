@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.execution.tasks import SplitTask
 from pipeline.data.preparation import inputs
 from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.preparation.worker import Worker
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from pipeline.data.text.tasks import SplitTask
 from tests.pipeline.data.dump import dump as dump_of
 from tests.pipeline.data.dump import page
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl

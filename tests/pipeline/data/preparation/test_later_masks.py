@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pipeline import inspect, prepare
+from pipeline.base.errors import DataError
 from pipeline.config.settings import override
 from pipeline.data.preparation import later_masks
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import TRAIN, read_manifest
 from pipeline.data.shards.token_counts import TOKEN_COUNTS, count_ids, read_counts
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.errors import DataError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import Call, contents, many_documents, tiny

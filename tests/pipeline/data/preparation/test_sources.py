@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.documents import file_identity
 from pipeline.data.preparation.sources import find_sources
-from pipeline.errors import ConfigError, DataError
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 

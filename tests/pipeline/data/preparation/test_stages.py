@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.settings import override
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.preparation.arguments import prepare_arguments
 from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.shards.manifest import read_manifest
+from pipeline.execution.workers import local_executor
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import write_jsonl
 

@@ -9,12 +9,12 @@ import pytest
 
 from pipeline.data.documents.records import Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.tasks import SplitTask, cut_tasks
-from pipeline.data.execution.workers import unfinished
 from pipeline.data.preparation.worker import PrepareJob, Worker, prepare_stage
 from pipeline.data.text import documents
+from pipeline.data.text.tasks import SplitTask, cut_tasks
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.execution.workers import unfinished
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import write_jsonl
 

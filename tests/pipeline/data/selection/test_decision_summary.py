@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
-from pipeline.errors import DataError
 
 SCHEMA = pa.schema(
     [

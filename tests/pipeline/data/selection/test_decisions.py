@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.selection.decisions import SCHEMA, Decisions
-from pipeline.errors import DataError
 
 IDS = [f"a@{number}" for number in range(40_000)]
 

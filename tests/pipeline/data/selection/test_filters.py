@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.data.selection.filters import Filters
 from pipeline.data.text.clean import clean
-from pipeline.errors import ConfigError
 
 TEXTS = ["one two three four", "one 2 3 4", "one\ntwo\none\none", "one", "... 5"]
 

@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.execution.workers import local_executor
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide, plan_selection
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import CLEANING
-from pipeline.errors import DataError
+from pipeline.data.text.tasks import cut_tasks
+from pipeline.execution.workers import local_executor
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard
 from tests.pipeline.preparing import (

@@ -11,15 +11,15 @@ import pytest
 
 from pipeline.data.documents import time_limit
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.execution.tasks import cut_tasks
-from pipeline.data.execution.workers import unfinished
-from pipeline.data.kernels.bits import Bytes
 from pipeline.data.selection.clusters import EXACT, NEAR, Likeness
 from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.filters import Filters, Reasons
 from pipeline.data.selection.minhash import signatures, word_hashes
 from pipeline.data.selection.survey import Rules, SurveyTask, signed_documents, survey_stage
 from pipeline.data.text.clean import Offsets, clean
+from pipeline.data.text.tasks import cut_tasks
+from pipeline.execution.workers import unfinished
+from pipeline.kernels.bits import Bytes
 from tests.pipeline.preparing import write_jsonl
 
 EVALUATION = "a b c d e f g h i j k l m"

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 import xxhash
 
+from pipeline.base.errors import DataError
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
-from pipeline.errors import DataError
 
 SPECIAL = np.zeros(50_265, np.bool_)
 SPECIAL[[0, 1, 2, 3, 50_264]] = True

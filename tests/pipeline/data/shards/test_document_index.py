@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.rows.pack import pack
 from pipeline.data.shards.document_index import DOCUMENTS, document_table, verify_documents
 from pipeline.data.tokenizers.token_ids import Tokens
-from pipeline.errors import DataError
 from tests.pipeline.data.rows.test_pack import BOS, EOS, FORMATS, VOCABULARY, data
 
 COUNT = 30

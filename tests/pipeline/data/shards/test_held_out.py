@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import takedown, train
+from pipeline.base.errors import DataError
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.held_out import check_held_out
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.errors import DataError
 from tests.conftest import Command
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
 

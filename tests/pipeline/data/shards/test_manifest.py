@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline import inspect
+from pipeline.base.errors import DataError
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import (
     MANIFEST,
@@ -18,7 +19,6 @@ from pipeline.data.shards.manifest import (
     read_manifest,
     unknown_share,
 )
-from pipeline.errors import DataError
 from tests.damaged_json import changed, damaged
 
 

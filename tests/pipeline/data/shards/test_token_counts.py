@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.shards.manifest import hash_file, read_manifest
 from pipeline.data.shards.token_counts import TOKEN_COUNTS, count_ids, read_counts, write_counts
-from pipeline.errors import DataError
 
 
 def test_special_ids_are_not_counted() -> None:

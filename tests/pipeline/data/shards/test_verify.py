@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.shards.verify import verify_files, verify_shard
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.errors import DataError
 from tests.pipeline.preparing import rewrite
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, TAKEN_DOWN
 from pipeline.data.takedown.request import find_documents, read_groups
-from pipeline.errors import ConfigError, DataError
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ import pytest
 from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
+from pipeline.base.errors import DataError
 from pipeline.data.text.clean import clean
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
-from pipeline.errors import DataError
 
 KINDS = ["byte-bpe", "wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]
 FLAGS = ("normalized", "lstrip", "rstrip", "single_word")

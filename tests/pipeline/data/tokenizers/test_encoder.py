@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from pipeline.base.errors import DataError
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.encoder import Engine, TextEncoder
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens, Unknown
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
-from pipeline.errors import DataError
 from tests.pipeline.data.byte_bpe import SPLITS, byte_bpe
 
 TEXTS = ["One text. Two sentences.", "a", "Naïve 日本。 More of it! And more.", "The end. Over."]

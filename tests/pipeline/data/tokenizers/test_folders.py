@@ -13,11 +13,11 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AlbertTokenizerFast, AutoTokenizer, BertTokenizerFast
 
+from pipeline.base.errors import DataError
 from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import num_rows, read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.trainers import train_byte_bpe
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
-from pipeline.errors import DataError
 from tests.pipeline.data.byte_bpe import SPLITS, byte_bpe
 
 TEXTS = [

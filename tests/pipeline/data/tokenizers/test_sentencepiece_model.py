@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from pipeline.base.errors import DataError
 from pipeline.data.tokenizers import sentencepiece_model
 from pipeline.data.tokenizers.encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.errors import DataError
 
 ALBERT = {
     "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from pipeline.base.errors import DataError
 from pipeline.data.tokenizers.definitions import (
     SPECIALS,
     WORDPIECE,
@@ -20,7 +21,6 @@ from pipeline.data.tokenizers.definitions import (
 )
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
-from pipeline.errors import DataError
 from tests.pipeline.data.byte_bpe import SPLITS, byte_bpe
 
 KINDS = ["wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.downstream.reading.examples import (
     Answer,
     Example,
     check_not_empty,
     content_hash,
 )
-from pipeline.errors import DataError
 
 
 def example(index: int, gold: object = None, group: str = "") -> Example:

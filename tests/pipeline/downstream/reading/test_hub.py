@@ -9,10 +9,10 @@ from typing import Any
 import datasets
 import pytest
 
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.downstream.reading import hub
 from pipeline.downstream.reading.examples import Answer, Example
 from pipeline.downstream.tasks import TASKS, TaskData, as_fetched, read_task
-from pipeline.errors import ConfigError, DataError
 
 Rows = list[dict[str, Any]]
 CHOICES = ["a", "b", "c", "d"]

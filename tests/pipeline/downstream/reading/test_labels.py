@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.labels import (
     check_labels,
@@ -15,7 +16,6 @@ from pipeline.downstream.reading.labels import (
     is_no_label,
     labels_of,
 )
-from pipeline.errors import DataError
 
 
 def example(index: int, gold: object) -> Example:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.downstream.reading.examples import Answer
 from pipeline.downstream.reading.published import read_conll, read_race, read_squad
-from pipeline.errors import DataError
 
 
 def test_squad(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import DataError
 from pipeline.downstream.reading.examples import Answer
 from pipeline.downstream.reading.tables import (
     ExampleTable,
@@ -14,7 +15,6 @@ from pipeline.downstream.reading.tables import (
     found_answer,
     read_table,
 )
-from pipeline.errors import DataError
 
 
 def read(path: Path, content: str, kind: str, columns: TableColumns) -> ExampleTable:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 from pipeline.experiments.tables.table import Arm, Table, run_of
 
 ONE, TWO = Arm("one", "roberta_tiny", ()), Arm("two", "roberta_tiny", ("steps=10",))

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
+from pipeline.planning.phases import LATER_ORDER
 from pipeline.training.checkpoints.data_position import (
     Reading,
     describe_skipped,
     reading_of,
     with_reading,
 )
-from pipeline.training.planning.phases import LATER_ORDER
 
 READINGS = (Reading(16, 60, ((3, 5), (9, 10))), Reading(32, 4))
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
 from pipeline.training.checkpoints.fragment_files import (
     check_file,
     divide,

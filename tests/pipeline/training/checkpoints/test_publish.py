@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
+from pipeline.cluster.ranks import Alone
 from pipeline.training.checkpoints.fragment_files import write_fragments
 from pipeline.training.checkpoints.publish import make_room, note_failure, wait_for_ranks
-from pipeline.training.cluster.ranks import Alone
 from tests.pipeline.training import toy_checkpoints as toy
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
+from pipeline.cluster.ranks import Alone
 from pipeline.training.checkpoints import read as checkpoint_module
 from pipeline.training.checkpoints.fragment_files import seal, unseal
 from pipeline.training.checkpoints.read import (
@@ -21,7 +22,6 @@ from pipeline.training.checkpoints.read import (
     open_latest,
     verify,
 )
-from pipeline.training.cluster.ranks import Alone
 from tests.damaged_json import changed, damaged
 from tests.pipeline.training import toy_checkpoints as toy
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
+from pipeline.cluster.ranks import Alone, RankGroup
 from pipeline.training.checkpoints import publish as publish_module
 from pipeline.training.checkpoints import saver as saver_module
 from pipeline.training.checkpoints.publish import remove_leftovers
 from pipeline.training.checkpoints.read import Checkpoint, open_latest, verify
-from pipeline.training.cluster.ranks import Alone, RankGroup
 from tests.pipeline.training import toy_checkpoints as toy
 from tests.pipeline.training.points import Points
 

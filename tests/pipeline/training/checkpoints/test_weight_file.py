@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save
 
-from pipeline.errors import DataError
+from pipeline.base.errors import DataError
 from pipeline.training.checkpoints.weight_file import write_weights
 from tests.pipeline.preparing import small_disk
 

@@ -1,4 +1,4 @@
-"""Fragments by literal example; the real layouts are in end_to_end/test_zero.py."""
+"""Fragments by literal example; the real layouts are in test_engine.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 from pipeline.training.optimizer.fragments import (
     Fragment,
     FragmentLayout,

@@ -8,9 +8,9 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
 from pipeline.config.training_settings import OptimizerSettings
-from pipeline.errors import ConfigError
 from pipeline.recipes import recipe
 from pipeline.training.optimizer.lamb_variants import ADAMW, UNCORRECTED_ADAMW, VARIANTS, rule_of
 from tests.pipeline.training.formulas import FORMULAS

@@ -18,6 +18,8 @@ import torch
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import MaskedLanguageModel
+from pipeline.planning.plan import encoder_config
+from pipeline.planning.schedule import learning_rate
 from pipeline.recipes import recipe
 from pipeline.training.optimizer import cpu_update, lamb_variants
 from pipeline.training.optimizer.cpu_update import CompiledUpdate
@@ -25,8 +27,6 @@ from pipeline.training.optimizer.fragments import REFUSED, cut, read_layout
 from pipeline.training.optimizer.gpu_update import ForeachUpdate
 from pipeline.training.optimizer.lamb_variants import VARIANTS
 from pipeline.training.optimizer.optimizer import UPDATES, LogicalOptimizer
-from pipeline.training.planning.plan import encoder_config
-from pipeline.training.planning.schedule import learning_rate
 from tests.pipeline.training.formulas import Weight as FormulaWeight
 from tests.pipeline.training.formulas import formula_of
 from tests.pipeline.training.plain import view

@@ -4,9 +4,9 @@ import pytest
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import MaskedLanguageModel
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
 from pipeline.training.optimizer.telemetry import KINDS, Telemetry, kind_of
-from pipeline.training.planning.plan import encoder_config
 from tests.pipeline.training.toy import Record
 
 PARTS = [

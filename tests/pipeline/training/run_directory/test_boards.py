@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import ConfigError
+from pipeline.base.errors import ConfigError
 from pipeline.recipes import recipe
 from pipeline.training.run_directory import boards
 from pipeline.training.run_directory.boards import check_boards

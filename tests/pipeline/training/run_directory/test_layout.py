@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
 from pipeline.training.run_directory.layout import (
     claim,
     has_checkpoints,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
 from pipeline.training.run_directory.lease import (
     LEASE,
     STALE_SECONDS,

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.axes import Axes
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
 from pipeline.recipes import recipe
 from pipeline.training.run_directory.history import now_utc
 from pipeline.training.run_directory.metrics import (

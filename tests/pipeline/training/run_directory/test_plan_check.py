@@ -11,9 +11,9 @@ import torch
 
 from pipeline.costs.site_rates import read_site
 from pipeline.costs.training_time import work_flops
+from pipeline.planning.deepspeed_config import DeepSpeedFile
 from pipeline.reporting.run_summary import read_run
 from pipeline.train import build_plan_check
-from pipeline.training.cluster.deepspeed_config import DeepSpeedFile
 from pipeline.training.run_directory import plan_check
 from pipeline.training.run_directory.plan_check import MEASURED_STEPS, PlanCheck
 from pipeline.training.run_directory.status import PLAN

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import CheckpointError
+from pipeline.base.errors import CheckpointError
 from pipeline.training.run_directory.rename_check import check_renames, copying_kind
 
 MOUNTS = """\

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import pytest
 
+from pipeline.base.errors import CheckpointError, ConfigError
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
 from pipeline.config.run_file import read_run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.config.training_settings import OptimizerSettings
-from pipeline.errors import CheckpointError, ConfigError
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.run_directory import run_json as run_json

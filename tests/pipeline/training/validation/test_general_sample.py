@@ -15,10 +15,10 @@ from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.evaluation.held_out import evaluate, validation_loader
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
-from pipeline.training.validation.evaluate import evaluate, validation_loader
 from pipeline.training.validation.general_sample import ROWS, open_general
-from pipeline.training.weights.build import build_model
 
 CLUSTER: Any = SimpleNamespace(rank=0, agreed=contextlib.nullcontext, any=bool)
 WHOLE = {

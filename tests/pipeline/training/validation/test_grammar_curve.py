@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
-from pipeline.downstream.zero_shot.grammar import GrammarScores, PairScore
-from pipeline.errors import ConfigError
+from pipeline.evaluation.zero_shot.grammar import GrammarScores, PairScore
 from pipeline.recipes import recipe
 from pipeline.training.validation.grammar_curve import grammar_fields, open_grammar
 from tests.pipeline.conftest import PAIRS_SHIPPED

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from model.objectives.masked_language import MaskedLanguageModel
+from pipeline.base.errors import DataError
+from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.settings import override
-from pipeline.downstream.zero_shot.grammar import GrammarTest
-from pipeline.errors import DataError
+from pipeline.evaluation.zero_shot.grammar import GrammarTest
 from pipeline.loading.dataset import Dataset
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.cluster.stop_request import StopRequest
-from pipeline.training.planning.plan import encoder_config
 from pipeline.training.validation import validator as module
 from pipeline.training.validation.grammar_curve import open_grammar
 from pipeline.training.validation.validator import Validator, in_words

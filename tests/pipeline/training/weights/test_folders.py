@@ -15,15 +15,15 @@ from transformers import AutoTokenizer, RobertaForMaskedLM, RobertaTokenizer
 
 from model.objectives.masked_language import MaskedLanguageModel
 from model.pieces import pieces_of
+from pipeline.base.errors import CheckpointError, DataError
+from pipeline.base.publish import whole_folder
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import CheckpointError, DataError
+from pipeline.planning.build import build_model
+from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.planning.plan import encoder_config
-from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_folder, load_run, write_folder
-from pipeline.whole_folders import whole_folder
 from tests.damaged_json import changed, damaged
 
 

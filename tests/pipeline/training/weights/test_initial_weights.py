@@ -18,15 +18,15 @@ from tokenizers import Tokenizer
 from model.hugging_face.conversion import Model
 from model.hugging_face.growth import EmbeddingRows
 from model.pieces import pieces_of
+from pipeline.base.errors import CheckpointError, ConfigError
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.evaluation.held_out import evaluate, validation_loader
 from pipeline.loading.dataset import Dataset
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
-from pipeline.training.validation.evaluate import evaluate, validation_loader
 from pipeline.training.weights import initial_weights
-from pipeline.training.weights.build import build_model
 from pipeline.training.weights.folders import load_folder, write_folder
 from pipeline.training.weights.initial_weights import check_initial_weights, load_initial_weights
 

@@ -1,0 +1,223 @@
+"""Arguments that commands share, and default directories."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pipeline.base.errors import ConfigError
+
+DEFAULT_RECIPE = "roberta_base"
+RECIPE_HELP = (
+    "a recipe that `tenfold recipes` lists, ./FOLDER of a transformers model to continue it, or "
+    "hf:ORG/NAME on the Hub"
+)
+
+
+MOST_COLUMNS = 100
+"""Width of help texts at most, on a wider terminal too."""
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Wraps paragraphs at the terminal's width and keeps lists of lines unchanged."""
+
+    def __init__(self, prog: str) -> None:
+        """prog: name of the command."""
+        columns = shutil.get_terminal_size().columns
+        super().__init__(prog, width=min(columns, MOST_COLUMNS) - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser with examples in its help; an error is one line and exit code 2."""
+
+    def __init__(self, **options: Any) -> None:
+        """options: argparse's."""
+        super().__init__(formatter_class=HelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a ConfigError that points to --help."""
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def example_text(*commands: str) -> str:
+    """The examples at the end of a help text; each may span lines that end in a backslash."""
+    lines = [line for command in commands for line in command.splitlines()]
+    return "\n".join(["examples:", *(f"  {line}" for line in lines)])
+
+
+def data_root() -> Path:
+    """The directory of tokenizers and shards: $TENFOLD_ROOT, or `data` in the current directory."""
+    return Path(os.environ.get("TENFOLD_ROOT", "data"))
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --corpus, --input and the options for reading them."""
+    parser.add_argument(
+        "--corpus",
+        required=True,
+        metavar="NAME",
+        help="wikipedia, bookcorpus, cc-news, openwebtext, stories, 16gb (the first two), 160gb "
+        "(all five), sample (comes with the code), or a path",
+    )
+    parser.add_argument(
+        "--input",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PATH",
+        help="files, directories, globs or URLs (s3://, https://) of the corpus: JSONL, JSON "
+        "arrays, CSV and TSV, plain text, books, TEI, wikiextractor output, MediaWiki dumps, WARC, "
+        "WET and ARC, HTML, tars of text (all also .gz .zst .xz .bz2 .lz4), zip, Parquet, Arrow; "
+        "for a group MEMBER=PATH..., or one directory with a folder for each member (default: the "
+        "Hub's copy of a named corpus)",
+    )
+    parser.add_argument(
+        "--revision",
+        default="",
+        metavar="COMMIT",
+        help="commit of the Hub's copy (default: the one that `pipeline.prepare --explain` names)",
+    )
+    add_reading_arguments(parser)
+    parser.add_argument(
+        "--pages-per-domain",
+        type=int,
+        default=0,
+        metavar="N",
+        help="keep at most N pages per site in each WARC or WET file, chosen by the hash of their "
+        "URLs (default: all)",
+    )
+
+
+def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """--text-field and --plain-text."""
+    parser.add_argument(
+        "--text-field",
+        default="",
+        metavar="FIELD",
+        help="field or column that holds the text, a.b for one in another (default: the first of "
+        "text, body, content that holds a string)",
+    )
+    parser.add_argument(
+        "--plain-text",
+        default="",
+        choices=["file", "book", "blank_lines", "lines"],
+        help="plain text files hold one document per file, one book per file, documents separated "
+        "by blank lines, or one document per line (default: file for wikipedia, book for "
+        "bookcorpus, else blank_lines); beside files of other formats plain text is skipped unless "
+        "this is given",
+    )
+
+
+def add_published_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --months, --dump and how their files are fetched."""
+    parser.add_argument(
+        "--months",
+        default="",
+        metavar="FIRST..LAST",
+        help="months of Common Crawl's CC-NEWS, e.g. 2016-09..2019-02, as the files of cc-news: "
+        "each WARC file (1 GB) is fetched, extracted and removed",
+    )
+    parser.add_argument(
+        "--dump",
+        default="",
+        metavar="WIKI/DATE",
+        help="dump of a wiki, e.g. enwiki/20260101, as the files of wikipedia: each part is "
+        "fetched, checked, extracted and removed",
+    )
+    parser.add_argument(
+        "--mirror",
+        nargs="+",
+        default=[],
+        metavar="URL",
+        help="address to fetch --months or --dump from; for both, cc-news=URL wikipedia=URL "
+        "(default: https://data.commoncrawl.org, https://dumps.wikimedia.org)",
+    )
+    parser.add_argument(
+        "--keep-downloads",
+        action="store_true",
+        help="do not remove the files of --months and --dump after their extraction",
+    )
+    parser.add_argument(
+        "--skip-missing",
+        action="store_true",
+        help="skip files of --months that are listed but do not exist (HTTP 404), and name them",
+    )
+    parser.add_argument(
+        "--language",
+        default="",
+        metavar="CODE",
+        help="keep pages in this language of each WARC or WET file, e.g. en; any keeps all "
+        "languages (default: en for --months, else any)",
+    )
+
+
+def add_recipe_arguments(
+    parser: argparse.ArgumentParser, default: str = f" (default: {DEFAULT_RECIPE})"
+) -> None:
+    """Add --recipe, --run and --set, for commands that need some settings of a run.
+
+    default: end of the help of --recipe; empty if the command does without settings.
+    """
+    parser.add_argument("--recipe", metavar="NAME", help=f"{RECIPE_HELP}{default}")
+    _add_run_and_changes(parser, "data.sequence_length=128")
+
+
+def add_training_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add RECIPE, --run, --set and --ds, for commands that need a whole run."""
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help=RECIPE_HELP)
+    _add_run_and_changes(parser, "optimizer.peak_lr=1e-3")
+    parser.add_argument(
+        "--ds",
+        default="zero1",
+        metavar="NAME",
+        help="DeepSpeed file that says how memory is used: a name in ds_configs, or a path "
+        "(default: zero1)",
+    )
+
+
+def _add_run_and_changes(parser: argparse.ArgumentParser, example: str) -> None:
+    parser.add_argument(
+        "--run", type=Path, metavar="FILE", help="the run.json of a run, instead of a recipe"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help=f"change a setting of the recipe or run, e.g. {example}; may be repeated",
+    )
+
+
+def add_model_argument(parser: argparse.ArgumentParser) -> None:
+    """Add MODEL_OR_RUN."""
+    parser.add_argument(
+        "model",
+        type=Path,
+        metavar="MODEL_OR_RUN",
+        help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
+    )
+
+
+def check_least(*counts: tuple[str, int, int]) -> None:
+    """Raise ConfigError for a count below its least value; counts: option, value, least value."""
+    for option, value, least in counts:
+        if value < least:
+            raise ConfigError(f"{option} must be {least} or more, got {value}")
+
+
+def downloads() -> Path:
+    """The directory of downloaded files."""
+    return data_root() / "downloads"
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,187 @@
+"""Atomic file writes: a file is written under a temporary name, synced, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from pipeline.base.errors import DataError
+
+_ADVICE = {
+    errno.ENOSPC: "free some space", errno.EDQUOT: "free some of your quota",
+    errno.EFBIG: "raise the limit of ulimit -f",
+}  # fmt: skip
+_PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
+
+
+def write_whole(path: Path, content: bytes | memoryview, *, lasting: bool = True) -> None:
+    """Write `path` so that a crash leaves the old file, no file, or the complete new one.
+
+    lasting=False skips the sync of the directory, which saves a wait for the disk; a later file in
+    the same directory then makes the name survive a power failure.
+    """
+    with whole_file(path, lasting=lasting) as temporary, temporary.open("wb") as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: Path, *, lasting: bool = True, size: int = 0) -> Iterator[Path]:
+    """A temporary path to write to; it is synced and renamed to `path` if the block succeeds.
+
+    size: bytes that it takes, if they are known, for the message. Raises DataError if the disk is
+    full or not writable.
+    """
+    # Random rather than the process id, which another node or container can share.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        if lasting:
+            sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DataError(why_not_written(path, error, size)) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def why_not_written(path: Path, error: OSError, size: int = 0) -> str:
+    """What to tell the user if `path` cannot be written; size: bytes it takes, 0 if unknown."""
+    advice = _ADVICE.get(error.errno or 0, "fix this")
+    needed = f", which takes {size / 1e6:,.1f} MB" if size else ""
+    reason = error.strerror or error
+    return f"cannot write {path}{needed}: {reason}; {advice} and rerun: nothing is lost"
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether this is the name of a file, and no path that could leave a directory."""
+    return bool(_PLAIN_NAME.fullmatch(name))
+
+
+def make_directory(directory: Path, remedy: str = "set TENFOLD_ROOT") -> None:
+    """Create the directory if needed. Raises DataError with the remedy if that fails."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot write to {directory}: {error.strerror}; {remedy}") from error
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Remove temporary files of crashed writers; no other process may be writing there."""
+    for path in directory.glob(".*.tmp"):
+        path.unlink()
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames in `directory` survive a power failure."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[None]:
+    """Hold an exclusive lock on the file `path`; no-op on a file system without locks.
+
+    seconds: how long to wait for it, None for ever. Raises DataError if that is too short.
+    """
+    with open_lock(path) as lock:
+        if seconds is None:
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        else:
+            end = time.monotonic() + seconds
+            while try_lock(lock) is False:
+                if time.monotonic() > end:
+                    raise DataError(f"{path} is locked by another process; rerun when it has ended")
+                time.sleep(0.1)
+        yield
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """The lock file `path`, opened and made if needed; what it holds is not changed.
+
+    Raises DataError if it is a link: another user of the directory could have set it, and
+    whatever it leads to would be opened for writing.
+    """
+    return _open_lock(path, os.O_CREAT)
+
+
+def _open_lock(path: Path, flags: int) -> BinaryIO:
+    try:  # for writing, because NFS has no exclusive locks on files that are only read
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise DataError(
+            f"{path} is a link, and a lock is a plain file; see where it leads, remove it and rerun"
+        ) from error
+    return os.fdopen(descriptor, "r+b", buffering=0)
+
+
+def try_lock(file: IO[Any]) -> bool | None:
+    """Take the exclusive lock on an open file, or False if another process holds it.
+
+    None on a file system without locks. The lock ends when the file is closed.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on the file `path` now; False if that cannot be told.
+
+    Changes nothing. Raises DataError if `path` is a link.
+    """
+    try:
+        with _open_lock(path, 0) as lock:
+            return try_lock(lock) is False
+    except (FileNotFoundError, PermissionError):
+        return False
+
+
+def remove_orphans(directory: Path) -> None:
+    """Remove temporary files that `only_once` left in `directory` when its process died."""
+    for path in directory.glob(".*.tmp"):
+        target = path.with_name(path.name.removeprefix(".").rsplit(".", 2)[0])
+        with open_lock(lock_of(target)) as lock:
+            if try_lock(lock):  # else someone is writing it, or there are no locks to tell
+                path.unlink(missing_ok=True)
+
+
+def lock_of(target: Path) -> Path:
+    """The lock that `only_once` holds while it writes a file."""
+    return target.with_name(f".{target.stem}.lock")
+
+
+@contextmanager
+def only_once(target: Path, instead: Path | None = None) -> Iterator[Path | None]:
+    """A temporary path that becomes `target`, as with `whole_file`; None if `target` exists.
+
+    If several processes need the same file, one writes it and the others wait. instead: another
+    file that makes `target` superfluous.
+    """
+    with one_at_a_time(lock_of(target)):
+        if target.exists() or (instead is not None and instead.exists()):
+            yield None
+            return
+        with whole_file(target) as temporary:
+            yield temporary

@@ -1,0 +1,1 @@
+"""The processes of a run: how they meet, agree, stop, and what watches over them."""

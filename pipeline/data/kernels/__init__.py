@@ -1,1 +1,0 @@
-"""Small compiled functions that other packages share: bits, addresses, a keyed permutation."""

@@ -1,0 +1,276 @@
+"""Held-out sequences -> loss, accuracy, perplexity; always the same masks, in file order.
+
+Sums over all sequences are divided once, so that neither ranks nor rows of a micro-batch change a
+score. Corpora are scored separately and together. Every objective has masked language modelling as
+a part of its own, `mlm`, so models with and without a second part compare by it, on the same
+sequences. ELECTRA's is its generator's. Perplexity is exp(loss) at the stored masks; for
+pseudo-perplexity see `pipeline.evaluation.zero_shot`.
+
+Legend: B rows, S sequence length, K predicted positions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from model.objectives.masked_language import Inputs, LossPart, Sums
+from model.objectives.span_boundary import MOST_TARGETS
+from pipeline.config.formats import Attention
+from pipeline.data.shards.arrow_files import corpus_of
+from pipeline.evaluation.device_copies import on_device
+from pipeline.evaluation.loss_parts import add, pack, part_metrics, present, unpack
+from pipeline.evaluation.model_inputs import model_inputs
+from pipeline.kernels.permutation import IntArray
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import Extras, LossCounts
+from pipeline.loading.order import Order, Share
+from pipeline.loading.placement import Capacity
+
+Forward = Callable[[Inputs], Sums]
+Total = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of a model on some held-out sequences."""
+
+    parts: tuple[LossPart, ...]
+    """The parts of its loss."""
+    sums: Sums
+    """Sums over all these sequences."""
+    counts: LossCounts
+
+    @classmethod
+    def total(cls, scores: Iterable[Scores]) -> Scores:
+        """The scores of all sequences of `scores` together."""
+        first, *others = scores
+        sums = dict(first.sums)
+        for other in others:
+            add(sums, other.sums)
+        counts = zip(*(first.counts, *(other.counts for other in others)), strict=True)
+        return cls(first.parts, sums, LossCounts(*map(sum, counts)))
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """See `part_metrics`; accuracy and perplexity are those of masked language modelling.
+
+        A part that has nothing to score is absent, and then `loss` is too: it would not be the loss
+        that the model was trained with.
+        """
+        found = part_metrics(self.parts, self.sums, self.counts)
+        if len(present(self.parts, self.sums, self.counts)) < len(self.parts):
+            found.pop("loss", None)
+        if "mlm_loss" not in found:
+            return found
+        loss = found["mlm_loss"]
+        perplexity = math.exp(loss) if loss < 700 else math.inf
+        return found | {"accuracy": found["mlm_accuracy"], "perplexity": perplexity}
+
+    def fields(self, prefix: str) -> dict[str, float]:
+        """The metrics with a prefix, as fields of a line of metrics."""
+        return {f"{prefix}{name}": value for name, value in self.metrics.items()}
+
+
+class SequenceLosses(NamedTuple):
+    """The loss at [MASK] of each sequence that was read, in that order."""
+
+    mask_loss: list[float]
+    """Sums, not means."""
+    mask_count: list[float]
+    """Numbers of such positions."""
+
+    def add(self, inputs: Inputs, losses_K: Tensor, rows: int) -> None:
+        """Append those of a micro-batch of `rows` sequences."""
+        assert inputs.row_starts_R is not None
+        starts_R = inputs.row_starts_R[:rows]
+        row_K = torch.searchsorted(starts_R, inputs.positions_K, right=True) - 1
+        shown_K = inputs.input_ids_T[inputs.positions_K]
+        masked_K = (inputs.weights_K * (shown_K == inputs.mask_id)).double()
+        for values, each_K in ((self.mask_loss, losses_K * masked_K), (self.mask_count, masked_K)):
+            sums_R = torch.zeros(rows, dtype=torch.float64)
+            values += sums_R.index_add_(0, row_K.cpu(), each_K.cpu()).tolist()
+
+
+def in_file_order(
+    losses: Mapping[str, SequenceLosses], datasets: Sequence[Dataset]
+) -> dict[str, list[float]]:
+    """Losses of the sequences of each corpus -> those of all, in the order of the shards."""
+    left = {corpus: zip(*own, strict=True) for corpus, own in losses.items()}
+    pairs = [
+        pair
+        for dataset in datasets
+        for shard in dataset.shards
+        for pair in islice(left[corpus_of(dataset.directory / shard.file)], shard.sequences)
+    ]
+    return {name: [*part] for name, part in zip(SequenceLosses._fields, zip(*pairs), strict=True)}
+
+
+def validation_loader(
+    datasets: Sequence[Dataset],
+    rows: int,
+    world_size: int = 1,
+    rank: int = 0,
+    attention: Attention = "row",
+    on_gpu: bool = False,
+    most: int | None = None,
+) -> Loader:
+    """One pass over validation rows with their first masks, `rows` per micro-batch.
+
+    Every rank has the same number of micro-batches, so that all ranks can stop between any two of
+    them. on_gpu: all have the sizes of `rows` full rows; most: rows of each shard to read, the
+    first ones, None for all.
+    """
+    shard_rows = tuple(dataset.shard_rows for dataset in datasets)
+    skipped = () if most is None else _after(most, np.concatenate(shard_rows))
+    order = Order(kind="sequential", seed=0, shard_rows=shard_rows, skipped=skipped)
+    share = Share(sequences=rows * world_size, per_device=rows, world_size=world_size, rank=rank)
+    compressed = any(dataset.manifest.compression != "none" for dataset in datasets)
+    return Loader(
+        datasets,
+        order,
+        share,
+        reader="read" if compressed else "mmap",
+        prefetch=2,
+        capacity=_full_rows(datasets, rows) if on_gpu else None,
+        attention=attention,
+        pin_memory=on_gpu,
+        extras=Extras(most_targets=MOST_TARGETS, draws_seed=0),  # enough for every objective
+    )
+
+
+def _after(most: int, rows: IntArray) -> tuple[tuple[int, int], ...]:
+    """[begin, end) of the rows after the first `most` of each shard; rows: of each [shards]."""
+    ends = np.cumsum(rows)
+    return tuple(zip((ends - rows + np.minimum(rows, most)).tolist(), ends.tolist(), strict=True))
+
+
+def _full_rows(datasets: Sequence[Dataset], rows: int) -> Capacity:
+    """What `rows` rows take at most, however they are filled."""
+    length = datasets[0].manifest.sequence_length
+    slots = max(dataset.manifest.max_predictions for dataset in datasets)
+    return Capacity(rows * length, rows * slots, rows, rows * length // 2)
+
+
+def validation_loaders(
+    datasets: Sequence[Dataset],
+    rows: int,
+    world_size: int = 1,
+    rank: int = 0,
+    attention: Attention = "row",
+    on_gpu: bool = False,
+) -> dict[str, Loader]:
+    """`validation_loader` for each corpus of the datasets."""
+    parts: dict[str, list[Dataset]] = {}
+    for dataset in datasets:
+        for corpus, part in dataset.by_corpus().items():
+            parts.setdefault(corpus, []).append(part)
+    return {
+        corpus: validation_loader(own, rows, world_size, rank, attention, on_gpu)
+        for corpus, own in parts.items()
+    }
+
+
+def evaluate(
+    forward: Forward,
+    parts: tuple[LossPart, ...],
+    loader: Loader,
+    device: torch.device,
+    *,
+    total: Total = lambda sums: sums,
+    stopped: Callable[[], bool] = lambda: False,
+    sequences: SequenceLosses | None = None,
+) -> Scores | None:
+    """Scores over one pass of the loader; None if `stopped` returns True before its end.
+
+    parts: of the loss whose sums `forward` returns; total: adds up over ranks; stopped: returns the
+    same on every rank; sequences: gets the losses of this rank's sequences. The caller puts the
+    model in eval mode.
+    """
+    mask_id = loader.datasets[0].manifest.tokenizer["mask"]
+    sums: Sums = {}
+    counts = np.zeros(len(LossCounts._fields), np.int64)
+    with torch.no_grad():
+        for batch in on_device(loader.micro_batches(), device):
+            if stopped():
+                loader.close()
+                return None
+            inputs = model_inputs(batch, mask_id)
+            if sequences is not None:
+                inputs = inputs._replace(each_word=True)
+            found = forward(inputs)
+            if sequences is not None:
+                sequences.add(inputs, found.pop("word_losses"), len(batch.samples.row))
+            add(sums, found)
+            counts += batch.counts
+    everywhere = total(torch.cat([torch.from_numpy(counts).double(), pack(sums)]))
+    reached = LossCounts(*map(int, everywhere[: len(counts)].tolist()))
+    return Scores(parts, unpack(everywhere[len(counts) :], sums), reached)
+
+
+def evaluate_corpora(
+    forward: Forward,
+    parts: tuple[LossPart, ...],
+    loaders: Mapping[str, Loader],
+    device: torch.device,
+    sequences: dict[str, SequenceLosses] | None = None,
+    **options: Any,
+) -> dict[str, Scores] | None:
+    """`evaluate` for each corpus; None if it was stopped.
+
+    sequences: gets the losses of each corpus's sequences.
+    """
+    found = {}
+    for corpus, loader in loaders.items():
+        own = None if sequences is None else sequences.setdefault(corpus, SequenceLosses([], []))
+        scores = evaluate(forward, parts, loader, device, sequences=own, **options)
+        if scores is None:
+            return None
+        found[corpus] = scores
+    return found
+
+
+def corpus_fields(scores: Mapping[str, Scores], prefix: str) -> dict[str, float]:
+    """Metrics of all corpora together and, if there are several, of each, as `loss/books`."""
+    fields = Scores.total(scores.values()).fields(prefix)
+    if len(scores) > 1:
+        for corpus, part in scores.items():
+            fields |= {f"{name}/{corpus}": value for name, value in part.fields(prefix).items()}
+    return fields
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put the model in eval mode inside, without dropout."""
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train()
+
+
+def unmasked(loader: Loader, count: int) -> list[Tensor]:
+    """The first `count` sequences of a pass with their original ids.
+
+    Each is [2, length]: ids and segment ids.
+    """
+    found: list[Tensor] = []
+    for batch in loader.micro_batches():
+        ids_T = batch.input_ids.clone()
+        ids_T[batch.positions[: batch.predictions]] = batch.labels[: batch.predictions]
+        segments_T = torch.zeros_like(ids_T) if batch.segment_ids is None else batch.segment_ids
+        both_2T = torch.stack([ids_T, segments_T])
+        found += [both_2T[:, row].clone() for row in batch.rows]
+        if len(found) >= count:
+            break
+    loader.close()
+    return found[:count]

@@ -1,0 +1,164 @@
+"""Paradigms of minimal pairs -> how often the right sentence has the higher score.
+
+The score of a sentence is its pseudo-log-likelihood, the sum over its tokens, in float32. A tie
+counts half: a model that knows nothing scores 50 %. Beside it stands what word frequencies alone
+score, where shards to count words in are given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pipeline.cluster.ranks import ONE_PROCESS, RankGroup
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm
+from pipeline.evaluation.zero_shot.pseudo_likelihood import (
+    Forward,
+    MaskableSequence,
+    encode_sentences,
+    log_probabilities,
+)
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarTest:
+    """Paradigms, ready to be scored."""
+
+    paradigms: tuple[Paradigm, ...]
+    sequences: dict[str, MaskableSequence]
+    """Each sentence once."""
+    mask_id: int
+
+    @classmethod
+    def of(
+        cls, paradigms: Sequence[Paradigm], vocabulary: Vocabulary, positions: int
+    ) -> GrammarTest:
+        """For a model with this vocabulary and positions; errors as `encode_sentences`."""
+        sentences = list(
+            dict.fromkeys(
+                side for paradigm in paradigms for pair in paradigm.pairs for side in pair
+            )
+        )
+        sequences = encode_sentences(sentences, vocabulary, positions)
+        return cls(tuple(paradigms), dict(zip(sentences, sequences, strict=True)), vocabulary.mask)
+
+
+@dataclass(frozen=True, slots=True)
+class PairScore:
+    """The share of pairs of which the right sentence scores higher."""
+
+    accuracy: float
+    standard_error: float
+    """Over pairs; of a mean over paradigms, as if their pairs were independent. nan of one pair."""
+    frequency_accuracy: float
+    """The same by word frequencies alone; nan if they are not known."""
+    pairs: int
+
+    @classmethod
+    def mean(cls, scores: Sequence[PairScore]) -> PairScore:
+        """Each of `scores` has the same weight."""
+        return cls(
+            sum(score.accuracy for score in scores) / len(scores),
+            math.sqrt(sum(score.standard_error**2 for score in scores)) / len(scores),
+            sum(score.frequency_accuracy for score in scores) / len(scores),
+            sum(score.pairs for score in scores),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarScores:
+    """Scores by paradigm, by phenomenon and of all: a mean over the paradigms in it."""
+
+    paradigms: dict[str, PairScore]
+    phenomena: dict[str, PairScore]
+    overall: PairScore
+
+    def fields(self) -> dict[str, Any]:
+        """The scores as JSON; unknown ones are None."""
+        found = asdict(self)
+        for score in (*found["paradigms"].values(), *found["phenomena"].values(), found["overall"]):
+            for name in ("standard_error", "frequency_accuracy"):
+                if math.isnan(score[name]):
+                    score[name] = None
+        return found
+
+
+def score_grammar(
+    forward: Forward,
+    test: GrammarTest,
+    device: torch.device,
+    counts: Counts | None = None,
+    *,
+    ranks: RankGroup = ONE_PROCESS,
+    on_batch: Callable[[int], None] = lambda copies: None,
+) -> GrammarScores:
+    """Score all paradigms.
+
+    counts: of each token in text [V], for the baseline; the others: see `log_probabilities`.
+    """
+    sequences = list(test.sequences.values())
+    found = log_probabilities(
+        forward, sequences, test.mask_id, device, ranks=ranks, on_batch=on_batch
+    )
+    likely = {
+        sentence: part.sum(dtype=np.float32)
+        for sentence, part in zip(test.sequences, found, strict=True)
+    }
+    frequent = dict(zip(test.sequences, _frequencies(sequences, counts), strict=True))
+    scores = {}
+    for paradigm in test.paradigms:
+        wins = np.array([_win(likely[good], likely[bad]) for good, bad in paradigm.pairs])
+        plain = np.array([_win(frequent[good], frequent[bad]) for good, bad in paradigm.pairs])
+        error = float(wins.std(ddof=1) / math.sqrt(len(wins))) if len(wins) > 1 else math.nan
+        frequency = math.nan if counts is None else float(plain.mean())
+        scores[paradigm.name] = PairScore(float(wins.mean()), error, frequency, len(wins))
+    phenomena: dict[str, list[PairScore]] = {}
+    for paradigm in test.paradigms:
+        phenomena.setdefault(paradigm.phenomenon, []).append(scores[paradigm.name])
+    means = {name: PairScore.mean(part) for name, part in sorted(phenomena.items())}
+    return GrammarScores(scores, means, PairScore.mean(list(scores.values())))
+
+
+def _frequencies(sequences: Sequence[MaskableSequence], counts: Counts | None) -> list[float]:
+    """The log-probability of each sentence if words were independent; add-one smoothing."""
+    if counts is None:
+        return [0.0] * len(sequences)
+    logs = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
+    # fsum: the same tokens in another order are a tie
+    return [math.fsum(logs[sequence.ids[sequence.places]]) for sequence in sequences]
+
+
+def _win(good: float, bad: float) -> float:
+    if good == bad:
+        return 0.5
+    return float(good > bad)
+
+
+def report_grammar(scores: GrammarScores) -> str:
+    """A line per paradigm under its phenomenon's, and one of all."""
+    known = not math.isnan(scores.overall.frequency_accuracy)
+    names = {"all paradigms": scores.overall, **scores.phenomena, **scores.paradigms}
+    width = max(map(len, names)) + 2
+    head = f"  {'':{width}} accuracy   error   pairs" + ("   by word frequency" if known else "")
+    lines = [head, _line("all paradigms", scores.overall, width)]
+    lines += [_line(name, score, width) for name, score in scores.phenomena.items()]
+    lines += [_line(f"  {name}", score, width) for name, score in scores.paradigms.items()]
+    if not known:
+        lines.append("  --data DIR adds what word frequencies alone score")
+    return "\n".join(lines)
+
+
+def _line(name: str, score: PairScore, width: int) -> str:
+    error = "" if math.isnan(score.standard_error) else f"{score.standard_error:.1%}"
+    line = f"  {name:{width}} {score.accuracy:8.1%}  {error:>6}  {score.pairs:6,}"
+    known = not math.isnan(score.frequency_accuracy)
+    return line + (f"   {score.frequency_accuracy:17.1%}" if known else "")

@@ -1,0 +1,224 @@
+"""A run and its shards -> its phases, each a range of steps with its settings and data.
+
+A phase has its own sequence length and batch, and perhaps its own masks, mixture and dropout. It
+reads the directories of --data that were prepared with its length and masks; where masks are drawn
+in each epoch, the directories of its length, whose masks it draws by its own settings. A mixture
+leaves out the corpora that it does not name. Optimizer and schedule do not depend on phases; they
+count the steps of the whole run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.base.errors import ConfigError
+from pipeline.config.data_settings import prepared_settings
+from pipeline.config.run import Run
+from pipeline.loading.compatibility import is_masked_for, mask_settings, runs_of
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.order import quotas
+from pipeline.planning.plan import Plan, make_plan, mixture_weights
+
+LATER_ORDER = 1 << 16
+"""Above every sequence length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A range of steps of a run, and what they read."""
+
+    number: int
+    """Counted from 1."""
+    begin: int
+    """Steps of the run before this phase."""
+    end: int
+    """Steps of the run at the end of this phase."""
+    run: Run
+    """The settings in this phase, and no other phases."""
+    changes: tuple[str, ...]
+    """Settings of this phase besides length and batch, as `--set` takes them."""
+    train: tuple[Dataset, ...]
+    validation: tuple[Dataset, ...]
+    order: int
+    """Number of its order of samples: the sequence length for the first order of that length in a
+    run, and `LATER_ORDER` more for each further one (other directories, or another mixture)."""
+    plan: Plan
+
+    @property
+    def sequence_length(self) -> int:
+        """Tokens per sequence."""
+        return self.run.data.sequence_length
+
+    @property
+    def held_out_rate(self) -> float:
+        """The rate of the held-out masks, 0 if it is that of the training masks."""
+        rate = float(self.validation[0].manifest.masking["rate"])
+        return rate if rate != self.run.data.masks.rate else 0.0
+
+    @property
+    def words(self) -> str:
+        """Its number, steps, sequence length and changes, in words."""
+        changes = "".join(f", {change}" for change in self.changes)
+        return (
+            f"phase {self.number}: steps {self.begin + 1:,} to {self.end:,}, sequences of "
+            f"{self.sequence_length}{changes}"
+        )
+
+    def lines(self) -> list[str]:
+        """The plan in words, with the passes over each directory of a mixture."""
+        weights = mixture_weights(self.run.batch.mixture, self.train)
+        read = self.plan.epochs * self.plan.train_sequences
+        parts = [
+            f"{'+'.join(dataset.manifest.corpora)} {weight / sum(weights):.1%} "
+            f"({weight / sum(weights) * read / int(dataset.shard_rows.sum()):,.2f} passes)"
+            for weight, dataset in zip(weights, self.train, strict=False)
+        ]
+        return [*self.plan.lines(), *([f"mixture: {', '.join(parts)}"] if parts else [])]
+
+
+def make_phases(
+    run: Run,
+    world_size: int,
+    zero_stage: int,
+    train: Sequence[Dataset],
+    validation: Sequence[Dataset],
+) -> tuple[Phase, ...]:
+    """The phases of a run, over the training and validation splits of the same directories.
+
+    Call after `check_phases`. Raises ConfigError as `make_plan` does.
+    """
+    found: list[Phase] = []
+    changes = [*(phase.settings for phase in run.phases), ()]
+    for number, (begin, end, part) in enumerate(runs_of(run), start=1):
+        read = _read_in(run, part, train)
+        own = tuple(dataset for _, dataset in read)
+        held_out = tuple(validation[place] for place, _ in read)
+        if weights := mixture_weights(part.batch.mixture, own):
+            quotas(weights)  # refuses a weight that is too small
+        owner = f"phases.{number - 1}" if number <= len(run.phases) else "batch"
+        plan = make_plan(part, world_size, zero_stage, own, held_out, end - begin, owner)
+        found.append(
+            Phase(
+                number=number, begin=begin, end=end, run=part, changes=changes[number - 1],
+                train=own, validation=held_out, order=_order_of(part, own, found), plan=plan,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _order_of(part: Run, train: Sequence[Dataset], earlier: Sequence[Phase]) -> int:
+    """The number of a phase's order of samples: that of an earlier phase if it is the same one."""
+    length = part.data.sequence_length
+    alike = [phase for phase in earlier if phase.sequence_length == length]
+    for phase in alike:
+        if _arrangement(phase.run, phase.train) == _arrangement(part, train):
+            return phase.order
+    return max((phase.order for phase in alike), default=length - LATER_ORDER) + LATER_ORDER
+
+
+def _arrangement(part: Run, train: Sequence[Dataset]) -> object:
+    """What the order of samples depends on, besides the settings that all phases share."""
+    rows = [dataset.shard_rows.tolist() for dataset in train]
+    return rows, mixture_weights(part.batch.mixture, train)
+
+
+def _read_in(run: Run, part: Run, train: Sequence[Dataset]) -> list[tuple[int, Dataset]]:
+    """The datasets that a phase reads, with their places in `train`."""
+    found = [*enumerate(train)]
+    if run.phases:
+        length = part.data.sequence_length
+        alike = [own for own in found if own[1].manifest.sequence_length == length]
+        found = [own for own in alike if is_masked_for(part, own[1])] or [
+            (place, dataset.drawing(part.data))
+            for place, dataset in alike
+            if part.data.mask_mode == "per-epoch" and dataset.masking is not None
+        ]
+    named = {entry.corpus for entry in part.batch.mixture}
+    return [own for own in found if not named or not named.isdisjoint(own[1].manifest.corpora)]
+
+
+def check_lengths(run: Run, datasets: Sequence[Dataset]) -> None:
+    """Raises ConfigError unless a run of several phases has shards for each and reads all."""
+    if not run.phases:
+        return
+    lengths = {part.data.sequence_length for *_, part in runs_of(run)}
+    asked = " and ".join(map(str, sorted(lengths)))
+    have = {dataset.manifest.sequence_length for dataset in datasets}
+    for length in sorted(lengths - have):
+        raise ConfigError(
+            f"the phases of the run read sequences of {asked}, but no --data has any of {length}; "
+            f"prepare the text with --set data.sequence_length={length} too and add its directory "
+            "to --data, or add --set phases=[] for a run of one phase"
+        )
+    for dataset in datasets:
+        if (length := dataset.manifest.sequence_length) not in lengths:
+            raise ConfigError(
+                f"no phase reads {dataset.directory}, which has sequences of {length}; the phases "
+                f"of the run read {asked}; remove it, or add --set phases.0.sequence_length="
+                f"{length} for a phase that does"
+            )
+
+
+def check_phases(run: Run, train: Sequence[Dataset]) -> None:
+    """Raises ConfigError unless each phase has shards with its masks and the corpora of its
+    mixture, and every directory is read by one; after `check_lengths` and `check_shards`."""
+    read: set[int] = set()
+    for number, (*_, part) in enumerate(runs_of(run)):
+        owner = "the run" if number == len(run.phases) else f"phases.{number}"
+        found = _read_in(run, part, train)
+        if not found and not part.batch.mixture:
+            raise ConfigError(_without_masks(owner, part, train))
+        _check_mixture(owner, part, [dataset for _, dataset in found])
+        read |= {place for place, _ in found}
+    for place, dataset in enumerate(train):
+        if place not in read:
+            raise ConfigError(
+                f"no phase reads {dataset.directory}, which has {' and '.join(_held(dataset))} in "
+                f"sequences of {dataset.manifest.sequence_length} with data.masks.rate="
+                f"{dataset.manifest.data['masks.rate']}; remove it from --data, or change the "
+                "batch.mixture or the settings of a phase"
+            )
+
+
+def _without_masks(owner: str, part: Run, train: Sequence[Dataset]) -> str:
+    wanted = mask_settings(part)
+    length = part.data.sequence_length
+    nearest = next(dataset for dataset in train if dataset.manifest.sequence_length == length)
+    prepared = prepared_settings(nearest.manifest.data, nearest.directory)
+    differing = {path: value for path, value in wanted.items() if prepared.get(path) != value}
+    asked = " and ".join(f"data.{path}={value}" for path, value in differing.items())
+    have = " and ".join(f"data.{path}={prepared.get(path)}" for path in differing)
+    return (
+        f"{owner} asks for {asked} in sequences of {length}, but {nearest.directory} was prepared "
+        f"with {have}; prepare the text with {asked} too and add its directory to --data, or "
+        "prepare it once with --set data.mask_mode=per-epoch --set data.duplicates=0, whose masks "
+        "every phase draws by its own settings"
+    )
+
+
+def _check_mixture(owner: str, part: Run, read: Sequence[Dataset]) -> None:
+    named = [entry.corpus for entry in part.batch.mixture]
+    for dataset in read if named else ():
+        if len(_held(dataset)) > 1:
+            raise ConfigError(
+                f"batch.mixture of {owner} weighs directories of one corpus each, but "
+                f"{dataset.directory} holds {' and '.join(_held(dataset))}; prepare each corpus by "
+                "itself, or set batch.mixture=[]"
+            )
+    missing = [name for name in named if not any(name in _held(dataset) for dataset in read)]
+    if missing:
+        raise ConfigError(
+            f"batch.mixture of {owner} names {' and '.join(missing)}, but no --data that it reads "
+            f"holds that; add the directory, or remove it from batch.mixture"
+        )
+
+
+def _held(dataset: Dataset) -> list[str]:
+    """The names of a dataset's corpora."""
+    return [*dataset.manifest.corpora]
+
+
+def phase_of(phases: Sequence[Phase], step: int) -> Phase:
+    """The phase of the step after `step` steps; the last phase if there is none."""
+    return next((phase for phase in phases if step < phase.end), phases[-1])

@@ -1,1 +1,0 @@
-"""Ranks: how they meet, the DeepSpeed engine, and what watches over them."""

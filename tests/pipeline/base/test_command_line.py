@@ -1,0 +1,66 @@
+"""What the commands share: the choice of settings, and help that shows examples which parse."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.command_line import (
+    Parser,
+    check_least,
+    example_text,
+)
+from pipeline.base.errors import ConfigError
+from pipeline.config.settings import override
+from pipeline.recipes import recipe
+from tests.pages import inner_command, parse
+
+COMMANDS = ("train_tokenizer", "prepare", "inspect", "train", "export", "evaluate")
+
+
+def test_counts_have_a_least_value() -> None:
+    check_least(("--seeds", 1, 1), ("--steps", 0, 0), ("--nodes", 3, 2))
+    with pytest.raises(ConfigError, match=r"^--steps must be 0 or more, got -1$"):
+        check_least(("--seeds", 1, 1), ("--steps", -1, 0))
+
+
+def test_a_mistake_says_where_help_is() -> None:
+    with pytest.raises(ConfigError, match=r"unrecognized arguments: --nope; see tool --help"):
+        Parser(prog="tool").parse_args(["--nope"])
+
+
+def test_help_wraps_paragraphs_and_keeps_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns, widest in ((80, 78), (200, 98)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        parser = Parser(
+            prog="tool", description="word " * 50, epilog=example_text("tool --one", "tool --two")
+        )
+        text = parser.format_help()
+        assert widest - 5 < max(map(len, text.splitlines())) <= widest
+        assert text.endswith("examples:\n  tool --one\n  tool --two\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_and_its_examples_parse(name: str) -> None:
+    text = subprocess.run(
+        [sys.executable, "-m", f"pipeline.{name}", "--help"],
+        capture_output=True, text=True, check=True, env={"COLUMNS": "200"},
+        cwd=Path(__file__).parents[3],
+    ).stdout  # fmt: skip
+    assert max(map(len, text.splitlines())) <= 100
+    examples = text.partition("\nexamples:\n")[2].replace("\\\n", " ").splitlines()
+    assert 2 <= len(examples) <= 4
+    for example in examples:
+        called = inner_command(shlex.split(example))
+        assert called[0] == f"pipeline.{name}", example
+        arguments = parse(called)
+        for path in re.findall(r"\S+\.(?:py|md)\b", example):
+            assert Path(path).exists(), path
+        chosen = getattr(arguments, "recipe", None)
+        if chosen and "/" not in chosen:  # the others are models that are not here
+            override(recipe(chosen), getattr(arguments, "set", []))

@@ -1,0 +1,107 @@
+"""Files are complete or absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.base.files import (
+    is_locked,
+    lock_of,
+    make_directory,
+    one_at_a_time,
+    open_lock,
+    remove_orphans,
+    try_lock,
+    write_whole,
+)
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_no_temporary_file_remains(lasting: bool, tmp_path: Path) -> None:
+    write_whole(tmp_path / "a", memoryview(b"one"), lasting=lasting)
+    assert (tmp_path / "a").read_bytes() == b"one"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_whole(tmp_path / "a", b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pipeline.base.files.os.fsync", full)
+    with pytest.raises(DataError, match="No space left on device"):
+        write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_directory_that_cannot_be_made_has_its_owners_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="Not a directory; set TENFOLD_ROOT"):
+        make_directory(tmp_path / "file" / "new")
+    with pytest.raises(DataError, match="Not a directory; name another --output"):
+        make_directory(tmp_path / "file" / "new", "name another --output")
+
+
+def test_a_lock_is_taken_by_one_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not is_locked(path)
+    with path.open("w") as first, path.open("w") as second:
+        assert try_lock(first) is True
+        assert try_lock(second) is False
+        assert is_locked(path)
+    assert not is_locked(path)
+
+
+def test_taking_a_lock_and_looking_at_it_change_no_file(tmp_path: Path) -> None:
+    """Another process may keep something in it, or a lock's name may be a file of the user."""
+    path = tmp_path / "lock"
+    path.write_text("held by 7")
+    before = path.stat().st_mtime_ns
+    with one_at_a_time(path):
+        assert is_locked(path)
+    assert not is_locked(path) and not is_locked(tmp_path / "none")
+    assert (path.read_text(), path.stat().st_mtime_ns) == ("held by 7", before)
+    assert [file.name for file in tmp_path.iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("target", ["mine", "missing"])
+def test_a_link_in_place_of_a_lock_is_refused(target: str, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    lock_of(tmp_path / "a").symlink_to(tmp_path / target)
+    (tmp_path / ".a.1.tmp").touch()
+
+    def take() -> None:
+        with one_at_a_time(lock_of(tmp_path / "a")):
+            pass
+
+    for use in (
+        take,
+        lambda: open_lock(lock_of(tmp_path / "a")),
+        lambda: is_locked(lock_of(tmp_path / "a")),
+        lambda: remove_orphans(tmp_path),
+    ):
+        with pytest.raises(DataError, match=r"/\.a\.lock is a link, and a lock is a plain file"):
+            use()
+    assert (tmp_path / "mine").read_text() == "precious" and not (tmp_path / "missing").exists()
+
+
+def test_where_there_are_no_locks_nobody_is_said_to_hold_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_locks(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("pipeline.base.files.fcntl.flock", without_locks)
+    with (tmp_path / "lock").open("w") as lock:
+        assert try_lock(lock) is None
+    assert not is_locked(tmp_path / "lock")
+    (tmp_path / ".a.1.tmp").touch()
+    remove_orphans(tmp_path)  # it may be in use
+    assert (tmp_path / ".a.1.tmp").exists()

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pipeline.base.typed_json import build, read_object, require
+
+
+class Place(NamedTuple):
+    row: int
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    rate: float
+
+
+@dataclass(frozen=True)
+class Whole:
+    parts: tuple[Part, ...]
+    place: Place
+    shapes: dict[str, tuple[int, ...]]
+    plans: Sequence[Mapping[str, Any]]
+    count: int = 3
+
+
+VALUES: dict[str, Any] = {
+    "parts": [{"name": "a", "rate": 1}], "place": [5, [[1, 2]]], "shapes": {"w": [2, 3]},
+    "plans": [{"x": None}],
+}  # fmt: skip
+
+
+def test_values_become_what_the_annotations_say() -> None:
+    found = build(Whole, VALUES)
+    assert found == Whole((Part("a", 1.0),), Place(5, ((1, 2),)), {"w": (2, 3)}, [{"x": None}], 3)
+    assert build(Whole, VALUES | {"count": 4}).count == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"count": "x"}, "count is text, not a whole number"),
+        ({"count": True}, "count is true or false, not a whole number"),
+        ({"count": 3.5}, "count is a number, not a whole number"),
+        ({"other": 1}, "other is unknown"),
+        ({"parts": {}}, "parts is an object, not a list"),
+        ({"parts": [{"name": "a"}]}, "parts[0].rate is missing"),
+        ({"parts": [{"name": None, "rate": 1}]}, "parts[0].name is null, not text"),
+        ({"place": [5]}, "place has 1 entries, not 2"),
+        ({"place": [5, [[1]]]}, "place[1][0] has 1 entries, not 2"),
+        ({"shapes": {"w": [2, "x"]}}, "shapes.w[1] is text, not a whole number"),
+        ({"plans": [3]}, "plans[0] is a whole number, not an object"),
+    ],
+)
+def test_the_first_wrong_entry_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        build(Whole, VALUES | change)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "it is empty"),
+        (b"[]", "it holds a list, not an object"),
+        (b"null", "it holds null, not an object"),
+        (b'{"a": 1', "Expecting"),
+        (b"\xff\xfe\x00", "it is not text"),
+        (b"[" * 100_000, "it is nested too deeply"),
+    ],
+)
+def test_other_content_than_an_object(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_object(tmp_path / "x.json")
+
+
+def test_entries_that_a_reader_takes_for_granted() -> None:
+    require({"a": 1, "b": "x"}, {"a": float, "b": str}, "it")
+    with pytest.raises(ValueError, match=r"it\.c is missing"):
+        require({"a": 1}, {"c": int}, "it")

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.base.errors import CheckpointError, DataError, DivergedError
+from pipeline.cluster.ranks import (
+    Alone,
+    agreed,
+    ending_with_lost_ranks,
+    format_rank_error,
+    launched_rank,
+    reported_once,
+)
+from tests.launching import process
+from tests.pipeline.conftest import forkrun, launch
+from tests.pipeline.training.toy_checkpoints import on_ranks
+
+CODE = """
+import sys
+import torch
+from pipeline.base.errors import DataError, run_command
+from pipeline.cluster.ranks import Cluster
+
+def main():
+    cluster = Cluster.join()
+    assert cluster.gather(f"rank {cluster.rank}" * cluster.rank) == ["", "rank 1"]
+    assert cluster.total(torch.tensor([1.0, cluster.rank])).tolist() == [2.0, 1.0]
+    assert cluster.any(cluster.rank == 1) and not cluster.any(False)
+    with cluster.agreed():
+        pass
+    print("met", flush=True)
+    if sys.argv[1] == "whole":
+        cluster.leave()
+        return
+    with cluster.agreed():
+        if cluster.rank == 1 or sys.argv[1] == "all":
+            raise DataError("shards are damaged")
+    print("continued")
+
+run_command(main, at_once=True)
+"""
+
+
+def two_ranks(tmp_path: Path, mode: str) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "script.py"
+    script.write_text(CODE)
+    return launch(*forkrun(script, mode))
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("one", "error: rank 1: shards are damaged"), ("all", "error: shards are damaged")],
+)
+def test_a_mistake_of_any_rank_ends_all_with_one_line(
+    tmp_path: Path, mode: str, expected: str
+) -> None:
+    result = two_ranks(tmp_path, mode)
+    assert result.returncode != 0
+    assert result.stdout.count("met") == 2 and "continued" not in result.stdout
+    assert [line for line in result.stderr.splitlines() if "error: " in line] == [expected]
+    assert "exitcode  : 2" in result.stderr
+
+
+def test_a_wrong_time_limit_is_reported_once(tmp_path: Path) -> None:
+    """The first rank reports it, before any rank waits for another."""
+    script = tmp_path / "script.py"
+    script.write_text(CODE)
+    launched = {
+        "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1",
+        "TENFOLD_TIMEOUT_SECONDS": "soon",
+    }  # fmt: skip
+    error = "error: TENFOLD_TIMEOUT_SECONDS='soon' is not a number of seconds; unset it\n"
+    for rank, said in (("0", error), ("1", "")):
+        result = process.run(
+            [sys.executable, script, "whole"], env=os.environ | launched | {"RANK": rank}
+        )
+        assert (result.returncode, result.stdout, result.stderr) == (2, "", said)
+
+
+def test_ranks_join_and_leave(tmp_path: Path) -> None:
+    result = two_ranks(tmp_path, "whole")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("met") == 2
+
+
+def test_only_the_first_rank_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    assert launched_rank() == 0
+    monkeypatch.setenv("RANK", "3")
+    assert launched_rank() == 3
+    with pytest.raises(CheckpointError), reported_once(0):
+        raise CheckpointError("x")
+    for error, code in ((CheckpointError("x"), 2), (DivergedError("x"), 3)):
+        with pytest.raises(SystemExit) as silent, reported_once(3):
+            raise error
+        assert silent.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("mistakes", "message"),
+    [
+        (["", "", ""], ""),
+        (["full", "", ""], "full"),
+        (["", "full", ""], "rank 1: full"),
+        (["", "full", "gone"], "rank 1: full (and ranks 2)"),
+        (["full", "", "gone"], "full (and ranks 2)"),
+        (["full", "gone", "gone"], "full"),
+    ],
+)
+def test_a_mistake_names_the_ranks_that_made_it(mistakes: list[str], message: str) -> None:
+    assert format_rank_error(mistakes) == message
+
+
+@pytest.mark.parametrize("mistake", [DataError("full"), OSError("full")])
+def test_a_mistake_of_one_rank_is_raised_on_all(mistake: Exception) -> None:
+    def play(ranks: Any) -> None:
+        with agreed(ranks, CheckpointError):
+            if ranks.rank == 1:
+                raise mistake
+
+    errors = on_ranks(3, play)
+    assert [(type(error), str(error)) for error in errors] == [
+        (CheckpointError, "rank 1: full")
+    ] * 3
+
+
+def test_only_mistakes_of_users_and_systems_are_shared() -> None:
+    with pytest.raises(ZeroDivisionError), agreed(Alone()):
+        raise ZeroDivisionError
+
+
+NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        # NVIDIA/nccl#2076
+        (f"{NCCL}NCCLUtils.hpp:268, remote process exited or there was a network error, NCCL "
+         "version 2.21.5\nncclRemoteError: A call failed possibly due to a network error or a "
+         "remote process exiting prematurely.\nLast error:\nsocketProgressOpt: Call to recv from "
+         "10.0.0.1<33759> failed : Connection reset by peer",
+         f"{NCCL}NCCLUtils.hpp:268, remote process exited or there was a network error, NCCL "
+         "version 2.21.5; socketProgressOpt: Call to recv from 10.0.0.1<33759> failed : Connection "
+         "reset by peer"),
+        # gloo/transport/tcp/pair.cc of 2026
+        ("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:554] Connection closed by peer "
+         "[10.0.0.2]:38032. This is typically caused by a remote worker crashing. Check the logs",
+         "Connection closed by peer [10.0.0.2]:38032."),
+    ],
+)  # fmt: skip
+def test_a_lost_rank_is_one_line_with_what_nccl_says(
+    text: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end, ending_with_lost_ranks(3):
+        raise RuntimeError(text)
+    line = capsys.readouterr().err
+    assert end.value.code == 70 and line.count("\n") == 1
+    assert f"lost another rank ({reason}): look at the last lines" in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Intellindust-AI-Lab/DEIMv2#155
+        f"{NCCL}NCCLUtils.cpp:93, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL "
+        "version 2.28.9\nncclInvalidUsage: This usually reflects invalid usage of NCCL "
+        "library.\nLast error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device "
+        "ac000",
+        # NVIDIA/nccl#1653
+        f"{NCCL}NCCLUtils.hpp:268, unhandled cuda error (run with NCCL_DEBUG=INFO for details), "
+        "NCCL version 2.21.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast "
+        "error:\nCuda failure 999 'unknown error'",
+        # vllm-project/vllm#21731, with a frame of the stack
+        "CUDA error: device-side assert triggered\nException raised from "
+        "c10_cuda_check_implementation at /pytorch/c10/cuda/CUDAException.cpp:43 (most recent call "
+        "first):\nframe #3: c10d::ProcessGroupNCCL::WorkNCCL::finishedGPUExecutionInternal() const "
+        "+ 0x56",
+        "",
+    ],
+)  # fmt: skip
+def test_an_error_of_this_rank_is_not_another_rank_that_is_lost(text: str) -> None:
+    """Its whole text is in the log, by which slurm/faults.sh ends or restarts the job."""
+    with pytest.raises(RuntimeError, match="^" + re.escape(text)), ending_with_lost_ranks(0):
+        raise RuntimeError(text)

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.objectives.masked_language import LossPart, MaskedLanguageModel
+from model.pieces import pieces_of
+from pipeline.config.formats import Attention
+from pipeline.config.settings import override
+from pipeline.data.shards.arrow_files import read_table
+from pipeline.evaluation.held_out import (
+    Scores,
+    SequenceLosses,
+    corpus_fields,
+    evaluate,
+    evaluate_corpora,
+    evaluating,
+    in_file_order,
+    unmasked,
+    validation_loader,
+    validation_loaders,
+)
+from pipeline.evaluation.model_inputs import model_inputs
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.micro_batch import LossCounts
+from pipeline.planning.build import build_model
+from pipeline.planning.plan import encoder_config
+from pipeline.recipes import recipe
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def model() -> MaskedLanguageModel:
+    run = recipe("roberta_tiny")
+    small = replace(run.encoder, layers=1, width=16, feed_forward=32, initializer_range=0.3)
+    return MaskedLanguageModel(encoder_config(replace(run, encoder=small)), seed=3).eval()
+
+
+@pytest.fixture(scope="module")
+def dataset(prepared: Path) -> Dataset:
+    return Dataset.open(prepared, "validation")
+
+
+def scored(mlm_loss: float, correct: float, mask_loss: float, masked: float, n: int) -> Scores:
+    values = (mlm_loss, correct, mask_loss, masked)
+    names = ("mlm_loss", "mlm_correct", "mask_loss", "mask_count")
+    sums = {name: torch.tensor(value) for name, value in zip(names, values, strict=True)}
+    return Scores((LossPart(name="mlm", weight=1.0, per="predictions"),), sums, LossCounts(n, 0, 0))
+
+
+def test_scores_are_sums_divided_once() -> None:
+    scores = scored(20.0, 5.0, 12.0, 4.0, 10)
+    found = scores.metrics
+    assert [found[name] for name in ("loss", "mask_loss", "accuracy")] == [2.0, 3.0, 0.5]
+    assert found["perplexity"] == pytest.approx(math.e**2)
+    assert scores.fields("validation_")["validation_mask_loss"] == 3.0
+    assert math.isnan(scored(20.0, 5.0, 0.0, 0.0, 10).metrics["mask_loss"])
+    assert Scores.total([scores, scored(10.0, 1.0, 0.0, 0.0, 20)]).metrics["loss"] == 1.0
+    assert scores.metrics["loss"] == 2.0
+
+
+def test_a_second_objective_without_labels_leaves_masked_language_modelling(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    """So a model with a pair head and one without compare on shards without pairs."""
+    both = MaskedLanguageModel(model.config, seed=3, pair_weight=1.0).eval()
+    both.load_state_dict(model.state_dict(), strict=False)
+    loaders = validation_loaders([dataset.by_corpus()["news"]], 64)
+    alone, beside = (evaluate_corpora(one, one.parts, loaders, CPU) for one in (model, both))
+    assert alone and beside
+    found = corpus_fields(beside, "validation_")
+    without = corpus_fields(alone, "validation_")
+    assert without.pop("validation_loss") == without["validation_mlm_loss"]
+    assert found == without  # no pair, and no sum of all parts
+
+
+@pytest.mark.parametrize("rate", [0, 0.3])
+def test_neither_rows_nor_ranks_change_a_score(
+    rate: float, model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    """Nor with masks that are drawn for the purpose."""
+    stored = sum(shard.masks[0].predictions for shard in dataset.shards)
+    dataset = dataset.at_rate(rate)
+    whole = evaluate(model, model.parts, validation_loader([dataset], 100), CPU)
+    assert whole is not None
+    assert whole.counts.predictions == pytest.approx((rate or 0.15) / 0.15 * stored, abs=rate * 1e4)
+    parts: list[torch.Tensor] = []
+
+    def gather(sums: torch.Tensor) -> torch.Tensor:
+        parts.append(sums)
+        return torch.stack(parts).sum(0)
+
+    for rank in range(3):
+        found = evaluate(
+            model, model.parts, validation_loader([dataset], 32, 3, rank), CPU, total=gather
+        )
+    assert found is not None
+    assert found.counts.predictions == whole.counts.predictions
+    assert found.metrics == pytest.approx(whole.metrics, rel=1e-6)
+    assert found.metrics["accuracy"] == whole.metrics["accuracy"]
+
+
+def test_the_first_rows_of_each_shard_are_scored(dataset: Dataset) -> None:
+    shards = dataset.shard_rows
+    assert len(shards) == 5 and shards.min() > 3
+    starts = np.cumsum(shards) - shards
+    wanted = [start + row for start in starts.tolist() for row in range(3)]
+    for world_size in (1, 2):
+        found = [
+            row
+            for rank in range(world_size)
+            for batch in validation_loader([dataset], 4, world_size, rank, most=3).micro_batches()
+            for row in batch.samples.row.tolist()
+        ]
+        assert sorted(found) == wanted
+    whole = validation_loader([dataset], 64, most=int(shards.max())).order
+    assert whole.end == whole.total_rows
+
+
+def test_isolated_documents_are_scored_as_if_each_were_alone(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    news = dataset.by_corpus()["news"]
+    isolated, seen = (
+        evaluate(model, model.parts, validation_loader([news], 64, attention=chosen), CPU)
+        for chosen in ("document", "row")
+    )
+    tables = [read_table(news.directory / shard.file) for shard in news.shards]
+    starts = [row for table in tables for row in table["document_starts"].to_pylist()]
+    loss = 0.0
+    for batch in validation_loader([news], 1).micro_batches():
+        ends = [*starts[int(batch.samples.row[0])], batch.tokens]
+        slots = batch.positions[: batch.predictions], batch.labels[: batch.predictions]
+        for begin, end in pairwise(ends):
+            own = (slots[0] >= begin) & (slots[0] < end)
+            with torch.no_grad():
+                logits = model.logits(batch.input_ids[begin:end], pieces_of([end - begin]))
+            losses = -logits.log_softmax(-1)[slots[0][own] - begin, slots[1][own]]
+            loss += float(losses.double().sum())
+    assert isolated and max(map(len, starts)) == 2
+    mean = loss / isolated.counts.predictions
+    assert isolated.metrics["mlm_loss"] == pytest.approx(mean, rel=1e-6)
+    assert seen and seen.counts == isolated.counts
+    assert abs(seen.metrics["mlm_loss"] - mean) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "attention"),
+    [
+        ("roberta_tiny", [], "document"),
+        ("bert_tiny", [], "row"),
+        ("albert_tiny", ["encoder.embedding_width=16"], "row"),
+        ("spanbert_tiny", [], "document"),
+        ("modernbert_tiny", [], "document"),
+        ("electra_tiny", [], "row"),
+        ("electra_tiny", ["objective.kind=all_tokens_mlm"], "document"),
+    ],
+)
+def test_losses_of_sequences_are_those_of_each_alone(
+    name: str, settings: list[str], attention: Attention, dataset: Dataset
+) -> None:
+    """Of any objective, in the order of the shards, and adding up to the score of all."""
+    vocabulary = dataset.manifest.tokenizer["size"]
+    sizes = ["encoder.layers=2", "encoder.width=32", "encoder.heads=2", "encoder.feed_forward=64",
+             "encoder.initializer_range=0.3", f"data.vocab_size={vocabulary}"]  # fmt: skip
+    model = build_model(override(recipe(name), [*sizes, *settings]), seed=0).eval()
+    few = dataset.by_corpus()
+    some = [few["news"], few["books"], few["news"]]  # not in the order in which corpora are read
+    found: dict[str, SequenceLosses] = {}
+    loaders = validation_loaders(some, 24, attention=attention)
+    scores = evaluate_corpora(model, model.parts, loaders, CPU, found)
+    losses = in_file_order(found, some)
+    begin = 0
+    for part in some:
+        mask_id = part.manifest.tokenizer["mask"]
+        loader = validation_loader([part], 1, attention=attention)
+        for row, batch in enumerate(loader.micro_batches(), begin):
+            with torch.no_grad():
+                alone = model(model_inputs(batch, mask_id))
+            assert losses["mask_count"][row] == float(alone["mask_count"])
+            assert losses["mask_loss"][row] == pytest.approx(float(alone["mask_loss"]), rel=1e-5)
+            if row == begin + 30:  # more than a micro-batch
+                break
+        loader.close()
+        begin += int(part.shard_rows.sum())
+    assert scores
+    total = Scores.total(scores.values())
+    assert sum(losses["mask_loss"]) == pytest.approx(float(total.sums["mask_loss"]), rel=1e-6)
+    assert "word_losses" not in total.sums
+
+
+def test_corpora_are_scored_separately_and_together(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    whole = evaluate(model, model.parts, validation_loader([dataset], 64), CPU)
+    loaders = validation_loaders([dataset, dataset], 64)
+    assert list(loaders) == ["articles", "books", "news", "web", "stories"]
+    parts = evaluate_corpora(model, model.parts, loaders, CPU)
+    assert whole and parts
+    together = corpus_fields(parts, "")
+    assert Scores.total(parts.values()).counts.predictions == 2 * whole.counts.predictions
+    assert together["loss"] == pytest.approx(whole.metrics["loss"], rel=1e-5)
+    assert together["loss/books"] == parts["books"].metrics["loss"] != together["loss/news"]
+    assert corpus_fields({"one": whole}, "") == whole.fields("")
+    assert evaluate_corpora(model, model.parts, loaders, CPU, stopped=lambda: True) is None
+
+
+def test_masks_are_the_same_every_time_and_a_pass_can_be_stopped(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    loader = validation_loader([dataset], 64)
+    answers: Iterator[bool] = iter([False, False, True])
+    assert evaluate(model, model.parts, loader, CPU, stopped=lambda: next(answers)) is None
+    assert evaluate(model, model.parts, loader, CPU) == evaluate(model, model.parts, loader, CPU)
+
+
+def test_eval_mode_ends_with_the_block(model: MaskedLanguageModel) -> None:
+    with evaluating(model):
+        assert not model.training
+    assert model.training
+    model.eval()
+
+
+def test_unmasked_gives_back_what_was_prepared(dataset: Dataset) -> None:
+    found = unmasked(validation_loader([dataset], 8), 20)
+    specials = dataset.manifest.tokenizer
+    assert len(found) == 20
+    for ids, segments in found:
+        assert not segments.any()
+        assert ids[0] == specials["bos"] and ids[-1] == specials["eos"]
+        assert not (ids == specials["mask"]).any() and not (ids == specials["pad"]).any()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.config.settings import override
+from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.evaluation.zero_shot.grammar import (
+    GrammarTest,
+    PairScore,
+    report_grammar,
+    score_grammar,
+)
+from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm
+from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
+from pipeline.planning.build import Model, build_model
+from pipeline.recipes import recipe
+
+CPU = torch.device("cpu")
+PARADIGMS = [
+    Paradigm(
+        "noun", "agreement",
+        (("A cat sat.", "A cats sat."), ("The same.", "The same."), ("A dog ran.", "A dogs ran.")),
+    ),
+    Paradigm("verb", "agreement", (("He runs on.", "He run on."), ("We run.", "We runs."))),
+    Paradigm("order", "order", (("He saw her.", "Her saw he."),)),
+]  # fmt: skip
+
+
+def build(scale: float) -> Model:
+    settings = ["data.vocab_size=2048", f"encoder.initializer_range={scale}"]
+    return build_model(override(recipe("roberta_tiny"), settings), seed=0).eval()
+
+
+def test_the_sentence_with_the_higher_sum_wins_and_identical_ones_tie(
+    tiny_vocabulary: Vocabulary,
+) -> None:
+    model = build(0.3)
+    found = score_grammar(model, GrammarTest.of(PARADIGMS, tiny_vocabulary, 32), CPU)
+    wins: dict[str, list[float]] = {}
+    for paradigm in PARADIGMS:
+        for pair in paradigm.pairs:
+            parts = encode_sentences(pair, tiny_vocabulary, 32)
+            scores = log_probabilities(model, parts, tiny_vocabulary.mask, CPU)
+            good, bad = (float(part.sum()) for part in scores)
+            won = 0.5 if pair[0] == pair[1] else float(good > bad)
+            wins.setdefault(paradigm.name, []).append(won)
+    assert {name: score.accuracy for name, score in found.paradigms.items()} == {
+        name: pytest.approx(sum(won) / len(won)) for name, won in wins.items()
+    }
+    noun, verb = found.paradigms["noun"], found.paradigms["verb"]
+    assert noun.standard_error == pytest.approx(np.std(wins["noun"], ddof=1) / math.sqrt(3))
+    agreement = found.phenomena["agreement"]
+    assert agreement.accuracy == pytest.approx((noun.accuracy + verb.accuracy) / 2)
+    assert agreement.pairs == 5 and found.overall.pairs == 6
+    assert math.isnan(found.overall.frequency_accuracy)
+    assert found.fields()["overall"]["frequency_accuracy"] is None
+    assert "--data DIR adds" in report_grammar(found)
+
+
+def test_a_model_that_knows_nothing_ties_on_sentences_of_one_length(
+    tiny_vocabulary: Vocabulary,
+) -> None:
+    """Equal logits must not score 100 %."""
+    paradigm = Paradigm("x", "x", (("a b c", "c b a"), ("a a b", "b a a")))
+    found = score_grammar(build(1e-30), GrammarTest.of([paradigm], tiny_vocabulary, 32), CPU)
+    assert found.overall == PairScore(0.5, 0.0, found.overall.frequency_accuracy, 2)
+
+
+def test_word_frequencies_are_scored_beside(tiny_vocabulary: Vocabulary) -> None:
+    counts = np.ones(tiny_vocabulary.size, np.int64)
+    (often,) = encode_sentences([" c"], tiny_vocabulary, 32)
+    counts[often.ids[1]] = 1_000
+    pairs = (("a c", "a b"), ("a b", "a c"), ("b a", "b d"), ("a c", "a d"))
+    test = GrammarTest.of([Paradigm("x", "y", pairs)], tiny_vocabulary, 32)
+    found = score_grammar(build(0.3), test, CPU, counts)
+    assert found.overall.frequency_accuracy == (1 + 0 + 0.5 + 1) / 4
+    assert "by word frequency" in report_grammar(found)
+    for word, count in {" b": 0, " c": 9, " d": 2, " e": 2}.items():
+        (alone,) = encode_sentences([word], tiny_vocabulary, 32)
+        counts[alone.ids[1]] = count
+    test = GrammarTest.of([Paradigm("x", "y", (("a b c", "a d e"),))], tiny_vocabulary, 32)
+    found = score_grammar(build(0.3), test, CPU, counts)
+    assert found.overall.frequency_accuracy == 1  # add-one smoothing: 1 x 10 against 3 x 3
+    counts = np.random.default_rng(0).integers(0, 10**6, tiny_vocabulary.size)
+    words = ["dog", "saw", "the", "red", "cat", "in", "town", "today"]
+    pairs = tuple(
+        (" ".join(["so", *words[k:], *words[:k]]), " ".join(["so", *words])) for k in range(1, 8)
+    )
+    test = GrammarTest.of([Paradigm("x", "y", pairs)], tiny_vocabulary, 32)
+    assert len({tuple(sorted(part.ids)) for part in test.sequences.values()}) == 1
+    found = score_grammar(build(0.3), test, CPU, counts)
+    assert found.overall.frequency_accuracy == 0.5  # the same words in another order
+
+
+def test_one_pair_has_no_error(tiny_vocabulary: Vocabulary) -> None:
+    test = GrammarTest.of(PARADIGMS[2:], tiny_vocabulary, 32)
+    found = score_grammar(build(0.3), test, CPU)
+    assert found.fields()["paradigms"]["order"]["standard_error"] is None
+    json.dumps(found.fields(), allow_nan=False)
+    assert "nan" not in report_grammar(found)
+
+
+def test_means_weigh_paradigms_alike() -> None:
+    mean = PairScore.mean([PairScore(0.5, 0.3, 0.25, 10), PairScore(1.0, 0.4, 0.75, 1_000)])
+    assert mean == PairScore(0.75, 0.25, 0.5, 1_010)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.evaluation.zero_shot import grammar_pairs
+from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm, read_paradigms
+
+BLIMP = (
+    '{"sentence_good": "Cats sleep.", "sentence_bad": "Cats sleeps.", "UID": "regular_plural", '
+    '"linguistics_term": "agreement"}\n'
+)
+ZORRO = "the cats sleeps .\nthe cats sleep .\nthe dog run .\nthe dog runs .\n"
+AGREEMENT = Paradigm("regular_plural", "agreement", (("Cats sleep.", "Cats sleeps."),))
+SLEEP = Paradigm(
+    "island-effects-adjunct", "island-effects",
+    (("the cats sleep .", "the cats sleeps ."), ("the dog runs .", "the dog run .")),
+)  # fmt: skip
+
+
+def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> None:
+    (tmp_path / "island-effects-adjunct.txt").write_text(ZORRO)
+    (tmp_path / "LICENSE").write_text("MIT")
+    (tmp_path / "readme.txt").write_text("Two\nlines\n")
+    (tmp_path / "scores.csv").write_text("1,2,3")
+    with zipfile.ZipFile(tmp_path / "BLiMP.zip", "w") as archive:
+        archive.writestr("data/plural.jsonl", BLIMP)
+        archive.writestr("__MACOSX/data/plural.jsonl", "junk")
+        archive.writestr("README.md", "junk")
+    assert read_paradigms(tmp_path) == [SLEEP, AGREEMENT]
+    assert read_paradigms(tmp_path / "BLiMP.zip") == [AGREEMENT]
+    assert read_paradigms(tmp_path / "island-effects-adjunct.txt") == [SLEEP]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a-b.txt", "one\ntwo\nthree\n", "a-b.txt has 3 lines; pairs need an even number"),
+        ("a-b.txt", "one\n\nthree\nfour\n", "a-b.txt:2: the line is empty"),
+        ("a-b.txt", "", "a-b.txt is empty"),
+        ("a-b.txt", b"\xff\xfeo", "a-b.txt is not UTF-8"),
+        ("a.jsonl", "{}\n", "a.jsonl:1: sentence_good is not a sentence"),
+        ("a.jsonl", BLIMP + "[]\n", "a.jsonl:2: not a JSON object: it holds a list"),
+        ("a.jsonl", BLIMP.replace("Cats sleeps.", " "), "a.jsonl:1: sentence_bad is not a"),
+        ("a.zip", b"PK", r"a.zip is truncated or damaged"),
+        ("a.csv", "1", "holds no pairs; expected .txt"),
+        (
+            "a.jsonl",
+            BLIMP.replace('"regular_plural"', "null"),
+            "a.jsonl:1: UID is None, not a name",
+        ),
+    ],
+)
+def test_what_is_malformed_is_named(
+    tmp_path: Path, name: str, content: str | bytes, message: str
+) -> None:
+    encoded = content.encode() if isinstance(content, str) else content
+    (tmp_path / name).write_bytes(encoded)
+    with pytest.raises(DataError, match=message):
+        read_paradigms(tmp_path)
+
+
+def test_a_file_may_have_several_paradigms(tmp_path: Path) -> None:
+    """And its name does not matter if it is given by itself; only a newline ends a sentence."""
+    other = BLIMP.replace("regular_plural", "passive").replace("agreement", "voice")
+    (tmp_path / "all.jsonl").write_text(BLIMP + other.replace("sleep.", "sleep\u2028.") + BLIMP)
+    passive = Paradigm("passive", "voice", (("Cats sleep\u2028.", "Cats sleeps."),))
+    twice = Paradigm("regular_plural", "agreement", AGREEMENT.pairs * 2)
+    assert read_paradigms(tmp_path) == [passive, twice]
+    (tmp_path / "mine.txt").write_text("a\x0cb\nc\n")
+    assert read_paradigms(tmp_path / "mine.txt") == [Paradigm("mine", "mine", (("c", "a\x0cb"),))]
+
+
+@pytest.mark.parametrize("name", ["../a.txt", "/a.txt", "data/../../a.txt"])
+def test_members_stay_inside_their_zip(tmp_path: Path, name: str) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(name, ZORRO)
+    with pytest.raises(DataError, match="lies outside the archive"):
+        read_paradigms(tmp_path / "a.zip")
+
+
+def test_missing_doubled_and_huge_files_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataError, match="no such directory or file"):
+        read_paradigms(tmp_path / "none")
+    (tmp_path / "a.jsonl").write_text(BLIMP)
+    (tmp_path / "b.jsonl").write_text(BLIMP)
+    with pytest.raises(DataError, match="'regular_plural' is there twice"):
+        read_paradigms(tmp_path)
+    monkeypatch.setattr(grammar_pairs, "MOST_BYTES", 10)
+    with pytest.raises(DataError, match="split it"):
+        read_paradigms(tmp_path)
+
+
+def test_a_sample_is_spread_over_the_file() -> None:
+    pairs = tuple((f"good {index}", f"bad {index}") for index in range(10))
+    paradigm = Paradigm("x", "y", pairs)
+    assert paradigm.sample(4).pairs == (pairs[0], pairs[2], pairs[5], pairs[7])
+    assert paradigm.sample(10) == paradigm.sample(99) == paradigm

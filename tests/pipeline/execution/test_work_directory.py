@@ -1,0 +1,134 @@
+"""Locks of OUT/.work: one process alone, or many with shares, of which the last publishes."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.execution.work_directory import WORK, work_directory
+
+PLAN = {"tasks": 3}
+
+
+def not_done() -> bool:
+    return False
+
+
+def test_one_alone(tmp_path: Path) -> None:
+    with work_directory(tmp_path / "out", "f", PLAN, not_done) as work:
+        assert work and work.path == tmp_path / "out" / WORK
+        with (
+            pytest.raises(DataError, match=r"another .* is writing"),
+            work_directory(tmp_path / "out", "f", PLAN, not_done),
+        ):
+            pass
+    with work_directory(tmp_path / "out", "f", PLAN, not_done) as work:
+        assert work
+
+
+def test_shares_are_together_and_the_last_is_alone(tmp_path: Path) -> None:
+    with work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True) as first:
+        with work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True) as second:
+            assert first and second
+            assert not first.take_alone()
+            assert second.take_alone()
+        with (
+            pytest.raises(DataError, match="unfinished work of another"),
+            work_directory(tmp_path / "out", "g", PLAN, not_done, shared=True),
+        ):
+            pass
+    with (
+        work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True),
+        pytest.raises(DataError, match=r"another .* is writing"),
+        work_directory(tmp_path / "out", "f", PLAN, not_done),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_exactly_one_of_many_shares_publishes(seed: int, tmp_path: Path) -> None:
+    """Sixteen shares end within milliseconds; locks belong to open files, so threads suffice."""
+    output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.json"
+    assembled: list[int] = []
+
+    def do_share(number: int) -> None:
+        naps = random.Random(f"{seed} {number}")
+        with work_directory(output, "f", PLAN, manifest.exists, shared=True) as work:
+            if work is None:
+                return
+            time.sleep(naps.choice([0, 0.001, 0.01]))
+            (work.path / f"share-{number}").touch()
+            if work.take_alone() and len([*work.path.glob("share-*")]) == 16:
+                assembled.append(number)
+                time.sleep(0.02)
+                manifest.touch()
+                for path in work.path.iterdir():
+                    path.unlink()
+                work.path.rmdir()
+
+    threads = [threading.Thread(target=do_share, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+    assert len(assembled) == 1
+    assert [path.name for path in output.iterdir()] == ["manifest.json"]
+
+
+def test_a_share_that_waited_for_the_last_finds_all_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A share is started again while the last one publishes."""
+    output, manifest = tmp_path / "out", tmp_path / "out" / "manifest.json"
+    found: list[object] = []
+
+    def come_late() -> None:
+        with work_directory(output, "f", PLAN, manifest.exists, shared=True) as work:
+            found.append(work)
+
+    with work_directory(output, "f", PLAN, manifest.exists, shared=True) as work:
+        assert work and work.take_alone()
+        late = threading.Thread(target=come_late)
+        late.start()
+        while "waiting for another" not in capsys.readouterr().out:
+            time.sleep(0.01)
+        assert not found
+        manifest.touch()
+        for path in work.path.iterdir():
+            path.unlink()
+        work.path.rmdir()
+    late.join(timeout=10)
+    assert found == [None]
+    assert not (output / WORK).exists()
+
+
+def test_a_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True) as work:
+        assert work and not work.has_locks and not work.take_alone()
+    assert "when all parts are finished, run the command without --part" in capsys.readouterr().out
+    with work_directory(tmp_path / "out", "f", PLAN, not_done) as work:
+        assert work
+    assert "start one command at a time" in capsys.readouterr().out
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(DataError, match="name another --output"),
+        work_directory(tmp_path / "file" / "out", "f", PLAN, not_done),
+    ):
+        pass

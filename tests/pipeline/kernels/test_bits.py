@@ -1,0 +1,86 @@
+"""64-bit words, compared with Python bit by bit."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+
+from pipeline.kernels.bits import (
+    EVERY_ONE,
+    GOLDEN,
+    add_range,
+    all_in,
+    any_in,
+    count_characters,
+    equal_bytes,
+    mix,
+    popcount,
+    set_range,
+    trailing_zeros,
+    word_at,
+)
+
+
+@numba.njit
+def counted(word: np.uint64) -> tuple[np.uint64, np.uint64]:
+    return popcount(word), trailing_zeros(word)
+
+
+@numba.njit
+def mixed(word: np.uint64) -> np.uint64:
+    return mix(word)
+
+
+def unpacked(bitmap: np.ndarray) -> list[int]:
+    return [int(word) >> bit & 1 for word in bitmap for bit in range(64)]
+
+
+@pytest.mark.parametrize("word", [1, 2, 0b1011000, 1 << 63, (1 << 64) - 1])
+def test_set_bits_are_counted(word: int) -> None:
+    low = (word & -word).bit_length() - 1
+    assert tuple(map(int, counted(np.uint64(word)))) == (word.bit_count(), low)
+
+
+def test_mix_is_splitmix64() -> None:
+    """The first two outputs of the reference implementation for seed 0."""
+    golden = int(GOLDEN)
+    assert int(mixed(np.uint64(golden))) == 0xE220A8397B1DCDAF
+    assert int(mixed(np.uint64(2 * golden % 2**64))) == 0x6E789E6AA1B965F4
+
+
+def test_bytes_are_compared_eight_at_a_time() -> None:
+    text = np.frombuffer(b"ab a  bc.", np.uint8)
+    assert int(word_at(text, 1)) == int.from_bytes(b"b a  bc.", "little")
+    spaces = equal_bytes(word_at(text, 0), EVERY_ONE * np.uint64(ord(" ")))
+    assert [int(spaces) >> 8 * byte + 7 & 1 for byte in range(8)] == [0, 0, 1, 0, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"), [(0, 1), (5, 9), (0, 64), (63, 65), (60, 124), (3, 130), (64, 192)]
+)
+def test_ranges_of_a_bitmap(start: int, stop: int) -> None:
+    rng = np.random.default_rng(start + stop)
+    for filled in (0, 1, 2):
+        bitmap = np.zeros(4, np.uint64)
+        if filled:
+            bitmap[:3] = rng.integers(0, 2**64, 3, np.uint64)
+        if filled == 2:
+            set_range(bitmap, start, stop)
+        before = unpacked(bitmap)
+        assert any_in(bitmap, start, stop) == any(before[start:stop])
+        assert all_in(bitmap, start, stop) == all(before[start:stop])
+        for most in (0, 2, stop - start):
+            added, expected = bitmap.copy(), list(before)
+            clear = [place for place in range(start, stop) if not before[place]][:most]
+            for place in clear:
+                expected[place] = 1
+            assert add_range(added, start, stop, most) == len(clear)
+            assert unpacked(added) == expected
+        set_range(bitmap, start, stop)
+        assert unpacked(bitmap) == before[:start] + [1] * (stop - start) + before[stop:]
+
+
+@pytest.mark.parametrize("text", ["", "a", "naïve 中文 👩‍🔬 ລາວ" * 9])
+def test_characters_are_counted(text: str) -> None:
+    assert count_characters(np.frombuffer(text.encode(), np.uint8)) == len(text)

@@ -1,0 +1,130 @@
+"""What a ds file may contain, and what is passed to DeepSpeed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.base.errors import ConfigError
+from pipeline.planning.deepspeed_config import (
+    ALLOWED,
+    FOLDER,
+    OWNED_BY_RUN,
+    deepspeed_dict,
+    read_deepspeed_file,
+)
+from pipeline.recipes import recipe
+
+SHIPPED = sorted(path.stem for path in FOLDER.glob("*.json"))
+SIZES = {"parameters": 7_000_000, "rows": 4, "accumulation": 3, "world_size": 2}
+
+
+def written(folder: Path, content: Any) -> str:
+    path = folder / "mine.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_shipped_files(name: str, precision: Any) -> None:
+    run = replace(recipe("roberta_tiny"), precision=precision)
+    file = read_deepspeed_file(name)
+    settings = deepspeed_dict(run, file, **SIZES)
+    assert settings["train_batch_size"] == 24
+    assert settings["train_micro_batch_size_per_gpu"] == 4
+    assert settings["gradient_accumulation_steps"] == 3
+    assert settings["bf16"]["enabled"] == (precision == "bf16")
+    assert settings["communication_data_type"] == "fp32"
+    assert settings["data_types"] == {"grad_accum_dtype": "fp32"}
+    stage = int(name.removesuffix("_offload")[-1])
+    assert settings["zero_optimization"]["stage"] == (stage or int(precision == "bf16"))
+
+
+def test_a_bucket_holds_the_model_at_most() -> None:
+    """At stage 1 in fp32 the shipped 500 million elements would take 2 GB of any device."""
+    run = recipe("roberta_tiny")
+    for name in SHIPPED:
+        file = read_deepspeed_file(name)
+        for parameters, most in ((7_000_000, 7_000_000), (10**12, 500_000_000)):
+            sizes = {**SIZES, "parameters": parameters}
+            zero = deepspeed_dict(run, file, **sizes)["zero_optimization"]
+            if file.zero["stage"] == 0:
+                assert "reduce_bucket_size" not in zero
+            else:
+                asked = file.zero["reduce_bucket_size"]
+                assert zero["reduce_bucket_size"] == min(asked, most) == file.bucket(parameters)
+
+
+def test_stages_are_shipped() -> None:
+    assert {"zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload"} <= set(SHIPPED)
+    for name in SHIPPED:
+        assert read_deepspeed_file(name).offloads() == name.endswith("_offload")
+
+
+def test_readme_names_every_file_and_key() -> None:
+    text = (FOLDER / "README.md").read_text()
+    for name in SHIPPED:
+        assert f"`{name}.json`" in text
+    for key in ALLOWED:
+        assert f"`{key}`" in text
+
+
+def test_any_path(tmp_path: Path) -> None:
+    """JSON has no integers in scientific notation; 5e8 is still accepted as one."""
+    content = '{"zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}'
+    file = read_deepspeed_file(written(tmp_path, content))
+    assert file.zero == {"stage": 2, "reduce_bucket_size": 500_000_000}
+    assert type(file.zero["reduce_bucket_size"]) is int
+
+
+@pytest.mark.parametrize("key", sorted(OWNED_BY_RUN))
+def test_keys_that_run_owns(tmp_path: Path, key: str) -> None:
+    content = {"zero_optimization": {"stage": 1}, key: 1}
+    with pytest.raises(ConfigError, match=f"key {key} belongs to the run; set ") as error:
+        read_deepspeed_file(written(tmp_path, content))
+    assert OWNED_BY_RUN[key] in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "zero,message",
+    [
+        ({"stage": 1, "reduce_bucket_sice": 5}, "did you mean reduce_bucket_size?"),
+        ({"stage": 1, "round_robin_gradients": True}, "key round_robin_gradients is not allowed"),
+        ({"stage": 3, "zero_quantized_gradients": True}, "zero_quantized_gradients is not allowed"),
+        ({"stage": 4}, "stage=4 is not one of 0, 1, 2, 3"),
+        ({"stage": True}, "stage=True is not one of"),
+        ({"overlap_comm": True}, "has no stage"),
+        ({"stage": 1, "reduce_bucket_size": 0.5}, "reduce_bucket_size=0.5 is not a whole number"),
+        ({"stage": 1, "reduce_bucket_size": -1}, "reduce_bucket_size=-1 is not a whole number"),
+        ({"stage": 1, "reduce_bucket_size": 0}, "reduce_bucket_size=0 holds no gradient; give 1"),
+        ({"stage": 2, "allgather_bucket_size": 2e8 + 1}, "allgather_bucket_size=200000001 is odd"),
+        ({"stage": 1, "overlap_comm": "yes"}, "overlap_comm='yes' is not true or false"),
+        ({"stage": 1, "offload_optimizer": True}, "offload_optimizer=True is not a section"),
+        ({"stage": 2, "offload_param": {"device": "nvme"}}, "device='nvme' is not one of none,"),
+        ({"stage": 2, "offload_optimizer": {"ratio": 0.5}}, "key ratio is not allowed"),
+        ({"stage": 2, "stage3_max_live_parameters": 5}, "has no effect at stage 2"),
+        ({"stage": 0, "overlap_comm": True}, "overlap_comm has no effect at stage 0"),
+    ],
+)  # fmt: skip
+def test_refused(tmp_path: Path, zero: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read_deepspeed_file(written(tmp_path, {"zero_optimization": zero}))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"zero_optimization": true}'])
+def test_not_a_ds_file(tmp_path: Path, content: str) -> None:
+    with pytest.raises(ConfigError, match=r"mine\.json"):
+        read_deepspeed_file(written(tmp_path, content))
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(ConfigError, match="no ds file is called zero4; choose one of zero0"):
+        read_deepspeed_file("zero4")
+    with pytest.raises(ConfigError, match=r"nowhere\.json cannot be read"):
+        read_deepspeed_file("nowhere.json")

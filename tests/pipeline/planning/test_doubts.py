@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.planning.doubts import Machines, doubts
+
+SMALL: dict[str, Any] = {
+    "sequences": 64, "train_sequences": 30_000, "epochs": 5.0, "step_flops": 7_000_000_000,
+}  # fmt: skip
+LARGE = {"sequences": 8192, "train_sequences": 30_000_000, "epochs": 34.0, "step_flops": 3 * 10**15}
+TWO_CORES, GPUS = Machines("cpu", 1, 2), Machines("cuda", 8, 0)
+
+
+class Part:
+    """A phase with a plan."""
+
+    def __init__(self, begin: int, end: int, number: int = 1, length: int = 512, **plan: Any):
+        self.begin, self.end, self.number, self.order = begin, end, number, length
+        self.plan = type("Plan", (), plan)
+
+
+def said(*phases: Part, machines: Machines) -> list[str]:
+    return doubts(phases, machines)  # type: ignore[arg-type]
+
+
+def test_a_run_that_makes_sense_gets_no_warning() -> None:
+    assert said(Part(0, 2400, **SMALL), machines=TWO_CORES) == []
+    assert said(Part(0, 125_000, **LARGE), machines=GPUS) == []
+
+
+def test_a_base_model_on_two_cores_takes_hours_a_step() -> None:
+    [warning] = said(Part(0, 125_000, **LARGE), machines=TWO_CORES)
+    assert warning == (
+        "on 2 cores without a GPU a step takes at least 2.78 h, the whole run 39.6 years; train "
+        "on more or faster devices, or choose a smaller recipe"
+    )
+    [warning] = said(Part(0, 10**7, **LARGE | {"step_flops": 10**17}), machines=GPUS)
+    assert warning.startswith("on 8 GPUs a step takes at least 12.5 s, the whole run 3.96 years")
+
+
+def test_hundreds_of_passes_and_less_than_a_step() -> None:
+    [warning] = said(Part(0, 2400, **SMALL | {"epochs": 480.0}), machines=TWO_CORES)
+    assert warning == (
+        "the run makes 480 passes over the data, where BERT made 40; give more data, or fewer "
+        "steps: --set steps=200 makes 40"
+    )
+    few = SMALL | {"train_sequences": 60, "epochs": 2560.0}
+    [warning] = said(Part(0, 2400, **few), machines=TWO_CORES)
+    assert warning.startswith("a step reads 64 sequences, but the data have only 60: ")
+    two = [Part(0, 90, 1, 128, **SMALL | {"epochs": 80.0}), Part(90, 100, 2, 128, **SMALL)]
+    two[1].plan.epochs = 30.0
+    [warning] = said(*two, machines=TWO_CORES)
+    assert warning.startswith("the run makes 110 passes over the data")
+
+
+def test_a_model_is_continued_for_ten_passes() -> None:
+    parts: list[Any] = [Part(0, 2400, **SMALL | {"epochs": 30.0})]
+    assert doubts(parts, TWO_CORES) == []
+    assert doubts(parts, TWO_CORES, continued=True) == [
+        "the run makes 30 passes over the data, where 10 are enough to continue a model; give more "
+        "data, or fewer steps: --set steps=800 makes 10"
+    ]
+    parts = [Part(0, 2400, **SMALL | {"epochs": 10.0})]
+    assert doubts(parts, TWO_CORES, continued=True) == []

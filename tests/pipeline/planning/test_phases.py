@@ -1,0 +1,210 @@
+"""The phases of a run; test_feed.py checks what they read, one after the other."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.config import data_settings
+from pipeline.config.data_settings import DataSettings
+from pipeline.config.run import Run
+from pipeline.config.schema import Legacy
+from pipeline.config.settings import from_dict, override, to_dict
+from pipeline.loading.compatibility import as_read, check_shards, runs_of
+from pipeline.loading.dataset import Dataset
+from pipeline.planning.phases import (
+    LATER_ORDER,
+    Phase,
+    check_lengths,
+    check_phases,
+    make_phases,
+)
+from pipeline.recipes import recipe
+from tests.pipeline.phase_data import drawn_anew, of_corpus, of_rate
+
+BERT = recipe("bert_base_published")
+PHASE = '{"steps":9,"sequence_length":16,"sequences":8}'
+
+
+def tiny(*settings: str) -> Run:
+    return override(recipe("roberta_tiny"), [f"phases=[{PHASE}]", *settings])
+
+
+def test_the_phases_of_bert_are_those_of_the_paper() -> None:
+    """90 % of the steps at 128; a micro-batch holds equally many tokens in both phases."""
+    (begin, end, first), (again, last, second) = runs_of(BERT)
+    assert (begin, end, again, last) == (0, 900_000, 900_000, 1_000_000)
+    assert (first.data.sequence_length, second.data.sequence_length) == (128, 512)
+    assert first.batch.sequences == second.batch.sequences == 256
+    assert first.batch.per_device == 4 * second.batch.per_device
+    assert first.schedule == second.schedule == BERT.schedule and first.steps == 1_000_000
+
+
+def test_a_run_without_phases_is_one() -> None:
+    run = recipe("roberta_tiny")
+    assert runs_of(run) == [(0, run.steps, run)]
+
+
+def test_a_batch_grows_in_the_first_phase_alone() -> None:
+    grows = tiny("batch.warmup_steps=5", "batch.first_sequences=2")
+    assert [part.batch.warmup_steps for *_, part in runs_of(grows)] == [5, 0]
+
+
+def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -> None:
+    long, small = Dataset.open(lesson), Dataset.open(short)
+    run = tiny()
+    assert as_read(run, small).data.sequence_length == 16
+    check_shards(run, [small, long], "")
+    check_lengths(run, [long, small])
+    check_lengths(recipe("roberta_tiny"), [small])  # check_shards reports what is wrong with it
+    with pytest.raises(DataError, match=r"with data.masks.rate=0.15, the run asks for 0.2"):
+        check_shards(override(run, ["data.masks.rate=0.2"]), [small, long], "")
+    family = f"--set data.tokenizer={long.manifest.data['tokenizer']} if that is what you want"
+    with pytest.raises(DataError, match=family):
+        check_shards(recipe("bert_tiny"), [long], "")
+    with pytest.raises(DataError, match="prepared with tokenizer sha256"):
+        check_shards(run, [small, long], "0" * 64)
+    missing = (
+        "the phases of the run read sequences of 16 and 32, but no --data has any of 16; prepare "
+        "the text with --set data.sequence_length=16 too and add its directory to --data"
+    )
+    with pytest.raises(ConfigError, match=re.escape(missing)):
+        check_lengths(run, [long])
+    unread = f"no phase reads {short}, which has sequences of 16; the phases of the run read 24 and"
+    other = Dataset.open(short)
+    other.manifest = replace(small.manifest, sequence_length=24)
+    with pytest.raises(ConfigError, match=re.escape(unread)):
+        check_lengths(tiny("phases.0.sequence_length=24"), [long, other, small])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterData(DataSettings):
+    blanks: Annotated[int, Legacy(0)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterRun(Run):
+    """A run as a later version may define it."""
+
+    data: LaterData
+
+
+def test_shards_from_before_a_setting_have_its_legacy_value(
+    lesson: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards with another value fit no run with the legacy value, though that is not stored."""
+    old, new = Dataset.open(lesson), Dataset.open(lesson)
+    new.manifest = replace(new.manifest, data=new.manifest.data | {"blanks": 3})
+    run = recipe("roberta_tiny")
+    same = from_dict(LaterRun, to_dict(run))
+    other = override(same, ["data.blanks=3"])
+    with pytest.raises(DataError, match=r"data\.blanks=3, which this version does not know"):
+        check_shards(run, [new], "")
+    monkeypatch.setattr(data_settings, "DataSettings", LaterData)
+    check_shards(same, [old], "")
+    check_shards(other, [new], "")
+    with pytest.raises(DataError, match=r"prepared with data\.blanks=0, the run asks for 3;"):
+        check_shards(other, [old], "")
+    with pytest.raises(DataError, match=r"prepared with data\.blanks=3, the run asks for 0;"):
+        check_shards(same, [new], "")
+
+
+def test_an_absent_setting_of_shards_is_named(lesson: Path) -> None:
+    damaged = Dataset.open(lesson)
+    kept = {name: value for name, value in damaged.manifest.data.items() if name != "seed"}
+    damaged.manifest = replace(damaged.manifest, data=kept)
+    with pytest.raises(DataError, match=r"was prepared without data\.seed, the run asks for 0;"):
+        check_shards(recipe("roberta_tiny"), [damaged], "")
+
+
+def changing(*phases: tuple[str, ...], anew: bool = False) -> Run:
+    """A run whose earlier phases of three steps have these settings, all of length 32."""
+    listed = [
+        {"steps": 3, "sequence_length": 32, "sequences": 8, "settings": own} for own in phases
+    ]
+    drawn = ["data.mask_mode=per-epoch", "data.duplicates=0"] if anew else []
+    return override(recipe("roberta_tiny"), [f"phases={json.dumps(listed)}", *drawn])
+
+
+def opened(run: Run, *directories: Path) -> tuple[Phase, ...]:
+    """The phases over these directories, checked as at a start."""
+    train, held_out = (
+        [Dataset.open(path, split) for path in directories] for split in ("train", "validation")
+    )
+    check_lengths(run, train)
+    check_shards(run, train, "")
+    check_phases(run, train)
+    return make_phases(run, 1, 0, train, held_out)
+
+
+def test_masks_that_are_drawn_follow_the_phase(lesson: Path, tmp_path: Path) -> None:
+    """One directory, one order of samples; held-out masks stay those of the shards."""
+    anew = drawn_anew(lesson, tmp_path / "anew")
+    high = ("data.masks.rate=0.3", "data.masking=whole_word")
+    first, second, last = opened(changing(high, ("encoder.dropout=0.1",), anew=True), anew)
+    assert first.order == second.order == last.order == 32
+    shares = [phase.train[0].mean_predictions / 30 for phase in (first, second, last)]
+    assert shares == pytest.approx([0.28, 0.15, 0.15], abs=0.03)
+    assert first.train[0].manifest.max_predictions == 9 > last.train[0].manifest.max_predictions
+    assert len({phase.validation[0].manifest.max_predictions for phase in (first, last)}) == 1
+    assert first.plan.step_flops / first.plan.sequences > last.plan.step_flops / 64
+    assert first.words == (
+        "phase 1: steps 1 to 3, sequences of 32, data.masks.rate=0.3, data.masking=whole_word"
+    )
+    assert last.words == "phase 3: steps 7 to 2,400, sequences of 32"
+    with pytest.raises(DataError, match=r"with data.masks.rate=0.15, the run asks for 0.2"):
+        opened(override(changing(anew=True), ["data.masks.rate=0.2"]), anew)
+
+
+def test_stored_masks_belong_to_the_phase_of_their_rate(lesson: Path, tmp_path: Path) -> None:
+    other = of_rate(lesson, 0.3, tmp_path / "rate")
+    first, last = opened(changing(("data.masks.rate=0.3",)), lesson, other)
+    assert first.train[0].directory == first.validation[0].directory == other
+    assert last.train[0].directory == last.validation[0].directory == lesson
+    assert first.order == last.order == 32  # the same rows, so the last phase reads on
+    missing = (
+        f"phases.0 asks for data.masks.rate=0.3 in sequences of 32, but {lesson} was prepared with "
+        "data.masks.rate=0.15; prepare the text with data.masks.rate=0.3 too and add its directory "
+        "to --data, or prepare it once with --set data.mask_mode=per-epoch --set data.duplicates=0"
+    )
+    with pytest.raises(ConfigError, match=re.escape(missing)):
+        opened(changing(("data.masks.rate=0.3",)), lesson)
+    with pytest.raises(DataError, match=r"with data.masks.rate=0.3, the run asks for 0.15"):
+        opened(changing(("encoder.dropout=0.1",)), lesson, other)
+
+
+def test_a_mixture_reads_corpora_by_their_weights(lesson: Path, tmp_path: Path) -> None:
+    names = sorted(Dataset.open(lesson).manifest.corpora)[:2]
+    parts = [of_corpus(lesson, name, tmp_path / name) for name in names]
+    one, other = names
+    only = f'batch.mixture=[{{"corpus": "{one}", "weight": 2}}]'
+    both = f'[{{"corpus": "{one}", "weight": 3}}, {{"corpus": "{other}", "weight": 1}}]'
+    run = changing((only,), (f"batch.mixture={both}",))
+    first, second, last = opened(run, *parts)
+    assert [dataset.directory for dataset in first.train] == parts[:1]
+    assert [len(phase.train) for phase in (second, last)] == [2, 2]
+    assert [phase.order for phase in (first, second, last)] == [
+        32, 32 + LATER_ORDER, 32 + 2 * LATER_ORDER,
+    ]  # fmt: skip
+    rows = [int(dataset.shard_rows.sum()) for dataset in last.train]
+    said = (
+        f"mixture: {one} 75.0% ({18 / rows[0]:,.2f} passes), {other} 25.0% "
+        f"({6 / rows[1]:,.2f} passes)"
+    )
+    assert second.lines()[-1] == said and last.lines() == last.plan.lines()
+    unread = f"no phase reads {parts[1]}, which has {other} in sequences of 32 with data.masks.rate"
+    with pytest.raises(ConfigError, match=re.escape(unread)):
+        opened(override(recipe("roberta_tiny"), [only]), *parts)
+    with pytest.raises(ConfigError, match=f"of phases.1 names {other}, but no --data that it"):
+        opened(run, parts[0])
+    with pytest.raises(ConfigError, match="of the run weighs directories of one corpus each, but"):
+        opened(override(recipe("roberta_tiny"), [f"batch.mixture={both}"]), lesson)
+    tiny = both.replace("1}", "1e-6}")
+    with pytest.raises(ConfigError, match="is below 1/4096 of the whole"):
+        opened(override(recipe("roberta_tiny"), [f"batch.mixture={tiny}"]), *parts)

@@ -1,0 +1,179 @@
+"""Learning rates and batches by literal example."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import pytest
+
+from pipeline.base.errors import ConfigError
+from pipeline.config.run import Run
+from pipeline.config.settings import override
+from pipeline.loading.order import Share
+from pipeline.planning.schedule import (
+    batch_advice,
+    check_warm_ups,
+    growth,
+    learning_rate,
+    sequences_until,
+)
+from pipeline.recipes import recipe
+from tests.remedies import alternatives
+
+
+def run(warmup_steps: int, steps: int, end_lr: float = 0.0) -> Run:
+    base = recipe("roberta_tiny")
+    return replace(
+        base,
+        steps=steps,
+        optimizer=replace(base.optimizer, peak_lr=1.0),
+        schedule=replace(base.schedule, warmup_steps=warmup_steps, end_lr=end_lr),
+    )
+
+
+@pytest.mark.parametrize(
+    "warmup,steps,end,expected",
+    [
+        (2, 6, 0.0, [0.5, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]),
+        (2, 6, 0.2, [0.5, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2]),
+        (0, 4, 0.0, [0.75, 0.5, 0.25, 0.0]),
+        (4, 4, 0.0, [0.25, 0.5, 0.75, 1.0, 0.0]),
+        (8, 4, 0.0, [0.125, 0.25, 0.375, 0.5]),
+    ],
+)
+def test_linear(warmup: int, steps: int, end: float, expected: list[float]) -> None:
+    rates = [learning_rate(run(warmup, steps, end), step) for step in range(1, len(expected) + 1)]
+    assert rates == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "kind,settings,expected",
+    [
+        ("constant", {}, [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("polynomial", {"power": 2.0}, [0.5, 1.0, 0.5625, 0.25, 0.0625, 0.0, 0.0]),
+        ("polynomial", {"power": 0.5, "end_lr": 0.2}, [0.5, 1.0, 0.8928, 0.7657, 0.6, 0.2, 0.2]),
+        ("inverse_sqrt", {}, [0.5, 1.0, 0.8165, 0.7071, 0.6325, 0.5774, 0.5774]),
+        ("inverse_sqrt", {"end_lr": 0.7}, [0.5, 1.0, 0.8165, 0.7071, 0.7, 0.7, 0.7]),
+        ("warmup_stable_decay", {"decay_steps": 2}, [0.5, 1.0, 1.0, 1.0, 0.5, 0.0, 0.0]),
+        ("cosine", {}, [0.5, 1.0, 0.8536, 0.5, 0.1464, 0.0, 0.0]),
+        ("cosine", {"end_lr": 0.2}, [0.5, 1.0, 0.8828, 0.6, 0.3172, 0.2, 0.2]),
+        (
+            "warmup_stable_decay",
+            {"decay_steps": 4, "decay_shape": "one_minus_sqrt"},
+            [0.5, 1.0, 0.5, 0.2929, 0.134, 0.0, 0.0],
+        ),
+        (
+            "warmup_stable_decay",
+            {"decay_steps": 4, "decay_shape": "one_minus_sqrt", "end_lr": 0.2, "power": 7.0},
+            [0.5, 1.0, 0.6, 0.4343, 0.3072, 0.2, 0.2],
+        ),
+        (
+            "warmup_stable_decay",
+            {"decay_steps": 4, "power": 2.0, "end_lr": 0.2},
+            [0.5, 1.0, 0.65, 0.4, 0.25, 0.2, 0.2],
+        ),
+    ],
+)
+def test_other_kinds(kind: Any, settings: dict[str, Any], expected: list[float]) -> None:
+    base = run(2, 6)
+    chosen = replace(base, schedule=replace(base.schedule, kind=kind, **settings))
+    rates = [learning_rate(chosen, step) for step in range(1, 8)]
+    assert rates == pytest.approx(expected, abs=1e-4)
+
+
+def google_rate(kind: str, peak: float, step: int, steps: int, warmup: int) -> float:
+    """create_optimizer of google-research/bert and of electra; step: TensorFlow's global step."""
+    decayed = peak * (1 - min(step, steps) / steps)  # polynomial_decay, power 1, end 0
+    if kind == "bert":
+        is_warmup = float(step < warmup)
+        return (1 - is_warmup) * decayed + is_warmup * peak * step / warmup
+    return decayed * min(1.0, step / warmup)
+
+
+@pytest.mark.parametrize(
+    "kind,name", [("linear_from_start", "bert"), ("linear_times_warmup", "electra")]
+)
+def test_google_decays_from_the_first_step(kind: Any, name: str) -> None:
+    """Update number s is made at the global step s - 1; the last rate is above 0, and is kept."""
+    base = run(100, 1_000)
+    chosen = replace(base, schedule=replace(base.schedule, kind=kind))
+    ours = [learning_rate(chosen, step) for step in range(1, 1_001)]
+    assert ours == pytest.approx([google_rate(name, 1.0, n, 1_000, 100) for n in range(1_000)])
+    assert learning_rate(chosen, 2_000) == ours[-1] == pytest.approx(0.001)
+    floor = replace(chosen, schedule=replace(chosen.schedule, warmup_steps=0, end_lr=0.5))
+    assert learning_rate(floor, 1) == 1.0 and learning_rate(floor, 501) == pytest.approx(0.75)
+
+
+def test_the_published_schedules_are_those_of_the_code() -> None:
+    """At the peak of BERT's, 1 % below it; ours is linear from the peak."""
+    bert, electra = recipe("bert_base_published"), recipe("electra_base_published")
+    assert learning_rate(bert, 10_000) == pytest.approx(1e-4 * 9_999 / 10_000)
+    assert learning_rate(bert, 10_001) == pytest.approx(0.99e-4)
+    assert learning_rate(electra, 5_001) == pytest.approx(2e-4 * 0.5 * (1 - 5_000 / 766_000))
+    albert = recipe("albert_base_v1_published")
+    assert learning_rate(albert, 3_126) == pytest.approx(1.76e-3 * (1 - 3_125 / 125_000))
+    linear = replace(albert, schedule=replace(albert.schedule, kind="linear"))
+    ratio = learning_rate(linear, 3_126) / learning_rate(albert, 3_126)
+    assert ratio == pytest.approx(1.026, abs=1e-3)
+    assert {recipe(f"{name}_base_published").schedule.kind for name in ("roberta", "spanbert")} == {
+        "linear"
+    }
+
+
+@pytest.mark.parametrize(
+    "settings,message",
+    [
+        ({"kind": "inverse_sqrt", "warmup_steps": 0}, "schedule.warmup_steps=0 gives none"),
+        ({"kind": "warmup_stable_decay"}, "needs schedule.decay_steps=0 above 0"),
+        ({"kind": "warmup_stable_decay", "decay_steps": 5}, "at most steps=6"),
+    ],
+)
+def test_invalid_schedules_are_refused(settings: dict[str, Any], message: str) -> None:
+    base = run(2, 6)
+    with pytest.raises(ConfigError, match=message):
+        replace(base, schedule=replace(base.schedule, **settings))
+
+
+@pytest.mark.parametrize(
+    "first,warmup_steps,sizes",
+    [
+        (4, 6, [4, 4, 8, 8, 12, 12, 16, 16]),
+        (4, 2, [4, 8, 16, 16, 16, 16, 16, 16]),
+        (5, 6, [5, 5, 10, 10, 15, 15, 16, 16]),
+        (16, 6, [16] * 8),
+        (4, 0, [16] * 8),
+    ],
+)
+def test_a_batch_that_grows(first: int, warmup_steps: int, sizes: list[int]) -> None:
+    batch = replace(run(0, 9).batch, sequences=16, warmup_steps=warmup_steps, first_sequences=first)
+    share = Share(sequences=16, per_device=16, growth=growth(batch))
+    assert [share.sequences_of(step) for step in range(8)] == sizes
+    assert [sequences_until(batch, steps) for steps in range(9)] == [0, *accumulate(sizes)]
+
+
+def test_a_batch_cannot_shrink() -> None:
+    base = run(0, 9)
+    with pytest.raises(ConfigError, match=r"first_sequences=65 is above batch\.sequences=64"):
+        replace(base, batch=replace(base.batch, warmup_steps=1, first_sequences=65))
+
+
+@pytest.mark.parametrize("owner", ["schedule", "batch"])
+def test_a_warm_up_that_the_run_ends_in_is_refused(owner: str) -> None:
+    base = override(recipe("roberta_tiny"), ["steps=60", "schedule.warmup_steps=0"])
+    check_warm_ups(override(base, [f"{owner}.warmup_steps=60"]))
+    long = override(base, [f"{owner}.warmup_steps=100"])
+    said = rf"^arm a: {owner}\.warmup_steps=100 is longer than the run of steps=60"
+    with pytest.raises(ConfigError, match=said) as error:
+        check_warm_ups(long, "arm a: ")
+    for remedy in alternatives(str(error.value)):
+        check_warm_ups(override(long, remedy))
+
+
+def test_traps_29_a_changed_batch_with_an_unchanged_rate_is_reported() -> None:
+    base = recipe("roberta_base")
+    small = replace(base, batch=replace(base.batch, sequences=2_048))
+    assert "try optimizer.peak_lr=0.00125 with the same" in batch_advice(base, small)
+    tuned = replace(small, optimizer=replace(base.optimizer, peak_lr=1e-3))
+    assert batch_advice(base, base) == batch_advice(base, tuned) == ""
