@@ -17,13 +17,12 @@ from pipeline.data.corpora.groups import group_of, member_inputs, require_member
 from pipeline.data.corpora.input_files import InputFile, find_files, is_path
 from pipeline.data.corpora.published import chosen_language
 from pipeline.data.corpora.shapes import choose_files, plain_text_notes
-from pipeline.data.documents.records import FORMAT_NAMES, Format, PlainText, Source
+from pipeline.data.documents.records import FORMAT_NAMES, PlainText, Source
 from pipeline.data.documents.sniff import sniff
 
 SAMPLE = "sample"
 SAMPLE_FILES = Path(__file__).parent / "sample"
 """Texts that ship with the code; see CREDITS.md there."""
-_CRAWLS: tuple[Format, ...] = ("warc", "arc")
 
 
 def corpus_sources(
@@ -119,17 +118,17 @@ def limit_pages(sources: list[Source], pages_per_domain: int, language: str) -> 
     """
     if pages_per_domain < 0:
         raise ConfigError(f"--pages-per-domain {pages_per_domain}: choose 1 or more, or drop it")
-    if pages_per_domain and all(source.format not in _CRAWLS for source in sources):
+    if pages_per_domain and all(source.format != "warc" for source in sources):
         raise ConfigError(
             f"--pages-per-domain {pages_per_domain}: no input is a WARC or WET file; drop it"
         )
-    if language and all(source.format not in _CRAWLS for source in sources):
+    if language and all(source.format != "warc" for source in sources):
         raise ConfigError(f"--language {language}: no input is a WARC or WET file; omit it")
     return [
         replace(
             source, pages_per_domain=pages_per_domain, language=chosen_language(language, source)
         )
-        if source.format in _CRAWLS
+        if source.format == "warc"
         else source
         for source in sources
     ]

@@ -23,13 +23,6 @@ _DECLARED = re.compile(rb"\s*<(?:\?xml\b|!DOCTYPE\b)", re.I)
 _HTML = re.compile(rb"<!DOCTYPE\s+html\b", re.I)
 _HTML_NAME = re.compile(r"\.x?html?(?:\.(?:gz|zst|xz|bz2|lz4))?$", re.I)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_READ: dict[bytes, Format] = {
-    b"mediawiki": "mediawiki",
-    b"TEI": "tei",
-    b"TEI.2": "tei",
-    b"teiCorpus": "tei",
-    b"teiCorpus.2": "tei",
-}
 
 
 def markup_format(path: Path, name: str, head: bytes, forced_text: bool) -> Format | None:
@@ -50,8 +43,8 @@ def markup_format(path: Path, name: str, head: bytes, forced_text: bool) -> Form
         is_html = is_html or bool(_HTML.match(found[0]))
         at = found.end()
     root = _ROOT.match(head, at)
-    if root and root[1] in _READ:
-        return _READ[root[1]]
+    if root and root[1] == b"mediawiki":
+        return "mediawiki"
     is_html = is_html or bool(root and root[1].lower() == b"html")
     if is_html or (not is_declared and root and _HTML_NAME.search(name)):
         return "html"
@@ -60,7 +53,7 @@ def markup_format(path: Path, name: str, head: bytes, forced_text: bool) -> Form
     kind = f"<{root[1].decode(errors='replace')}>" if root else "no element in its first 64 KiB"
     raise DataError(
         f"{path} is XML or SGML ({kind}), which cannot be read; convert it to JSON lines, Parquet "
-        "or UTF-8 text (MediaWiki dumps, TEI and HTML are read)"
+        "or UTF-8 text (MediaWiki dumps and HTML are read)"
     )
 
 

@@ -55,7 +55,6 @@ from pipeline.data.documents.records import (
     Source,
     text_fields,
 )
-from pipeline.data.documents.tei import TEI_VERSION, read_tei
 from pipeline.data.documents.time_limit import TOO_SLOW, drop_slow
 from pipeline.data.documents.wikiextractor import HOLES_VERSION, read_doc_markup
 
@@ -64,7 +63,6 @@ READING_VERSION = 2
 READERS: dict[Format, int] = {
     "parquet": PARQUET_VERSION,
     "book": BOOK_VERSION,
-    "tei": TEI_VERSION,
     "wiki_jsonl": HOLES_VERSION,
     "doc": HOLES_VERSION,
     "arrow": ARROW_VERSION,
@@ -131,7 +129,6 @@ def _reader(source: Source) -> Callable[[Piece], Iterator[Record | Dropped | Bad
         "wiki_jsonl": read_json_lines,
         "doc": read_doc_markup,
         "book": read_book,
-        "tei": read_tei,
         EXTRACTED: _read_extracted,
     }
     if source.format in readers:

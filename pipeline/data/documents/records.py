@@ -18,8 +18,8 @@ TEXT_FIELDS = ("text", "body", "content")
 ORIGIN_FIELDS = ("url", "path", "id")
 
 Format = Literal[
-    "jsonl", "json_array", "wiki_jsonl", "csv", "parquet", "arrow", "text", "book", "tei", "doc",
-    "mediawiki", "html", "warc", "arc", "tar", "zip", "extracted",
+    "jsonl", "json_array", "wiki_jsonl", "csv", "parquet", "arrow", "text", "book", "doc",
+    "mediawiki", "html", "warc", "tar", "zip", "extracted",
 ]  # fmt: skip
 """`wiki_jsonl`, `doc`: written by wikiextractor; `extracted`: written by `extraction`."""
 PlainText = Literal["file", "book", "blank_lines", "lines"]
@@ -34,14 +34,12 @@ FORMAT_NAMES: dict[Format, str] = {
     "arrow": "Arrow",
     "text": "plain text",
     "book": "plain text (book)",
-    "tei": "TEI",
     "doc": "wikiextractor mark-up",
     "mediawiki": "MediaWiki dump",
     "html": "HTML",
     "zip": "zip archive",
     "tar": "archive of text files",
     "warc": "WARC",
-    "arc": "ARC",
     EXTRACTED: "extracted documents",
 }
 """Names for messages."""

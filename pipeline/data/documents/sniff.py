@@ -46,6 +46,7 @@ UNREADABLE = {
     rb"PK\x03\x04": "a zip archive",
     rb"ARROW1": "a compressed Arrow file",
     rb"PAR1": "a compressed Parquet file",
+    rb"filedesc://\S+ [^\n]+ \d+\r?\n\d \d ": "an ARC file, older than WARC",
     rb"\xff\xfe\0\0|\0\0\xfe\xff|(?:[ -~]\0\0\0){2}|(?:\0\0\0[ -~]){2}": "UTF-32 text, not UTF-8",
     rb"\xff\xfe|\xfe\xff|(?:[ -~]\0){4}|(?:\0[ -~]){4}": "UTF-16 text, not UTF-8",
 }
@@ -61,7 +62,6 @@ MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
     (re.compile(rb"WARC/\d"), "warc"),
-    (re.compile(rb"filedesc://\S+ [^\n]+ \d+\r?\n\d \d "), "arc"),
 )
 
 # An object of wikiextractor --json; its url has the page's number, its text can have any length.
@@ -172,7 +172,7 @@ def read_head(path: str, compression: Compression) -> bytes:
     except DataError:
         # The records of a WARC file can be read even if it is damaged later on.
         head = _first_member(path) if compression == "gz" else head
-        if not head.startswith((b"WARC/", b"filedesc://")):
+        if not head.startswith(b"WARC/"):
             raise
     return head[: HEAD_BYTES + 1]
 

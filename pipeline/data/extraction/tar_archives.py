@@ -2,10 +2,10 @@
 
 `openwebtext.tar.xz` holds .tar.xz files with one text file per page. Everything is read as a
 stream: nothing is unpacked, so names and links are harmless, and memory holds one document. A
-member's content decides whether it is an archive, compressed or not, HTML, TEI or a text.
+member's content decides whether it is an archive, compressed or not, HTML or a text.
 
-HTML is read as a page of its site, the first folder in its name; TEI as a file of it is. Other XML
-is counted as bad: as text it would keep its tags.
+HTML is read as a page of its site, the first folder in its name. Other XML is
+counted as bad: as text it would keep its tags.
 
 NUL bytes between members, as in concatenated archives, are skipped. An invalid header or a
 truncated archive raises a DataError. (tarfile with ignore_zeros also skips damaged headers
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +45,6 @@ from pipeline.data.documents.sniff import _BLOCK, is_tar
 from pipeline.data.extraction.html_files import extract_html
 from pipeline.data.extraction.places import START, Place, blocks_from
 from pipeline.data.extraction.web_pages import without_repeats
-from pipeline.data.extraction.zip_archives import member_documents
 
 TAR_VERSION = 2
 """Increase it when the same archive gives different documents."""
@@ -237,32 +235,10 @@ def _read(content: bytes, source: Source, path: str) -> Iterator[_Found]:
         return
     if format == "html":
         yield from map(_Markup, extract_html(source, (path, content)))
-    elif format == "tei":
-        yield from map(_Markup, _books(content, source, path, where))
     elif format:
         yield _Markup(BadRecord(where, f"{FORMAT_NAMES[format]} in an archive"))
     else:
         yield from _decoded(text, where, path)
-
-
-def _books(content: bytes, source: Source, path: str, where: str) -> Iterator[Extract | BadRecord]:
-    """The books of a TEI file; if it is damaged, those before the damage, and a bad record."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        book = replace(
-            source, path=file.name, name=path, size=len(content), format="tei", compression=""
-        )
-        books = 0
-        try:
-            for record in member_documents(book, path, where):
-                books += 1
-                yield record
-        except DataError:
-            yield BadRecord(where, "damaged TEI")
-            return
-    if not books:
-        yield BadRecord(where, "TEI without a book")
 
 
 def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecord]:

@@ -20,8 +20,6 @@ from typing import Any
 
 from pipeline.data.documents.content import State, state_now
 from pipeline.data.documents.records import BadRecord, Extract, Format, Source
-from pipeline.data.documents.tei import TEI_VERSION
-from pipeline.data.extraction.arc import find_arc_records
 from pipeline.data.extraction.html_files import extract_html, find_html
 from pipeline.data.extraction.mediawiki import extract_page, find_pages
 from pipeline.data.extraction.places import END, START, Place, starts_anywhere
@@ -90,9 +88,6 @@ class SlowFormat:
 
 FORMATS: dict[Format, SlowFormat] = {
     "mediawiki": SlowFormat(find_pages, extract_page, WIKITEXT_VERSION, ("mwparserfromhell",)),
-    "arc": SlowFormat(
-        find_arc_records, extract_record, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
-    ),
     "html": SlowFormat(
         find_html, extract_html, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
     ),
@@ -103,7 +98,7 @@ FORMATS: dict[Format, SlowFormat] = {
         (),
         markup=MarkupInArchives(
             lambda member: bool(member.has_markup),
-            (MARKUP_VERSION, WEB_VERSION, TEI_VERSION),
+            (MARKUP_VERSION, WEB_VERSION),
             ("resiliparse",),
             finish_pages,
         ),
@@ -151,7 +146,7 @@ def _cut(source: Source, size: int) -> list[Unit]:
 def _is_one_unit(source: Source) -> bool:
     if source.format == "warc":
         return bool(source.compression) and not starts_with_members(source)
-    return source.format in ("arc", "html", "zip")
+    return source.format in ("html", "zip")
 
 
 def _starts_anywhere(source: Source) -> bool:

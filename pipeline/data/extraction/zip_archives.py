@@ -121,7 +121,7 @@ def extract_zip_member(source: Source, member: zipfile.ZipInfo) -> Iterator[Extr
                 plain_text=source.plain_text if is_alone else "file",
             )  # fmt: skip
             read_to = 0
-            for item in member_documents(found, name, where):
+            for item in _documents(found, name, where):
                 if isinstance(item, Extract):
                     read_to = _end(item, found, read_to)
                     share = min(1.0, read_to / member.file_size)
@@ -133,14 +133,14 @@ def extract_zip_member(source: Source, member: zipfile.ZipInfo) -> Iterator[Extr
             raise DataError(str(error).replace(str(path), f"{source.path}: {name}")) from error
 
 
-def member_documents(found: Source, name: str, where: str) -> Iterator[Extract | BadRecord]:
+def _documents(found: Source, name: str, where: str) -> Iterator[Extract | BadRecord]:
     """The documents of an unpacked member; where: it, in messages. Raises DataError if it is an
     archive or damaged."""
     if found.format == "html":
         for _, page in find_html(found, (0, 0)):
             yield from extract_html(found, page)
         return
-    if found.format in ("tar", "zip", "warc", "arc", "mediawiki"):
+    if found.format in ("tar", "zip", "warc", "mediawiki"):
         raise DataError(
             f"{found.path} is {FORMAT_NAMES[found.format]} in a zip archive; unpack the archive"
         )

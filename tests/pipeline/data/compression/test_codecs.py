@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import lzma
 import random
@@ -180,17 +179,6 @@ def read_evaluation(path: Path) -> list[str]:
     return [text.strip() for text in read_texts(path)[1]]
 
 
-def arc() -> bytes:
-    stream = io.BytesIO()
-    for number, text in enumerate(TEXTS[:9]):
-        body = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{page(text)}".encode()
-        stream.write(
-            f"http://a.org/{number} 1.2.3.4 20100101000000 text/html {len(body)}\n".encode()
-        )
-        stream.write(body + b"\n")
-    return b"filedesc://x.arc 0.0.0.0 20100101000000 text/plain 3\n1 0\n\n" + stream.getvalue()
-
-
 JSON_LINES = "".join(f"{json.dumps({'text': text})}\n" for text in PADDED).encode()
 PLACES: dict[str, tuple[Callable[[], bytes], Callable[[Path], list[str]]]] = {
     "JSON lines": (lambda: JSON_LINES, read_file),
@@ -209,7 +197,6 @@ PLACES: dict[str, tuple[Callable[[], bytes], Callable[[Path], list[str]]]] = {
         read_file,
     ),
     "WARC": (lambda: b"".join(articles(24)), read_file),
-    "ARC": (arc, read_file),
     "tar": (lambda: tar({f"{n}.txt": text.encode() for n, text in enumerate(PADDED)}), read_file),
     "in a tar": (lambda: "\n".join(PADDED).encode(), read_in_tar),
     "in a zip": (lambda: JSON_LINES, read_in_zip),

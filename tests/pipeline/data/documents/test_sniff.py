@@ -126,6 +126,7 @@ def test_head_is_cut_anywhere_in_json(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (b"filedesc://a.arc 0.0.0.0 20100101000000 text/plain 3\n1 0 A\n\n", "is an ARC file"),
         (b"", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
         (bytes(range(256)), "is binary"),
