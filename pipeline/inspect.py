@@ -8,7 +8,6 @@ while it reads, those of the first ten epochs are drawn and shown.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import shutil
 import sys
 from pathlib import Path
@@ -79,12 +78,6 @@ def main() -> None:
         check_size(directory, file.file, file.bytes)
     vocabulary = read_vocabulary(directory / "tokenizer")
     if vocabulary.sha256 != manifest.tokenizer["sha256"]:
-        content = (directory / "tokenizer" / "tokenizer.json").read_bytes()
-        if hashlib.sha256(content).hexdigest() == manifest.tokenizer["sha256"]:
-            raise DataError(
-                f"{directory} was prepared by a version that applied the truncation or padding in "
-                "its tokenizer.json, so text may be missing; prepare it again in a new --output"
-            )
         raise DataError(
             f"{directory / 'tokenizer'} is not the tokenizer these shards were made with (sha256 "
             f"{vocabulary.sha256[:12]}, the manifest says {manifest.tokenizer['sha256'][:12]}); "
@@ -139,10 +132,10 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
             f"({corpus['validation_sequences']:,} held out) {corpus['tokens']:>13,} tokens, "
             f"dropped: {describe_counts(dropped) or 'nothing'}"
         )
-        if cut := corpus.get("cut"):  # absent in old manifests
-            print(f"  {'':12} cut from documents: {describe_cut(cut)}")
-        if noted := corpus.get("noted"):
-            print(f"  {'':12} kept: {describe_counts(noted)}")
+        if corpus["cut"]:
+            print(f"  {'':12} cut from documents: {describe_cut(corpus['cut'])}")
+        if corpus["noted"]:
+            print(f"  {'':12} kept: {describe_counts(corpus['noted'])}")
         if unknown := describe_unknown(corpus):
             print(f"  {'':12} {unknown}")
         if copies := describe_copies(corpus):

@@ -123,14 +123,12 @@ def _lock(lock: BinaryIO, output: Path, shared: bool) -> bool:
 
 def _read_plan(path: Path) -> dict[str, Any]:
     try:
-        plan = read_object(path)
+        return read_object(path)
     except ValueError as error:
         raise DataError(
             f"{path} is damaged: {error}; remove {path.parent} to start over, or name another "
             "--output"
         ) from error
-    plan.pop("changed_at", None)  # of an older version; see `inputs`
-    return plan
 
 
 def _check_plan(

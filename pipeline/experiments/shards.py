@@ -77,7 +77,7 @@ def check_inputs(ablation: Ablation) -> None:
     """Raises DataError if shards were prepared from other text than those of an arm before."""
     every = dict.fromkeys(d for arm in ablation.arms for d in directories(ablation, arm))
     made = [directory for directory in every if (directory / MANIFEST).exists()]
-    found = ((each, read_manifest(each).files.get(INPUTS, {}).get("xxh3_64")) for each in made)
+    found = ((each, read_manifest(each).files[INPUTS]["xxh3_64"]) for each in made)
     if unlike := first_unlike(found):
         raise DataError(
             f"{unlike[0]} was prepared from other text than {unlike[1]}; remove it and the runs "

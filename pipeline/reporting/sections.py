@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.base.durations import in_words
-from pipeline.data.shards.manifest import Manifest
+from pipeline.data.shards.manifest import Manifest, unknown_share
 from pipeline.reporting.comparable import groups_of, is_loss, why_apart
 from pipeline.reporting.curves import Curve, Point
 from pipeline.reporting.run_summary import RunSummary, changes
@@ -311,11 +311,9 @@ def data_card(directory: str, manifest: Manifest) -> Section:
     """Corpora, licences, drops and masks of a dataset."""
     rows, drops = [], []
     for name, corpus in manifest.corpora.items():
-        characters = max(1, corpus.get("characters", 1))
-        unknown = corpus.get("unknown", {}).get("characters", 0) / characters
         rows.append(
-            (name, str(corpus.get("licence", "unknown")), f"{corpus['documents']:,}",
-             f"{corpus['tokens'] / 1e6:,.1f} M", f"{unknown:.3%}")
+            (name, corpus["licence"], f"{corpus['documents']:,}",
+             f"{corpus['tokens'] / 1e6:,.1f} M", f"{unknown_share(corpus):.3%}")
         )  # fmt: skip
         for kind in ("dropped", "bad"):
             drops += [(name, reason, f"{count:,}") for reason, count in corpus[kind].items()]

@@ -132,7 +132,9 @@ def random_shards(directory: Path) -> None:
             "sequences": sum(shard.sequences for shard in described),
             "tokens": sum(shard.tokens for shard in described),
         },
-        files={},
+        files={
+            name: {"bytes": 0, "xxh3_64": ""} for name in ("documents.parquet", "inputs.parquet")
+        },
         shards=tuple(described),
     )
     (directory / MANIFEST).write_bytes(manifest.to_json())

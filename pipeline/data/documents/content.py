@@ -112,10 +112,7 @@ def changed_files(sources: Iterable[Source]) -> list[Source]:
 
 def has_content(source: Source, spans: Iterable[ReadSpan]) -> bool:
     """Whether a file holds the bytes that were read earlier; spans: all of this file."""
-    return all(
-        not span.xxh3_64 or _hash_span(source, span.start, span.stop) == span.xxh3_64
-        for span in spans
-    )
+    return all(_hash_span(source, span.start, span.stop) == span.xxh3_64 for span in spans)
 
 
 def _hash_span(source: Source, start: int, stop: int) -> str:
@@ -125,11 +122,9 @@ def _hash_span(source: Source, start: int, stop: int) -> str:
 
 
 def _raw_hash(source: Source) -> str:
-    """One hash of what was extracted to a file; empty if it is unknown."""
+    """One hash of what was extracted to a file."""
     hashes = extraction_content(source.path)
-    return (
-        "".join(hashes) if len(hashes) < 2 else xxhash.xxh3_64_hexdigest("".join(hashes).encode())
-    )
+    return hashes[0] if len(hashes) == 1 else xxhash.xxh3_64_hexdigest("".join(hashes).encode())
 
 
 def hash_bytes(path: str, start: int, stop: int) -> str:

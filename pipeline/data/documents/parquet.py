@@ -45,15 +45,24 @@ def text_columns(path: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def extraction_mark(path: str) -> str:
-    """The fingerprint of an extracted file's source; empty for any other Parquet file."""
+    """The fingerprint of an extracted file's source; empty for any other Parquet file.
+
+    Raises DataError for a file that an unreleased version extracted.
+    """
     with _open(path) as file:
-        return str((file.schema_arrow.metadata or {}).get(EXTRACTION_MARK, b"").decode())
+        schema = file.schema_arrow
+    mark = str((schema.metadata or {}).get(EXTRACTION_MARK, b"").decode())
+    if mark and "noted" not in schema.names:
+        raise DataError(
+            f"{path} was extracted by an unreleased version; remove it, and give its source again"
+        )
+    return mark
 
 
 def extraction_content(path: str) -> list[str]:
-    """Hashes of the files that were extracted to this one; none if an older version did it."""
+    """Hashes of the files that were extracted to this one."""
     with _open(path) as file:
-        hashes = str((file.schema_arrow.metadata or {}).get(CONTENT_MARK, b"").decode())
+        hashes = str(file.schema_arrow.metadata[CONTENT_MARK].decode())
     return hashes.split()
 
 

@@ -174,7 +174,7 @@ def _read_table(piece: Piece) -> Iterator[Record | BadRecord]:
 def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
     columns = ("id", "url", "dropped", "bad", "noted")
-    for row, text, (id, url, dropped, bad, *noted) in read_rows(
+    for row, text, (id, url, dropped, bad, noted) in read_rows(
         source.path, groups, ("text",), columns
     ):
         name = f"{source.name}@{row}"
@@ -183,6 +183,4 @@ def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         elif dropped:
             yield Dropped(name, dropped)
         else:
-            yield Record(
-                name, url or f"{source.name}/{id}", text, noted="".join(filter(None, noted))
-            )
+            yield Record(name, url or f"{source.name}/{id}", text, noted=noted or "")

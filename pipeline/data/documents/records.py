@@ -116,7 +116,6 @@ class ReadSpan(NamedTuple):
     start: int
     stop: int
     xxh3_64: str
-    """Empty if it is unknown: of a file that an older version extracted."""
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ from pipeline.data.extraction.tasks import (
     IdentificationTask,
     UnitTask,
 )
-from pipeline.data.extraction.unit_files import FIRST_COLUMNS, is_unit_of, write_file, write_unit
+from pipeline.data.extraction.unit_files import SCHEMA, is_unit_of, write_file, write_unit
 from pipeline.data.extraction.units import (
     FORMATS,
     MarkupInArchives,
@@ -259,7 +259,7 @@ def _mark(source: Source, *, has_markup: bool) -> str:
     return fingerprint(
         {
             "format": source.format,
-            "columns": FIRST_COLUMNS,
+            "columns": SCHEMA.names,
             "code": format.code,
             "packages": {name: _version(name) for name in format.packages},
             "pages_per_domain": source.pages_per_domain,

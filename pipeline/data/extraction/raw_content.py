@@ -30,7 +30,7 @@ class RawContent:
     """The bytes of a raw file, or of the files of a group, and the states in which it has them."""
 
     hashes: list[str]
-    """xxh3_64 of each file; none if an older version extracted it."""
+    """xxh3_64 of each file."""
     states: list[PlacedState]
 
 
@@ -43,27 +43,21 @@ def raw_file(source: Source) -> Source | None:
 def must_be_hashed(source: Source, target: Path) -> bool:
     """Whether `identify` takes as long as reading the file; target: what is extracted from it."""
     known = _known(target)
-    if known and _placed(source) in known.states:
-        return False
-    return not target.exists() or bool(extraction_content(str(target)))
+    return not known or _placed(source) not in known.states
 
 
 def identify(source: Source, target: Path) -> RawContent:
     """The content of a raw file; it is hashed if its state is new.
 
-    Raises DataError if `target` was extracted from other content. Files that an older version
-    extracted do not say from what, and pass.
+    Raises DataError if `target` was extracted from other content.
     """
     known = _known(target)
     if known and _placed(source) in known.states:
         return known
-    made_of = extraction_content(str(target)) if target.exists() else None
-    if made_of == []:
-        return RawContent([], [_placed(source)])
     with unchanged(source) as state:
         hashes = [hash_bytes(path, 0, sys.maxsize) for path in source.paths]
-    if made_of is not None:
-        _require_same(source, hashes, made_of, target)
+    if target.exists():
+        _require_same(source, hashes, extraction_content(str(target)), target)
     before = known.states if known and known.hashes == hashes else []
     content = RawContent(hashes, [*before, state])
     with suppress(OSError, DataError):  # the folder may be read-only

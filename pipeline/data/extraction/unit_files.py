@@ -38,8 +38,6 @@ SCHEMA = pa.schema(
         pa.field("noted", pa.string()),  # what to know about a text that is kept, or null
     ]
 )
-FIRST_COLUMNS = SCHEMA.names[:9]
-"""Those of files without `noted`, which older versions wrote and which are still read."""
 GROUP_BYTES = 16 << 20
 """Text per row group: half a split, so that workers can share a large file."""
 _SPAN, _STATE = "tenfold_span", "tenfold_raw_state"
@@ -65,12 +63,8 @@ def write_unit(unit: Unit, start: Place, path: Path) -> None:
 
 
 def is_unit_of(content: RawContent, path: Path) -> bool:
-    """Whether a unit's file was extracted from a raw file with this content.
-
-    Units that an older version extracted do not say, and pass.
-    """
-    state = (pq.read_metadata(path).metadata or {}).get(_STATE.encode())
-    return state is None or tuple(json.loads(state)) in content.states
+    """Whether a unit's file was extracted from a raw file with this content."""
+    return tuple(json.loads(pq.read_metadata(path).metadata[_STATE.encode()])) in content.states
 
 
 def write_file(
@@ -128,17 +122,14 @@ def _span(path: Path) -> Span | None:
     if not path.exists():
         return None
     with pq.ParquetFile(path) as file:
-        fields = json.loads((file.metadata.metadata or {})[_SPAN.encode()])
-    has_markup = fields.get("has_markup", False)  # units that an older version wrote do not say
-    return Span(tuple(fields["begin"]), tuple(fields["end"]), fields["records"], has_markup)
+        fields = json.loads(file.metadata.metadata[_SPAN.encode()])
+    return Span(**fields | {name: tuple(fields[name]) for name in ("begin", "end")})
 
 
 def _groups(path: Path) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
-            # units that an older version wrote have fewer columns
-            tables = [SCHEMA.empty_table(), file.read_row_group(group)]
-            yield pa.concat_tables(tables, promote_options="default")
+            yield file.read_row_group(group).replace_schema_metadata()
 
 
 def _tables(records: Records) -> Iterator[pa.Table]:

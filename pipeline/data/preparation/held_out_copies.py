@@ -82,11 +82,8 @@ def read_runs(path: Path) -> Runs:
 def count_copies(held_out: dict[str, list[Path]], train: list[Path]) -> dict[str, dict[str, int]]:
     """Per corpus the held-out documents that were checked, and how many of these are in train.
 
-    held_out: files of runs by corpus; train: those of all corpora. Empty if a file is missing, as
-    in work that an older version began.
+    held_out: files of runs by corpus; train: those of all corpora.
     """
-    if not all(path.exists() for paths in (*held_out.values(), train) for path in paths):
-        return {}
     checked = {corpus: [read_runs(path) for path in paths] for corpus, paths in held_out.items()}
     table = run_table(
         np.concatenate(

@@ -71,9 +71,7 @@ def read_spans(work: Path, tasks: Iterable[SplitTask] | None = None) -> list[Rea
         paths = list(last.values())
     else:
         paths = [last[number] for task in tasks if (number := f"{task.number:06d}") in last]
-    return [
-        ReadSpan(*row) for path in paths for row in json.loads(path.read_bytes()).get("read", [])
-    ]
+    return [ReadSpan(*row) for path in paths for row in json.loads(path.read_bytes())["read"]]
 
 
 def compare_with_work(sources: list[Source], work: Path) -> None:
@@ -90,12 +88,7 @@ def compare_with_work(sources: list[Source], work: Path) -> None:
 
 
 def compare_with_shards(sources: list[Source], output: Path) -> None:
-    """Raises DataError if complete shards were made of other content.
-
-    Shards of an older version do not say what they were made of, and pass.
-    """
-    if not (output / INPUTS).exists():
-        return
+    """Raises DataError if complete shards were made of other content."""
     path = output / _STATES
     if _compare(sources, path, lambda: _read_inputs(output), output):
         with suppress(OSError, DataError):  # the shards may be read-only

@@ -17,7 +17,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,7 +152,7 @@ class ChosenTokenizer:
             return None
         if not (places.named and _has_enough_ids(self.vocabulary, data)):
             return places.own
-        if _make_room(places.shared):
+        if not os.path.lexists(places.shared):
             return places.shared
         if not _is_whole(places.shared):
             print(
@@ -195,8 +195,6 @@ def find_tokenizer(
             _mention_others(places)
         if existing is None:
             print("tokenizer: none for this corpus yet; training it on this corpus", flush=True)
-            if not _is_whole(places.unfinished):  # half of one, by an older version
-                shutil.rmtree(places.unfinished, ignore_errors=True)
             try:
                 train_tokenizer(sources, data, places.unfinished, places.corpus)
             except TakenError as error:  # where locks exclude nobody
@@ -307,14 +305,6 @@ def _read_shared(folder: Path, data: DataSettings) -> Vocabulary | None:
 
 def _has_enough_ids(vocabulary: Vocabulary, data: DataSettings) -> bool:
     return vocabulary.size >= ENOUGH_IDS * data.vocab_size
-
-
-def _make_room(folder: Path) -> bool:
-    """Remove what a failed training of an earlier version left; True if the path is free."""
-    with suppress(OSError):
-        (folder / ".lock").unlink(missing_ok=True)
-        folder.rmdir()
-    return not os.path.lexists(folder)
 
 
 def _is_whole(folder: Path) -> bool:

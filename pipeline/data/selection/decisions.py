@@ -78,7 +78,7 @@ class Decisions:
         for reading, before in zip(readings, read_spans(self.path)):
             now = reading.span
             if before[:-1] == now[:-1]:
-                is_same = before.xxh3_64 in ("", now.xxh3_64)
+                is_same = before.xxh3_64 == now.xxh3_64
             else:
                 is_same = has_content(reading.source, [before])
             if not is_same:
@@ -99,7 +99,7 @@ def spans_metadata(readings: list[PieceReading]) -> dict[bytes, bytes]:
 
 
 def read_spans(path: Path) -> list[ReadSpan]:
-    """The spans of the pieces that a survey or decisions are about; none if it is old."""
+    """The spans of the pieces that a survey or decisions are about."""
     return [ReadSpan(*row[:-2]) for row in _rows(path)]
 
 
@@ -109,8 +109,7 @@ def read_states(path: Path) -> list[State]:
 
 
 def _rows(path: Path) -> list[list[Any]]:
-    metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
-    rows: list[list[Any]] = json.loads(metadata.get(SPANS, b"[]"))
+    rows: list[list[Any]] = json.loads(pq.read_metadata(path).metadata[SPANS])
     return rows
 
 

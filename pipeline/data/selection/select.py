@@ -179,8 +179,7 @@ def _join(selection: Selection, scratch: Path) -> Counter[str]:
                     counts.update(reason or "" for reason in reasons)
                     writer.write_table(_table(survey.task.corpus, rows["id"], reasons, mine))
                     first += len(rows)
-                spans = (file.metadata.metadata or {}).get(SPANS, b"[]")
-                writer.add_key_value_metadata({SPANS: spans})
+                writer.add_key_value_metadata({SPANS: file.metadata.metadata[SPANS]})
     assert sum(counts.values()) == ends[-1]
     return counts
 

@@ -14,6 +14,7 @@ document are pads. Such a document has no `origin` any more, since a URL often h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -74,22 +75,29 @@ def document_table(
     return pa.table(columns, schema=DOCUMENTS_SCHEMA)
 
 
+def with_taken_down(path: Path, there: list[str], names: Sequence[str]) -> list[str]:
+    """Columns to read of documents.parquet: `names`, and TAKEN_DOWN if it is `there`.
+
+    Raises DataError if one of the names is not.
+    """
+    if missing := set(names) - set(there):
+        raise DataError(
+            f"{path} has no column {min(missing)}: it is damaged, or of a version before 0.2.0; "
+            "copy it again, or run pipeline.prepare into a new directory"
+        )
+    return [*names, *({TAKEN_DOWN} & set(there))]
+
+
 def documents_of(directory: Path, sequences: npt.NDArray[np.uint64]) -> pa.Table:
     """Where the documents of a shard are: SEQUENCE_COLUMNS and TAKEN_DOWN, in order.
 
     sequences: [rows] of the shard.
     """
     path = directory / DOCUMENTS
-    there = pq.read_schema(path).names
-    if missing := set(SEQUENCE_COLUMNS) - set(there):
-        raise DataError(
-            f"{path} has no column {min(missing)}: an older version made it; run pipeline.prepare "
-            "into a new directory"
-        )
-    names = [*SEQUENCE_COLUMNS, *({TAKEN_DOWN} & set(there))]
+    names = with_taken_down(path, pq.read_schema(path).names, SEQUENCE_COLUMNS)
     within = [("first_sequence", ">=", sequences[0]), ("first_sequence", "<=", sequences[-1])]
     documents = pq.read_table(path, columns=names, filters=within)
-    if TAKEN_DOWN not in there:
+    if TAKEN_DOWN not in names:
         documents = documents.append_column(TAKEN_DOWN, pa.array(np.zeros(len(documents), bool)))
     first = documents["first_sequence"].to_numpy()
     places = np.minimum(np.searchsorted(sequences, first), len(sequences) - 1)

@@ -21,7 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
-from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN, is_held_out
+from pipeline.data.shards.document_index import (
+    DOCUMENTS,
+    TAKEN_DOWN,
+    is_held_out,
+    with_taken_down,
+)
 from pipeline.data.shards.manifest import VALIDATION, Manifest
 
 Hashes = npt.NDArray[np.uint64]
@@ -77,7 +82,7 @@ def _held_out(directory: Path) -> Hashes:
 
 
 def _identity(manifest: Manifest) -> str:
-    return str(manifest.files.get(DOCUMENTS, {}).get("xxh3_64", manifest.fingerprint))
+    return str(manifest.files[DOCUMENTS]["xxh3_64"])
 
 
 def _documents(directory: Path) -> Iterator[tuple[Hashes, npt.NDArray[np.bool_]]]:
@@ -85,14 +90,7 @@ def _documents(directory: Path) -> Iterator[tuple[Hashes, npt.NDArray[np.bool_]]
     path = directory / DOCUMENTS
     try:
         with pq.ParquetFile(path) as file:
-            if missing := set(_COLUMNS) - set(file.schema_arrow.names):
-                raise DataError(
-                    f"{path} has no column {min(missing)} (an earlier version made it), which is "
-                    "needed to check that no other --data directory trains on documents that "
-                    "this one holds out; prepare it again in a new --output, with --tokenizer "
-                    f"{directory / 'tokenizer'}"
-                )
-            columns = [*_COLUMNS, *({TAKEN_DOWN} & set(file.schema_arrow.names))]
+            columns = with_taken_down(path, file.schema_arrow.names, _COLUMNS)
             for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
                 if TAKEN_DOWN in columns:
                     batch = batch.filter(pc.invert(batch.column(TAKEN_DOWN)))

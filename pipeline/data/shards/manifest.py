@@ -1,6 +1,6 @@
 """manifest.json: the description of a directory of shards, checked when it is read.
 
-Layout 2 of a directory (layout 1 had all shard files side by side):
+Layout 2 of a directory:
 
     rows/train-00000.arrow       rows of a shard; held-out ones in validation-00000.arrow, ...
     mask-K/train-00000.arrow     duplicate K of the masks of the same rows, in the same order
@@ -28,7 +28,7 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import SEPARATORS
 
 SCHEMA_VERSION = 2
-"""Version of the layout on disk; the columns, which the fingerprint covers, are layout 1's."""
+"""Version of the layout on disk; the fingerprint covers that of the columns."""
 
 MANIFEST = "manifest.json"
 
@@ -49,12 +49,15 @@ _NEEDED: dict[str, dict[str, type]] = {
         "bos": int, "pad": int, "eos": int, "unk": int, "mask": int,
     },
     "totals": {"documents": int, "sequences": int, "tokens": int},
+    "files": {"documents.parquet": dict, "inputs.parquet": dict},
 }  # fmt: skip
 """Entries that every manifest has, by section; more may be there."""
 _NEEDED_OF_EACH: dict[str, dict[str, type]] = {
     "corpora": {
         "documents": int, "sequences": int, "validation_sequences": int, "tokens": int,
-        "bytes": int, "dropped": dict[str, int], "bad": dict[str, int], "packed": dict[str, int],
+        "bytes": int, "characters": int, "licence": str, "dropped": dict[str, int],
+        "bad": dict[str, int], "cut": dict[str, int], "noted": dict[str, int],
+        "packed": dict[str, int], "unknown": dict[str, int], "held_out_copies": dict[str, int],
     },
     "files": {"bytes": int, "xxh3_64": str},
     "takedowns": {
@@ -62,7 +65,12 @@ _NEEDED_OF_EACH: dict[str, dict[str, type]] = {
     },
 }  # fmt: skip
 """The same for each entry of these sections."""
-_PACKED = {"text_tokens": int, "repeated_tokens": int, "dropped_tokens": int}
+_COUNTS = {
+    "packed": {"text_tokens": int, "repeated_tokens": int, "dropped_tokens": int},
+    "unknown": {"tokens": int, "characters": int},
+    "held_out_copies": {"checked": int, "in_train": int},
+}
+"""The same for each of these counts of a corpus."""
 
 SCHEMES = get_args(get_type_hints(DataSettings)["masking"])
 LONGEST_ROW = 65_535
@@ -176,12 +184,6 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         content = read_object(path)
         version = content.pop("schema_version", None)
-        if version == 1:
-            raise DataError(
-                f"{directory} has layout 1 of shards, but this version reads layout "
-                f"{SCHEMA_VERSION}; move it away and run the same pipeline.prepare command again: "
-                "the fingerprint, rows and masks stay the same, so runs can resume on them"
-            )
         if version != SCHEMA_VERSION:
             raise DataError(
                 f"{path}: schema version {version}, but this version reads {SCHEMA_VERSION}; use "
@@ -192,7 +194,8 @@ def read_manifest(directory: Path) -> Manifest:
         _check_sections(manifest)
     except ValueError as error:
         raise DataError(
-            f"{path} is damaged ({error}); copy it again, or run pipeline.prepare again"
+            f"{path} is damaged ({error}); copy it again, or run pipeline.prepare again, as for "
+            "shards of versions before 0.2.0"
         ) from error
     return manifest
 
@@ -214,16 +217,9 @@ def _check_sections(manifest: Manifest) -> None:
         for key, section in sections.items():
             require(section, _NEEDED_OF_EACH[name], f"{name}.{key}")
             if name == "corpora":
-                require(section["packed"], _PACKED, f"{name}.{key}.packed")
-            for counts in (
-                "unknown",
-                "cut",
-                "noted",
-                "held_out_copies",
-            ):  # absent in older manifests
-                found = {counts: section.get(counts, {})}
-                require(found, {counts: dict[str, int]}, f"{name}.{key}")
-            _check_shares(section, f"{name}.{key}")
+                for counts, entries in _COUNTS.items():
+                    require(section[counts], entries, f"{name}.{key}.{counts}")
+                _check_shares(section, f"{name}.{key}")
     for number, shard in enumerate(manifest.shards):
         if len(shard.masks) != stored_masks(manifest.duplicates, shard.split):
             raise ValueError(f"shards[{number}] has {len(shard.masks)} masks")
@@ -279,17 +275,17 @@ def _check_sizes(manifest: Manifest) -> None:
 def _check_shares(corpus: dict[str, Any], where: str) -> None:
     """Raise ValueError for counts that `unknown_share` or `describe_copies` cannot divide."""
     for key, part, whole in (
-        ("unknown", "characters", corpus.get("characters")),
-        ("held_out_copies", "in_train", corpus.get("held_out_copies", {}).get("checked")),
+        ("unknown", "characters", corpus["characters"]),
+        ("held_out_copies", "in_train", corpus["held_out_copies"]["checked"]),
     ):
-        count = corpus.get(key, {}).get(part, 0)
-        if count and (type(whole) is not int or whole <= 0):
-            raise ValueError(f"{where} has {key}.{part} {count!r} of {whole!r}")
+        count = corpus[key][part]
+        if count and whole <= 0:
+            raise ValueError(f"{where} has {key}.{part} {count} of {whole}")
 
 
 def unknown_share(corpus: dict[str, Any]) -> float:
-    """The share of a corpus's characters behind unknown tokens; 0 in older manifests."""
-    behind = corpus.get("unknown", {}).get("characters", 0)
+    """The share of a corpus's characters behind unknown tokens."""
+    behind = corpus["unknown"]["characters"]
     return float(behind / corpus["characters"]) if behind else 0.0
 
 
@@ -309,9 +305,9 @@ def describe_unknown(corpus: dict[str, Any]) -> str:
 
 
 def describe_copies(corpus: dict[str, Any]) -> str:
-    """How many held-out documents are in train, too; empty if none is, or in older manifests."""
-    counts = corpus.get("held_out_copies", {})
-    if not counts.get("in_train"):
+    """How many held-out documents are in train, too; empty if none is."""
+    counts = corpus["held_out_copies"]
+    if not counts["in_train"]:
         return ""
     share = counts["in_train"] / counts["checked"]
     found = (

@@ -16,7 +16,12 @@ import pyarrow.parquet as pq
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.settings import fingerprint
-from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, TAKEN_DOWN
+from pipeline.data.shards.document_index import (
+    DOCUMENTS,
+    DOCUMENTS_SCHEMA,
+    TAKEN_DOWN,
+    with_taken_down,
+)
 
 _COLUMNS = ["id", "corpus", "first_sequence", "text_hash"]
 
@@ -74,19 +79,14 @@ def read_groups(directory: Path, columns: list[str] | None = None) -> Iterator[p
     path = directory / DOCUMENTS
     try:
         with pq.ParquetFile(path) as file:
-            there = file.schema_arrow.names
-            if missing := set(DOCUMENTS_SCHEMA.names) - set(there):
-                raise DataError(
-                    f"{path} has no column {min(missing)}: an older version made it; run "
-                    "pipeline.prepare into a new directory"
-                )
-            wanted = [*(columns or DOCUMENTS_SCHEMA.names), *({TAKEN_DOWN} & set(there))]
+            names = columns or DOCUMENTS_SCHEMA.names
+            wanted = with_taken_down(path, file.schema_arrow.names, names)
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=wanted)
-                if TAKEN_DOWN not in there:
+                if TAKEN_DOWN not in wanted:
                     none = pa.array(np.zeros(len(table), np.bool_))
                     table = table.append_column(TAKEN_DOWN, none)
-                yield table.select([*(columns or DOCUMENTS_SCHEMA.names), TAKEN_DOWN])
+                yield table.select([*names, TAKEN_DOWN])
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing; copy it again") from error
     except (pa.ArrowException, OSError) as error:

@@ -189,7 +189,7 @@ def copy_for_transformers(
 
     length: tokens at which the tokenizer cuts a text; None: as in `source`, whose folder knows the
     rows that were prepared with it, and no model.
-    The class is named anew, because earlier versions wrote one that ignores `add_prefix_space`.
+    The class is set, because that of a model's folder may ignore `add_prefix_space`.
     Raises DataError if the configuration is damaged.
     """
     shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")

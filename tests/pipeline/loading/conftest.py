@@ -129,7 +129,9 @@ def prepare_directory(
             "sequences": sum(shard_rows),
             "tokens": sum(shard.tokens for shard in described),
         },
-        files={},
+        files={
+            name: {"bytes": 0, "xxh3_64": ""} for name in ("documents.parquet", "inputs.parquet")
+        },
         shards=tuple(described),
     )
     (directory / MANIFEST).write_bytes(manifest.to_json())

@@ -19,7 +19,7 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.documents.parquet import CONTENT_MARK, extraction_content
+from pipeline.data.documents.parquet import extraction_content
 from pipeline.data.documents.records import BadRecord, Extract, Format, PublishedFile, Source
 from pipeline.data.extraction import places, raw_content, units
 from pipeline.data.extraction.extract import extract
@@ -171,19 +171,6 @@ def test_equal_files_give_equal_files(given: Callable[[str], Path], tmp_path: Pa
     shutil.copy(path, path.with_suffix(".new"))
     path.with_suffix(".new").rename(path)
     assert Path(extracted(path).path).read_bytes() == before
-
-
-def test_files_of_an_older_version_pass(given: Callable[[str], Path]) -> None:
-    path = given("dump.xml")
-    made = Path(extracted(path).path)
-    with pq.ParquetFile(made) as file:
-        table = file.read()
-    marks = {key: value for key, value in table.schema.metadata.items() if key != CONTENT_MARK}
-    pq.write_table(table.replace_schema_metadata(marks), made)
-    raw_content._known_path(made).unlink()
-    edit(path)
-    assert extraction_content(str(made)) == []
-    assert extracted(path).path == str(made)
 
 
 def when_read(monkeypatch: pytest.MonkeyPatch, name: Format, happens: Callable[[], object]) -> None:

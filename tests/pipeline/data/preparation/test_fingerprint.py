@@ -36,7 +36,7 @@ def test_a_later_setting_changes_the_fingerprint_only_beyond_its_legacy_value() 
     assert identity["data"]["blanks"] == 3
 
 
-def test_shards_made_before_added_tokens_were_text_have_another_fingerprint() -> None:
+def test_only_vocabularies_with_added_tokens_count_the_rule_for_them() -> None:
     data = recipe("roberta_base").data
     added = SimpleNamespace(**(vars(VOCABULARY) | {"text_tokens": [{"content": "[GENE]"}]}))
     identity = shard_identity(data, [], added, "fast", "none")  # type: ignore[arg-type]

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.data.preparation import inputs
-from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.preparation.worker import Worker
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.tasks import SplitTask
@@ -116,12 +115,6 @@ def test_complete_shards(
     make(news, output="other")
     assert read_manifest(tmp_path / "other").fingerprint == before
     assert documents(tmp_path / "other") != documents(out)
-    # shards of an older version do not say what they were made of
-    manifest = json.loads((out / MANIFEST).read_bytes())
-    del manifest["files"][INPUTS]
-    (out / MANIFEST).write_text(json.dumps(manifest))
-    (out / INPUTS).unlink()
-    assert "is complete already" in make(news)
 
 
 @pytest.mark.parametrize("packed", [False, True])

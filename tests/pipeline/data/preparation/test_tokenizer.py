@@ -140,7 +140,7 @@ def test_a_file_called_like_a_named_corpus_is_the_users_own(
 def test_an_unsuitable_shared_folder_is_not_used(
     why: str, root: Path, tmp_path: Path, run: Prepare
 ) -> None:
-    """It was put there by hand, or an earlier version trained it on the first corpus."""
+    """It was put there by hand, trained on the user's own text or with too few ids."""
     source = text_of(tmp_path / "mine.jsonl", "cat")
     if why == "own":
         run("--corpus", source, *FEW)
@@ -234,7 +234,6 @@ def test_two_train_at_once_where_locks_exclude_nobody(
 def test_an_obstacle_to_the_shared_folder_is_named(
     root: Path, tmp_path: Path, run: Prepare
 ) -> None:
-    """A lock that an earlier version's failed training left is not an obstacle."""
     news = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
     shared = root / "tokenizers" / NAME
     shared.mkdir(parents=True)

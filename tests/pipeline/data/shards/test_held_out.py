@@ -110,9 +110,7 @@ def test_directories_that_cannot_be_compared_are_refused(grown: tuple[Path, Path
     path = first / DOCUMENTS
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["text_hash"]), path)
-    with pytest.raises(
-        DataError, match=r"no column text_hash \(an earlier .* --tokenizer \S+/first/tokenizer$"
-    ):
+    with pytest.raises(DataError, match="has no column text_hash: it is damaged, or of a version"):
         check(second, first)
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(DataError, match="is damaged"):
