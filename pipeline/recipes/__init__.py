@@ -76,22 +76,9 @@ RECIPES: dict[str, Callable[[], Run]] = {
     )
 }
 
-RENAMED = {
-    "albert_base_published": "albert_base_v2_125k",
-    "albert_large_published": "albert_large_v2_125k",
-    "albert_xlarge_published": "albert_xlarge_v2_125k",
-    "albert_xxlarge_published": "albert_xxlarge_v2_125k",
-}
-"""Earlier names of recipes, for the error that names the present one."""
-
 
 def recipe(name: str) -> Run:
     """The Run of a recipe. Raises ConfigError, naming the nearest recipe, if it does not exist."""
-    if name in RENAMED:
-        raise ConfigError(
-            f"recipe {name!r} is now called {RENAMED[name]}, since the released version 2 trained "
-            f"for longer and on more data; write {RENAMED[name]}"
-        )
     if name not in RECIPES:
         near = find_near(name, RECIPES)
         advice = f"did you mean {near}?" if near else "`tenfold recipes` lists them all"

@@ -21,7 +21,7 @@ from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
 from pipeline.data.shards.manifest import Manifest, describe_copies, describe_unknown
 from pipeline.loading.compatibility import runs_of
-from pipeline.recipes import RECIPES, RENAMED
+from pipeline.recipes import RECIPES
 from pipeline.reporting.front_matter import (
     UNCLEAR,
     front_matter,
@@ -96,7 +96,7 @@ class CardFacts:
         found = []
         for name, manifest in self.data:
             corpora = manifest.corpora if manifest else {name: {}}
-            found += [(n, str(corpus.get("licence", "unknown"))) for n, corpus in corpora.items()]
+            found += [(n, corpus["licence"]) for n, corpus in corpora.items()]
         return found
 
 
@@ -187,7 +187,8 @@ def _recipe(facts: CardFacts) -> Section:
     """Settings that differ from the recipe, or from the paper's own."""
     base = base_recipe(facts.run)
     paper = f"{base}_published"
-    paper = RENAMED.get(paper, paper)
+    if paper not in RECIPES:
+        paper = f"{base}_v2_125k"  # ALBERT's: the released version 2 trained for longer
     settings = flat(to_dict(facts.run))
     lines = [f"the recipe is {base}"]
     if facts.run.name != base:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from model.objectives.flops import parameter_count
-from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
 from pipeline.planning.plan import encoder_config, has_pairs
 from pipeline.recipes import recipe
@@ -84,14 +83,3 @@ def test_published_lamb_and_schedule_are_the_paper_s(model: str, name: str) -> N
     assert (published.batch.sequences, published.steps) == (4_096, 125_000)
     assert published.schedule.warmup_steps == 3_125
     assert published.schedule.kind == "linear_from_start"
-
-
-@pytest.mark.parametrize("size", ["base", "large", "xlarge", "xxlarge"])
-def test_the_earlier_name_of_version_2_names_the_present_one(size: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        recipe(f"albert_{size}_published")
-    assert str(error.value) == (
-        f"recipe 'albert_{size}_published' is now called albert_{size}_v2_125k, since the released "
-        f"version 2 trained for longer and on more data; write albert_{size}_v2_125k"
-    )
-    assert recipe(f"albert_{size}_v1_published").encoder.activation == "gelu"
