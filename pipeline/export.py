@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.released.folder import CONFIG
 from pipeline.reporting.model_card import CARD, CardFacts, model_card
 from pipeline.reporting.run_summary import read_run
-from pipeline.reporting.score_files import read_scores, scored_weights
+from pipeline.reporting.score_files import read_scores, scored_encoder
 from pipeline.training.checkpoints.read import CHECKPOINTS, step_name
 from pipeline.training.run_directory.run_json import RunRecord, read_record, recorded_pooling
 from pipeline.training.weights.folders import (
@@ -109,21 +108,17 @@ def check_scores(files: Sequence[Path], saved: SavedRun, folder: Path) -> None:
     """Raise DataError for fine-tuned scores of another model than the exported one.
 
     folder: the export. A fine-tuning may have started from the run, from its export, or from what
-    transformers saved of that, whose configurations differ. A file of an earlier version, which has
-    the hash of weights and configuration only, may be of the latter: its mismatch is a warning.
+    transformers saved of that, whose configurations differ, but not the hash of the encoder.
     """
-    asked = {path: found for path in files if any(found := scored_weights(path))}
+    asked = {path: found for path in files if (found := scored_encoder(path))}
     if not asked:
         return
-    starts = load_start(folder), start_of(saved, folder)
-    for path, (encoder, identity) in asked.items():
-        what = f"of other weights than step {saved.step:,} of {saved.directory}, which is exported"
-        if encoder and encoder not in {start.encoder_hash for start in starts}:
-            raise DataError(f"--scores {path} are {what}; fine-tune that step, or drop them")
-        if not encoder and identity not in {start.identity for start in starts}:
-            print(
-                f"warning: --scores {path} may be {what}, or of another configuration of them",
-                file=sys.stderr,
+    starts = {start.encoder_hash for start in (load_start(folder), start_of(saved, folder))}
+    for path, encoder in asked.items():
+        if encoder not in starts:
+            raise DataError(
+                f"--scores {path} are of other weights than step {saved.step:,} of "
+                f"{saved.directory}, which is exported; fine-tune that step, or drop them"
             )
 
 

@@ -148,7 +148,7 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
     """Fit, score, and publish the job's folder. Where locks exclude nobody, another process may do
     the same job, and the result is that of the first."""
     folder = work.folder(job)
-    if not is_done(work, job):  # half of one, by an older version; or the user removed the result
+    if not is_done(work, job):  # the user removed the result
         shutil.rmtree(folder, ignore_errors=True)
     if job.arm == TFIDF:
         model, fitted, found = None, *_run_tfidf(work, job)

@@ -178,7 +178,7 @@ def parts_of(run: Run) -> list[Run]:
 
 def first_unlike(found: Iterable[tuple[Named, object]]) -> tuple[Named, Named] | None:
     """The first name whose value differs from the first value, and the name of that; None if all
-    are alike. A value of None is not known, as of an earlier version, and left out."""
+    are alike. A value of None is skipped: nothing was scored."""
     known = [(name, value) for name, value in found if value is not None]
     return next(((name, known[0][0]) for name, value in known if value != known[0][1]), None)
 

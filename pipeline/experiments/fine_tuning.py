@@ -126,7 +126,8 @@ def check_examples(ablation: Ablation, jobs: list[AblationJob]) -> None:
     """Raise DataError if runs were fine-tuned on other examples of a task than the first run."""
     for task, _ in ablation.tasks:
         paths = [score_file(ablation, job, task) for job in jobs]
-        if pair := first_unlike((path, (_read(path) or {}).get("examples")) for path in paths):
+        found = ((path, each["examples"]) for path in paths if (each := _read(path)))
+        if pair := first_unlike(found):
             raise DataError(
                 f"{pair[0]} is the score of other examples than {pair[1]}; remove it and "
                 f"{pair[0].with_suffix('')}, and rerun"
@@ -139,11 +140,9 @@ def seconds_of(ablation: Ablation, jobs: list[AblationJob], task: str) -> list[f
     return [float(each["seconds"]) for each in found if each is not None]
 
 
-def _examples(output: Path) -> dict[str, str] | None:
-    """Number and hash of the examples in each file of a fine-tuning; None if it does not say."""
+def _examples(output: Path) -> dict[str, str]:
+    """Number and hash of the examples in each file of a fine-tuning."""
     path = output / _SETTINGS
-    if not path.exists():
-        return None
     try:
         return {name: text for name, text in read_object(path).items() if name.endswith("examples")}
     except (ValueError, OSError) as error:
@@ -157,9 +156,8 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         found = read_object(path)
         score = {} if found.get("score") is None else {"score": float}
-        require(found, {"seconds": float, **score}, "it")
+        require(found, {"seconds": float, "examples": dict, **score}, "it")
         check_finite([found["seconds"], *(found[name] for name in score)])
-        return {"score": found["score"], "seconds": found["seconds"],
-                "examples": found.get("examples")}  # fmt: skip
+        return {name: found[name] for name in ("score", "seconds", "examples")}
     except (ValueError, OSError, KeyError) as error:
         raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error

@@ -30,7 +30,6 @@ from pipeline.experiments.ablation import (
 )
 from pipeline.experiments.children import ChildError, Children, taken
 from pipeline.experiments.fine_tuning import (
-    family_of,
     fine_tune,
     fine_tuned,
     has_scores,
@@ -50,6 +49,10 @@ SETTINGS = "settings.json"
 ARMS = "arms"
 _TASKS = "finetune"
 """Of the settings; unlike the others they may be added to, see `with_scored_tasks`."""
+_SETTING_TYPES = {
+    "table": str, "baseline": str, "tune": bool, "inputs": list[str], "grammar": str, "arms": dict,
+    _TASKS: dict,
+}  # fmt: skip
 
 
 class RunError(PipelineError):
@@ -201,15 +204,14 @@ def with_scored_tasks(ablation: Ablation) -> Ablation:
     The task of a command may have another folder than recorded until there is a score of it.
     Raises ConfigError for a folder or a number of fine-tuning seeds that differs from the scores'.
     """
-    recorded: dict[str, Any] = _read_settings(ablation).get(_TASKS, {})
+    recorded: dict[str, Any] = _read_settings(ablation)[_TASKS]
     scored = {task: each for task, each in recorded.items() if has_scores(ablation, task)}
     tasks, seeds, protocol = dict(ablation.tasks), ablation.finetune_seeds, ablation.protocol
     for task, earlier in scored.items():
         folder = tasks.setdefault(task, Path(earlier["data"])).resolve()
         if not ablation.tasks:
             seeds = earlier["seeds"]
-        # Earlier versions did not record it and had no other than that of the family.
-        protocol = earlier.get("protocol") or family_of(ablation.baseline)
+        protocol = earlier["protocol"]
         if (str(folder), seeds) != (earlier["data"], earlier["seeds"]):
             raise ConfigError(
                 f"{ablation.output} has fine-tuned scores of {task} with {earlier['data']} and "
@@ -238,7 +240,7 @@ def claim_output(ablation: Ablation) -> None:
         }
         for task, data in ablation.tasks
     }
-    earlier = _read_settings(ablation).get(_TASKS, {})  # or another process asks for them now
+    earlier = _read_settings(ablation)[_TASKS]  # or another process asks for them now
     settings = _settings(ablation) | {_TASKS: earlier | tasks}
     write_whole(ablation.output / SETTINGS, json.dumps(settings, indent=1).encode())
 
@@ -247,8 +249,8 @@ def check_output(ablation: Ablation) -> None:
     """Raises ConfigError naming the first setting that differs from those the output has."""
     before = _read_settings(ablation)
     for name, value in _settings(ablation).items():
-        earlier: Any = before.get(name)
-        if not before or earlier == value:
+        earlier: Any = before[name]
+        if earlier == value:
             continue
         if name == "inputs" and not any(ablation.output.glob(f"{SHARDS}/*/{MANIFEST}")):
             continue  # nothing was prepared from them, as of a name that was mistyped
@@ -265,17 +267,15 @@ def check_output(ablation: Ablation) -> None:
 
 
 def _read_settings(ablation: Ablation) -> dict[str, Any]:
-    """Of the output; empty if it is new."""
+    """Of the output; those of the ablation if it is new."""
     path = ablation.output / SETTINGS
     if not path.exists():
-        return {}
+        return _settings(ablation) | {_TASKS: {}}
     try:
         found = read_object(path)
-        found.setdefault(_TASKS, {})  # earlier versions had none
-        require(found, {"table": str, "arms": dict, "inputs": list[str], _TASKS: dict}, "it")
-        found["inputs"] = [*map(recorded_url, found["inputs"])]  # earlier versions: as given
+        require(found, _SETTING_TYPES, "it")
         for task, each in found[_TASKS].items():
-            require(each, {"data": str, "seeds": int}, f"{_TASKS}.{task}")
+            require(each, {"data": str, "seeds": int, "protocol": str}, f"{_TASKS}.{task}")
         return found
     except (ValueError, OSError) as error:
         raise DataError(f"{path} is damaged ({error}); give another --output") from error

@@ -13,11 +13,12 @@ from pipeline.reporting.sections import Report, Section, TextTable
 ABLATION = "ablation.json"
 NEEDED = {
     "table": dict, "baseline": str, "seeds": int, "tuned": bool, "noise": dict, "arms": list,
-    "equal_tokens": bool,
+    "equal_tokens": bool, "generated": bool, "references": dict, "runs": list,
 }  # fmt: skip
 NEEDED_OF_ARM = {
     "name": str, "changes": list, "published": dict, "cost": dict, "measures": dict,
     "differences": dict, "missing": dict, "initial_weights": str, "peak_lr": float,
+    "finished": list, "diverged": list, "not_compared": dict,
 }  # fmt: skip
 MEASURES = {
     "mask_loss": ("Loss at [MASK], nats; lower is better", 4),
@@ -63,7 +64,7 @@ def _report(content: Mapping[str, Any]) -> Report:
         *(f"{name}: {table[name]}" for name in ("source", "note") if table[name]),
     ]
     report.sections.append(Section("What is compared", [*lines, *_design(content)]))
-    if any(_diverged(arm) for arm in arms):
+    if any(arm["diverged"] for arm in arms):
         report.sections.append(_divergences(content))
     if recovered := [*_recovered(content)]:
         report.sections.append(Section("Runs that skipped something", recovered))
@@ -83,7 +84,7 @@ def _verdict(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
     if difference is None:
         return f"{name}: no difference is known; {_why(content, arm, 'mask_loss')}"
     found = f"{name}: {difference['mean']:+.4f} nats to {content['baseline']}"
-    if content.get("generated"):
+    if content["generated"]:
         found += " of the generator"
     if not difference["significant"] and _is_alike(difference):
         found += f", the same in all {difference['seeds']} seeds"
@@ -104,10 +105,10 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
     """Why a measure of an arm is not compared."""
     if content["seeds"] < FEW:
         return "one seed has no interval, give --seeds 2 or more"
-    if why := arm.get("not_compared", {}).get(measure):
+    if why := arm["not_compared"].get(measure):
         return str(why)
     for each in (arm, content["arms"][0]):
-        if not each.get("finished", True):
+        if not each["finished"]:
             return f"{each['name']}: {_lost(content, each)}"
     for name in (measure, measure.partition("/")[0]):
         if name in arm["missing"]:
@@ -116,15 +117,10 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
     return f"the baseline lacks it: {why}" if why else "the baseline lacks it"
 
 
-def _diverged(arm: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Seed and reason of the runs that diverged; none in tables of earlier versions."""
-    return list(arm.get("diverged", []))
-
-
 def _lost(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
     """`1 of 5 runs diverged`; empty if none did. The baseline's other seeds do not count."""
     seeds = content["seeds"]
-    count = sum(each["seed"] < seeds for each in _diverged(arm))
+    count = sum(each["seed"] < seeds for each in arm["diverged"])
     return f"{count} of {seeds} runs diverged" if count else ""
 
 
@@ -136,11 +132,11 @@ def _divergences(content: Mapping[str, Any]) -> Section:
     """How many runs of each arm diverged, and why."""
     seeds, rows, lines = content["seeds"], [], []
     for arm in content["arms"]:
-        others = sum(each["seed"] >= seeds for each in _diverged(arm))
-        rows.append((arm["name"], str(len(arm["finished"])), str(len(_diverged(arm)) - others)))
+        others = sum(each["seed"] >= seeds for each in arm["diverged"])
+        rows.append((arm["name"], str(len(arm["finished"])), str(len(arm["diverged"]) - others)))
         if arm is content["arms"][0]:
             rows.append(("the same, other seeds", str(seeds - others), str(others)))
-        lines += [f"{arm['name']}:{each['seed']}: {each['why']}" for each in _diverged(arm)]
+        lines += [f"{arm['name']}:{each['seed']}: {each['why']}" for each in arm["diverged"]]
     about = (
         "means are of the runs that finished, and differences of the seeds that finished in both "
         "arms: both are biased in favour of an arm whose worst runs diverged, and so are p-values"
@@ -151,8 +147,8 @@ def _divergences(content: Mapping[str, Any]) -> Section:
 
 def _recovered(content: Mapping[str, Any]) -> Iterator[str]:
     """Runs with updates, sequences or shards that were left out: they read less than others."""
-    for run in content.get("runs", []):
-        found = run.get("recovered") or {}
+    for run in content["runs"]:
+        found = run.get("recovered", {})  # none of one that diverged
         if said := [RECOVERED[name].format(found[name]) for name in RECOVERED if name in found]:
             yield f"{run['arm']}:{run['seed']}: {', '.join(said)}"
 
@@ -180,14 +176,14 @@ def _design(content: Mapping[str, Any]) -> list[str]:
         lines += [line for arm in content["arms"] for line in _doubts_of_rate(arm)]
     else:
         lines.append("peak learning rates are not tuned")
-    if content.get("generated"):
+    if content["generated"]:
         lines.append("words are predicted by the generator, not by the model that is kept")
-    if tuning := content.get("fine_tuning"):
+    if tuning := content["fine_tuning"]:
         lines.append(
             f"fine-tuned scores: all arms by the protocol of {tuning['protocol']}, with equal "
             f"fine-tuning seeds for equal seeds, {tuning['seeds']} per run and task"
         )
-    if target := content.get("target_loss"):
+    if target := content["target_loss"]:
         lines.append(
             f"the fixed loss is {target:.4f} nats, which every finished run of the baseline has "
             "reached by 80 % of its steps"
@@ -203,7 +199,7 @@ def _at_edge(arm: Mapping[str, Any]) -> bool:
 def _doubts_of_rate(arm: Mapping[str, Any]) -> Iterator[str]:
     """What to know of the runs that chose an arm's rate."""
     points = arm["tuning"]
-    if lost := sum(bool(point.get("error")) for point in points):
+    if lost := sum(bool(point["error"]) for point in points):
         yield f"{arm['name']}: {lost} of {len(points)} runs with other rates diverged"
     if lost < len(points) and not any("mask_loss" in point["measures"] for point in points):
         why = arm["missing"].get("mask_loss", "it has no loss on the shared ones")
@@ -219,7 +215,7 @@ def _measure(content: Mapping[str, Any], name: str) -> Section:
     title, digits = MEASURES.get(kind, ("", 4))
     if part:
         title = f"{kind.replace('_', ' ').capitalize()}: {part}; higher is better"
-    first, reference = content["arms"][0], content.get("references", {}).get(name, "")
+    first, reference = content["arms"][0], content["references"].get(name, "")
     rows: list[Sequence[str]] = [
         (f"{first['name']}, the baseline", _mean(first, name, digits), "", "", "", "",
          first["missing"].get(name, _lost(content, first)))
@@ -227,7 +223,7 @@ def _measure(content: Mapping[str, Any], name: str) -> Section:
     if name in content["noise"]:
         rows.append(_row(content, "the same, other seeds", "", content["noise"][name], digits))
     elif content["seeds"] >= FEW and name in first["measures"]:
-        why = "too few runs finished" if _diverged(first) else "a run with another seed lacks it"
+        why = "too few runs finished" if first["diverged"] else "a run with another seed lacks it"
         why = f"not known: {why}"
         rows.append(("the same, other seeds", "", "", "", "", "", why))
     for arm in content["arms"][1:]:
@@ -281,8 +277,8 @@ def _row(
 
 
 def _is_alike(found: Mapping[str, Any]) -> bool:
-    """Whether all seeds have the same difference; 0 in tables of earlier versions."""
-    return not found["visible"] or not found["standard_deviation"]
+    """Whether all seeds have the same difference."""
+    return found["visible"] is None
 
 
 def _too_few(found: Mapping[str, Any]) -> str:

@@ -33,18 +33,18 @@ class Score:
     """Kind of the task that the model was fine-tuned for; empty for all others."""
 
 
-def scored_weights(path: Path) -> tuple[str, str]:
-    """The `encoder_hash` and `identity` of the `StartingWeights` of a fine-tuning.
+def scored_encoder(path: Path) -> str:
+    """The `encoder_hash` of the `StartingWeights` of a fine-tuning.
 
-    Empty where the file does not say, and if they were an earlier fine-tuning's (--init-from).
+    Empty for other scores, and if the weights were an earlier fine-tuning's (--init-from).
     """
     try:
         model = read_object(path).get("model")
     except (ValueError, OSError) as error:
         raise DataError(f"--scores {path} cannot be read: {error}") from error
     if not isinstance(model, Mapping) or THROUGH in str(model.get("origin")):
-        return "", ""
-    return str(model.get("encoder_hash", "")), str(model.get("weights", ""))
+        return ""
+    return str(model.get("encoder_hash", ""))
 
 
 def read_scores(path: Path) -> list[Score]:

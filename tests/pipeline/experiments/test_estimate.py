@@ -134,10 +134,14 @@ def test_finished_runs_are_taken_before_measured_steps(
     tuned = AblationRunner(replace(given, tasks=(("mrpc", tmp_path),)), Children())
     *_, line, last = describe(tuned, [one, two])
     assert line == "  mrpc: 9 runs to fine-tune, 0 done; not in the hours below, as none is done"
-    score_file(given, given.jobs()[0], "mrpc").write_text('{"score": 0.5, "seconds": 7200}')
+    score_file(given, given.jobs()[0], "mrpc").write_text(
+        '{"score": 0.5, "seconds": 7200, "examples": {}}'
+    )
     *_, line, last = describe(tuned, [one, two])
     assert line == "  mrpc: 9 runs to fine-tune, 1 done; 2 h each" and last.startswith("22 h left")
-    score_file(given, given.jobs()[2], "mrpc").write_text('{"score": null, "seconds": 0.0}')
+    score_file(given, given.jobs()[2], "mrpc").write_text(
+        '{"score": null, "seconds": 0.0, "examples": {}}'
+    )
     *_, line, last = describe(tuned, [one, two])
     assert "2 done; 2 h each" in line and last.startswith("20 h left")
     found = diverged_result(last_of_one, 0.1, "not finite")

@@ -34,14 +34,17 @@ class Tuning(Children):
 
     def __init__(self, code: int = 0) -> None:
         super().__init__()
-        self.code, self.asked = code, list[list[str]]()
+        self.code, self.asked, self.examples = code, list[list[str]](), "2 with hash a"
 
     def run(self, words: Sequence[object], *others: Any, **options: Any) -> str:
         self.asked.append([*map(str, words)])
+        output = Path(str(words[words.index("--output") + 1]))
+        (output / "model").mkdir(parents=True, exist_ok=True)
+        (output / "finetune.json").write_text(
+            json.dumps({"weights": "a", "training examples": self.examples})
+        )
         if self.code:
             raise ChildError("whatever it said", self.code)
-        output = Path(str(words[words.index("--output") + 1]))
-        (output / "model").mkdir(parents=True)
         f1 = 0.9 if "mrpc" in words else 0.7
         scores = {"accuracy": {"mean": 0.8}, "f1": {"mean": f1}}
         (output / "scores.json").write_text(json.dumps({"scores": scores, "seconds": 2.5}))
@@ -74,7 +77,8 @@ def test_each_task_is_fine_tuned_once(tmp_path: Path) -> None:
     ]]  # fmt: skip
     assert fine_tuned(asked, job) == ({"fine-tuned/mrpc f1": 0.9}, {})
     assert is_fine_tuned(asked, job) and seconds_of(asked, asked.jobs(), "mrpc") == [2.5]
-    assert [*(run / "finetune-mrpc").iterdir()] == [run / "finetune-mrpc/scores.json"]
+    kept = {path.name for path in (run / "finetune-mrpc").iterdir()}
+    assert kept == {"finetune.json", "scores.json"}
     more = given(tmp_path, "mrpc", "sst2", seeds=3)
     assert not is_fine_tuned(more, job)
     done(more, children, tmp_path)
@@ -100,16 +104,12 @@ def test_divergence_is_a_missing_score_and_a_mistake_is_none(tmp_path: Path) -> 
 def test_all_runs_are_fine_tuned_on_the_same_examples(tmp_path: Path) -> None:
     asked, children = given(tmp_path, "mrpc"), Tuning()
     jobs = asked.jobs()[:3]
-    for job, text in zip(jobs, ("", "2 with hash a", "2 with hash b"), strict=True):
-        folder = asked.directory(job) / "finetune-mrpc"
-        folder.mkdir(parents=True)
-        if text:  # without it as by an earlier version
-            settings = {"weights": job.name, "training examples": text}
-            (folder / "finetune.json").write_text(json.dumps(settings))
+    for job, text in zip(jobs, (*["2 with hash a"] * 2, "2 with hash b"), strict=True):
+        children.examples = text
         fine_tune(asked, job, children, tmp_path / "log", None)
     check_examples(asked, jobs[:2])
     with pytest.raises(
-        DataError, match=r"one/seed-1/\S+ is .* than \S+two/seed-0/.*mrpc, and rerun"
+        DataError, match=r"one/seed-1/\S+ is .* than \S+one/seed-0/.*mrpc, and rerun"
     ):
         check_examples(asked, jobs)
 

@@ -127,7 +127,7 @@ def test_a_run_that_diverges_is_done_and_neither_repeated_nor_fine_tuned(
 
     def tune(asked: Any, job: AblationJob, *others: Any) -> None:
         tuned.append(job.name)
-        score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0}')
+        score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0, "examples": {}}')
 
     monkeypatch.setattr(Recording, "run", diverge)
     monkeypatch.setattr(module, "fine_tune", tune)
@@ -196,10 +196,6 @@ def test_urls_are_kept_without_secrets_and_known_again_with_others(tmp_path: Pat
     (shards / "manifest.json").write_text("{}")
     renewed = replace(given, inputs=signed("https://host/a", "second"))
     claim_output(renewed)
-    earlier = json.loads(settings.read_text()) | {"inputs": [*given.inputs]}
-    settings.write_text(json.dumps(earlier))  # as earlier versions kept them
-    claim_output(renewed)
-    assert "first" not in settings.read_text()
     with pytest.raises(ConfigError, match="was made with inputs") as error:
         claim_output(replace(given, inputs=signed("https://host/c", "second")))
     assert "first" not in str(error.value) and "second" not in str(error.value)
@@ -234,9 +230,6 @@ def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> No
 def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> None:
     given = ablation(tmp_path / "out")
     claim_output(given)
-    before = json.loads((tmp_path / "out/settings.json").read_text())
-    del before["finetune"]  # as written before tasks could be asked for
-    (tmp_path / "out/settings.json").write_text(json.dumps(before))
     mrpc, wrong = (("mrpc", tmp_path / "a"),), (("mrpc", tmp_path / "wrong"),)
     for tasks in (wrong, mrpc):  # a folder is corrected while there is no score
         asked = replace(given, tasks=tasks, finetune_seeds=3, protocol="small")
@@ -244,7 +237,7 @@ def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> N
     assert with_scored_tasks(given) == given
     score = score_file(given, given.jobs()[0], "mrpc")
     score.parent.mkdir(parents=True)
-    score.write_text('{"score": 0.5, "seconds": 1.0}')
+    score.write_text('{"score": 0.5, "seconds": 1.0, "examples": {}}')
     sst2 = replace(given, tasks=(("sst2", tmp_path / "b"),), finetune_seeds=3, protocol="bert")
     both = with_scored_tasks(sst2)
     assert [task for task, _ in both.tasks] == ["sst2", "mrpc"]
@@ -256,10 +249,6 @@ def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> N
     for tasks, seeds in ((mrpc, 2), (wrong, 3)):
         with pytest.raises(ConfigError, match=r"has fine-tuned scores of mrpc with .*/a and"):
             with_scored_tasks(replace(given, tasks=tasks, finetune_seeds=seeds))
-    before = json.loads((tmp_path / "out/settings.json").read_text())
-    del before["finetune"]["mrpc"]["protocol"]  # as written before it was recorded
-    (tmp_path / "out/settings.json").write_text(json.dumps(before))
-    assert with_scored_tasks(asked).protocol == "roberta"
 
 
 def test_a_measured_run_is_only_fine_tuned(
@@ -272,7 +261,7 @@ def test_a_measured_run_is_only_fine_tuned(
     trained = len(children.trained)
 
     def tune(asked: Any, job: AblationJob, *others: Any) -> None:
-        score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0}')
+        score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0, "examples": {}}')
 
     monkeypatch.setattr(module, "fine_tune", tune)
     runner.finish(given.jobs())

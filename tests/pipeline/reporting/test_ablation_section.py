@@ -30,7 +30,8 @@ def arm(name: str, mean: float, row: dict[str, Any] | None, **more: Any) -> dict
     return {
         "name": name, "changes": [], "published": {}, "cost": COST, "peak_lr": 0.01,
         "measures": {"mask_loss": {"mean": mean}}, "missing": {}, "tuning": [],
-        "differences": {"mask_loss": row} if row else {}, "initial_weights": "all", **more,
+        "differences": {"mask_loss": row} if row else {}, "initial_weights": "all",
+        "finished": [0, 1, 2, 3, 4], "diverged": [], "not_compared": {}, **more,
     }  # fmt: skip
 
 
@@ -41,7 +42,8 @@ def content() -> dict[str, Any]:
         "table": {"name": "a/b", "title": "<one> against two", "source": "Paper, table 1",
                   "note": "read with care", "measures": ["SST-2"]},
         "baseline": "one", "seeds": 5, "tuned": False, "factors": [], "target_loss": 4.5,
-        "equal_tokens": True, "noise": {"mask_loss": noise},
+        "equal_tokens": True, "noise": {"mask_loss": noise}, "generated": False,
+        "references": {}, "runs": [], "fine_tuning": None,
         "arms": [
             arm("one", 4.0, None, published={"SST-2": 92.5}),
             arm("two", 3.9, difference(-0.1, True, bootstrap={"low": -0.2, "high": -0.05})),
@@ -84,8 +86,6 @@ def test_what_is_said(tmp_path: Path) -> None:
 def test_runs_that_diverged_are_counted_and_their_bias_is_said(tmp_path: Path) -> None:
     found = content()
     one, two, three, four = found["arms"]
-    for each in found["arms"]:
-        each |= {"finished": [0, 1, 2, 3, 4], "diverged": [], "not_compared": {}}
     one["diverged"] = [{"seed": 7, "why": "<spikes>"}]
     two |= {"finished": [0, 1, 2, 4], "diverged": [{"seed": 3, "why": "the gradient was not"}]}
     two["differences"]["mask_loss"] |= {"biased": True, "seeds": 4}
@@ -209,12 +209,9 @@ def test_an_arm_takes_the_place_of_a_baseline_without_a_measure(tmp_path: Path) 
     assert "three 0.5000 -0.2500 -0.2700 to -0.2300 < 0.001 0.0312 significant" in table
 
 
-@pytest.mark.parametrize("visible", [None, 0.0])  # earlier versions wrote 0
-def test_seeds_that_differ_alike_say_that_so_few_reach_nothing(
-    visible: float | None, tmp_path: Path
-) -> None:
+def test_seeds_that_differ_alike_say_that_so_few_reach_nothing(tmp_path: Path) -> None:
     found = content()
-    same = {"standard_deviation": 0.0, "visible": visible, "p": 0.0625, "p_holm": 0.125}
+    same = {"standard_deviation": 0.0, "visible": None, "p": 0.0625, "p_holm": 0.125}
     found["arms"][1] = arm("two", 3.9, difference(-0.1, False) | same)
     text = " ".join(shown(tmp_path, found).split())
     said = "the same in all 5 seeds; 5 seeds cannot reach 5 %: their sign test has p 0.125"
@@ -227,7 +224,7 @@ def test_seeds_that_differ_alike_say_that_so_few_reach_nothing(
 
 def test_identical_arms_are_said(tmp_path: Path) -> None:
     found = content()
-    same = difference(0.0, False) | {"standard_deviation": 0.0}
+    same = difference(0.0, False) | {"standard_deviation": 0.0, "visible": None}
     found["arms"][1] = arm("two", 4.0, same)
     text = shown(tmp_path, found)
     assert "identical in every seed" in text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.reporting.score_files import read_scores, scored_weights
+from pipeline.reporting.score_files import read_scores, scored_encoder
 
 FINE_TUNED: dict[str, Any] = {
     "schema_version": 1, "task": "sst2", "metric": "accuracy", "model": {"origin": "runs/a"},
@@ -32,20 +32,17 @@ def read(path: Path, content: object) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("model", "weights"),
+    ("model", "encoder"),
     [
-        ({"origin": "runs/a", "weights": "abc", "encoder_hash": "d"}, ("d", "abc")),
-        ({"origin": "runs/a", "weights": "abc"}, ("", "abc")),
-        ({"origin": "runs/a through scores/mnli", "weights": "abc"}, ("", "")),
-        ({"origin": "runs/a"}, ("", "")),
-        ("runs/a step 3", ("", "")),
+        ({"origin": "runs/a", "encoder_hash": "d"}, "d"),
+        ({"origin": "runs/a through scores/mnli", "encoder_hash": "d"}, ""),
+        ({"origin": "runs/a"}, ""),
+        ("runs/a step 3", ""),
     ],
 )
-def test_the_weights_that_a_score_began_from(
-    model: object, weights: tuple[str, str], tmp_path: Path
-) -> None:
+def test_the_encoder_that_a_score_began_from(model: object, encoder: str, tmp_path: Path) -> None:
     (tmp_path / "scores.json").write_text(json.dumps({"model": model}))
-    assert scored_weights(tmp_path / "scores.json") == weights
+    assert scored_encoder(tmp_path / "scores.json") == encoder
 
 
 def test_fine_tuned_scores_and_their_baselines(tmp_path: Path) -> None:
