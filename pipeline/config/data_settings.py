@@ -14,7 +14,6 @@ from pipeline.base.errors import DataError
 from pipeline.config.formats import PAIR_FORMATS, SEGMENT_FIELDS, SEPARATORS
 from pipeline.config.schema import (
     CountOrZero,
-    Legacy,
     Range,
     Seed,
     Share,
@@ -43,7 +42,7 @@ class MaskSettings:
     """Span lengths of masking=span: k words, in proportion to span_p x (1 - span_p)**(k - 1)."""
     max_span: Annotated[int, Range("[1, 64]")]
     """Longest span of masking=span, in words; adjacent spans can form a longer one."""
-    random_ids: Annotated[Literal["uniform", "unigram"], Legacy("uniform")]
+    random_ids: Literal["uniform", "unigram"]
     """Distribution of the random tokens: all alike, or by how often they occur in the shards."""
 
     def contradictions(self) -> Iterator[str]:

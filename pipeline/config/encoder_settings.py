@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pipeline.config.schema import BelowOne, Count, CountOrZero, Legacy, Positive, Range, Tiny
+from pipeline.config.schema import BelowOne, Count, CountOrZero, Positive, Range, Tiny
 from pipeline.config.settings import as_set
 
 Base = Annotated[float, Range("(1, 1000000000000)")]
@@ -67,30 +67,30 @@ class EncoderSizes:
 class EncoderSettings(EncoderSizes):
     """The network below the heads; its vocabulary size is `data.vocab_size`."""
 
-    initializer: Annotated[Initializer, Legacy("normal")]
+    initializer: Initializer
     """Law of initial matrices: normal (fairseq); with position embeddings initialized to sinusoids
     (ours); truncated at two deviations (Google's code); also Glorot uniform in the embeddings'
     projection and the detector's last layer (ELECTRA's code); truncated, with what is added to the
     hidden vectors divided by sqrt(2 x layers) (megatron, ModernBERT's)."""
-    norm: Annotated[Literal["post", "pre"], Legacy("post")]
+    norm: Literal["post", "pre"]
     """LayerNorm after each residual sum (BERT); or before each part of a layer and after the last
     layer, where the first layer starts from the embeddings' own (ModernBERT)."""
-    gated: Annotated[bool, Legacy(False)]
+    gated: bool
     """Multiply the feed-forward part's activations by a second projection of `feed_forward`."""
-    biases: Annotated[bool, Legacy(True)]
+    biases: bool
     """Add a vector in projections and LayerNorms; the scores of words have one in any case."""
-    position_kind: Annotated[Literal["learned", "rotary"], Legacy("learned")]
+    position_kind: Literal["learned", "rotary"]
     """A table of vectors added to the words', or queries and keys rotated by their position."""
-    rotary_base: Annotated[Base, Legacy(10_000.0)]
+    rotary_base: Base
     """Largest wavelength of rotary positions / 2 pi, in layers that attend to everything."""
-    local_rotary_base: Annotated[Base, Legacy(10_000.0)]
+    local_rotary_base: Base
     """The same in layers with a window."""
-    window: Annotated[CountOrZero, Legacy(0)]
+    window: CountOrZero
     """Other tokens that a token attends to, half on each side; even; 0: all. Needs rotary
     positions."""
-    global_every: Annotated[Count, Legacy(1)]
+    global_every: Count
     """Every so many layers, from the first on, one attends to everything; 1: all layers do."""
-    dropout_places: Annotated[Literal["all", "attention_output"], Legacy("all")]
+    dropout_places: Literal["all", "attention_output"]
     """Where `dropout` applies: to embeddings and the outputs of both parts of a layer, or to the
     output of attention alone (ModernBERT)."""
 

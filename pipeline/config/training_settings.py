@@ -33,7 +33,7 @@ class GeneratorSettings:
     """Hidden size of the generator, as a share of the encoder's."""
     tied: bool
     """Use the encoder itself as the generator; needs layers=1 and width=1."""
-    embeddings: Annotated[Literal["shared", "own"], Legacy("shared")]
+    embeddings: Literal["shared", "own"]
     """The encoder's words, positions and segments, or own ones of the generator's width."""
 
 
@@ -55,7 +55,7 @@ class ObjectiveSettings:
     detection_weight: Positive
     """Weight of the detection loss, relative to the generator's mlm; kind=rtd and kind=rtd_masked
     read it."""
-    words_weight: Annotated[Positive, Legacy(1.0)]
+    words_weight: Positive
     """Weight of the loss of restored words, relative to the generator's mlm; kind=replace_mlm and
     kind=all_tokens_mlm read it."""
     generator: GeneratorSettings
@@ -87,7 +87,7 @@ class OptimizerSettings:
     """Apply LAMB's trust ratio to biases and LayerNorm weights too; only kind=lamb reads it."""
     clip_norm: NotNegative
     """Largest global gradient norm; larger gradients are scaled down. 0: no clipping."""
-    bias_correction: Annotated[bool, Legacy(True)]
+    bias_correction: bool
     """Divide Adam's moments, which start at zero, by 1 - beta**updates (kind=adamw). Google's BERT
     and ELECTRA do not. LAMB's is that of its variant, StableAdamW always corrects."""
 
@@ -141,7 +141,7 @@ class ScheduleSettings:
     """Exponent of the decay for kind=polynomial, and of decay_shape=power; 1 is linear."""
     decay_steps: CountOrZero
     """Optimizer steps of the decay at the end; only kind=warmup_stable_decay reads it."""
-    decay_shape: Annotated[Literal["power", "one_minus_sqrt"], Legacy("power")]
+    decay_shape: Literal["power", "one_minus_sqrt"]
     """Shape of the decay of kind=warmup_stable_decay: a power of what is left of it, or 1 minus the
     square root of what has passed."""
 
@@ -185,7 +185,7 @@ class BatchSettings:
     """Sequences of the first step, and growth increment; warmup_steps=0 does not read it."""
     order_window: Count
     """Shuffle window in blocks of 1,024 rows; data.order=global does not read it."""
-    mixture: Annotated[tuple[CorpusWeight, ...], Legacy(())]
+    mixture: tuple[CorpusWeight, ...]
     """Shares of the corpora in every 4,096 sequences; each --data directory then holds one corpus.
     []: all sequences are read equally often."""
 
@@ -230,12 +230,12 @@ class ValidationSettings:
 
     every: Count
     """Optimizer steps between evaluations on the held-out documents."""
-    grammar: Annotated[str, Legacy("")]
+    grammar: str
     """Minimal pairs that are scored too, as by `evaluate --grammar`: a directory, a file or a zip;
     empty: none."""
-    grammar_pairs: Annotated[Count, Legacy(200)]
+    grammar_pairs: Count
     """Most pairs per paradigm, evenly spaced in its file; grammar="" does not read it."""
-    mask_rate: Annotated[BelowOne, Legacy(0.0)]
+    mask_rate: BelowOne
     """Rate of the held-out masks, in place of data.masks.rate: drawn by the scheme and shares of
     the shards, the same in every phase and validation. 0: the masks that the shards store."""
 
@@ -250,7 +250,7 @@ class CheckpointSettings:
     """Number of newest checkpoints to keep."""
     keep_every: CountOrZero
     """Optimizer steps between checkpoints that are never deleted; 0: none."""
-    exportable: Annotated[bool, Legacy(True)]
+    exportable: bool
     """Refuse a model for which transformers has no class; false: train and evaluate it anyway, for
     comparisons. It is never exported or fine-tuned."""
 
@@ -278,7 +278,7 @@ class LoggingSettings:
     """Optimizer steps between lines of the training log."""
     hang_seconds: Count
     """Seconds without a finished micro-batch before a rank counts as hung and the job ends."""
-    to: Annotated[tuple[str, ...], Legacy(("tensorboard",))]
+    to: tuple[str, ...]
     """Boards that show the metrics besides metrics.jsonl: of tensorboard and wandb; [] for none."""
 
     def contradictions(self) -> Iterator[str]:
@@ -301,7 +301,7 @@ class EarlierPhase:
     """Tokens per sequence in this phase, in place of data.sequence_length."""
     sequences: Count
     """Sequences per step, in place of batch.sequences; per_device scales to the same tokens."""
-    settings: Annotated[tuple[str, ...], Legacy(())]
+    settings: Annotated[tuple[str, ...], Legacy(())]  # so that a phase typed by hand can omit it
     """Other settings of this phase, as `--set` takes them, e.g. ["encoder.dropout=0.1"]: of
     data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout,
     encoder.attention_dropout, encoder.rotary_base and encoder.local_rotary_base."""

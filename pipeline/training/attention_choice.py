@@ -46,7 +46,7 @@ def attention_cases(run: Run, phases: Sequence[Phase], device: torch.device) -> 
 def recorded_attention(earlier: RunRecord, device: str, tells: bool) -> str:
     """The kernel that a resumed run begins with, "" to choose again: on another type of device,
     which is told. earlier: its run.json; device: this rank's, as recorded."""
-    before = earlier.device or device
+    before = earlier.device
     if not earlier.attention or (before == "cpu") == (device == "cpu"):
         return earlier.attention
     if tells:
@@ -61,7 +61,7 @@ def choose_attention(
 ) -> AttentionKernel:
     """The kernel that all ranks take; the first rank names those that are passed over. Collective.
 
-    recorded: that of run.json, "" if there is none; other text, of older versions, is none either.
+    recorded: that of run.json, "" if there is none; a kernel that is no candidate is none either.
     device: as recorded; nothing is tried on the null one. Raises ConfigError if no kernel is left.
     """
     names = candidates(cases)

@@ -60,7 +60,7 @@ def state(step: int, shapes: dict[str, tuple[int, ...]]) -> State:
     return State(
         step=step, readings=(), updates=step, counters={}, run={}, fingerprints={},
         left_out=(), recent_losses=(),
-        world_size=1, stage=0, shapes=shapes, versions={},
+        world_size=1, stage=0, shapes=shapes, versions={}, device="",
     )  # fmt: skip
 
 

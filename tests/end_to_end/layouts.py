@@ -70,6 +70,7 @@ def save(engine: ZeroEngine, cluster: Cluster, folder: Path) -> Saver:
         left_out=(), recent_losses=(),
         run={}, fingerprints={"tokenizer": ""}, world_size=cluster.world_size, stage=engine.stage,
         shapes={part.name: tuple(part.shape) for part in engine.optimizer.logical}, versions={},
+        device="",
     )  # fmt: skip
     saver = Saver(folder, cluster, keep=1, keep_every=0)
     saver.begin(fragments, state)

@@ -1,8 +1,8 @@
 """Record this version's results: `python -m tests.golden.record PART...`, see `recording.py`.
 
 With `--only FAMILY` the values of the others stay as they are. Recorded values change only by this
-command. Columns, losses and exports are compared with those of earlier versions, so record only
-what is meant to change, and say why in the commit.
+command. Columns, losses and exports are those that a release promises (pipeline/RELEASES.md), so
+record only what is meant to change, and say why in the commit.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def record_tokenizers() -> None:
 
 
 def follow_shards(fingerprints: dict[str, str]) -> None:
-    """RUNS of an earlier version go with the shards of this one; fingerprints: old -> new.
+    """RUNS that were recorded before go with these shards; fingerprints: old -> new.
 
-    So a run keeps the settings that it was stored without, and its losses and weights.
+    So they keep their losses and weights.
     """
     for family in FAMILIES:
         directory = RUNS / family / "checkpoints" / step_name(int(SAVED))

@@ -8,24 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
 
 from pipeline import export
-from pipeline.config import data_settings
-from pipeline.config.data_settings import (
-    DataSettings,
-    all_shard_settings,
-    prepared_settings,
-    shard_settings,
-)
-from pipeline.config.run import Run
-from pipeline.config.schema import Legacy
-from pipeline.config.settings import fingerprint, from_dict, override
 from pipeline.reporting.model_card import CARD
 from tests.golden import recording
 from tests.golden.recording import CELLS, EXPORTS, FAMILIES, GOLDEN, RUNS, SAVED, STEPS
@@ -133,37 +122,3 @@ def test_an_export_loads_in_transformers(family: str) -> None:
     for name, values in found.items():
         for row, theirs in zip(values, expected[name], strict=True):
             assert row == pytest.approx(theirs, rel=1e-5, abs=1e-5), name
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LaterData(DataSettings):
-    """A section as a later version may define it, with one more setting."""
-
-    blanks: Annotated[int, Legacy(0)]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LaterRun(Run):
-    """A run of that version."""
-
-    data: LaterData
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_recorded_files_mean_the_legacy_value_of_a_later_setting(
-    shards: Path, family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """run.json, checkpoint and manifest open, and name the same shards."""
-    manifest = json.loads((shards / family / "manifest.json").read_bytes())
-    for path in (RUNS / family / "run.json", *(RUNS / family).glob("checkpoints/*/state.json")):
-        stored = json.loads(path.read_bytes())["run"]
-        before, now = from_dict(Run, stored), from_dict(LaterRun, stored)
-        changed = override(now, ["data.blanks=2"])
-        assert now.data.blanks == 0
-        assert fingerprint(now) == fingerprint(before) != fingerprint(changed)
-        assert shard_settings(now.data) == shard_settings(before.data) == manifest["data"]
-        assert shard_settings(changed.data) == manifest["data"] | {"blanks": 2}
-        with monkeypatch.context() as patch:
-            patch.setattr(data_settings, "DataSettings", LaterData)
-            prepared = prepared_settings(manifest["data"], "shards")
-        assert prepared == all_shard_settings(now.data) != all_shard_settings(changed.data)

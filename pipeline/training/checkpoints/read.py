@@ -73,8 +73,8 @@ class State:
     shapes: dict[str, tuple[int, ...]]
     """Of every logical parameter."""
     versions: dict[str, str]
-    device: str = ""
-    """On which the weights were computed, as in run.json; "" in older files."""
+    device: str
+    """On which the weights were computed, as in run.json."""
 
     @property
     def sequences(self) -> int:

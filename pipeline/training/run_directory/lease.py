@@ -56,8 +56,7 @@ class Lease:
     process_started: str
     slurm_job: str
     """Empty outside Slurm."""
-    slurm_restart_count: int = 0
-    """An older version's lease lacks it."""
+    slurm_restart_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

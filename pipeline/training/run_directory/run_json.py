@@ -27,6 +27,8 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import ORDER_VERSION
 from pipeline.training.checkpoints.read import State
 
+FORMAT = 1
+"""Version of run.json's entries. Settings have their own mechanism, see `schema.Legacy`."""
 RECORD = "run.json"
 FREE_SETTINGS = (
     "batch.per_device", "data.reader", "data.damaged", "validation.every",
@@ -61,20 +63,20 @@ class RunRecord:
     tokenizer_sha256: str
     order_version: int
     """Version of the order of samples, see `pipeline.loading.order`."""
-    device: str = ""
-    """`cpu`, a GPU's name, or `null`, see `pipeline.base.null_device`; "" in older files."""
+    device: str
+    """`cpu`, a GPU's name, or `null`, see `pipeline.base.null_device`."""
     begun_from: str
     """The checkpoint that the run was forked from, "" if it is not a fork."""
     initial_weights: Mapping[str, Any]
     """The folder of --init: its name and hash, and what is new; empty without --init."""
     versions: Mapping[str, str]
-    attention: str = ""
+    attention: str
     """The kernel of attention that the run's first start chose, see `model.attention`; "" if none
     is chosen yet."""
-    initial_length: int = 0
+    initial_length: int
     """Tokens of the longest rows for which the run's first weights were trained, in the folder of
-    --init or in the forked run; 0 for the recipe's weights, and in older files."""
-    classifier_pooling: str = "cls"
+    --init or in the forked run; 0 for the recipe's weights."""
+    classifier_pooling: str
     """What stands for a row in task heads that start from the run's weights: as the folder of
     --init says, or the forked run. Pretraining has no use for it; exports and fine-tuning have."""
 
@@ -98,6 +100,9 @@ class RunRecord:
             begun_from=begun_from,
             initial_weights={},
             versions={name: _version(name) for name in PACKAGES},
+            attention="",
+            initial_length=0,
+            classifier_pooling="cls",
         )
 
     @property
@@ -109,10 +114,7 @@ class RunRecord:
     def trained_length(self, step: int) -> int:
         """Tokens of the longest rows that the weights of a step were trained on, by this run or
         before it; step: at least 1."""
-        before = self.initial_length
-        if self.initial_weights and not before:  # of an older version: as many as were possible
-            before = self.run.encoder.positions
-        return max(before, trained_length(self.run, step))
+        return max(self.initial_length, trained_length(self.run, step))
 
     def accepts(self, name: str, fingerprint: str) -> bool:
         """Whether the run can continue at its position in data that had this fingerprint: the data
@@ -136,7 +138,7 @@ class RunRecord:
     def write(self, run: Path) -> None:
         """Write RUN/run.json."""
         content = {
-            "run": to_dict(self.run), "plans": self.plans, "data": self.data,
+            "format": FORMAT, "run": to_dict(self.run), "plans": self.plans, "data": self.data,
             "tokenizer_sha256": self.tokenizer_sha256, "order_version": self.order_version,
             "attention": self.attention, "device": self.device, "begun_from": self.begun_from,
             "initial_weights": self.initial_weights, "versions": self.versions,
@@ -152,6 +154,8 @@ def read_record(run: Path) -> RunRecord:
         raise CheckpointError(f"{run} holds no {RECORD}; name a directory that pipeline.train made")
     try:
         content = read_object(path)
+        if content.pop("format", None) != FORMAT:
+            raise ValueError(f"it is not of format {FORMAT}")
         require(content, {"run": dict}, "it")
         record = build(RunRecord, content | {"run": from_dict(Run, content["run"])})
         if not record.data:
@@ -164,7 +168,10 @@ def read_record(run: Path) -> RunRecord:
         first, *_ = str(error).split("\n")
         raise ConfigError(f"{path}: {first}", error.problems) from error
     except (ValueError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error}); restore it from a copy") from error
+        raise CheckpointError(
+            f"{path} cannot be read ({error}); restore it from a copy, or use the version of "
+            "Tenfold that wrote it"
+        ) from error
     return record
 
 

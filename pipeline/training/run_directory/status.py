@@ -192,7 +192,7 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
         if not isinstance(line, dict) or "step" not in line:
             raise ValueError("a line has no step")
         _count(line["step"], "step")
-        if "time" in line:  # absent in older versions
+        if "time" in line:  # of a training step, not of a validation alone
             _seconds(str(line["time"]))
     return found
 
@@ -244,8 +244,8 @@ def _progress(
 
 
 def _seconds_per_step(lines: Sequence[dict[str, Any]], began_at: str) -> float | None:
-    """By the clock over the lines of this life; for one line, or old ones without time, as measured
-    between validations and checkpoints."""
+    """By the clock over the lines of this life; for one line, as measured between validations and
+    checkpoints."""
     timed = [line for line in lines if str(line.get("time", "")) >= (began_at or "?")]
     if len(timed) > 1 and (steps := timed[-1]["step"] - timed[0]["step"]) > 0:
         seconds = _seconds(str(timed[-1]["time"])) - _seconds(str(timed[0]["time"]))

@@ -23,7 +23,7 @@ from pipeline.config.settings import fingerprint, from_dict, override, to_dict
 from pipeline.recipes import recipe
 
 RUN = recipe("roberta_base")
-GOLDEN = "e56b4278f265595f"
+GOLDEN = "5a3253e547d6bc0b"
 
 
 @pytest.mark.parametrize(

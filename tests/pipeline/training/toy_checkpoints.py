@@ -105,7 +105,7 @@ def state(step: int, world_size: int = 1) -> State:
         left_out=((0, "train-00001.arrow"),), recent_losses=(2.5, 1 / 3),
         run={"name": "toy", "optimizer": {"peak_lr": 1e-3}},
         fingerprints={"data": "ab12", "tokenizer": "cd34"},
-        world_size=world_size, stage=1, shapes=SHAPES, versions={"torch": "2"},
+        world_size=world_size, stage=1, shapes=SHAPES, versions={"torch": "2"}, device="",
     )  # fmt: skip
 
 

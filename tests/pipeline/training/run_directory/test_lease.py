@@ -26,7 +26,7 @@ from tests.damaged_json import changed, damaged
 
 OTHER = {
     "token": "other", "host": "node7", "place": "another boot", "process": 4711,
-    "process_started": "1", "slurm_job": "",
+    "process_started": "1", "slurm_job": "", "slurm_restart_count": 0,
 }  # fmt: skip
 
 
@@ -173,20 +173,6 @@ def test_a_requeue_continues_at_once_and_a_second_start_elsewhere_does_not(
     else:
         with hold(tmp_path):
             assert json.loads((tmp_path / LEASE).read_text())["slurm_restart_count"] == restarts
-
-
-def test_a_lease_without_a_restart_count_counts_as_a_first_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Older versions did not write it."""
-    leave(tmp_path, slurm_job="1234")
-    assert "slurm_restart_count" not in json.loads((tmp_path / LEASE).read_text())
-    in_job(monkeypatch, "1234", None)
-    with pytest.raises(CheckpointError, match="earlier start in this Slurm job"), hold(tmp_path):
-        pass
-    in_job(monkeypatch, "1234", 1)
-    with hold(tmp_path):
-        pass
 
 
 def test_the_holder_touches_its_lease(tmp_path: Path) -> None:

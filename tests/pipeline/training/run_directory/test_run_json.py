@@ -66,16 +66,10 @@ def test_the_longest_rows_of_a_step_are_those_of_the_phases_it_has_begun(
     assert [plain.trained_length(step) for step in (1, 5, 6, 10)] == [16, 16, 32, 32]
     longer = replace(plain, initial_length=40, initial_weights={"folder": "model"})
     assert [longer.trained_length(step) for step in (1, 10)] == [40, 40]
-    older = replace(longer, initial_length=0)  # of a version that did not record it
-    assert older.trained_length(10) == 48
     state = SimpleNamespace(step=5, run=to_dict(run))
     assert source_length(state, tmp_path) == 16  # type: ignore[arg-type]
     longer.write(tmp_path)
     assert source_length(state, tmp_path) == 40  # type: ignore[arg-type]
-    content = json.loads((tmp_path / "run.json").read_text())
-    del content["initial_length"]
-    (tmp_path / "run.json").write_text(json.dumps(content))
-    assert read_record(tmp_path) == older
 
 
 def test_free_settings_are_settings(dataset: Dataset, tmp_path: Path) -> None:
@@ -200,8 +194,11 @@ def test_an_absent_setting_without_a_legacy_value_is_named(
 def test_damaged_or_missing(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"holds no run.json"):
         read_record(tmp_path)
-    (tmp_path / "run.json").write_text('{"run": {}}')
+    (tmp_path / "run.json").write_text('{"format": 1, "run": {}}')
     with pytest.raises(ConfigError, match="missing settings"):
+        read_record(tmp_path)
+    (tmp_path / "run.json").write_text('{"format": 2, "run": {}}')
+    with pytest.raises(CheckpointError, match=r"not of format 1.*the version of Tenfold"):
         read_record(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(CheckpointError, match="cannot be read"):

@@ -63,7 +63,7 @@ def test_it_is_prepared_once_and_again_by_a_new_start(
     tmp_path: Path, tiny_tokenizer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A start without a checkpoint may have other settings; a resume reads what it was scored on,
-    and a run of an earlier version, which was not scored at step 0, is not scored at the end."""
+    and a run that was not scored at step 0 is not scored at the end."""
     run = recipe("roberta_tiny")
     assert open_general(run, tmp_path, tiny_tokenizer, CLUSTER, step=5) is None
     first = open_general(run, tmp_path, tiny_tokenizer, CLUSTER, step=0)

@@ -61,7 +61,7 @@ def test_words_that_are_split_already_get_the_ids_of_their_text(
     word_vocabularies: dict[str, Vocabulary],
     tmp_path: Path,
 ) -> None:
-    """As in tasks that label words. The tokenizer's folder may be one of an earlier version.
+    """As in tasks that label words. The tokenizer's folder may name a class that cannot do it.
 
     AutoTokenizer takes a plain class for any ModernBERT since transformers 5.
     """
