@@ -1,3 +1,3 @@
 """Tenfold: from raw text to pretrained BERT-family encoders."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -58,9 +58,10 @@ class Page:
 
 
 def read_pages() -> dict[str, Page]:
-    """Every README file of the checkout by its path, the first page first."""
+    """Every README file of the checkout by its path, the first page first, and RELEASES.md."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*README.md"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*README.md",
+         "*RELEASES.md"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
     listed.sort(key=lambda name: (name != FIRST, name))

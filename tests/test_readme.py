@@ -20,9 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from pipeline import __version__
 from pipeline.config.run import Run
 from pipeline.config.settings import override, setting_types
+from pipeline.data.shards.manifest import SCHEMA_VERSION
 from pipeline.recipes import RECIPES, recipe
+from pipeline.training.checkpoints import read
+from pipeline.training.run_directory import run_json
 from tests.launching import process
 from tests.pages import FIRST, ROOT, Page, expand, inner_command, parse, read_pages, split
 from tests.pipeline.data.dump import large_dump
@@ -312,6 +316,14 @@ def test_one_document_and_one_step_never_turn_back() -> None:
         for file in walk:
             home = ROOT if file.startswith("model/") else ROOT / "pipeline"
             assert (home / file).is_file(), file
+
+
+def test_a_version_promises_the_formats_that_it_writes() -> None:
+    for part in (
+        f"## {__version__}\n", f"`schema_version` {SCHEMA_VERSION} in",
+        f"`format` {read.FORMAT} in", f"`run.json` of a run | `format` {run_json.FORMAT} |",
+    ):  # fmt: skip
+        assert part in PAGES["pipeline/RELEASES.md"].text, part
 
 
 def test_every_folder_of_the_map_exists() -> None:
