@@ -32,6 +32,7 @@ from pipeline.base.files import write_whole
 from pipeline.base.null_device import null_entry
 from pipeline.cluster.process_group import compute_device, device_name
 from pipeline.config.formats import Attention
+from pipeline.config.mask_rates import at_rate
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -60,7 +61,6 @@ from pipeline.loading.dataset import Dataset
 from pipeline.released.folder import CONFIG
 from pipeline.training.checkpoints.read import choose_from
 from pipeline.training.run_directory.run_json import read_record
-from pipeline.training.validation.before_after import at_rate
 from pipeline.training.weights.folders import load_folder, load_run, place
 
 ROWS = 32

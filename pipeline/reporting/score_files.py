@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.base.errors import DataError
 from pipeline.base.null_device import refuse_null
 from pipeline.base.typed_json import read_object
-from pipeline.training.validation.before_after import masked
+from pipeline.config.mask_rates import masked
 
 THROUGH = " through "
 """In the origin of weights that were fine-tuned on another task first."""

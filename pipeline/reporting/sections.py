@@ -10,13 +10,14 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.base.durations import in_words
+from pipeline.config.mask_rates import at_rate
 from pipeline.data.shards.manifest import Manifest, unknown_share
 from pipeline.reporting.comparable import groups_of, is_loss, why_apart
 from pipeline.reporting.curves import Curve, Point
 from pipeline.reporting.run_summary import RunSummary, changes
 from pipeline.reporting.score_files import Score
 from pipeline.reporting.svg_plots import Plot
-from pipeline.training.validation.before_after import PARTS, RATE, at_rate
+from pipeline.training.validation.before_after import PARTS, RATE
 
 LOSSES = {
     "loss": "training", "validation_loss": "held-out",
@@ -355,8 +356,7 @@ def score_section(scores: Sequence[Score]) -> Section:
 
 def _command(run: RunSummary) -> str:
     data = " ".join(shlex.quote(directory) for directory, _ in run.data)
-    settings = shlex.quote(str(run.path / "run.json"))
-    output = shlex.quote(f"{run.path}-again")
+    settings, output = shlex.quote(str(run.path / "run.json")), shlex.quote(f"{run.path}-again")
     return f"python -m pipeline.train --run {settings} --data {data} --output {output}"
 
 

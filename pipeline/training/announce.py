@@ -13,6 +13,7 @@ from torch.cuda import is_available
 
 from pipeline.base.command_line import cores
 from pipeline.cluster.ranks import launched_rank
+from pipeline.config.mask_rates import at_rate
 from pipeline.config.run import Run
 from pipeline.costs.disk import PARAMETER_BYTES
 from pipeline.costs.shapes.parameters import parameter_sizes
@@ -23,7 +24,6 @@ from pipeline.planning.phases import Phase
 from pipeline.planning.plan import rounded
 from pipeline.training.job import Job
 from pipeline.training.start import open_data
-from pipeline.training.validation.before_after import at_rate
 from pipeline.training.weights.initial_weights import load_initial_weights
 
 

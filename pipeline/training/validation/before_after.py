@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.config.mask_rates import at_rate
+
 PARTS = {
     "mlm_loss": "words", "pair_loss": "pairs", "sbo_loss": "span boundaries",
     "rtd_loss": "detection", "words_loss": "restored words",
@@ -18,16 +20,6 @@ OWN, GENERAL = "validation_", "general_"
 """How the fields of metrics begin: on the run's own text, and on the general sample."""
 RATE = f"{OWN}mask_rate"
 """Field with the rate of held-out masks, where it is not that of the training masks."""
-
-
-def masked(rate: float) -> str:
-    """`15 % masked`: the rate of masks in words."""
-    return f"{100 * rate:g} % masked"
-
-
-def at_rate(rate: float | None) -> str:
-    """` (15 % masked)`, to follow the name of a held-out loss; "" if masks are the training's."""
-    return f" ({masked(rate)})" if rate else ""
 
 
 def at_the_start(first: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from pipeline.base.errors import DataError
 from pipeline.cluster.ranks import Cluster
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.cluster.watchdog import Watchdog
+from pipeline.config.mask_rates import at_rate
 from pipeline.evaluation.held_out import (
     Scores,
     corpus_fields,
@@ -32,7 +33,7 @@ from pipeline.loading.loader import Loader
 from pipeline.planning.phases import Phase
 from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.run_directory.metrics import Metrics
-from pipeline.training.validation.before_after import GENERAL, RATE, at_rate, at_the_start
+from pipeline.training.validation.before_after import GENERAL, RATE, at_the_start
 from pipeline.training.validation.general_sample import ROWS
 from pipeline.training.validation.grammar_curve import GRAMMAR, grammar_fields
 
