@@ -11,11 +11,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from pipeline.costs.site_rates import read_site
-from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.released.choice import head_advice, read_recipe
 from tests.launching.process import ROOT
 from tests.pipeline.costs.planned import planned
-from tests.pipeline.released.models import save_model
 
 
 def doctor(ranks: int, *arguments: object, **environment: str) -> list[tuple[int, str, str]]:
@@ -49,35 +46,6 @@ def test_two_ranks_print_one_report(prepared: Path, tmp_path: Path) -> None:
     assert found["versions"] == found["clocks"] == found["USR1"] == "ok"
     assert found["shards fit the recipe"] == "ok" and found["GPU"] == "skipped"
     assert not (tmp_path / "run").exists()
-
-
-def test_heads_that_a_model_lacks_are_named(
-    word_vocabularies: dict[str, Vocabulary], tmp_path: Path
-) -> None:
-    """In the words of `pipeline.plan`; a recipe's name has no such check."""
-    model = save_model("BertForMaskedLM", tmp_path / "model", word_vocabularies["wordpiece"])
-    advice = head_advice(read_recipe(str(model), None))
-    for changes, status in ([], "warn"), (["--set", "objective.kind=mlm"], "ok"):
-        ((code, output, _),) = doctor(1, "--recipe", model, *changes, "--json")
-        found = {check["name"]: check for check in json.loads(output)["checks"]}["heads"]
-        assert (code, found["status"]) == (0, status)
-        if status == "warn":
-            assert f"{found['value']}; {found['remedy']}" == advice
-            assert found["value"].endswith("which objective.kind=mlm_pair trains")
-        else:
-            assert (found["value"], found["remedy"]) == ("all that objective.kind=mlm trains", "")
-
-
-def test_the_full_form_measures_rates() -> None:
-    (code, output, errors), other = doctor(2, "--full", "--json")
-    assert (code, errors) == (0, "") and other == (0, "", "")
-    found = {check["name"]: check for check in json.loads(output)["checks"]}
-    assert " TFLOP/s" in found["products"]["value"]  # a busy machine has a slower rank
-    assert found["all-reduce"]["value"].endswith("GB/s for 16 MB")
-    assert found["pairs of nodes"]["value"].startswith("slowest ")
-    ((code, output, _),) = doctor(1, "--full", "--json")
-    found = {check["name"]: check for check in json.loads(output)["checks"]}
-    assert code == 0 and found["all-reduce"]["status"] == "skipped"
 
 
 def test_a_change_of_nothing_is_refused() -> None:
