@@ -6,7 +6,6 @@ If the loader draws masks while it reads, those of the first ten epochs are draw
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -74,12 +73,6 @@ def read_tokenizer(directory: Path, manifest: Manifest) -> Vocabulary:
     expected = manifest.tokenizer["sha256"]
     if vocabulary.sha256 == expected:
         return vocabulary
-    content = (directory / "tokenizer" / "tokenizer.json").read_bytes()
-    if hashlib.sha256(content).hexdigest() == expected:
-        raise DataError(
-            f"{directory} was prepared by a version that applied the truncation or padding in "
-            "its tokenizer.json, so text may be missing; prepare it again in a new --output"
-        )
     raise DataError(
         f"{directory / 'tokenizer'} is not the tokenizer these shards were made with (sha256 "
         f"{vocabulary.sha256[:12]}, the manifest says {expected[:12]}); copy it again"
