@@ -11,34 +11,12 @@ import sys
 
 from pipeline import __version__
 from pipeline.base.command_line import RECIPE_HELP, Parser, example_text
+from pipeline.base.command_table import COMMANDS, VIEWS, list_commands
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.config.settings import find_near
 from pipeline.config.settings_view import format_settings
 from pipeline.recipes.table import format_recipes
 from pipeline.released.choice import read_recipe
-
-COMMANDS = {
-    "train_tokenizer": "text -> a vocabulary (optional: prepare trains one if there is none)",
-    "prepare": "text -> shards with ten masks per sequence; needs CPUs only",
-    "inspect": "show what is in shards, a tokenizer, raw documents, a run or a model",
-    "takedown": "shards -> the same shards without the text of some documents",
-    "plan": "estimate what a run takes: memory, hours, cost, disk, passes over the data",
-    "doctor": "check whether these machines can run a job, before it waits in a queue",
-    "train": "shards -> a trained model; resumes by itself",
-    "status": "show how far runs are, whether they live, and why they ended",
-    "report": "what runs did, on one page: curves, time, data, scores",
-    "export": "a trained model -> a folder that transformers loads",
-    "evaluate": "score a model on held-out sequences",
-    "finetune": "score a model on labelled tasks, fine-tuned with several seeds",
-    "ablate": "compare choices: arms trained with the same seeds, and honest statistics",
-}
-"""Modules of `pipeline` in the order of their use, each with what it does."""
-VIEWS = {
-    "recipes": "list the recipes by family",
-    "settings": "list the settings of a recipe: settings RECIPE [PATH]",
-    "compile": "compile the numerical kernels now instead of at the first start",
-}
-"""Subcommands that have no module of their own."""
 
 
 def main() -> None:
@@ -68,7 +46,7 @@ def _parse() -> argparse.Namespace:
         prog="tenfold",
         usage="tenfold COMMAND ...",
         description="Pretrain BERT-family encoders from raw text.",
-        epilog=_command_list()
+        epilog=list_commands()
         + example_text(
             "tenfold prepare --corpus sample --recipe roberta_tiny",
             "tenfold train roberta_tiny --data data/shards/sample-roberta_tiny-* "
@@ -118,14 +96,6 @@ def _check_command(name: str) -> None:
         near = find_near(name, known)
         advice = f"did you mean {near}?" if near else "`tenfold --help` lists them all"
         raise ConfigError(f"unknown command {name!r}; {advice}")
-
-
-def _command_list() -> str:
-    """Every command in the order of use, each with a line."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {meaning}" for name, meaning in (COMMANDS | VIEWS).items()]
-    lines.append("\n`tenfold COMMAND --help` describes the options of a command.")
-    return "\n".join(["commands:", *lines, "", ""])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import shutil
@@ -13,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import __version__
+from pipeline.base.command_table import COMMANDS, VIEWS
 from pipeline.config.settings_view import format_settings
 from pipeline.recipes import recipe
 from pipeline.recipes.table import format_recipes
-from pipeline.tenfold import COMMANDS, VIEWS
 from tests.pages import split
 
 ROOT = Path(__file__).parents[2]
@@ -35,16 +34,6 @@ def launch(*words: object, **options: str | Path) -> subprocess.CompletedProcess
 
 def tenfold(*words: object) -> subprocess.CompletedProcess[str]:
     return launch("-m", "pipeline.tenfold", *words)
-
-
-def test_every_command_is_listed() -> None:
-    found = set()
-    for path in (ROOT / "pipeline").glob("*.py"):
-        last = ast.parse(path.read_text()).body[-1]
-        if 'if __name__ == "__main__"' in path.read_text():
-            assert isinstance(last, ast.If), f"{path.name} defines something after it has run"
-            found.add(path.stem)
-    assert found - {"tenfold"} == set(COMMANDS)
 
 
 def test_a_command_runs_as_python_runs_its_module() -> None:
