@@ -11,24 +11,36 @@ Legend: B rows, S sequence length, K predicted positions.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from model.hugging_face.conversion import Model
+from model.hugging_face.loss_record import loss_entry
 from model.objectives.masked_language import Inputs, LossPart, Sums
 from model.objectives.span_boundary import MOST_TARGETS
+from pipeline.base.errors import DataError
+from pipeline.base.files import write_whole
+from pipeline.base.null_device import null_entry
+from pipeline.cluster.process_group import device_name
 from pipeline.config.formats import Attention
 from pipeline.data.shards.arrow_files import corpus_of
 from pipeline.evaluation.device_copies import on_device
 from pipeline.evaluation.loss_parts import add, pack, part_metrics, present, unpack
 from pipeline.evaluation.model_inputs import model_inputs
+from pipeline.evaluation.zero_shot.pseudo_likelihood import (
+    maskable_sequence,
+    score_pseudo_perplexity,
+)
 from pipeline.kernels.permutation import IntArray
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
@@ -36,6 +48,10 @@ from pipeline.loading.micro_batch import Extras, LossCounts
 from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity
 
+ROWS = 32
+"""Sequences per micro-batch, if one process scores a model."""
+RATE = "mask_rate"
+"""Field with the rate of masks that the shards do not store."""
 Forward = Callable[[Inputs], Sums]
 Total = Callable[[Tensor], Tensor]
 
@@ -274,3 +290,50 @@ def unmasked(loader: Loader, count: int) -> list[Tensor]:
             break
     loader.close()
     return found[:count]
+
+
+def score_held_out(
+    model: Model,
+    datasets: Sequence[Dataset],
+    device: torch.device,
+    attention: Attention,
+    sequences: int = 0,
+    per_sequence: Path | None = None,
+) -> dict[str, Any]:
+    """Scores on the validation rows, as fields; the model is on the device.
+
+    sequences: how many to use for pseudo-perplexity, or 0; per_sequence: file for the losses of
+    each row. Raises DataError if the rows do not fit the model or predict nothing.
+    """
+    _check_lengths(model, datasets)
+    loaders = validation_loaders(datasets, ROWS, attention=attention)
+    losses: dict[str, SequenceLosses] | None = {} if per_sequence else None
+    scores = evaluate_corpora(model, model.parts, loaders, device, losses)
+    assert scores is not None
+    predictions = sum(part.counts.predictions for part in scores.values())
+    if not predictions:
+        raise DataError("the held-out sequences have no predicted tokens; prepare more documents")
+    result: dict[str, Any] = corpus_fields(scores, "") | {"predictions": predictions}
+    result |= loss_entry(model.parts)
+    if per_sequence and losses:
+        listed = in_file_order(losses, datasets) | null_entry(device_name(device))
+        write_whole(per_sequence, json.dumps(listed).encode())
+    if sequences:
+        tokenizer = datasets[0].manifest.tokenizer
+        special = {int(tokenizer[name]) for name in ("bos", "pad", "eos", "unk", "mask")}
+        rows = unmasked(validation_loader(datasets, ROWS), sequences)
+        maskable = [maskable_sequence(row.numpy(), special) for row in rows]
+        result |= score_pseudo_perplexity(model, maskable, tokenizer["mask"], device)
+    return result
+
+
+def _check_lengths(model: Model, datasets: Sequence[Dataset]) -> None:
+    """Raise DataError if sequences are too long, or ids too large, for the model."""
+    for dataset in datasets:
+        length, ids = dataset.manifest.sequence_length, dataset.manifest.tokenizer["size"]
+        if length > model.config.positions or ids > model.config.vocab_size:
+            raise DataError(
+                f"{dataset.directory} has sequences of {length} and {ids:,} ids, but the model has "
+                f"{model.config.positions} positions and {model.config.vocab_size:,} ids; "
+                "prepare shards for this model"
+            )

@@ -2,22 +2,16 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import Namespace
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from model.objectives.masked_language import MaskedLanguageModel
 from pipeline import evaluate
-from pipeline.base.errors import CheckpointError, ConfigError, DataError
-from pipeline.config.settings import override
+from pipeline.base.errors import CheckpointError, DataError
+from pipeline.evaluation.reports import report
 from pipeline.evaluation.zero_shot.grammar_pairs import pairs_hash, read_paradigms
 from pipeline.loading.dataset import Dataset
-from pipeline.planning.build import build_model
-from pipeline.planning.plan import encoder_config
-from pipeline.recipes import recipe
 from pipeline.training.run_directory.metrics import read_metrics
 from pipeline.training.weights.folders import load_run, write_folder
 
@@ -50,17 +44,8 @@ def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
     assert found.get("mask_rate") == in_training.get("validation_mask_rate") == (rate or None)
     stored = scores(monkeypatch, capsys, *words)
     assert (stored["predictions"] == found["predictions"]) == (not rate)
-    evaluate.report("run", found)
+    report("run", found)
     assert (" sequences (30 % masked)\n" in capsys.readouterr().out) == bool(rate)
-
-
-def test_messages_on_checkpoints_are_not_part_of_the_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    saved, _ = load_run(GOLDEN / "runs/bert")
-    monkeypatch.setattr(evaluate, "load_run", lambda _: (saved, ["step 20 is damaged"]))
-    evaluate.load_model(GOLDEN / "runs/bert")
-    assert capsys.readouterr() == ("", "checkpoints: step 20 is damaged\n")
 
 
 def test_sequences_add_up_to_the_score(
@@ -75,43 +60,6 @@ def test_sequences_add_up_to_the_score(
     mean = sum(losses["mask_loss"]) / sum(losses["mask_count"])
     assert mean == pytest.approx(found["mask_loss"], rel=1e-5)
     assert 0 < sum(losses["mask_count"]) < found["predictions"]  # others are kept or random
-    monkeypatch.setattr(sys, "argv", ["evaluate", "x", "--cloze", "x", "--per-sequence", "f"])
-    with pytest.raises(ConfigError, match="give --data"):
-        evaluate.main()
-
-
-@pytest.mark.parametrize(
-    "name, settings",
-    [
-        ("bert_tiny", ["objective.pair_weight=0.5"]),
-        ("electra_tiny", ["objective.kind=rtd_masked"]),
-        ("electra_tiny", ["objective.kind=replace_mlm", "objective.words_weight=3"]),
-        ("electra_tiny", ["objective.kind=all_tokens_mlm", "objective.words_weight=0.1"]),
-    ],
-)
-def test_a_folder_scores_as_its_run_with_every_part_of_the_loss(
-    name: str, settings: list[str], lesson: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    vocabulary = Dataset.open(lesson, "validation").manifest.tokenizer["size"]
-    sizes = ["encoder.layers=2", f"data.vocab_size={vocabulary}"]
-    model = build_model(override(recipe(name), [*sizes, *settings]), seed=0).eval()
-    write_folder(model, lesson / "tokenizer", tmp_path / "model")
-    datasets = [Dataset.open(lesson, "validation")]
-    ours = evaluate.score(model, datasets, 0, "row")
-    folder, *_ = evaluate.load_model(tmp_path / "model")
-    found = evaluate.score(folder, datasets, 0, "row")
-    assert json.dumps(found) == json.dumps(ours)  # NaN, where all judged tokens are replaced, too
-    part = model.parts[1]
-    assert part == folder.parts[1]
-    if part.name == "pair":
-        return  # the lesson has no pairs
-    weighted = ours["mlm_loss"] + part.weight * ours[f"{part.name}_loss"]
-    assert ours["loss"] == pytest.approx(weighted)
-    evaluate.report("model", ours)
-    said = capsys.readouterr().out
-    assert f" nats = loss + {part.weight:g} x {evaluate.PARTS[part.name]}\n" in said
-    assert ("accuracy at predicted tokens\n" in said) == (part.per == "predictions")
 
 
 def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
@@ -150,15 +98,6 @@ def test_grammar_cloze_and_a_text_need_no_shards(
     evaluate.main()
     said = capsys.readouterr().out
     assert "all paradigms" in said and "He runs to the [MASK]." in said
-    for arguments, message in (
-        ((), "nothing to score; give --data"),
-        (("--mask-rate", 0.3), "--mask-rate 0.3 masks held-out sequences; give --data"),
-        (("--mask-rate", 1, "--data", "x"), r"--mask-rate must be in \[0, 1\), got 1"),
-        (("--pseudo-perplexity", 3), "--pseudo-perplexity 3 reads held-out sequences"),
-        (("--pseudo-perplexity", -1), "--pseudo-perplexity must not be negative, got -1"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            scores(monkeypatch, capsys, run, *arguments)
 
 
 def test_the_printed_report(
@@ -184,49 +123,3 @@ def test_models_and_data_that_cannot_be_scored(
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(CheckpointError, match="no model that can be loaded"):
         scores(monkeypatch, capsys, tmp_path, "--data", lesson)
-
-
-def test_precision_is_undefined_without_detections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found: dict[str, Any] = {
-        "mlm_loss": 1.0,
-        "mask_loss": 1.0,
-        "accuracy": 0.5,
-        "perplexity": 2.7,
-        "loss": 26.0,
-    }
-    found |= {"rtd_loss": 0.5, "rtd_accuracy": 0.75, "predictions": 9}
-    found |= {"rtd_precision": float("nan"), "rtd_recall": 0.0, "rtd_auc": 0.5}
-    found |= {"loss_parts": {"rtd": {"weight": 50.0, "per": "tokens"}}}
-    evaluate.report("model", found)
-    said = capsys.readouterr().out
-    assert "model: 9 predicted tokens of held-out sequences, by the generator" in said
-    assert "  loss                1.0000 nats\n" in said
-    assert "  detection           0.5000 nats, 75.00% accuracy\n" in said
-    assert "  all parts           26.0000 nats = loss + 50 x detection\n" in said
-    assert "replaced tokens     none suspected, 0.00% recall, 0.5000 area under the curve" in said
-    for name in ("load_model", "check_datasets", "check_lengths", "score"):
-        monkeypatch.setattr(evaluate, name, lambda *_: (None, "model", "", "row", 0.0))
-    monkeypatch.setattr(evaluate, "score", lambda *_: found)
-    held_out = Namespace(at_rate=lambda _: held_out)
-    monkeypatch.setattr(evaluate.Dataset, "open", lambda *_: held_out)
-    monkeypatch.setattr(evaluate, "parse_evaluate", lambda: Namespace(
-        model=tmp_path, data=[tmp_path], grammar=None, cloze=None, pseudo_perplexity="", json=True,
-        per_sequence=None, mask_rate=None,
-    ))  # fmt: skip
-    evaluate.main()
-    assert json.loads(capsys.readouterr().out)["rtd_precision"] is None
-
-
-def test_a_pair_head_is_scored_on_shards_without_pairs(
-    lesson: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = replace(encoder_config(recipe("bert_tiny")), vocab_size=2048, layers=1)
-    model = MaskedLanguageModel(config, seed=0, pair_weight=1.0).eval()
-    result = evaluate.score(model, [Dataset.open(lesson, "validation")], 0, "row")
-    assert result["mlm_loss"] > 0 and not {"pair_loss", "loss"} & result.keys()
-    evaluate.report("model", result)
-    said = capsys.readouterr().out
-    assert f"  loss                {result['mlm_loss']:.4f} nats" in said
-    assert "pairs" not in said and "all parts" not in said

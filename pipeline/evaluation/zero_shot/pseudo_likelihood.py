@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from tokenizers import Encoding, Tokenizer
 from model.objectives.masked_language import Inputs, Sums
 from model.pieces import pieces_of
 from pipeline.base.errors import DataError
+from pipeline.base.progress import counting
 from pipeline.cluster.ranks import ONE_PROCESS, RankGroup
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
@@ -197,3 +199,17 @@ def pseudo_perplexity(found: Sequence[LogProbabilities]) -> tuple[float, int]:
     count = sum(map(len, found))
     loss = -sum(float(part.sum(dtype=np.float64)) for part in found)
     return float(np.exp(loss / count)), count
+
+
+def score_pseudo_perplexity(
+    forward: Forward, sequences: Sequence[MaskableSequence], mask_id: int, device: torch.device
+) -> dict[str, Any]:
+    """The pseudo-perplexity of all sequences, as fields; see `log_probabilities`."""
+    with counting("scoring", "masked copies") as on_batch:
+        found = log_probabilities(forward, sequences, mask_id, device, on_batch=on_batch)
+    value, tokens = pseudo_perplexity(found)
+    return {
+        "pseudo_perplexity": value,
+        "pseudo_perplexity_tokens": tokens,
+        "pseudo_perplexity_sequences": len(sequences),
+    }

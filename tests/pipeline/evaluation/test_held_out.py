@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ import torch
 
 from model.objectives.masked_language import LossPart, MaskedLanguageModel
 from model.pieces import pieces_of
+from pipeline.base.errors import DataError
 from pipeline.config.formats import Attention
 from pipeline.config.settings import override
 from pipeline.data.shards.arrow_files import read_table
@@ -23,16 +25,19 @@ from pipeline.evaluation.held_out import (
     evaluate_corpora,
     evaluating,
     in_file_order,
+    score_held_out,
     unmasked,
     validation_loader,
     validation_loaders,
 )
 from pipeline.evaluation.model_inputs import model_inputs
+from pipeline.evaluation.reports import PARTS, report
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.planning.build import build_model
 from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
+from pipeline.training.weights.folders import load_folder, write_folder
 
 CPU = torch.device("cpu")
 
@@ -237,3 +242,58 @@ def test_unmasked_gives_back_what_was_prepared(dataset: Dataset) -> None:
         assert not segments.any()
         assert ids[0] == specials["bos"] and ids[-1] == specials["eos"]
         assert not (ids == specials["mask"]).any() and not (ids == specials["pad"]).any()
+
+
+@pytest.mark.parametrize(
+    "name, settings",
+    [
+        ("bert_tiny", ["objective.pair_weight=0.5"]),
+        ("electra_tiny", ["objective.kind=rtd_masked"]),
+        ("electra_tiny", ["objective.kind=replace_mlm", "objective.words_weight=3"]),
+        ("electra_tiny", ["objective.kind=all_tokens_mlm", "objective.words_weight=0.1"]),
+    ],
+)
+def test_a_folder_scores_as_its_run_with_every_part_of_the_loss(
+    name: str, settings: list[str], lesson: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    vocabulary = Dataset.open(lesson, "validation").manifest.tokenizer["size"]
+    sizes = ["encoder.layers=2", f"data.vocab_size={vocabulary}"]
+    model = build_model(override(recipe(name), [*sizes, *settings]), seed=0).eval()
+    write_folder(model, lesson / "tokenizer", tmp_path / "model")
+    datasets = [Dataset.open(lesson, "validation")]
+    ours = score_held_out(model, datasets, CPU, "row")
+    folder = load_folder(tmp_path / "model")
+    found = score_held_out(folder, datasets, CPU, "row")
+    assert json.dumps(found) == json.dumps(ours)  # NaN, where all judged tokens are replaced, too
+    part = model.parts[1]
+    assert part == folder.parts[1]
+    if part.name == "pair":
+        return  # the lesson has no pairs
+    weighted = ours["mlm_loss"] + part.weight * ours[f"{part.name}_loss"]
+    assert ours["loss"] == pytest.approx(weighted)
+    report("model", ours)
+    said = capsys.readouterr().out
+    assert f" nats = loss + {part.weight:g} x {PARTS[part.name]}\n" in said
+    assert ("accuracy at predicted tokens\n" in said) == (part.per == "predictions")
+
+
+def test_a_pair_head_is_scored_on_shards_without_pairs(
+    lesson: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = replace(encoder_config(recipe("bert_tiny")), vocab_size=2048, layers=1)
+    model = MaskedLanguageModel(config, seed=0, pair_weight=1.0).eval()
+    result = score_held_out(model, [Dataset.open(lesson, "validation")], CPU, "row")
+    assert result["mlm_loss"] > 0 and not {"pair_loss", "loss"} & result.keys()
+    report("model", result)
+    said = capsys.readouterr().out
+    assert f"  loss                {result['mlm_loss']:.4f} nats" in said
+    assert "pairs" not in said and "all parts" not in said
+
+
+def test_rows_that_do_not_fit_the_model_are_refused(
+    model: MaskedLanguageModel, dataset: Dataset
+) -> None:
+    few = MaskedLanguageModel(replace(model.config, vocab_size=9), seed=0)
+    with pytest.raises(DataError, match=r"ids, but the model has \d+ positions and 9 ids; prepare"):
+        score_held_out(few, [dataset], CPU, "row")

@@ -1,0 +1,107 @@
+"""The command line of pipeline.evaluate; it imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pipeline.base.command_line import Parser, add_model_argument, example_text
+from pipeline.base.errors import ConfigError
+
+
+def parse_evaluate() -> argparse.Namespace:
+    """The command line of pipeline.evaluate; --pseudo-perplexity is `sequences` or `text`.
+
+    Raises ConfigError if there is nothing to score, or an option has no effect.
+    """
+    parser = Parser(
+        prog="python -m pipeline.evaluate",
+        description="Score a model without training it: loss, accuracy and perplexity on held-out "
+        "sequences, grammar by minimal pairs, and words filled into sentences.",
+        epilog=example_text(
+            "python -m pipeline.evaluate runs/tiny --data data/shards/sample-roberta_tiny-*",
+            "python -m pipeline.evaluate runs/tiny/2400 --data data/shards/sample-* --json",
+            "python -m pipeline.evaluate my-model --data data/shards/news-* "
+            "--pseudo-perplexity 100",
+            "python -m pipeline.evaluate my-model --grammar BLiMP.zip",
+        ),
+    )
+    add_model_argument(parser)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="shards made by pipeline.prepare with the model's tokenizer; needed unless "
+        "--grammar, --cloze or --pseudo-perplexity FILE is given",
+    )
+    parser.add_argument(
+        "--mask-rate",
+        type=float,
+        metavar="RATE",
+        help="with --data: share of the held-out tokens to predict, with masks drawn at it; 0: the "
+        "masks that the shards store; by default what a run was validated with "
+        "(validation.mask_rate), and 0 for a folder",
+    )
+    parser.add_argument(
+        "--grammar",
+        type=Path,
+        metavar="PATH",
+        help="minimal pairs: a folder, file or zip of .jsonl as in BLiMP, or of .txt as in Zorro; "
+        "with --data, word frequencies are scored beside the model",
+    )
+    parser.add_argument(
+        "--cloze",
+        type=Path,
+        metavar="FILE",
+        help="one sentence per line with [MASK], or the model's own mask token, in it: prints the "
+        "five most probable tokens of each mask",
+    )
+    parser.add_argument(
+        "--pseudo-perplexity",
+        default="",
+        metavar="N|FILE",
+        help="mask each token in turn, of N held-out sequences or of each line of a text",
+    )
+    parser.add_argument(
+        "--per-sequence",
+        type=Path,
+        metavar="FILE",
+        help="with --data: write the sum of the loss at [MASK] and the number of such positions of "
+        "each held-out sequence, as JSON",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args()
+    arguments.sequences, arguments.text = _split_amount(arguments.pseudo_perplexity)
+    _check(arguments)
+    return arguments
+
+
+def _split_amount(given: str) -> tuple[int, Path | None]:
+    """The N or the FILE of --pseudo-perplexity."""
+    try:
+        sequences = int(given or 0)
+    except ValueError:
+        return 0, Path(given)
+    if sequences < 0:
+        raise ConfigError(f"--pseudo-perplexity must not be negative, got {sequences}")
+    return sequences, None
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError for options without the data that they are about, and for a rate that
+    masks cannot have."""
+    if arguments.sequences and not arguments.data:
+        raise ConfigError(
+            f"--pseudo-perplexity {arguments.sequences} reads held-out sequences; give --data"
+        )
+    if arguments.per_sequence and not arguments.data:
+        raise ConfigError("--per-sequence writes losses of held-out sequences; give --data")
+    rate = arguments.mask_rate
+    if rate is not None and not 0 <= rate < 1:
+        raise ConfigError(f"--mask-rate must be in [0, 1), got {rate:g}")
+    if rate is not None and not arguments.data:
+        raise ConfigError(f"--mask-rate {rate:g} masks held-out sequences; give --data")
+    if not (arguments.data or arguments.grammar or arguments.cloze or arguments.text):
+        raise ConfigError("nothing to score; give --data, --grammar, --cloze or a text")
