@@ -122,3 +122,9 @@ def progress_line(total: int, now_done: int, done_before: int, seconds: float) -
     rate = (now_done - done_before) / max(seconds, 1e-9)
     left = in_words((total - now_done) / rate)
     return f"preparing: {share}, {rate / 1e6:,.1f} MB/s, {left} left"
+
+
+def note(text: str) -> None:
+    """Print a line for the user on stderr, over the bar of another rank."""
+    cleared = "\r\033[K" if sys.stderr.isatty() else ""  # of another rank's bar
+    print(f"{cleared}{text}", file=sys.stderr, flush=True)

@@ -24,10 +24,15 @@ from pipeline.downstream.tasks import (
     TASKS,
     LabelledTask,
     Layout,
+    TaskData,
     TaskKind,
     as_fetched,
     find_file,
+    read_task,
 )
+
+MOST_SEED = 2**31
+"""Of --first-seed; generators take no larger ones."""
 
 
 def parse_finetune() -> argparse.Namespace:
@@ -313,6 +318,23 @@ def chosen_files(
         raise ConfigError("give --dev FILE or --dev-share as well")
     more = tuple(arguments.data / name for name in task.more_dev)
     return train, find_file(arguments.data, task.dev, task), more
+
+
+def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
+    """The examples, with the first --train-rows of training.
+
+    Raises ConfigError or DataError for counts and files that are of no use.
+    """
+    check_least(
+        ("--seeds", arguments.seeds, 1),
+        ("--first-seed", arguments.first_seed, 0),
+        ("--train-rows", arguments.train_rows, 0),
+    )
+    if arguments.first_seed > MOST_SEED:
+        raise ConfigError(f"--first-seed {arguments.first_seed} is above {MOST_SEED:,}; lower it")
+    train, dev, more = chosen_files(arguments, task)
+    share = arguments.dev_share or task.dev_share
+    return read_task(task, train, dev, more, share, arguments.train_rows)
 
 
 def changed(protocol: TuningProtocol, arguments: argparse.Namespace) -> TuningProtocol:

@@ -36,6 +36,10 @@ from pipeline.downstream.training import fine_tune, predict
 MODEL, BAG, RANDOM, TFIDF = "model", "bag", "random", "tfidf"
 ARMS = (MODEL, BAG, RANDOM)
 """The weights in question, and what they are compared with by the same protocol."""
+ARMS_OF = {
+    "all": (*ARMS, TFIDF), "bag": (MODEL, BAG), "tfidf": (MODEL, TFIDF), "majority": (MODEL,),
+}  # fmt: skip
+"""Arms that are trained, by --baselines."""
 BAG_RATE = 1e-2
 """Learning rate of the bag of words, whose embeddings move too little at an encoder's rate."""
 RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.jsonl", "weights.safetensors"
@@ -79,6 +83,16 @@ class TuningWork:
     def folder(self, job: TuningJob) -> Path:
         """Of a job's files."""
         return self.output / "jobs" / job.name
+
+
+def choose_arms(baselines: str, missing: str) -> tuple[str, ...]:
+    """Arms that are trained; missing: why TF-IDF is not, which `all` passes over.
+
+    Raises ConfigError if it was asked for by name.
+    """
+    if missing and baselines == TFIDF:
+        raise ConfigError(f"{missing}; or give another of --baselines")
+    return tuple(arm for arm in ARMS_OF[baselines] if not (missing and arm == TFIDF))
 
 
 def plan_jobs(seeds: Sequence[int], points: int, arms: Sequence[str]) -> list[TuningJob]:
@@ -198,6 +212,18 @@ def _run_tfidf(work: TuningWork, job: TuningJob) -> tuple[dict[str, Any], list[l
     fitted = fit_predict(work.training, sets, work.task.kind)
     found = [unsure(examples, own) for examples, own in zip(sets, fitted)]
     return {"seconds": round(time.monotonic() - began, 3)}, found
+
+
+def describe_result(work: TuningWork, job: TuningJob, result: dict[str, Any]) -> str:
+    """A line for a finished job."""
+    metric = work.task.metrics[0]
+    said = f"{metric} {result['metrics'][metric]:.4f}"
+    if job.arm == TFIDF:
+        return f"{job.arm}: {said}, {result['seconds']:.0f} s"
+    return (
+        f"{job.arm} seed {job.seed}, rate {result['peak_lr']:g}, {result['rows']} rows: {said}, "
+        f"loss {result['loss']:.4f}, {result['seconds']:.0f} s"
+    )
 
 
 def merit(work: TuningWork, result: Mapping[str, Any]) -> tuple[float, int]:

@@ -181,6 +181,20 @@ def _submit(work: TuningWork, model: TaskModel, encoder: RowEncoder) -> list[str
     return names
 
 
+def describe_model(work: TuningWork) -> dict[str, Any]:
+    """Origin and size of the weights, and what computed: the entry `model` of scores.json."""
+    model = work.start.random_model(work.design, 0)
+    return {
+        "origin": work.start.origin,
+        "family": work.start.family,
+        "weights": work.start.identity,
+        "encoder_hash": work.start.encoder_hash,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "device": describe_device(work.device),
+        "versions": versions(),
+    }
+
+
 def describe_device(device: torch.device) -> str:
     """The GPU's name, `null` for one that computes nothing, or the number of CPU threads."""
     if device.type == "cuda":

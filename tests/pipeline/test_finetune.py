@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from pipeline import export, finetune
-from pipeline.base.errors import ConfigError
 from pipeline.base.files import is_locked
-from pipeline.downstream.protocols import BERT
 from pipeline.downstream.starting_weights import load_start
 from tests.conftest import Command
 from tests.pipeline.conftest import launch, torchrun_forked
@@ -168,19 +165,6 @@ def test_counts_are_checked(
     given = words(tmp_path, tmp_path / "out", option, str(value))
     error = call(finetune.main, *given, code=2)
     assert error == f"error: {option} must be {least} or more, got {value}\n"
-
-
-def test_a_model_with_few_positions_is_refused() -> None:
-    start = load_start(EXPORTS / "bert")
-    few = replace(start, config={**start.config, "max_position_embeddings": 15})
-    with pytest.raises(ConfigError, match="the model has 15 positions, and fine-tuning needs 16"):
-        finetune.row_encoder(few, BERT)
-
-
-def test_a_length_above_the_positions_is_refused(tmp_path: Path, call: Call) -> None:
-    data = write_glue(tmp_path / "glue")
-    error = call(finetune.main, *words(data, tmp_path / "out", "--length", "33"), code=2)
-    assert error == "error: --length 33 is above the model's 32 positions; lower it\n"
 
 
 def test_a_seed_that_is_no_seed(tmp_path: Path, call: Call) -> None:

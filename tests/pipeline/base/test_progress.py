@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from pipeline.base import progress
-from pipeline.base.progress import count_line, counting, progress_line, tracked, with_progress
+from pipeline.base.progress import (
+    count_line,
+    counting,
+    note,
+    progress_line,
+    tracked,
+    with_progress,
+)
 
 
 def test_the_line_says_rate_and_time_left() -> None:
@@ -77,3 +85,13 @@ def test_a_line_a_minute_without_a_terminal(
     found = with_progress(items(), lambda size: size, 10**9, 4 * 10**8)
     assert list(found) == [100_000_000, 200_000_000]
     assert said.splitlines()[-1].endswith(" left") and not capsys.readouterr().err
+
+
+def test_a_note_covers_a_bar_on_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note("one")
+    assert capsys.readouterr() == ("", "one\n")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    note("two")
+    assert capsys.readouterr() == ("", "\r\033[Ktwo\n")

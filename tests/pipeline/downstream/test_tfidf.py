@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import finetune
 from pipeline.base.errors import ConfigError
+from pipeline.downstream.jobs import choose_arms
 from pipeline.downstream.reading.examples import Example, Gold
 from pipeline.downstream.tfidf import fit_predict, why_not
 
@@ -65,7 +65,7 @@ def test_without_scikit_learn_it_is_passed_over_or_refused(monkeypatch: pytest.M
     monkeypatch.setattr(builtins, "__import__", without)
     missing = why_not("choices")
     assert missing == "the baseline tfidf needs scikit-learn: pip install '.[baselines]'"
-    assert finetune.chosen_arms("all", missing) == ("model", "bag", "random")
-    assert finetune.chosen_arms("all", "") == ("model", "bag", "random", "tfidf")
+    assert choose_arms("all", missing) == ("model", "bag", "random")
+    assert choose_arms("all", "") == ("model", "bag", "random", "tfidf")
     with pytest.raises(ConfigError, match=r"pip install '\.\[baselines\]'; or give another of"):
-        finetune.chosen_arms("tfidf", missing)
+        choose_arms("tfidf", missing)
