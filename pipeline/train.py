@@ -7,19 +7,14 @@ RUN/INTERRUPTED and exits with code 75.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack
 from functools import partial
-
-from tqdm import tqdm
 
 from pipeline.base.errors import EXIT_INTERRUPTED, run_command
 from pipeline.base.model_folder import check_imports
-from pipeline.cluster.stop_request import Deadline, StopRequest, exit_on_stop_signals
-from pipeline.cluster.watchdog import Watchdog, print_stacks_on_usr2
+from pipeline.cluster.stop_request import StopRequest, exit_on_stop_signals
+from pipeline.cluster.watchdog import print_stacks_on_usr2
 from pipeline.training.arguments import parse_train
 
 if __name__ == "__main__":
@@ -27,9 +22,6 @@ if __name__ == "__main__":
     print_stacks_on_usr2()
     run_command(partial(check_imports, parse_train))  # before torch and `model` are imported
 
-from model.hugging_face.conversion import Model, logical_parameters
-from model.layers import attend_by
-from pipeline.base.null_device import NULL
 from pipeline.cluster.launcher import LauncherWatch
 from pipeline.cluster.ranks import (
     Cluster,
@@ -38,32 +30,20 @@ from pipeline.cluster.ranks import (
     reported_once,
 )
 from pipeline.kernels.cache import set_torch_caches
-from pipeline.loading.example import print_example
-from pipeline.planning.build import compile_layers, first_model
-from pipeline.training.announce import dry_run, print_plan
-from pipeline.training.attention_choice import attention_cases, choose_attention
-from pipeline.training.checkpoints.saver import Saver
+from pipeline.training.announce import dry_run, finish, print_start
+from pipeline.training.assembly import (
+    add_general_sample,
+    build_engine,
+    build_saver,
+    build_trainer,
+    initialize_model,
+    open_metrics,
+    take_attention,
+)
 from pipeline.training.job import Job, read_job
-from pipeline.training.loop import Trainer
-from pipeline.training.loss_watch import LossWatch
-from pipeline.training.optimizer.engine import ZeroEngine, initialize
 from pipeline.training.out_of_memory import reporting_lack_of_memory
-from pipeline.training.progress import restore
-from pipeline.training.recovery import Recovery
-from pipeline.training.run_directory.boards import check_boards
-from pipeline.training.run_directory.layout import claim, mark_interrupted, mark_stopped_at_start
-from pipeline.training.run_directory.metrics import Metrics
-from pipeline.training.run_directory.plan_check import PlanCheck
-from pipeline.training.run_directory.profile import PROFILE, Trace
-from pipeline.training.run_directory.status import PLAN
-from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
-from pipeline.training.start import Start, open_start
-from pipeline.training.validation.before_after import change
-from pipeline.training.validation.general_sample import open_general
-from pipeline.training.validation.validator import Validator
-from pipeline.training.weights.initial_weights import load_initial_weights
-
-warn = partial(tqdm.write, file=sys.stderr)
+from pipeline.training.run_directory.layout import mark_stopped_at_start
+from pipeline.training.start import claim_directory, open_start
 
 
 def main() -> None:
@@ -112,191 +92,6 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
         if cluster.rank == 0:
             finish(job, trainer, interrupted)
     return interrupted
-
-
-def claim_directory(job: Job, cluster: Cluster, held: ExitStack) -> None:
-    """Hold RUN until `held` is closed. Collective."""
-    with cluster.agreed():
-        if cluster.rank == 0:
-            check_boards(job.run.logging.to)
-            held.enter_context(claim(job.output))
-
-
-def initialize_model(job: Job, cluster: Cluster, start: Start) -> tuple[Model, Start]:
-    """The model with the recipe's weights or those of --init, and the new start. Collective."""
-    model = first_model(job.run)
-    with cluster.agreed():
-        if job.init and not start.checkpoint:
-            tokenizer = start.feed.datasets[0].directory / "tokenizer"
-            weights = load_initial_weights(model, job.init.folder, tokenizer, job.init.new)
-            origin = {"origin": job.init.origin} if job.init.origin else {}
-            record = replace(
-                start.record,
-                initial_weights=weights.described | origin,
-                initial_length=weights.length,
-                classifier_pooling=weights.pooling,
-            )
-            start = replace(start, record=record)
-            if cluster.rank == 0:
-                print("\n".join(weights.lines))
-    return model, start
-
-
-def take_attention(job: Job, cluster: Cluster, start: Start, model: Model) -> Start:
-    """Let the model attend by the kernel that is recorded or chosen; returns the new start.
-    Collective."""
-    with cluster.agreed():
-        kernel = choose_attention(
-            attention_cases(job.run, start.feed.phases, cluster.device),
-            start.record.attention, start.record.device, cluster,
-        )  # fmt: skip
-    attend_by(model, kernel)
-    return replace(start, record=replace(start.record, attention=kernel))
-
-
-def add_general_sample(job: Job, cluster: Cluster, start: Start) -> Start:
-    """The start with the general sample, if the run starts from given weights. Collective."""
-    if not start.record.initial_weights:
-        return start
-    step = start.progress.step if start.checkpoint else None
-    last, tokenizer = start.feed.phases[-1], start.feed.datasets[0].directory / "tokenizer"
-    return replace(start, general=open_general(last.run, job.output, tokenizer, cluster, step=step))
-
-
-def build_engine(job: Job, cluster: Cluster, start: Start, model: Model) -> ZeroEngine:
-    """The model under ZeRO with its optimizer, restored from the checkpoint. Collective."""
-    logical = logical_parameters(model)
-    if cluster.device.type == "cuda":
-        model.to(cluster.device)
-        compile_layers(model, job.deepspeed.stage(job.run.precision))
-    plan = start.plan
-    with cluster.agreed():
-        engine = initialize(
-            model, job.run, job.deepspeed, logical, rows=plan.rows, accumulation=plan.accumulation
-        )
-    with cluster.agreed():
-        if start.checkpoint:
-            restore(engine, start.checkpoint)
-    return engine
-
-
-def open_metrics(job: Job, cluster: Cluster, start: Start, held: ExitStack) -> Metrics | None:
-    """Write run.json and open the metrics until `held` is closed; rank 0 only. Collective."""
-    metrics = None
-    with cluster.agreed():
-        if cluster.rank == 0:
-            start.record.write(job.output)
-            restored = start.progress.step if start.checkpoint else -1
-            metrics = Metrics(job.output, restored, warn, job.run.logging.to)
-            metrics.show_settings(job.run)
-            held.callback(metrics.close)
-    return metrics
-
-
-def build_saver(job: Job, cluster: Cluster, start: Start, metrics: Metrics | None) -> Saver:
-    """Saves the checkpoints of the run; no checkpoint is published before its metrics."""
-    is_own = start.checkpoint and start.checkpoint.directory.is_relative_to(job.output)
-    return Saver(
-        job.output,
-        cluster,
-        keep=job.run.checkpoint.keep,
-        keep_every=job.run.checkpoint.keep_every,
-        saved_step=start.progress.step if is_own else -1,
-        parameters=start.plan.parameters,
-        before_publishing=metrics.sync if metrics else lambda: None,
-        tell=warn,
-    )
-
-
-def build_trainer(
-    job: Job,
-    cluster: Cluster,
-    stop: StopRequest,
-    start: Start,
-    engine: ZeroEngine,
-    saver: Saver,
-    metrics: Metrics | None,
-) -> Trainer:
-    """The training loop with all its parts. Collective."""
-    run, feed, checkpoint = job.run, start.feed, start.checkpoint
-    # a fork that reads other data from the first sequence has other losses too
-    recent = checkpoint.state.recent_losses if checkpoint and start.progress.sequences else ()
-    losses = LossWatch(run.spikes, cluster.device, recent, [phase.begin for phase in feed.phases])
-    stop.deadline = Deadline(job.hours, lambda: saver.seconds)
-    watchdog = Watchdog(cluster.rank, run.logging.hang_seconds)
-    hosts = cluster.gather(host_name())
-    usable = cluster.gather(" ".join(map(str, os.sched_getaffinity(0))))
-    return Trainer(
-        record=start.record,
-        feed=feed,
-        cluster=cluster,
-        engine=engine,
-        validator=Validator(
-            engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=watchdog,
-            grammar=start.grammar, general=start.general,
-        ),
-        stop=stop,
-        metrics=metrics,
-        progress=start.progress,
-        recovery=Recovery(
-            run=run, cluster=cluster, engine=engine, feed=feed, saver=saver, stop=stop,
-            losses=losses,
-        ),
-        stragglers=Stragglers(hosts, job.output, ForwardClock(cluster.device)),
-        saver=saver,
-        watchdog=watchdog,
-        trace=Trace(job.output / PROFILE if job.profile and cluster.rank == 0 else None),
-        plan_check=build_plan_check(job, cluster, start, engine, hosts, usable),
-    )  # fmt: skip
-
-
-def build_plan_check(
-    job: Job,
-    cluster: Cluster,
-    start: Start,
-    engine: ZeroEngine,
-    hosts: Sequence[str],
-    usable: Sequence[str],
-) -> PlanCheck | None:
-    """Compares the first steps with the plan, unless an earlier life did; first rank only.
-
-    hosts, usable: of each rank, its host and numbers of the cores it may use. None with
-    offload: the rates of a site are of runs without it. None on the null device, which has no rate.
-    """
-    if cluster.rank != 0 or job.deepspeed.uses_host() or start.record.device == NULL:
-        return None
-    with suppress(OSError):  # one rank alone must not end here
-        if (job.output / PLAN).exists():
-            return None
-    here = {core for host, own in zip(hosts, usable) if host == hosts[0] for core in own.split()}
-    return PlanCheck(
-        output=job.output, record=start.record, file=job.deepspeed,
-        engine=engine, device=cluster.device, nodes=len(set(hosts)), usable=len(here), tell=warn,
-    )  # fmt: skip
-
-
-def print_start(job: Job, cluster: Cluster, start: Start) -> None:
-    """Print the plans and an example of what the run reads next; rank 0 only. Collective."""
-    with cluster.agreed():
-        if cluster.rank == 0:
-            print_plan(job, start.feed.phases, cluster.device.type)
-            sequences = start.feed.reading(start.progress).sequences
-            print_example(start.feed.loader, sequences, start.progress.step)
-
-
-def finish(job: Job, trainer: Trainer, interrupted: bool) -> None:
-    """Draw the loss curve, mark an interrupted run and print how to continue."""
-    step = trainer.progress.step
-    if trainer.metrics:
-        trainer.metrics.draw()
-    if interrupted:
-        mark_interrupted(job.output, step)
-        print(f"interrupted at step {step:,} and saved; run the same command again to resume")
-    else:
-        print(f"{job.output} is at step {step:,} of {job.run.steps:,}")
-        if trainer.metrics and (words := change(trainer.metrics.first, trainer.metrics.last)):
-            print(words)
-        print(f"next: python -m pipeline.export {job.output} --output DIR")
 
 
 if __name__ == "__main__":

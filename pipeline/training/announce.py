@@ -1,6 +1,6 @@
-"""What a run prints before its first step: its plan in words, and warnings about doubtful choices.
+"""What a run prints: before its first step its plan and warnings, at its end how to continue.
 
-`--dry-run` prints this and writes nothing.
+`--dry-run` prints the plan and writes nothing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ from collections.abc import Sequence
 from torch.cuda import is_available
 
 from pipeline.base.command_line import cores
-from pipeline.cluster.ranks import launched_rank
+from pipeline.cluster.ranks import Cluster, launched_rank
 from pipeline.config.mask_rates import at_rate
 from pipeline.config.run import Run
 from pipeline.costs.disk import PARAMETER_BYTES
 from pipeline.costs.shapes.parameters import parameter_sizes
+from pipeline.loading.example import print_example
 from pipeline.planning.build import first_model
 from pipeline.planning.deepspeed_config import deepspeed_dict
 from pipeline.planning.doubts import Machines, doubts
 from pipeline.planning.phases import Phase
 from pipeline.planning.plan import rounded
 from pipeline.training.job import Job
-from pipeline.training.start import open_data
+from pipeline.training.loop import Trainer
+from pipeline.training.run_directory.layout import mark_interrupted
+from pipeline.training.start import Start, open_data
+from pipeline.training.validation.before_after import change
 from pipeline.training.weights.initial_weights import load_initial_weights
 
 
@@ -82,3 +86,27 @@ def run_lines(run: Run, phases: Sequence[Phase]) -> list[str]:
         f"{held_out.every:,} steps{' with grammar' if held_out.grammar else ''}"
         f"{at_rate(held_out.mask_rate)}",
     ]
+
+
+def print_start(job: Job, cluster: Cluster, start: Start) -> None:
+    """Print the plans and an example of what the run reads next; rank 0 only. Collective."""
+    with cluster.agreed():
+        if cluster.rank == 0:
+            print_plan(job, start.feed.phases, cluster.device.type)
+            sequences = start.feed.reading(start.progress).sequences
+            print_example(start.feed.loader, sequences, start.progress.step)
+
+
+def finish(job: Job, trainer: Trainer, interrupted: bool) -> None:
+    """Draw the loss curve, mark an interrupted run and print how to continue."""
+    step = trainer.progress.step
+    if trainer.metrics:
+        trainer.metrics.draw()
+    if interrupted:
+        mark_interrupted(job.output, step)
+        print(f"interrupted at step {step:,} and saved; run the same command again to resume")
+    else:
+        print(f"{job.output} is at step {step:,} of {job.run.steps:,}")
+        if trainer.metrics and (words := change(trainer.metrics.first, trainer.metrics.last)):
+            print(words)
+        print(f"next: python -m pipeline.export {job.output} --output DIR")

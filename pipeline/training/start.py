@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +32,13 @@ from pipeline.training.feed import Feed
 from pipeline.training.job import Job
 from pipeline.training.progress import Progress, start_progress
 from pipeline.training.recovery import exclude_shards, find_damaged_at_start
-from pipeline.training.run_directory.layout import INTERRUPTED, has_checkpoints, mark_ready
+from pipeline.training.run_directory.boards import check_boards
+from pipeline.training.run_directory.layout import (
+    INTERRUPTED,
+    claim,
+    has_checkpoints,
+    mark_ready,
+)
 from pipeline.training.run_directory.run_json import (
     RunRecord,
     check_same,
@@ -85,6 +92,14 @@ class Start:
     def is_done(self, last_step: int) -> bool:
         """Whether the run has nothing left to do."""
         return self.progress.step >= last_step and not self.forked and not self.interrupted
+
+
+def claim_directory(job: Job, cluster: Cluster, held: ExitStack) -> None:
+    """Hold RUN until `held` is closed. Collective."""
+    with cluster.agreed():
+        if cluster.rank == 0:
+            check_boards(job.run.logging.to)
+            held.enter_context(claim(job.output))
 
 
 def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:

@@ -4,16 +4,14 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 
 from pipeline.costs.site_rates import read_site
 from pipeline.costs.training_time import work_flops
-from pipeline.planning.deepspeed_config import DeepSpeedFile
 from pipeline.reporting.run_summary import read_run
-from pipeline.train import build_plan_check
 from pipeline.training.run_directory import plan_check
 from pipeline.training.run_directory.plan_check import MEASURED_STEPS, PlanCheck
 from pipeline.training.run_directory.status import PLAN
@@ -93,21 +91,6 @@ def test_a_short_run_compares_at_its_end_and_a_smaller_batch_is_scaled(
         made.step(phase, number, 32)
     found = json.loads((tmp_path / PLAN).read_text())
     assert found["seconds_per_step"]["measured"] == 2.0  # of 64
-
-
-@pytest.mark.parametrize(
-    ("sections", "is_checked"),
-    [((), True), (("offload_optimizer",), False), (("offload_param",), False)],
-)
-def test_runs_with_offload_give_no_rate(
-    tmp_path: Path, sections: tuple[str, ...], is_checked: bool
-) -> None:
-    zero = {"stage": 3} | {section: {"device": "cpu"} for section in sections}
-    job: Any = SimpleNamespace(output=tmp_path, deepspeed=DeepSpeedFile("mine.json", zero))
-    cluster: Any = SimpleNamespace(rank=0, device=torch.device("cpu"))
-    start: Any = SimpleNamespace(record=SimpleNamespace(device="cpu"))
-    made = build_plan_check(job, cluster, start, cast(Any, None), ["a", "a"], ["0 1", "2"])
-    assert (made is not None) == is_checked
 
 
 def test_another_phase_starts_again(tmp_path: Path, clock: Clock) -> None:
