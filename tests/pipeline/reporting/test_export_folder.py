@@ -11,7 +11,7 @@ import transformers
 
 from pipeline.base.errors import DataError
 from pipeline.downstream.starting_weights import load_start, start_of
-from pipeline.reporting.export_folder import check_scores
+from pipeline.reporting.export_folder import check_scores, publish_export
 from pipeline.training.weights import folders
 from tests.pipeline.reporting.test_score_files import FINE_TUNED
 
@@ -47,5 +47,5 @@ def test_scores_of_another_model_are_refused(
     facts: Any = SimpleNamespace(score_files=[scores], length=32)
     dataset: Any = SimpleNamespace(directory=tokenizer.parent)
     with pytest.raises(DataError, match=r"scores.json are of other weights than step 10 of"):
-        export.publish(saved, dataset, tmp_path / "new", facts)
+        publish_export(saved, dataset, tmp_path / "new", facts)
     assert not [*tmp_path.glob("*new*")]
