@@ -1,4 +1,4 @@
-"""The arguments of the commands that use the network; needs no torch, so --help works anywhere."""
+"""The command lines of pipeline.train and pipeline.export; no torch, so --help works anywhere."""
 
 from __future__ import annotations
 
