@@ -11,7 +11,7 @@ from functools import partial
 
 from pipeline.base.errors import run_command
 from pipeline.base.model_folder import check_imports
-from pipeline.downstream.arguments import chosen_part, chosen_task, parse_finetune, read_data
+from pipeline.downstream.arguments import choose_part, choose_task, parse_finetune, read_data
 
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_finetune))  # before torch and `model` are imported
@@ -46,8 +46,8 @@ from pipeline.downstream.work import (
 
 def main() -> None:
     arguments = parse_finetune()
-    task = chosen_task(arguments)
-    part, parts = chosen_part(arguments)
+    task = choose_task(arguments)
+    part, parts = choose_part(arguments)
     missing = why_not(task.kind)
     arms = choose_arms(arguments.baselines, missing)
     data = read_data(arguments, task)

@@ -208,7 +208,7 @@ def _add_protocol(parser: Parser) -> None:
     )
 
 
-def chosen_task(arguments: argparse.Namespace) -> LabelledTask:
+def choose_task(arguments: argparse.Namespace) -> LabelledTask:
     """The published task, or one with the user's columns.
 
     Fetches it first with --fetch. Raises ConfigError for an unknown name, or columns that are
@@ -291,7 +291,7 @@ def _check_named(kind: TaskKind, labels: list[str]) -> None:
         raise ConfigError(f"--labels {' '.join(map(repr, labels))} must be two or more, each once")
 
 
-def chosen_files(
+def choose_files(
     arguments: argparse.Namespace, task: LabelledTask
 ) -> tuple[Path, Path | None, tuple[Path, ...]]:
     """The training file, the development file (None: part of the training file), further ones.
@@ -332,12 +332,12 @@ def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
     )
     if arguments.first_seed > MOST_SEED:
         raise ConfigError(f"--first-seed {arguments.first_seed} is above {MOST_SEED:,}; lower it")
-    train, dev, more = chosen_files(arguments, task)
+    train, dev, more = choose_files(arguments, task)
     share = arguments.dev_share or task.dev_share
     return read_task(task, train, dev, more, share, arguments.train_rows)
 
 
-def changed(protocol: TuningProtocol, arguments: argparse.Namespace) -> TuningProtocol:
+def apply_changes(protocol: TuningProtocol, arguments: argparse.Namespace) -> TuningProtocol:
     """The protocol with the command line's numbers. Raises ConfigError for an illegal one."""
     found = protocol
     if arguments.epochs is not None:
@@ -364,7 +364,7 @@ def changed(protocol: TuningProtocol, arguments: argparse.Namespace) -> TuningPr
     return found
 
 
-def chosen_part(arguments: argparse.Namespace) -> tuple[int, int]:
+def choose_part(arguments: argparse.Namespace) -> tuple[int, int]:
     """Number of this process among those that share the jobs, from 0, and how many there are.
 
     Raises ConfigError unless --part is I/N with I from 1 to N, or if ranks share the jobs already.

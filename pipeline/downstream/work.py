@@ -11,7 +11,7 @@ from pipeline.base.errors import ConfigError
 from pipeline.base.null_device import null_entry
 from pipeline.base.progress import note
 from pipeline.cluster.process_group import compute_device, device_name
-from pipeline.downstream.arguments import changed
+from pipeline.downstream.arguments import apply_changes
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import TuningWork
 from pipeline.downstream.protocols import (
@@ -45,7 +45,7 @@ def choose_protocol(
             f"--length {arguments.length} is above the model's {positions} positions; lower it"
         )
     name = arguments.protocol or usual_protocol(start.family, width)
-    return changed(protocol_for(name, task, width), arguments)
+    return apply_changes(protocol_for(name, task, width), arguments)
 
 
 def make_encoder(start: StartingWeights, protocol: TuningProtocol) -> RowEncoder:

@@ -10,10 +10,10 @@ import pytest
 
 from pipeline.base.errors import ConfigError
 from pipeline.downstream.arguments import (
-    changed,
-    chosen_files,
-    chosen_part,
-    chosen_task,
+    apply_changes,
+    choose_files,
+    choose_part,
+    choose_task,
     parse_finetune,
 )
 from pipeline.downstream.protocols import BERT, ELECTRA
@@ -59,8 +59,8 @@ def parse(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
 def test_contradictions(parse, words: list[str], message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ConfigError, match=message):
         arguments = parse(*words)
-        chosen_part(arguments)
-        chosen_files(arguments, chosen_task(arguments))
+        choose_part(arguments)
+        choose_files(arguments, choose_task(arguments))
 
 
 def test_tasks_of_a_user(parse) -> None:  # type: ignore[no-untyped-def]
@@ -77,25 +77,25 @@ def test_tasks_of_a_user(parse) -> None:  # type: ignore[no-untyped-def]
         "--target",
         "z",
     )
-    task = chosen_task(arguments)
+    task = choose_task(arguments)
     assert (task.columns.texts, task.columns.label, task.metrics) == (
         ("x", "y"),
         "z",
         ("accuracy", "macro_f1"),
     )
-    assert chosen_files(arguments, task) == (Path("a"), Path("b"), ())
-    named = chosen_task(parse("--task", "tags", "--train", "a", "--labels", "-", "-1", ""))
+    assert choose_files(arguments, task) == (Path("a"), Path("b"), ())
+    named = choose_task(parse("--task", "tags", "--train", "a", "--labels", "-", "-1", ""))
     assert (named.layout, named.labels) == ("conll", ("-", "-1", ""))
 
 
 def test_numbers(parse, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    found = changed(BERT, parse("--task", "sst2", "--epochs", "2", "--learning-rate", "1e-3"))
+    found = apply_changes(BERT, parse("--task", "sst2", "--epochs", "2", "--learning-rate", "1e-3"))
     assert (found.epochs, found.peak_lr, found.points()) == (2, 1e-3, [found])
-    assert len(changed(BERT, parse("--task", "sst2", "--grid", "published")).points()) == 4
+    assert len(apply_changes(BERT, parse("--task", "sst2", "--grid", "published")).points()) == 4
     assert found.precision == "fp32"
-    assert changed(BERT, parse("--task", "sst2", "--bf16")).precision == "bf16"
+    assert apply_changes(BERT, parse("--task", "sst2", "--bf16")).precision == "bf16"
     with pytest.raises(ConfigError, match="Clark has no grid"):
-        changed(ELECTRA, parse("--task", "sst2", "--grid", "published"))
+        apply_changes(ELECTRA, parse("--task", "sst2", "--grid", "published"))
     for option, value, said in (
         ("--rows", "0", "--rows must be 1 or more, got 0"),
         ("--length", "15", "--length must be 16 or more, got 15"),
@@ -103,8 +103,8 @@ def test_numbers(parse, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignor
         ("--learning-rate", "nan", "--learning-rate must be positive, got nan"),
     ):
         with pytest.raises(ConfigError, match=said):
-            changed(BERT, parse("--task", "sst2", option, value))
-    assert chosen_part(parse("--task", "sst2", "--part", "2/5")) == (1, 5)
+            apply_changes(BERT, parse("--task", "sst2", option, value))
+    assert choose_part(parse("--task", "sst2", "--part", "2/5")) == (1, 5)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert chosen_part(parse("--task", "sst2")) == (1, 2)
+    assert choose_part(parse("--task", "sst2")) == (1, 2)
