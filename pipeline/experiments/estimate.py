@@ -23,7 +23,6 @@ from pipeline.base.files import write_whole
 from pipeline.base.typed_json import as_object
 from pipeline.config.run import Run
 from pipeline.config.settings import flatten, override, to_dict
-from pipeline.data.corpora.urls import is_url
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.experiments.ablation import (
     RUNS,
@@ -44,6 +43,7 @@ from pipeline.experiments.shards import (
     shard_directory,
 )
 from pipeline.recipes import recipe
+from pipeline.remote.urls import is_url
 from pipeline.training.run_directory.status import METRICS, RECORD
 
 MEASURED_STEPS = 4

@@ -27,9 +27,9 @@ MOST_FILES, MOST_LEVELS = 16, 3
 FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",
     "pipeline", "pipeline/base", "pipeline/kernels", "pipeline/execution",
-    "pipeline/config", "pipeline/recipes",
+    "pipeline/config", "pipeline/recipes", "pipeline/remote",
     "pipeline/data", "pipeline/data/compression", "pipeline/data/encodings",
-    "pipeline/data/wikitext", "pipeline/data/documents", "pipeline/data/fetching",
+    "pipeline/data/wikitext", "pipeline/data/documents",
     "pipeline/data/extraction", "pipeline/data/corpora", "pipeline/data/text",
     "pipeline/data/selection", "pipeline/data/tokenizers", "pipeline/data/rows",
     "pipeline/data/shards", "pipeline/data/takedown", "pipeline/data/preparation",

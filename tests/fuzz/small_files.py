@@ -11,16 +11,16 @@ from random import Random
 from typing import Any
 
 from pipeline.data.corpora import common_crawl, wikimedia
-from pipeline.data.fetching.kept_lists import LIST, Keeping
 from pipeline.downstream.reading.tables import TableColumns, read_table
 from pipeline.experiments.ablation import make_arms
 from pipeline.experiments.arms import arms_from_file
+from pipeline.remote.kept_lists import LIST, Keeping
 from pipeline.reporting.renderings import as_page, as_text
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import read_scores, scored_weights
 from pipeline.reporting.sections import make_report
 from tests.fuzz.mutations import JSON_WORDS, as_json, bytes_mutated, value_mutated
-from tests.pipeline.data.publishers import Publisher
+from tests.pipeline.remote.publishers import Publisher
 from tests.pipeline.reporting.small_runs import write_run
 from tests.pipeline.reporting.test_score_files import FINE_TUNED, ZERO_SHOT
 

@@ -20,12 +20,12 @@ from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.progress import tracked
 from pipeline.base.shown_urls import shown_url
 from pipeline.data.compression.codecs import decompressed
-from pipeline.data.documents.records import PublishedFile
-from pipeline.data.fetching.http_files import look_up, read_small
-from pipeline.data.fetching.http_requests import is_gone
-from pipeline.data.fetching.kept_lists import (
+from pipeline.remote.http import is_gone
+from pipeline.remote.http_files import look_up, read_small
+from pipeline.remote.kept_lists import (
     Entries,
     Keeping,
+    PublishedFile,
     is_length,
     kept_list,
     published_files,

@@ -14,9 +14,9 @@ from pipeline.base.shown_urls import shown_text, shown_url
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from pipeline.data.corpora.common_crawl import COMMON_CRAWL, LANGUAGE, list_months, parse_months
 from pipeline.data.corpora.wikimedia import WIKIMEDIA, list_dump
-from pipeline.data.documents.records import PublishedFile, Source
-from pipeline.data.fetching.http_requests import encoded_url
-from pipeline.data.fetching.kept_lists import Keeping
+from pipeline.data.documents.records import Source
+from pipeline.remote.http import encoded_url
+from pipeline.remote.kept_lists import Keeping, PublishedFile
 
 NEWS, WIKIPEDIA = "cc-news", "wikipedia"
 ADDRESSES = {NEWS: COMMON_CRAWL, WIKIPEDIA: WIKIMEDIA}
@@ -50,10 +50,10 @@ class Selected:
         if self.months:
             months = parse_months(self.months)
             files = list_months(months, base[NEWS], keeping, skip_missing=self.skip_missing)
-            found[NEWS] = [_source(NEWS, file, downloads) for file in files]
+            found[NEWS] = [_source(NEWS, file) for file in files]
         if self.dump:
             files = list_dump(self.dump, base[WIKIPEDIA], keeping)
-            found[WIKIPEDIA] = [_source(WIKIPEDIA, file, downloads) for file in files]
+            found[WIKIPEDIA] = [_source(WIKIPEDIA, file) for file in files]
         return found
 
     def _addresses(self) -> dict[str, str]:
@@ -115,11 +115,11 @@ def chosen_language(given: str, source: Source) -> str:
     return "" if given == ANY_LANGUAGE else given
 
 
-def _source(corpus: str, file: PublishedFile, downloads: Path) -> Source:
+def _source(corpus: str, file: PublishedFile) -> Source:
     return Source(
         corpus=corpus,
-        path=str((downloads / file.path).absolute()),
-        name=Path(file.path).name,
+        path=str(file.place),
+        name=file.place.name,
         size=file.size,
         format="warc" if corpus == NEWS else "mediawiki",
         compression="gz" if corpus == NEWS else "bz2",

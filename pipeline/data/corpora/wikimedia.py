@@ -13,11 +13,11 @@ from typing import Any
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.shown_urls import shown_url
 from pipeline.base.typed_json import as_object
-from pipeline.data.documents.records import PublishedFile
-from pipeline.data.fetching.http_files import read_small
-from pipeline.data.fetching.kept_lists import (
+from pipeline.remote.http_files import read_small
+from pipeline.remote.kept_lists import (
     Entries,
     Keeping,
+    PublishedFile,
     is_length,
     kept_list,
     published_files,

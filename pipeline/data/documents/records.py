@@ -12,6 +12,7 @@ import xxhash
 from pipeline.base.errors import DataError, escaped
 from pipeline.data.compression.codecs import Compression
 from pipeline.data.documents.byte_blocks import count_lines
+from pipeline.remote.kept_lists import PublishedFile
 
 TEXT_FIELDS = ("text", "body", "content")
 
@@ -46,25 +47,6 @@ FORMAT_NAMES: dict[Format, str] = {
 
 MAX_DOCUMENT_BYTES = 1 << 27  # a longer document means that the format was misdetected
 PART_BYTES = 1 << 24  # in which such documents are decoded; War and Peace has 3.3 MB
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedFile:
-    """A file in a publisher's list, to be fetched when it is needed."""
-
-    url: str
-    path: str
-    """Below the publisher's address, so the same at every mirror."""
-    size: int
-    """Bytes."""
-    hash: str
-    """MD5, SHA-1 or SHA-256 in hexadecimal digits; empty if none is published."""
-    version: str
-    """ETag or date that the server stated when it was listed; empty if none."""
-    connections: int
-    """Most files fetched from the publisher at a time."""
-    is_kept: bool
-    """Whether the copy stays after it was extracted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ from pipeline.data.extraction.units import (
     cut_units,
     expected_units,
 )
-from pipeline.data.fetching.local_copies import fetched, is_here, remove_copies, remove_copy
 from pipeline.execution.workers import Executor, Stage, share, unfinished
+from pipeline.remote.copies import fetched, is_here, remove_copies
 
 _GROUP_BYTES = 256 << 30
 
@@ -89,7 +89,7 @@ def extract(
     tasks = [_task(source, directory) for source in slow]
     work: list[FileWork] = [*tasks]
     waiting = {task.marker for task in unfinished(Stage(directory, _start_files), work)}
-    remove_copies([task.source for task in tasks if task.marker not in waiting])
+    _remove_copies([task for task in tasks if task.marker not in waiting])
     _identify([task for task in tasks if task.marker not in waiting], directory, executor)
     if part != (1, 1):
         _extract_files(share(tasks, *part), directory, executor, part)
@@ -216,7 +216,7 @@ def _help(task: HelpTask) -> None:
         return
     with one_at_a_time(lock_of(path)):
         if not (path.exists() or target.exists()):
-            source = fetched(task.file.source)
+            source = _with_file(task.file.source)
             unit = replace(task.unit, source=source)
             if unit in cut_units(source):
                 with whole_file(path) as temporary:
@@ -225,12 +225,24 @@ def _help(task: HelpTask) -> None:
         _remove_unit(path)
 
 
+def _with_file(source: Source) -> Source:
+    """The source with a file to read: a published one is fetched if it is not here."""
+    if source.published is None:
+        return source
+    path = fetched(source.published)
+    return replace(source, path=str(path), mtime_ns=path.stat().st_mtime_ns)
+
+
+def _remove_copies(tasks: list[ExtractionTask]) -> None:
+    remove_copies(task.source.published for task in tasks if task.source.published)
+
+
 def _extract_file(task: ExtractionTask) -> None:
     """Make the file of `task`, unless another process makes it or has made it."""
     units: list[Unit] = []
     with only_once(task.target) as temporary:
         if temporary:
-            source = fetched(task.source)
+            source = _with_file(task.source)
             with unchanged(source):
                 content = identify(source, task.target)
                 if _mark(source, has_markup=True) != task.mark:
@@ -241,7 +253,7 @@ def _extract_file(task: ExtractionTask) -> None:
                 write_file(source, units, task.stored, metadata, temporary)
     for unit in units:
         _remove_unit(task.stored(unit))
-    remove_copy(task.source)
+    _remove_copies([task])
 
 
 def _metadata(source: Source, content: RawContent, has_markup: bool) -> dict[bytes, str]:
@@ -287,7 +299,7 @@ def _reading_markup(markup: MarkupInArchives) -> list[Any]:
 def _made(source: Source, task: ExtractionTask) -> Source:
     made = task.target.stat()
     raw = source if source.published is None else None
-    if raw is None and is_here(source):
+    if source.published and is_here(source.published):
         raw = replace(source, mtime_ns=state_of(source.path)[1])
     return replace(
         source,

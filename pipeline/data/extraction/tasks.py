@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.data.documents.records import Source
 from pipeline.data.extraction.units import Unit
-from pipeline.data.fetching.local_copies import is_here
+from pipeline.remote.copies import is_here
 
 _NAME_BYTES = 160
 """Kept of a file's name in those of its Parquet file, units and locks: a name has at most 255."""
@@ -51,7 +51,7 @@ class ExtractionTask:
     @property
     def is_here(self) -> bool:
         """Whether the raw file is here: a published one may still have to be fetched."""
-        return self.source.published is None or is_here(self.source)
+        return self.source.published is None or is_here(self.source.published)
 
     def stored(self, unit: Unit) -> Path:
         """Where the unit waits for the others."""

@@ -19,8 +19,8 @@ from pipeline.data.corpora.sources import (
     print_input,
 )
 from pipeline.data.corpora.suitability import require_fit
-from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.documents.records import Source
+from pipeline.remote.urls import local_inputs
 
 
 @dataclass(frozen=True, slots=True)

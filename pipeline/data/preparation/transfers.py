@@ -20,14 +20,15 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.sources import limit_pages
-from pipeline.data.corpora.urls import local_inputs
 from pipeline.data.documents.records import Source
 from pipeline.data.extraction.extract import not_extracted
 from pipeline.data.extraction.units import FORMATS
-from pipeline.data.fetching.http_files import read_start
-from pipeline.data.fetching.local_copies import fetch_all, is_here
 from pipeline.data.preparation.sources import list_published
 from pipeline.execution.workers import local_executor
+from pipeline.remote.copies import fetch_all, is_here
+from pipeline.remote.http_files import read_start
+from pipeline.remote.kept_lists import PublishedFile
+from pipeline.remote.urls import local_inputs
 
 _PLACES = 4
 """Files of a corpus that are looked at."""
@@ -53,7 +54,7 @@ class Transfer:
         """documents: directory of extracted files."""
         found: dict[bool, list[Source]] = {True: [], False: []}
         for source in not_extracted(files, documents):
-            found[is_here(source)].append(source)
+            found[is_here(_published(source))].append(source)
         return cls(corpus, files, here=found[True], missing=found[False])
 
     def describe(self) -> str:
@@ -64,8 +65,7 @@ class Transfer:
         there += [f"{len(self.here):,} are in {downloads()}"] * bool(self.here)
         if not self.missing:
             return f"{text}; {', '.join(there)}; nothing to fetch"
-        file = self.missing[0].published
-        assert file
+        file = _published(self.missing[0])
         there.append(f"{_sizes(self.missing)} to fetch, at most {file.connections} at a time")
         return f"{text}; {', '.join(there)}"
 
@@ -76,8 +76,7 @@ class Transfer:
             return []
         size, to_fetch = _bytes(waiting), _bytes(self.missing)
         speed = _measure(waiting)
-        file = waiting[0].published
-        assert file
+        file = _published(waiting[0])
         fetching = to_fetch / speed.fetching
         extraction = size / speed.extraction
         largest = max((source.size for source in self.missing), default=0) / speed.fetching
@@ -98,8 +97,7 @@ class Transfer:
         """The disk space that copies take."""
         if not self.missing:
             return
-        file = self.missing[0].published
-        assert file
+        file = _published(self.missing[0])
         at_once = self.missing if file.is_kept else _largest(self.missing, workers)
         room = _bytes(at_once)
         home = next(
@@ -154,10 +152,9 @@ def fetch_inputs(arguments: argparse.Namespace, data: DataSettings) -> None:
     for transfer in find_transfers(files):
         print(transfer.describe(), flush=True)
         share = {*transfer.files[number - 1 :: count]}  # of all, so that parts agree on it
-        mine = [source for source in transfer.missing if source in share]
-        if mine and mine[0].published:
-            executor = local_executor(mine[0].published.connections)
-            fetch_all(mine, downloads(), executor)
+        mine = [_published(source) for source in transfer.missing if source in share]
+        if mine:
+            fetch_all(mine, local_executor(mine[0].connections))
     inputs = local_inputs(arguments.input, downloads(), copying=not arguments.dry_run)
     if arguments.corpus in GROUPS or (inputs == arguments.input and not published):
         download_missing(
@@ -218,12 +215,11 @@ def _measure(files: list[Source]) -> Speed:
 
 def read_head(source: Source, size: int) -> tuple[bytes, float]:
     """The beginning of a published file, from its copy or its server, and the seconds it took."""
-    if is_here(source):
+    if is_here(_published(source)):
         began_at = time.perf_counter()
         with Path(source.path).open("rb") as file:
             return file.read(size), time.perf_counter() - began_at
-    assert source.published
-    return read_start(source.published.url, size)
+    return read_start(_published(source).url, size)
 
 
 def _largest(files: list[Source], count: int) -> list[Source]:
@@ -239,5 +235,9 @@ def _sizes(files: list[Source]) -> str:
 
 
 def _host(source: Source) -> str:
+    return urlsplit(shown_url(_published(source).url)).netloc
+
+
+def _published(source: Source) -> PublishedFile:
     assert source.published
-    return urlsplit(shown_url(source.published.url)).netloc
+    return source.published

@@ -22,7 +22,7 @@ from pipeline.base import files as files_module
 from pipeline.base.errors import ConfigError, DataError, PipelineError, one_line
 from pipeline.released import hub as hub_module
 from pipeline.released.hub import MARKER, HubModel, fetch_model
-from tests.pipeline.data.small_hub import NAME, REVISION, small_hub
+from tests.pipeline.remote.small_hub import NAME, REVISION, small_hub
 
 ORIGIN = f"hf:{NAME}@{REVISION}"
 OTHER = "f" * 40

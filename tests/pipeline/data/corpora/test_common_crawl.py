@@ -10,9 +10,9 @@ import pytest
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.common_crawl import list_months, parse_months
-from pipeline.data.fetching import http_files
-from pipeline.data.fetching.kept_lists import Keeping
-from tests.pipeline.data.publishers import Publisher, publisher, saying
+from pipeline.remote import http_files
+from pipeline.remote.kept_lists import Keeping
+from tests.pipeline.remote.publishers import Publisher, publisher, saying
 
 LIST = "crawl-data/CC-NEWS/2019/02/warc.paths.gz"
 

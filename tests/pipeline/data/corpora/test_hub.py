@@ -23,7 +23,7 @@ from pipeline.data.corpora.hub import MARKER, fetch, fetched_directory, is_fetch
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Record
-from tests.pipeline.data.small_hub import NAME, REVISION, small_hub
+from tests.pipeline.remote.small_hub import NAME, REVISION, small_hub
 
 FILES, ROWS = 3, 20
 HUB = Hub(

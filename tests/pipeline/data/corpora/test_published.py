@@ -10,7 +10,7 @@ import pytest
 from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.published import Selected, chosen_language
 from pipeline.data.documents.file_identity import file_identity
-from tests.pipeline.data.publishers import publisher
+from tests.pipeline.remote.publishers import publisher
 
 
 def test_files_of_both_publishers(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.wikimedia import list_dump
-from pipeline.data.fetching import http_files
-from pipeline.data.fetching.kept_lists import Keeping
-from tests.pipeline.data.publishers import Publisher, publisher
+from pipeline.remote import http_files
+from pipeline.remote.kept_lists import Keeping
+from tests.pipeline.remote.publishers import Publisher, publisher
 
 DUMP = "enwiki/20260101"
 PARTS = {"10.xml-p5p9.bz2": b"late", "1.xml-p1p2.bz2": b"one", "2.xml-p3p4.bz2": b"two"}

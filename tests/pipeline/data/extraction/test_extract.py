@@ -29,9 +29,9 @@ from pipeline.data.extraction.raw_content import RawContent
 from pipeline.data.extraction.units import FORMATS, SlowFormat, cut_units
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from tests.pipeline.data.dump import large_dump, small_dump
-from tests.pipeline.data.publishers import Publisher, publisher
 from tests.pipeline.data.web_archive import page as web_page
 from tests.pipeline.preparing import FORKED, MPIEXEC, contents, finish, tiny
+from tests.pipeline.remote.publishers import Publisher, publisher
 
 PREPARE = (sys.executable, "-m", "pipeline.prepare")
 

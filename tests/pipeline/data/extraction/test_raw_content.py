@@ -26,6 +26,7 @@ from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.unit_files import write_unit
 from pipeline.data.extraction.units import FORMATS
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
+from pipeline.remote.kept_lists import PublishedFile
 from tests.pipeline.data.dump import dump, page
 from tests.pipeline.data.web_archive import articles, members
 from tests.pipeline.data.web_archive import page as web_page
@@ -303,7 +304,7 @@ def published(path: Path, downloads: Path, is_kept: bool) -> Source:
     """A source as `Selected.sources` makes it, whose copy is at `path`."""
     file = PublishedFile(
         url="http://localhost:9/in/dump.xml", path="in/dump.xml", size=path.stat().st_size, hash="",
-        version="1", connections=1, is_kept=is_kept,
+        version="1", connections=1, downloads=downloads, is_kept=is_kept,
     )  # fmt: skip
     return replace(found(path)[0], published=file, mtime_ns=0)
 

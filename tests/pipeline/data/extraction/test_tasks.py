@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.data.documents.records import PublishedFile
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction.tasks import (
     ExtractionTask,
@@ -14,6 +13,7 @@ from pipeline.data.extraction.tasks import (
     UnitTask,
 )
 from pipeline.data.extraction.units import Unit
+from pipeline.remote.kept_lists import PublishedFile
 from tests.pipeline.data.dump import small_dump
 
 
@@ -45,7 +45,7 @@ def test_a_file_is_shared_while_it_is_here_and_not_extracted(tmp_path: Path) -> 
     assert task.is_here and not task.can_share
     published = PublishedFile(
         url="http://127.0.0.1/small.xml", path="small.xml", size=9, hash="", version="",
-        connections=1, is_kept=False,
+        connections=1, downloads=tmp_path / "absent", is_kept=False,
     )  # fmt: skip
     absent = replace(task.source, published=published, path=str(tmp_path / "absent"))
     task = replace(task, source=absent, mark="def")

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents.records import PublishedFile, Source
-from pipeline.data.fetching import http_files
+from pipeline.data.documents.records import Source
 from pipeline.data.preparation.transfers import Transfer
+from pipeline.remote import http_files
+from pipeline.remote.kept_lists import PublishedFile
 from tests.pipeline.data.dump import dump
 from tests.pipeline.data.dump import page as wiki_page
-from tests.pipeline.data.publishers import Publisher, Request, cut, publisher, saying
 from tests.pipeline.data.web_archive import SENTENCES, articles, members, page, response
 from tests.pipeline.preparing import Prepare, contents, finish, started, tiny
+from tests.pipeline.remote.publishers import Publisher, Request, cut, publisher, saying
 
 GERMAN = (
     "Der Rat der Stadt hat am Dienstag beschlossen, die alte Brücke über den Winter zu schließen.",
@@ -75,8 +76,9 @@ def downloaded(root: Path) -> list[str]:
 def test_a_mirrors_password_is_not_shown() -> None:
     url = "https://me:s3cret@host/a"
     file = PublishedFile(
-        url=url, path="a", size=1, hash="", version="", connections=1, is_kept=False
-    )
+        url=url, path="a", size=1, hash="", version="", connections=1, downloads=Path("/"),
+        is_kept=False,
+    )  # fmt: skip
     source = Source("cc-news", "/a", "a", 1, "warc", "gz", "", "file", "", published=file)
     told = Transfer("cc-news", [source], here=[], missing=[source]).describe()
     assert "from host; " in told and "s3cret" not in told

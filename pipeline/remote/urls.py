@@ -198,7 +198,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 @cache
 def _secure_redirects() -> Any:
-    """Lets aiohttp refuse a redirect from https to http, as `fetching.http_requests` does. One
+    """Lets aiohttp refuse a redirect from https to http, as `http` does. One
     object for all URLs, as fsspec's file systems are the same only if their options are."""
     import aiohttp
 

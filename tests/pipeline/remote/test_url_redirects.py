@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.data.corpora.urls import local_inputs
+from pipeline.remote.urls import local_inputs
 
 connector = pytest.importorskip("aiohttp.connector", reason="pip install '.[s3]' brings aiohttp")
 x509 = pytest.importorskip("cryptography.x509", reason="pip install '.[dev]' brings cryptography")

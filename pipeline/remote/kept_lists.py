@@ -11,14 +11,39 @@ from typing import Any
 from pipeline.base.errors import DataError
 from pipeline.base.files import make_directory, one_at_a_time, write_whole
 from pipeline.base.typed_json import as_value
-from pipeline.data.documents.records import PublishedFile
-from pipeline.data.fetching.http_requests import MOST_FILE_BYTES
+from pipeline.remote.http import MOST_FILE_BYTES
 
 LIST = ".list.json"
 _MOST_BYTES = 64 << 20
 """Of a list that is kept; what is fetched has a quarter of it at most."""
 
 Entries = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFile:
+    """A file in a publisher's list, to be fetched when it is needed."""
+
+    url: str
+    path: str
+    """Below the publisher's address, so the same at every mirror."""
+    size: int
+    """Bytes."""
+    hash: str
+    """MD5, SHA-1 or SHA-256 in hexadecimal digits; empty if none is published."""
+    version: str
+    """ETag or date that the server stated when it was listed; empty if none."""
+    connections: int
+    """Most files fetched from the publisher at a time."""
+    downloads: Path
+    """Absolute; shared by all processes whose connections are counted together."""
+    is_kept: bool
+    """Whether the copy stays after it was extracted."""
+
+    @property
+    def place(self) -> Path:
+        """Where a copy is that is kept: a mirror made by other means is found there, too."""
+        return self.downloads / self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +74,7 @@ def published_files(
             hash=entry.get("hash", ""),
             version=entry.get("version", ""),
             connections=connections,
+            downloads=keeping.downloads.absolute(),
             is_kept=keeping.is_kept,
         )
         for path, entry in zip(paths, entries)

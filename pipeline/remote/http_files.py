@@ -31,13 +31,8 @@ from pipeline.base.errors import DataError, one_line
 from pipeline.base.files import make_directory, open_lock, sync_directory, try_lock
 from pipeline.base.shown_urls import shown_text, shown_url
 from pipeline.config.settings import fingerprint
-from pipeline.data.documents.records import PublishedFile
-from pipeline.data.fetching.http_requests import (
-    TryAgainError,
-    blocks,
-    length_of,
-    opened,
-)
+from pipeline.remote.http import TryAgainError, blocks, length_of, opened
+from pipeline.remote.kept_lists import PublishedFile
 
 _ATTEMPTS = 30
 """Failures in a row before a file is given up; with pauses, about 50 minutes."""
@@ -115,12 +110,11 @@ def read_start(url: str, size: int) -> tuple[bytes, float]:
     return _patiently(url, attempt)
 
 
-def fetch_file(file: PublishedFile, target: Path, downloads: Path) -> None:
+def fetch_file(file: PublishedFile, target: Path) -> None:
     """Make `target` if it does not exist; a transfer that was cut continues.
 
-    If several processes want it, one fetches it and the others wait. downloads: shared by all whose
-    connections are counted together. Raises DataError if the file differs from the published length
-    or hash, or cannot be fetched.
+    If several processes want it, one fetches it and the others wait. Raises DataError if the file
+    differs from the published length or hash, or cannot be fetched.
     """
     make_directory(target.parent)
     with _alone(target.with_name(f".{Path(file.path).name}.lock")) as is_alone:
@@ -129,7 +123,7 @@ def fetch_file(file: PublishedFile, target: Path, downloads: Path) -> None:
         partial = partial_path(file, target)
         if not is_alone:  # another process may be fetching the same file
             partial = partial.with_suffix(f".{secrets.token_hex(8)}.tmp")
-        with connection(downloads, file.url, file.connections):
+        with connection(file.downloads, file.url, file.connections):
             _fetch(file, partial)
         with partial.open("rb") as whole:
             os.fsync(whole.fileno())

@@ -14,9 +14,9 @@ import pytest
 
 from pipeline import prepare
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.data.corpora import urls
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.corpora.urls import is_url, local_inputs
+from pipeline.remote import urls
+from pipeline.remote.urls import is_url, local_inputs
 from tests.pipeline.preparing import contents, tiny
 
 moto_server = pytest.importorskip("moto.server", reason="pip install '.[dev]' brings moto")

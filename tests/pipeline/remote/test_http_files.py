@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.data.documents.records import PublishedFile
-from pipeline.data.fetching import http_files
-from pipeline.data.fetching.http_files import (
+from pipeline.remote import http_files
+from pipeline.remote.http_files import (
     connection,
     fetch_file,
     look_up,
@@ -23,7 +22,8 @@ from pipeline.data.fetching.http_files import (
     read_small,
     read_start,
 )
-from tests.pipeline.data.publishers import (
+from pipeline.remote.kept_lists import PublishedFile
+from tests.pipeline.remote.publishers import (
     Publisher,
     Request,
     answering,
@@ -53,31 +53,33 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def listed(server: Publisher, *, hash: str = "", version: str | None = None) -> PublishedFile:
+def listed(
+    server: Publisher, folder: Path, *, hash: str = "", version: str | None = None
+) -> PublishedFile:
     tag = server.tag(PATH) if version is None else version
     return PublishedFile(
         url=f"{server.address}/{PATH}", path=PATH, size=len(CONTENT), hash=hash, version=tag,
-        connections=2, is_kept=True,
+        connections=2, downloads=folder, is_kept=True,
     )  # fmt: skip
 
 
-def fetched(file: PublishedFile, folder: Path) -> bytes:
-    fetch_file(file, folder / PATH, folder)
-    left = [path.name for path in (folder / "some").iterdir() if path.suffix != ".lock"]
+def fetched(file: PublishedFile) -> bytes:
+    fetch_file(file, file.place)
+    left = [path.name for path in file.place.parent.iterdir() if path.suffix != ".lock"]
     assert left == ["file.warc.gz"]
-    return (folder / PATH).read_bytes()
+    return file.place.read_bytes()
 
 
 def test_a_file_is_fetched_once(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
     for _ in range(2):
-        assert fetched(listed(server), tmp_path) == CONTENT
+        assert fetched(listed(server, tmp_path)) == CONTENT
     assert len(server.gets(PATH)) == 1 and not pauses
     assert server.gets(PATH)[0]["User-Agent"].startswith("Tenfold/")
 
 
 def test_a_cut_transfer_continues(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
     server.moods[PATH] = [cut(20_000), cut(10_000)]
-    assert fetched(listed(server), tmp_path) == CONTENT
+    assert fetched(listed(server, tmp_path)) == CONTENT
     ranges = [(head.get("Range"), head.get("If-Range")) for head in server.gets(PATH)]
     tag = server.tag(PATH)
     assert ranges == [(None, None), ("bytes=20000-", tag), ("bytes=30000-", tag)]
@@ -86,31 +88,31 @@ def test_a_cut_transfer_continues(server: Publisher, tmp_path: Path, pauses: lis
 
 def test_a_killed_transfer_continues(server: Publisher, tmp_path: Path) -> None:
     """And nobody sees the half of it under the file's name."""
-    file = listed(server)
+    file = listed(server, tmp_path)
     partial = partial_path(file, tmp_path / PATH)
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT[:30_000])
-    assert fetched(file, tmp_path) == CONTENT
+    assert fetched(file) == CONTENT
     assert [head.get("Range") for head in server.gets(PATH)] == ["bytes=30000-"]
 
 
 def test_versions_are_never_joined(server: Publisher, tmp_path: Path) -> None:
     """A part of another version is not continued, and a file that changes is refused."""
-    file = listed(server)
-    older = partial_path(listed(server, version='"older"'), tmp_path / PATH)
+    file = listed(server, tmp_path)
+    older = partial_path(listed(server, tmp_path, version='"older"'), tmp_path / PATH)
     older.parent.mkdir(parents=True)
     older.write_bytes(b"x" * 30_000)
     assert partial_path(file, tmp_path / PATH) != older
     server.moods[PATH] = [cut(20_000), lambda request: request.send_file(tag='"newer"')]
     with pytest.raises(DataError, match='has version "newer"'):
-        fetch_file(file, tmp_path / PATH, tmp_path)
+        fetch_file(file, file.place)
     assert not (tmp_path / PATH).exists()
 
 
 def test_without_version_or_hash_it_starts_over(server: Publisher, tmp_path: Path) -> None:
-    file = listed(server, version="")
+    file = listed(server, tmp_path, version="")
     server.moods[PATH] = [cut(20_000)]
-    assert fetched(file, tmp_path) == CONTENT
+    assert fetched(file) == CONTENT
     assert [head.get("Range") for head in server.gets(PATH)] == [None, None]
 
 
@@ -120,14 +122,14 @@ def test_a_server_without_ranges_sends_all_of_it(server: Publisher, tmp_path: Pa
         request.send_file()
 
     server.moods[PATH] = [cut(20_000), whole]
-    assert fetched(listed(server), tmp_path) == CONTENT
+    assert fetched(listed(server, tmp_path)) == CONTENT
 
 
 @pytest.mark.parametrize("size", [len(CONTENT) - 1, len(CONTENT) + 1])
 def test_a_wrong_length_is_refused(server: Publisher, tmp_path: Path, size: int) -> None:
     server.moods[PATH] = [stating(size)]
     with pytest.raises(DataError, match=f"has {size:,} bytes, not 50,000 as listed"):
-        fetch_file(listed(server), tmp_path / PATH, tmp_path)
+        fetch_file(listed(server, tmp_path), tmp_path / PATH)
     assert not (tmp_path / PATH).exists()
 
 
@@ -139,7 +141,7 @@ def test_more_than_was_listed_is_refused(server: Publisher, tmp_path: Path) -> N
 
     server.moods[PATH] = [endless]
     with pytest.raises(DataError, match="more than 50,000 bytes"):
-        fetch_file(listed(server), tmp_path / PATH, tmp_path)
+        fetch_file(listed(server, tmp_path), tmp_path / PATH)
     assert not (tmp_path / PATH).exists()
 
 
@@ -149,24 +151,24 @@ def test_hashes_are_checked(server: Publisher, tmp_path: Path, kind: str) -> Non
     damaged = tmp_path / "damaged"
     server.files[PATH] = b"x" + CONTENT[1:]
     with pytest.raises(DataError, match=f"fetched twice, its {kind} is .*{right} is published"):
-        fetch_file(listed(server, hash=right, version=""), damaged / PATH, damaged)
+        fetch_file(listed(server, damaged, hash=right, version=""), damaged / PATH)
     assert not (damaged / PATH).exists()
     server.files[PATH] = CONTENT
-    partial = partial_path(listed(server, hash=right), tmp_path / PATH)
+    partial = partial_path(listed(server, tmp_path, hash=right), tmp_path / PATH)
     partial.parent.mkdir(parents=True)
     partial.write_bytes(b"x" * 30_000)
-    assert fetched(listed(server, hash=right), tmp_path) == CONTENT
+    assert fetched(listed(server, tmp_path, hash=right)) == CONTENT
 
 
 def test_an_etag_that_is_an_md5_is_checked(server: Publisher, tmp_path: Path) -> None:
-    file = listed(server)
+    file = listed(server, tmp_path)
     server.files[PATH] = b"x" + CONTENT[1:]
     tag = f'"{hashlib.md5(CONTENT).hexdigest()}"'
     server.moods[PATH] = [lambda request: request.send_file(tag=tag)] * 2
     with pytest.raises(DataError, match="fetched twice, its md5 is"):
-        fetch_file(file, tmp_path / PATH, tmp_path)
+        fetch_file(file, file.place)
     server.is_md5 = False
-    assert fetched(listed(server), tmp_path) == server.files[PATH]
+    assert fetched(listed(server, tmp_path)) == server.files[PATH]
 
 
 def test_a_busy_server_is_waited_for(
@@ -176,7 +178,7 @@ def test_a_busy_server_is_waited_for(
         saying(503, "7"), saying(429), saying(503, in_seconds(100)), saying(500),
         saying(503, "9999"),
     ]  # fmt: skip
-    assert fetched(listed(server), tmp_path) == CONTENT
+    assert fetched(listed(server, tmp_path)) == CONTENT
     assert pauses[:2] == [7, 2] and 90 < pauses[2] <= 100 and pauses[3:] == [8, 600]
     assert "HTTP 503 Service Unavailable; next attempt in 600 s" in capsys.readouterr().err
 
@@ -184,7 +186,7 @@ def test_a_busy_server_is_waited_for(
 def test_patience_ends(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
     server.moods[PATH] = [saying(503)] * 100
     with pytest.raises(DataError, match=r"HTTP 503 .*30 attempts.*to continue"):
-        fetch_file(listed(server), tmp_path / PATH, tmp_path)
+        fetch_file(listed(server, tmp_path), tmp_path / PATH)
     assert pauses == [1, 2, 4, 8, 16, 32, 64] + [120] * 22
 
 
@@ -194,7 +196,7 @@ def test_what_is_not_there_is_not_asked_for_again(
 ) -> None:
     server.moods[PATH] = [saying(status)]
     with pytest.raises(DataError, match=rf"{PATH} .*\(HTTP {status}\)"):
-        fetch_file(listed(server), tmp_path / PATH, tmp_path)
+        fetch_file(listed(server, tmp_path), tmp_path / PATH)
     assert not pauses and len(server.gets(PATH)) == 1
 
 
@@ -253,11 +255,11 @@ def test_a_file_system_without_locks(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
-    file = listed(server)
+    file = listed(server, tmp_path)
     partial = partial_path(file, tmp_path / PATH)
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT[:30_000])
-    fetch_file(file, tmp_path / PATH, tmp_path)
+    fetch_file(file, file.place)
     assert (tmp_path / PATH).read_bytes() == CONTENT
     assert partial.read_bytes() == CONTENT[:30_000], "it is another's"
 
@@ -271,10 +273,10 @@ def test_what_is_no_length_is_not_planned_with(
     with pytest.raises(DataError, match="does not state its length; use another mirror"):
         look_up(url)
     assert read_small(url) == CONTENT
-    assert fetched(listed(server), tmp_path) == CONTENT
+    assert fetched(listed(server, tmp_path)) == CONTENT
     server.moods[PATH] = [answering(206, {"Content-Range": f"bytes {length}-9/10"})]
     with pytest.raises(DataError, match="got others; use a mirror"):
-        fetch_file(listed(server, version="x"), tmp_path / "other" / PATH, tmp_path)
+        fetch_file(listed(server, tmp_path, version="x"), tmp_path / "other" / PATH)
     assert not pauses
 
 

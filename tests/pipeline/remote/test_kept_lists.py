@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.data.fetching import kept_lists
-from pipeline.data.fetching.kept_lists import LIST, Entries, Keeping, kept_list, published_files
+from pipeline.remote import kept_lists
+from pipeline.remote.kept_lists import LIST, Entries, Keeping, kept_list, published_files
 
 
 def checked(entries: Entries) -> Entries:

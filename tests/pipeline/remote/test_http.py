@@ -12,10 +12,10 @@ import pytest
 
 from pipeline import __version__
 from pipeline.base.errors import DataError
-from pipeline.data.fetching import http_files
-from pipeline.data.fetching.http_files import read_small
-from pipeline.data.fetching.http_requests import Redirects, encoded_url, is_gone, user_agent
-from tests.pipeline.data.publishers import Publisher, answering, publisher
+from pipeline.remote import http_files
+from pipeline.remote.http import Redirects, encoded_url, is_gone, user_agent
+from pipeline.remote.http_files import read_small
+from tests.pipeline.remote.publishers import Publisher, answering, publisher
 
 
 @pytest.fixture
