@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -19,6 +20,7 @@ _ADVICE = {
     errno.ENOSPC: "free some space", errno.EDQUOT: "free some of your quota",
     errno.EFBIG: "raise the limit of ulimit -f",
 }  # fmt: skip
+_BLOCK_BYTES = 1 << 20
 _PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
@@ -83,6 +85,14 @@ def remove_temporaries(directory: Path) -> None:
         path.unlink()
 
 
+def digest_of(path: Path, digest: hashlib._Hash) -> str:
+    """The hexadecimal digits of `digest` once it has read all of a file."""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def sync_directory(directory: Path) -> None:
     """Make renames in `directory` survive a power failure."""
     descriptor = os.open(directory, os.O_RDONLY)
@@ -93,22 +103,25 @@ def sync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[None]:
-    """Hold an exclusive lock on the file `path`; no-op on a file system without locks.
+def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[bool]:
+    """Hold an exclusive lock on the file `path`; yields False on a file system without locks.
 
     seconds: how long to wait for it, None for ever. Raises DataError if that is too short.
     """
+    is_alone: bool | None = True
     with open_lock(path) as lock:
         if seconds is None:
-            with suppress(OSError):
+            try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError:
+                is_alone = False
         else:
             end = time.monotonic() + seconds
-            while try_lock(lock) is False:
+            while (is_alone := try_lock(lock)) is False:
                 if time.monotonic() > end:
                     raise DataError(f"{path} is locked by another process; rerun when it has ended")
                 time.sleep(0.1)
-        yield
+        yield bool(is_alone)
 
 
 def open_lock(path: Path) -> BinaryIO:

@@ -1,22 +1,52 @@
-"""Copies of published files: fetched when they are needed, and removed when they are used.
+"""Copies of published files: whole or not at all, politely fetched, removed when they are used.
 
 A copy that is kept has the file's published path below the downloads, so a mirror made by other
 means (rsync, `aws s3 sync`) is found there. A copy that is needed for a while has a hidden name in
 the same folder; if its process is killed, the next one uses it, or removes it if it was all done.
+
+1. One process fetches a file, others that want it wait for its lock.
+2. `connection` limits how many files come from one host at a time, over all processes that share
+   the downloads.
+3. The copy grows under a name with a mark of the version. A transfer that was cut continues where
+   it stopped, in this process or in the next: the rest is asked for with Range, and with If-Range
+   where the version is known, so two versions of a file are never joined.
+4. It gets its own name once its length and its published hash are right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+import http.client
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
+from urllib.parse import urlsplit
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import make_directory
+from pipeline.base.files import (
+    digest_of,
+    make_directory,
+    one_at_a_time,
+    open_lock,
+    sync_directory,
+    try_lock,
+)
+from pipeline.base.shown_urls import shown_url
+from pipeline.config.settings import fingerprint
 from pipeline.execution.workers import Executor, Stage
-from pipeline.remote.http import is_gone
-from pipeline.remote.http_files import fetch_file, partial_path
+from pipeline.remote.http import blocks, is_gone, length_of, opened, version_of
 from pipeline.remote.kept_lists import LIST, PublishedFile
+from pipeline.remote.retries import TryAgainError, patiently
+
+_POLL_SECONDS = 0.2
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_HASHES = {32: "md5", 40: "sha1", 64: "sha256"}
+"""By the number of hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +94,7 @@ def fetch_all(files: list[PublishedFile], executor: Executor) -> None:
 
 
 def _start() -> Callable[[FetchTask], None]:
-    return _fetch_and_keep
-
-
-def _fetch_and_keep(task: FetchTask) -> None:
-    _fetch(task.file, task.file.place)
+    return lambda task: fetch_file(task.file, task.file.place)
 
 
 def fetched(file: PublishedFile) -> Path:
@@ -76,13 +102,13 @@ def fetched(file: PublishedFile) -> Path:
     if is_here(file):
         return file.place
     place = file.place if file.is_kept else passing_path(file)
-    _fetch(file, place)
+    fetch_file(file, place)
     return place
 
 
 def passing_path(file: PublishedFile) -> Path:
     """Where a copy is that is not to be kept."""
-    return partial_path(file, file.place).with_suffix(".copy")
+    return partial_path(file).with_suffix(".copy")
 
 
 def remove_copies(files: Iterable[PublishedFile]) -> None:
@@ -100,9 +126,77 @@ def remove_copies(files: Iterable[PublishedFile]) -> None:
                     path.unlink(missing_ok=True)
 
 
-def _fetch(file: PublishedFile, place: Path) -> None:
+def fetch_file(file: PublishedFile, target: Path) -> None:
+    """Make `target`, in the folder of the file's place, if it does not exist.
+
+    Raises DataError if the file differs from the published length or hash, or cannot be fetched.
+    """
+    make_directory(target.parent)
+    with one_at_a_time(target.with_name(f".{file.place.name}.lock")) as is_alone:
+        if target.exists():
+            return
+        partial = partial_path(file)
+        if not is_alone:  # another process may be fetching the same file
+            partial = partial.with_suffix(f".{secrets.token_hex(8)}.tmp")
+        with connection(file.downloads, file.url, file.connections):
+            _fill(file, partial)
+        with partial.open("rb") as whole:
+            os.fsync(whole.fileno())
+        partial.replace(target)
+        sync_directory(target.parent)
+
+
+def partial_path(file: PublishedFile) -> Path:
+    """Where the file grows; another version of it has another path."""
+    mark = fingerprint({"size": file.size, "hash": file.hash, "version": file.version})
+    return file.place.with_name(f".{file.place.name}.{mark}.part")
+
+
+@contextmanager
+def connection(directory: Path, url: str, most: int) -> Iterator[None]:
+    """Wait until fewer than `most` processes that share `directory` fetch from the URL's host.
+
+    No limit on a file system without locks.
+    """
+    places = directory / ".connections" / re.sub(r"[^\w.-]", "_", urlsplit(url).netloc)
+    make_directory(places)
+    while True:
+        for number in range(most):
+            with open_lock(places / str(number)) as place:
+                if try_lock(place) is not False:
+                    yield
+                    return
+        sleep(_POLL_SECONDS)
+
+
+def _fill(file: PublishedFile, partial: Path) -> None:
+    """Have `partial` hold the whole file."""
+    wrong: list[str] = []
+    stated = file.hash or _md5(file.version)
+    kind = _HASHES.get(len(stated), "")
+
+    def attempt() -> None:
+        have = _size(partial)
+        if have and not (file.version or stated):
+            have = 0  # the rest could be another version's
+        if have < file.size or not partial.exists():
+            _continue(file, partial, have)
+        if not stated:
+            return
+        found = digest_of(partial, hashlib.new(kind, usedforsecurity=False))
+        if found == stated:
+            return
+        partial.unlink()
+        wrong.append(found)
+        if len(wrong) > 1:
+            raise DataError(
+                f"{shown_url(file.url)}: fetched twice, its {kind} is {found}, and {stated} is "
+                "published; use another mirror"
+            )
+        raise TryAgainError("the hash differs")
+
     try:
-        fetch_file(file, place)
+        patiently(shown_url(file.url), attempt, lambda: _size(partial), file.size)
     except DataError as error:
         if not is_gone(error):
             raise
@@ -110,3 +204,62 @@ def _fetch(file: PublishedFile, place: Path) -> None:
             f"{error}; it was there when it was listed: remove {file.place.parent / LIST} and "
             "rerun, with --skip-missing to go on without a file of --months"
         ) from error
+
+
+def _continue(file: PublishedFile, partial: Path, have: int) -> None:
+    """Append what is missing behind `have` bytes; starts over if the server gives all of it."""
+    headers = {}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+        if file.version:
+            headers["If-Range"] = file.version
+    with opened(file.url, headers=headers) as response:
+        start = _offset(file, response, have)
+        with partial.open("r+b" if start else "wb") as place:
+            place.seek(start)
+            place.truncate()
+            for block in blocks(response):
+                place.write(block)
+                if place.tell() > file.size:
+                    break
+    found = _size(partial)
+    if found > file.size:
+        partial.unlink()
+        raise DataError(_differs(file, f"more than {file.size:,} bytes"))
+    if found < file.size:
+        raise TryAgainError(f"cut after {found:,} of {file.size:,} bytes")
+
+
+def _offset(file: PublishedFile, response: http.client.HTTPResponse, have: int) -> int:
+    """Where the answer's bytes belong. Raises DataError if they are not of the published file."""
+    start, whole = 0, response.headers.get("Content-Length", "")
+    if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+        found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if not found or length_of(found[1]) != have:
+            raise DataError(
+                f"{shown_url(file.url)}: asked for bytes from {have:,}, got others; use a mirror"
+            )
+        start, whole = have, found[3]
+    version = version_of(response)
+    if file.version and version and version != file.version:
+        raise DataError(_differs(file, f"version {version}, not {file.version}"))
+    if (length := length_of(whole)) is not None and length != file.size:
+        raise DataError(_differs(file, f"{length:,} bytes, not {file.size:,}"))
+    return start
+
+
+def _differs(file: PublishedFile, what: str) -> str:
+    return (
+        f"{shown_url(file.url)} has {what} as listed: it has changed, or is damaged; use another "
+        "mirror, or remove the list in its folder of the downloads to read it again"
+    )
+
+
+def _md5(version: str) -> str:
+    """The MD5 that an ETag of S3 is for a file that was uploaded in one piece."""
+    found = re.fullmatch(r'"([0-9a-f]{32})"', version)
+    return found[1] if found else ""
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,8 +1,8 @@
-"""One request of a file over HTTP: its address and headers, and which failures are final.
+"""Requests over HTTP: addresses, headers, which failures are final, and small answers.
 
 Servers, mirrors and what is between them can answer anything. What another attempt may change is a
 TryAgainError; all else is a DataError at once: an address that cannot be one, an answer such as
-404, a redirect to another scheme or the eleventh in a row.
+404, a redirect to another scheme or the eleventh in a row. Every request names Tenfold.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pipeline import __version__
 from pipeline.base.errors import DataError
 from pipeline.base.shown_urls import shown_text, shown_url
+from pipeline.remote.retries import TryAgainError, patiently
 
 MOST_FILE_BYTES = 1 << 44
 """16 TiB, the largest file of ext4; a length above it is damage."""
 _SILENCE_SECONDS = 60
 """Timeout for a server that sends nothing."""
 _BLOCK_BYTES = 1 << 20
+_MOST_LIST_BYTES = 16 << 20
+"""Of a list as it is sent; the lists of dumps and months have up to about a megabyte."""
 _FINAL = {
     400: "is refused as a bad request",
     401: "is refused",
@@ -44,16 +47,6 @@ _SCHEMES = ("http", "https")
 _MOST_REDIRECTS = 10
 _AS_IT_IS = "%/:=&?~#+!$,;'@()*[]"
 """Characters of a path or a query that are not percent-encoded, or are what encodes others."""
-
-
-class TryAgainError(Exception):
-    """A failure that another attempt may not have."""
-
-    def __init__(self, why: str, *, wait: float = 0.0, answered: bool = True) -> None:
-        """wait: seconds that the server asks for; answered: whether there is a server."""
-        super().__init__(why)
-        self.wait = wait
-        self.answered = answered
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
@@ -75,6 +68,58 @@ class Redirects(urllib.request.HTTPRedirectHandler):
             raise urllib.error.HTTPError(newurl, code, f"from {req.type} to {scheme}", headers, fp)
         fp.close()  # or all of its body would be read, of any length
         return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def read_small(url: str) -> bytes:
+    """A list or another small file. Raises DataError if it cannot be fetched."""
+
+    def attempt() -> bytes:
+        with opened(url) as response:
+            stated = length_of(response.headers.get("Content-Length", ""))
+            content = bytearray()
+            for block in blocks(response):
+                content += block
+                if max(len(content), stated or 0) > _MOST_LIST_BYTES:
+                    raise DataError(
+                        f"{shown_url(url)} is no list: it has over {_MOST_LIST_BYTES >> 20} MiB; "
+                        "check the address, or use another mirror"
+                    )
+            if stated is not None and len(content) != stated:
+                raise TryAgainError(f"cut after {len(content):,} of {stated:,} bytes")
+            return bytes(content)
+
+    return patiently(shown_url(url), attempt)
+
+
+def look_up(url: str) -> tuple[int, str]:
+    """The length and version (ETag or date) of a file that the server states, "" for none."""
+
+    def attempt() -> tuple[int, str]:
+        with opened(url, method="HEAD") as response:
+            length = length_of(response.headers.get("Content-Length", ""))
+            if length is None:
+                raise DataError(
+                    f"{shown_url(url)}: the server does not state its length; use another mirror"
+                )
+            return length, version_of(response)
+
+    return patiently(shown_url(url), attempt)
+
+
+def read_start(url: str, size: int) -> tuple[bytes, float]:
+    """The first `size` bytes of a file, or all if it is shorter, and the seconds they took."""
+
+    def attempt() -> tuple[bytes, float]:
+        with opened(url, headers={"Range": f"bytes=0-{size - 1}"}) as response:
+            began_at = time.perf_counter()
+            content = b""
+            for block in blocks(response):
+                content += block
+                if len(content) >= size:  # a server without ranges sends all of it
+                    break
+            return content[:size], time.perf_counter() - began_at
+
+    return patiently(shown_url(url), attempt)
 
 
 def is_gone(error: DataError) -> bool:
@@ -101,9 +146,15 @@ def opened(
             f"{shown_url(url)} cannot be fetched ({why}); check the address, or use another mirror"
         ) from error
     except (OSError, http.client.HTTPException) as error:
-        raise TryAgainError(_why(error), answered=False) from error
+        raise TryAgainError(shown_text(_why(error), url), answered=False) from error
     with response:
         yield response
+
+
+def version_of(response: http.client.HTTPResponse) -> str:
+    """What If-Range takes: a strong ETag, or a date."""
+    tag = response.headers.get("ETag", "")
+    return tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
 
 
 def encoded_url(url: str) -> str:
@@ -175,7 +226,7 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
             f"(HTTP {error.code} {shown_text(_why(error), url)}); use another mirror"
         )
     wait = _seconds(error.headers.get("Retry-After", ""))
-    return TryAgainError(f"HTTP {error.code} {error.reason}", wait=wait)
+    return TryAgainError(shown_text(f"HTTP {error.code} {error.reason}", url), wait=wait)
 
 
 def _seconds(wish: str) -> float:

@@ -19,11 +19,10 @@ import errno
 import posixpath
 import re
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,12 @@ from pipeline.base.files import one_at_a_time, remove_temporaries, whole_file
 from pipeline.base.progress import tracked
 from pipeline.base.shown_urls import object_url, shown_text, shown_url
 from pipeline.config.settings import fingerprint
+from pipeline.remote.retries import TryAgainError, patiently
 
 _AT_ONCE = 4
 """Files copied concurrently, if the service's package supports it."""
 _ATTEMPTS = 3
-_PAUSE_SECONDS = 0.5
-"""Before the second attempt; doubled before the third."""
+"""Of a copy; the packages of services make several of their own."""
 _SILENCE_SECONDS = 60
 """Timeout for a server that sends nothing."""
 _MOST_SAID = 200
@@ -86,7 +85,7 @@ def local_inputs(inputs: list[str], downloads: Path, *, copying: bool = True) ->
     file is a ConfigError that says what would be copied. Raises ConfigError if a package is
     missing, DataError if a service refuses or cannot be reached.
     """
-    listed = {given: _files(found[2]) for given in inputs if (found := _URL.fullmatch(given))}
+    listed = {given: _listed(found[2]) for given in inputs if (found := _URL.fullmatch(given))}
     if not listed:
         return inputs
     files = list(
@@ -115,6 +114,11 @@ def local_inputs(inputs: list[str], downloads: Path, *, copying: bool = True) ->
 def _member(given: str) -> str:
     found = _URL.fullmatch(given)
     return (found[1] or "") if found else ""
+
+
+def _listed(url: str) -> tuple[list[RemoteFile], bool]:
+    # One attempt: what is not there and what cannot be reached have the same errors.
+    return patiently(shown_url(url), partial(_files, url), attempts=1)
 
 
 def _files(url: str) -> tuple[list[RemoteFile], bool]:
@@ -243,15 +247,12 @@ def _by_system(files: list[RemoteFile]) -> list[list[RemoteFile]]:
 def _copy(files: list[RemoteFile], places: list[Path]) -> None:
     names = files[0].shown + (f" (or one of {len(files)} with it)" if len(files) > 1 else "")
     system = files[0].system
-    for attempt in range(_ATTEMPTS):
-        try:
-            with _reporting(names, *(str(system.unstrip_protocol(f.path)) for f in files)):
-                system.get([file.path for file in files], [str(place) for place in places])
-            break
-        except DataError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(_PAUSE_SECONDS * 2**attempt)
+
+    def attempt() -> None:
+        with _reporting(names, *(str(system.unstrip_protocol(f.path)) for f in files)):
+            system.get([file.path for file in files], [str(place) for place in places])
+
+    patiently(names, attempt, attempts=_ATTEMPTS)
     for file, place in zip(files, places, strict=True):
         size = place.stat().st_size
         if file.size not in (-1, size):
@@ -275,13 +276,14 @@ def _tree(files: list[RemoteFile], downloads: Path) -> Path:
 
 @contextmanager
 def _reporting(shown: str, *urls: str) -> Iterator[None]:
-    """Turn errors of services and networks into a one-line DataError without secrets of `urls`."""
+    """Turn errors of services and networks into a DataError, or a TryAgainError if another attempt
+    may do, of one line without secrets of `urls`."""
     try:
         yield
     except _failures() as error:
         if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
             raise
-        raise DataError(f"{shown} {_why(error, urls)}") from error
+        raise _failure(shown, error, urls) from error
 
 
 def _failures() -> tuple[type[BaseException], ...]:
@@ -295,21 +297,19 @@ def _failures() -> tuple[type[BaseException], ...]:
     return (OSError, asyncio.TimeoutError, *loaded)
 
 
-def _why(error: BaseException, urls: Sequence[str]) -> str:
+def _failure(shown: str, error: BaseException, urls: Sequence[str]) -> Exception:
     cause = error
     if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
         cause = error.__cause__  # fsspec reports an unreachable host as a missing file
     status = getattr(cause, "status", 0)
     if isinstance(cause, FileNotFoundError) or status == 404:
-        return "does not exist; check the URL"
+        return DataError(f"{shown} does not exist; check the URL")
     if isinstance(cause, PermissionError) or status in (401, 403):
-        return "is refused; set the credentials where its service looks for them"
+        return DataError(
+            f"{shown} is refused; set the credentials where its service looks for them"
+        )
     said = str(cause)
     for url in urls:
         said = shown_text(said, url)
     said = " ".join(said.split()) or type(cause).__name__
-    said = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]} ..."
-    return (
-        f"cannot be fetched ({said}); run the command again, on a machine with network and with "
-        "the same TENFOLD_ROOT"
-    )
+    return TryAgainError(said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]} ...")

@@ -20,8 +20,7 @@ from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.progress import tracked
 from pipeline.base.shown_urls import shown_url
 from pipeline.data.compression.codecs import decompressed
-from pipeline.remote.http import is_gone
-from pipeline.remote.http_files import look_up, read_small
+from pipeline.remote.http import is_gone, look_up, read_small
 from pipeline.remote.kept_lists import (
     Entries,
     Keeping,

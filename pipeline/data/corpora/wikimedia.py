@@ -13,7 +13,7 @@ from typing import Any
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.shown_urls import shown_url
 from pipeline.base.typed_json import as_object
-from pipeline.remote.http_files import read_small
+from pipeline.remote.http import read_small
 from pipeline.remote.kept_lists import (
     Entries,
     Keeping,

@@ -26,7 +26,7 @@ from pipeline.data.extraction.units import FORMATS
 from pipeline.data.preparation.sources import list_published
 from pipeline.execution.workers import local_executor
 from pipeline.remote.copies import fetch_all, is_here
-from pipeline.remote.http_files import read_start
+from pipeline.remote.http import read_start
 from pipeline.remote.kept_lists import PublishedFile
 from pipeline.remote.urls import local_inputs
 

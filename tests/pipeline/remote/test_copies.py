@@ -1,7 +1,12 @@
-"""Copies of published files: one at a time for a while, or kept."""
+"""Copies of published files: whole or not at all, politely, for a while or kept."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import hashlib
+import random
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +15,245 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.execution.workers import local_executor
-from pipeline.remote import http_files
-from pipeline.remote.copies import fetch_all, fetched, is_here, passing_path, remove_copies
+from pipeline.remote import retries
+from pipeline.remote.copies import (
+    connection,
+    fetch_all,
+    fetch_file,
+    fetched,
+    is_here,
+    partial_path,
+    passing_path,
+    remove_copies,
+)
+from pipeline.remote.http import look_up, read_small
 from pipeline.remote.kept_lists import PublishedFile
-from tests.pipeline.remote.publishers import Publisher, cut, publisher
+from tests.pipeline.remote.publishers import (
+    Publisher,
+    Request,
+    answering,
+    cut,
+    in_seconds,
+    publisher,
+    saying,
+    stating,
+)
+
+CONTENT = random.Random(0).randbytes(50_000)
+PATH = "some/file.warc.gz"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    monkeypatch.setattr(http_files, "sleep", lambda seconds: None)
+def server() -> Iterator[Publisher]:
     with publisher() as found:
+        found.files[PATH] = CONTENT
         yield found
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that were waited for, without waiting."""
+    found: list[float] = []
+    monkeypatch.setattr(retries, "sleep", found.append)
+    return found
+
+
+def listed(
+    server: Publisher, folder: Path, *, hash: str = "", version: str | None = None
+) -> PublishedFile:
+    tag = server.tag(PATH) if version is None else version
+    return PublishedFile(
+        url=f"{server.address}/{PATH}", path=PATH, size=len(CONTENT), hash=hash, version=tag,
+        connections=2, downloads=folder, is_kept=True,
+    )  # fmt: skip
+
+
+def whole(file: PublishedFile) -> bytes:
+    """The content of a copy that is kept, with nothing left next to it."""
+    fetch_file(file, file.place)
+    left = [path.name for path in file.place.parent.iterdir() if path.suffix != ".lock"]
+    assert left == ["file.warc.gz"]
+    return file.place.read_bytes()
+
+
+def test_a_file_is_fetched_once(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
+    for _ in range(2):
+        assert whole(listed(server, tmp_path)) == CONTENT
+    assert len(server.gets(PATH)) == 1 and not pauses
+    assert server.gets(PATH)[0]["User-Agent"].startswith("Tenfold/")
+
+
+def test_a_cut_transfer_continues(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
+    server.moods[PATH] = [cut(20_000), cut(10_000)]
+    assert whole(listed(server, tmp_path)) == CONTENT
+    ranges = [(head.get("Range"), head.get("If-Range")) for head in server.gets(PATH)]
+    tag = server.tag(PATH)
+    assert ranges == [(None, None), ("bytes=20000-", tag), ("bytes=30000-", tag)]
+    assert pauses == [1, 1], "a transfer that gets on is not paused for longer"
+
+
+def test_a_killed_transfer_continues(server: Publisher, tmp_path: Path) -> None:
+    """And nobody sees the half of it under the file's name."""
+    file = listed(server, tmp_path)
+    partial = partial_path(file)
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(CONTENT[:30_000])
+    assert whole(file) == CONTENT
+    assert [head.get("Range") for head in server.gets(PATH)] == ["bytes=30000-"]
+
+
+def test_versions_are_never_joined(server: Publisher, tmp_path: Path) -> None:
+    """A part of another version is not continued, and a file that changes is refused."""
+    file = listed(server, tmp_path)
+    older = partial_path(listed(server, tmp_path, version='"older"'))
+    older.parent.mkdir(parents=True)
+    older.write_bytes(b"x" * 30_000)
+    assert partial_path(file) != older
+    server.moods[PATH] = [cut(20_000), lambda request: request.send_file(tag='"newer"')]
+    with pytest.raises(DataError, match='has version "newer"'):
+        fetch_file(file, file.place)
+    assert not (tmp_path / PATH).exists()
+
+
+def test_without_version_or_hash_it_starts_over(server: Publisher, tmp_path: Path) -> None:
+    file = listed(server, tmp_path, version="")
+    server.moods[PATH] = [cut(20_000)]
+    assert whole(file) == CONTENT
+    assert [head.get("Range") for head in server.gets(PATH)] == [None, None]
+
+
+def test_a_server_without_ranges_sends_all_of_it(server: Publisher, tmp_path: Path) -> None:
+    def all_of_it(request: Request) -> None:
+        del request.headers["Range"]
+        request.send_file()
+
+    server.moods[PATH] = [cut(20_000), all_of_it]
+    assert whole(listed(server, tmp_path)) == CONTENT
+
+
+@pytest.mark.parametrize("size", [len(CONTENT) - 1, len(CONTENT) + 1])
+def test_a_wrong_length_is_refused(server: Publisher, tmp_path: Path, size: int) -> None:
+    server.moods[PATH] = [stating(size)]
+    with pytest.raises(DataError, match=f"has {size:,} bytes, not 50,000 as listed"):
+        fetch_file(listed(server, tmp_path), tmp_path / PATH)
+    assert not (tmp_path / PATH).exists()
+
+
+def test_more_than_was_listed_is_refused(server: Publisher, tmp_path: Path) -> None:
+    def endless(request: Request) -> None:
+        request.send_response(200)
+        request.end_headers()
+        request.wfile.write(CONTENT + b"x")
+
+    server.moods[PATH] = [endless]
+    with pytest.raises(DataError, match="more than 50,000 bytes"):
+        fetch_file(listed(server, tmp_path), tmp_path / PATH)
+    assert not (tmp_path / PATH).exists()
+
+
+@pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])
+def test_hashes_are_checked(server: Publisher, tmp_path: Path, kind: str) -> None:
+    right = hashlib.new(kind, CONTENT).hexdigest()
+    damaged = tmp_path / "damaged"
+    server.files[PATH] = b"x" + CONTENT[1:]
+    with pytest.raises(DataError, match=f"fetched twice, its {kind} is .*{right} is published"):
+        fetch_file(listed(server, damaged, hash=right, version=""), damaged / PATH)
+    assert not (damaged / PATH).exists()
+    server.files[PATH] = CONTENT
+    partial = partial_path(listed(server, tmp_path, hash=right))
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(b"x" * 30_000)
+    assert whole(listed(server, tmp_path, hash=right)) == CONTENT
+
+
+def test_an_etag_that_is_an_md5_is_checked(server: Publisher, tmp_path: Path) -> None:
+    file = listed(server, tmp_path)
+    server.files[PATH] = b"x" + CONTENT[1:]
+    tag = f'"{hashlib.md5(CONTENT).hexdigest()}"'
+    server.moods[PATH] = [lambda request: request.send_file(tag=tag)] * 2
+    with pytest.raises(DataError, match="fetched twice, its md5 is"):
+        fetch_file(file, file.place)
+    server.is_md5 = False
+    assert whole(listed(server, tmp_path)) == server.files[PATH]
+
+
+def test_a_busy_server_is_waited_for(
+    server: Publisher, tmp_path: Path, pauses: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.moods[PATH] = [
+        saying(503, "7"), saying(429), saying(503, in_seconds(100)), saying(500),
+        saying(503, "9999"),
+    ]  # fmt: skip
+    assert whole(listed(server, tmp_path)) == CONTENT
+    assert pauses[:2] == [7, 2] and 90 < pauses[2] <= 100 and pauses[3:] == [8, 600]
+    assert "HTTP 503 Service Unavailable; next attempt in 600 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_what_is_not_there_is_not_asked_for_again(
+    server: Publisher, tmp_path: Path, status: int, pauses: list[float]
+) -> None:
+    server.moods[PATH] = [saying(status)]
+    with pytest.raises(DataError, match=rf"{PATH} .*\(HTTP {status}\)"):
+        fetch_file(listed(server, tmp_path), tmp_path / PATH)
+    assert not pauses and len(server.gets(PATH)) == 1
+
+
+def test_connections_are_limited_over_all_who_share_a_directory(tmp_path: Path) -> None:
+    url, inside, most = "http://a.org/b", 0, 0
+    lock, all_in = threading.Lock(), threading.Barrier(6)
+
+    def work() -> None:
+        nonlocal inside, most
+        all_in.wait(10)
+        with connection(tmp_path, url, 2):
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            threading.Event().wait(0.02)
+            with lock:
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert most == 2 and not inside
+
+
+def test_a_file_system_without_locks(
+    server: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes that fetch the same file do not write to the same place."""
+
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    file = listed(server, tmp_path)
+    partial = partial_path(file)
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(CONTENT[:30_000])
+    fetch_file(file, file.place)
+    assert (tmp_path / PATH).read_bytes() == CONTENT
+    assert partial.read_bytes() == CONTENT[:30_000], "it is another's"
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "-5", str(10**18), "x"])
+def test_what_is_no_length_is_not_planned_with(
+    server: Publisher, tmp_path: Path, length: str, pauses: list[float]
+) -> None:
+    url = f"{server.address}/{PATH}"
+    server.stated = length
+    with pytest.raises(DataError, match="does not state its length; use another mirror"):
+        look_up(url)
+    assert read_small(url) == CONTENT
+    assert whole(listed(server, tmp_path)) == CONTENT
+    server.moods[PATH] = [answering(206, {"Content-Range": f"bytes {length}-9/10"})]
+    with pytest.raises(DataError, match="got others; use a mirror"):
+        fetch_file(listed(server, tmp_path, version="x"), tmp_path / "other" / PATH)
+    assert not pauses
 
 
 def published(server: Publisher, folder: Path, count: int = 1) -> list[PublishedFile]:

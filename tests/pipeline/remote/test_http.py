@@ -1,4 +1,4 @@
-"""Addresses, headers and redirects: what cannot work is refused at once."""
+"""Addresses, headers, redirects and lists: what cannot work is refused at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ import pytest
 
 from pipeline import __version__
 from pipeline.base.errors import DataError
-from pipeline.remote import http_files
-from pipeline.remote.http import Redirects, encoded_url, is_gone, user_agent
-from pipeline.remote.http_files import read_small
-from tests.pipeline.remote.publishers import Publisher, answering, publisher
+from pipeline.remote import http, retries
+from pipeline.remote.http import (
+    Redirects,
+    encoded_url,
+    is_gone,
+    look_up,
+    read_small,
+    read_start,
+    user_agent,
+)
+from tests.pipeline.remote.publishers import Publisher, answering, cut, publisher, saying
 
 
 @pytest.fixture
@@ -23,10 +30,18 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
     def sleep(seconds: float) -> None:
         raise AssertionError(f"it is tried again after {seconds} s")
 
-    monkeypatch.setattr(http_files, "sleep", sleep)
+    monkeypatch.setattr(retries, "sleep", sleep)
     with publisher() as found:
         found.files["list"] = b"content"
         yield found
+
+
+@pytest.fixture
+def pauses(server: Publisher, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that were waited for, without waiting."""
+    found: list[float] = []
+    monkeypatch.setattr(retries, "sleep", found.append)
+    return found
 
 
 def test_publishers_can_reach_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +131,47 @@ def test_a_redirect_leaves_no_secure_connection() -> None:
         request, io.BytesIO(), 302, "", HTTPMessage(), "https://b.org/list"
     )
     assert found and found.full_url == "https://b.org/list"
+
+
+def test_small_files_and_looks(server: Publisher, pauses: list[float]) -> None:
+    url = f"{server.address}/list"
+    server.moods["list"] = [cut(3), saying(503)]
+    assert read_small(url) == b"content"
+    assert look_up(url) == (7, server.tag("list"))
+    assert read_start(url, 3)[0] == b"con"
+    assert read_start(url, 10**9)[0] == b"content"
+    assert pauses == [1, 2]
+
+
+def test_no_network_is_known_soon(pauses: list[float]) -> None:
+    with pytest.raises(DataError, match=r"cannot be fetched .*5 attempts.*with network"):
+        read_small("http://127.0.0.1:9/list")
+    assert pauses == [1, 2, 4, 8]
+
+
+def test_credentials_are_not_shown(pauses: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(DataError, match=r"^http://127.0.0.1:9/list cannot be fetched") as caught:
+        read_small("http://me:top@secret@127.0.0.1:9/list?key=deadbeef")
+    said = str(caught.value) + "".join(capsys.readouterr())
+    assert not any(secret in said for secret in ("top@", "secret", "deadbeef")), said
+
+
+def test_a_list_of_any_length_is_not_held(
+    server: Publisher, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    monkeypatch.setattr(http, "_MOST_LIST_BYTES", 6)
+    with pytest.raises(DataError, match="is no list: it has over 0 MiB"):
+        read_small(f"{server.address}/list")
+    server.moods["list"] = [cut(3)]
+    with pytest.raises(DataError, match="is no list"):
+        read_small(f"{server.address}/list")
+    assert not pauses
+
+
+@pytest.mark.parametrize(
+    "wish", ["9" * 5000, "Mon, 1 Jan 1 00:00:00 +0000", f"1 Jan 2030 +{9**99}"]
+)
+def test_any_wish_to_wait(server: Publisher, wish: str, pauses: list[float]) -> None:
+    server.moods["list"] = [saying(503, wish)]
+    assert read_small(f"{server.address}/list") == b"content"
+    assert pauses in ([1], [600])

@@ -15,7 +15,7 @@ import pytest
 from pipeline import prepare
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.remote import urls
+from pipeline.remote import retries, urls
 from pipeline.remote.urls import is_url, local_inputs
 from tests.pipeline.preparing import contents, tiny
 
@@ -73,7 +73,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(urls, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(retries, "sleep", lambda seconds: None)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"127.0.0.1:{server.server_port}"

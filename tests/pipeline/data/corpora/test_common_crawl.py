@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.common_crawl import list_months, parse_months
-from pipeline.remote import http_files
+from pipeline.remote import retries
 from pipeline.remote.kept_lists import Keeping
 from tests.pipeline.remote.publishers import Publisher, publisher, saying
 
@@ -19,7 +19,7 @@ LIST = "crawl-data/CC-NEWS/2019/02/warc.paths.gz"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    monkeypatch.setattr(http_files, "sleep", lambda seconds: None)
+    monkeypatch.setattr(retries, "sleep", lambda seconds: None)
     with publisher() as found:
         yield found
 

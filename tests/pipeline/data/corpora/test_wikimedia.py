@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.wikimedia import list_dump
-from pipeline.remote import http_files
+from pipeline.remote import retries
 from pipeline.remote.kept_lists import Keeping
 from tests.pipeline.remote.publishers import Publisher, publisher
 
@@ -21,7 +21,7 @@ PARTS = {"10.xml-p5p9.bz2": b"late", "1.xml-p1p2.bz2": b"one", "2.xml-p3p4.bz2":
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    monkeypatch.setattr(http_files, "sleep", lambda seconds: None)
+    monkeypatch.setattr(retries, "sleep", lambda seconds: None)
     with publisher() as found:
         yield found
 

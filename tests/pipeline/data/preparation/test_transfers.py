@@ -17,7 +17,7 @@ import pytest
 
 from pipeline.data.documents.records import Source
 from pipeline.data.preparation.transfers import Transfer
-from pipeline.remote import http_files
+from pipeline.remote import retries
 from pipeline.remote.kept_lists import PublishedFile
 from tests.pipeline.data.dump import dump
 from tests.pipeline.data.dump import page as wiki_page
@@ -38,7 +38,7 @@ News = Callable[..., str]
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Publisher]:
     """Two months with a file each, two parts of a dump, and TENFOLD_ROOT at `tmp_path`."""
-    monkeypatch.setattr(http_files, "sleep", lambda seconds: None)
+    monkeypatch.setattr(retries, "sleep", lambda seconds: None)
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
     german = response(page("Die Brücke", GERMAN), "https://zeitung.de/1", number=9)
     with publisher() as found:
