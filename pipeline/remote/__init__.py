@@ -1,1 +1,1 @@
-"""Files that publishers list, fetched from their servers or mirrors."""
+"""Addresses and names of files that are elsewhere -> whole local copies."""

@@ -20,11 +20,11 @@ import http.client
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
 from urllib.parse import urlsplit
 
 from pipeline.base.errors import DataError
@@ -39,7 +39,7 @@ from pipeline.base.files import (
 from pipeline.base.shown_urls import shown_url
 from pipeline.config.settings import fingerprint
 from pipeline.execution.workers import Executor, Stage
-from pipeline.remote.http import blocks, is_gone, length_of, opened, version_of
+from pipeline.remote.http import blocks, is_gone, length_of, opened, read_start, version_of
 from pipeline.remote.kept_lists import LIST, PublishedFile
 from pipeline.remote.retries import TryAgainError, patiently
 
@@ -82,6 +82,15 @@ def is_here(file: PublishedFile) -> bool:
             "it again"
         )
     return True
+
+
+def read_beginning(file: PublishedFile, size: int) -> tuple[bytes, float]:
+    """The first bytes of a file, from its copy or its server, and the seconds they took."""
+    if not is_here(file):
+        return read_start(file.url, size)
+    began_at = time.perf_counter()
+    with file.place.open("rb") as copy:
+        return copy.read(size), time.perf_counter() - began_at
 
 
 def fetch_all(files: list[PublishedFile], executor: Executor) -> None:
@@ -166,7 +175,7 @@ def connection(directory: Path, url: str, most: int) -> Iterator[None]:
                 if try_lock(place) is not False:
                     yield
                     return
-        sleep(_POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _fill(file: PublishedFile, partial: Path) -> None:

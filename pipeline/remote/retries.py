@@ -46,11 +46,12 @@ def patiently(
     fetched: Callable[[], int] = lambda: 0,
     size: int = 0,
     attempts: int = _ATTEMPTS,
+    advice: str = "",
 ) -> Answer:
     """What `attempt` returns, after as many attempts and pauses as it takes.
 
-    shown: what is fetched, for messages; fetched: how many of `size` bytes there are. Raises
-    DataError after too many failures in a row.
+    shown: what is fetched, for messages; fetched: how many of `size` bytes there are; advice: what
+    else the user can do. Raises DataError after too many failures in a row.
     """
     failures, best = 0, fetched()
     while True:
@@ -67,6 +68,8 @@ def patiently(
                 raise DataError(
                     f"{shown} cannot be fetched ({error}{count}); run the same command again to "
                     "continue, here or on a machine with network and the same TENFOLD_ROOT"
+                    + f"; {advice}"
+                    * bool(advice)
                 ) from error
             pause = min(_PAUSE_SECONDS * 2 ** (failures - 1), _LONGEST_PAUSE_SECONDS)
             pause = max(pause, min(error.wait, _LONGEST_WISH_SECONDS))

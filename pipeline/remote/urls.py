@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +86,15 @@ def local_inputs(inputs: list[str], downloads: Path, *, copying: bool = True) ->
     file is a ConfigError that says what would be copied. Raises ConfigError if a package is
     missing, DataError if a service refuses or cannot be reached.
     """
-    listed = {given: _listed(found[2]) for given in inputs if (found := _URL.fullmatch(given))}
+    listed = {
+        given: (found[1] or "", *_listed(found[2]))
+        for given in inputs
+        if (found := _URL.fullmatch(given))
+    }
     if not listed:
         return inputs
     files = list(
-        {file.target(downloads): file for some, _ in listed.values() for file in some}.values()
+        {file.target(downloads): file for _, some, _ in listed.values() for file in some}.values()
     )
     missing = [file for file in files if not file.target(downloads).exists()]
     if missing:
@@ -104,16 +109,10 @@ def local_inputs(inputs: list[str], downloads: Path, *, copying: bool = True) ->
         if given not in listed:
             paths.append(given)
             continue
-        some, is_directory = listed[given]
-        member = _member(given)
+        member, some, is_directory = listed[given]
         places = [_tree(some, downloads)] if is_directory else [f.target(downloads) for f in some]
         paths += [f"{member}{place}" for place in places]
     return paths
-
-
-def _member(given: str) -> str:
-    found = _URL.fullmatch(given)
-    return (found[1] or "") if found else ""
 
 
 def _listed(url: str) -> tuple[list[RemoteFile], bool]:
@@ -223,7 +222,7 @@ def _fetch(files: list[RemoteFile], downloads: Path) -> None:
         missing = [file for file in files if not file.target(downloads).exists()]
         batches = [
             same[start : start + _AT_ONCE]
-            for same in _by_system(missing)
+            for same in (list(group) for _, group in groupby(missing, lambda file: id(file.system)))
             for start in range(0, len(same), _AT_ONCE)
         ]
         for batch in tracked(batches, "fetching", f"batches of {_AT_ONCE} files"):
@@ -235,13 +234,6 @@ def _fetch(files: list[RemoteFile], downloads: Path) -> None:
                     until_whole.enter_context(whole_file(file.target(downloads))) for file in batch
                 ]
                 _copy(batch, places)
-
-
-def _by_system(files: list[RemoteFile]) -> list[list[RemoteFile]]:
-    found: dict[int, list[RemoteFile]] = {}
-    for file in files:
-        found.setdefault(id(file.system), []).append(file)
-    return list(found.values())
 
 
 def _copy(files: list[RemoteFile], places: list[Path]) -> None:

@@ -1,39 +1,38 @@
 """A corpus from the Hugging Face Hub as local Parquet files: fetched once, then read offline.
 
-`datasets` streams a pinned revision shard by shard; each shard becomes one file with the text and
-its origin columns. A file appears only when it is complete, so an interrupted fetch resumes with
-the next file. The directory is named for the revision, so compute nodes without a network find it
-with the same command, and each revision has its own directory.
+Each file of a pinned commit is downloaded, compared with the Hub's list, and becomes one file with
+the text and its origin columns. A file appears only when it is complete, so an interrupted fetch
+resumes where it was cut. The directory is named for the revision, so compute nodes without a
+network find it with the same command, and each revision has its own directory.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
-import logging
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, remove_temporaries, whole_file, write_whole
 from pipeline.base.progress import tracked
 from pipeline.data.corpora.catalogue import Hub
+from pipeline.remote.hub import MARKER, Repository, download, list_files, matching
 
-MARKER = ".fetched.json"
-"""Written last: describes the directory. Hidden, so that it is not read as text."""
 _ORIGINS = ("url", "id", "title")
 _BATCH_ROWS = 1000
 _GROUP_BYTES = 16 << 20
 """Text per row group: half a split, so that workers can share a large file."""
+_PARTS = ".parts"
+"""Folder of downloads that are not converted yet; hidden, so that it is not read as text."""
 
 
 def fetched_directory(downloads: Path, corpus: str, hub: Hub) -> Path:
     """The directory of a corpus at this revision, fetched or not."""
-    return downloads / f"{corpus}-{hub.revision[:12] or 'local'}"
+    return downloads / f"{corpus}-{hub.revision[:12]}"
 
 
 def is_fetched(directory: Path) -> bool:
@@ -44,8 +43,8 @@ def is_fetched(directory: Path) -> bool:
 def fetch(corpus: str, hub: Hub, downloads: Path) -> Path:
     """Return the directory with all of `hub`'s files; fetches them if they are missing.
 
-    Raises ConfigError if the package `datasets` is missing, DataError if the Hub cannot be reached
-    or the transfer fails.
+    Raises ConfigError if the package huggingface_hub is missing or the Hub refuses, DataError if it
+    cannot be reached or a file differs from the Hub's list.
     """
     directory = fetched_directory(downloads, corpus, hub)
     if is_fetched(directory):
@@ -59,15 +58,27 @@ def fetch(corpus: str, hub: Hub, downloads: Path) -> Path:
 
 
 def _fetch(corpus: str, hub: Hub, directory: Path) -> None:
-    dataset = _open(corpus, hub)
-    count = dataset.num_shards
+    repository = Repository(
+        kind="dataset", name=hub.id, revision=hub.revision, shown=f"{corpus} ({hub.id})",
+        instead=f"or give files with --input PATH... (--corpus {corpus} --explain lists sources, "
+        f"--corpus {corpus} --fetch fetches the Hub's)",
+    )  # fmt: skip
+    commit, files = list_files(repository, matching(hub.files))
     rows = 0
-    for index in tracked(range(count), f"fetching {corpus}", "files"):
-        path = directory / f"{corpus}-{index:05d}-of-{count:05d}.parquet"
+    for index, file in enumerate(tracked(files, f"fetching {corpus}", "files")):
+        path = directory / f"{corpus}-{index:05d}-of-{len(files):05d}.parquet"
         if not path.exists():
-            place = f"file {index + 1} of {count}"
-            _write(_batches(dataset.shard(num_shards=count, index=index), hub, place), hub, path)
+            raw = download(repository, commit, file, directory / _PARTS)
+            try:
+                _convert(raw, hub, path)
+            except pa.ArrowException as error:
+                raise DataError(
+                    f"{hub.id}: {file.path} cannot be read as Parquet ({error}); choose another "
+                    "--revision"
+                ) from error
+            raw.unlink()
         rows += pq.read_metadata(path).num_rows
+    shutil.rmtree(directory / _PARTS, ignore_errors=True)
     about = {
         "id": hub.id, "revision": hub.revision, "files": hub.files, "licence": hub.licence,
         "documents": rows,
@@ -75,88 +86,37 @@ def _fetch(corpus: str, hub: Hub, directory: Path) -> None:
     write_whole(directory / MARKER, json.dumps(about, indent=1).encode())
 
 
-def _open(corpus: str, hub: Hub) -> Any:
-    """The streaming dataset."""
-    try:
-        import datasets
-    except ImportError as error:
-        raise ConfigError(
-            f"--corpus {corpus} without --input needs the package datasets to fetch it from the "
-            "Hub: pip install '.[hub]', or give files with --input PATH..."
-        ) from error
-    # It would log each of its five attempts.
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    try:
-        # By files rather than by name: `datasets` refuses a repository that has a script.
-        return datasets.load_dataset(
-            "parquet", data_files=_address(hub), split="train", streaming=True
+def _convert(raw: Path, hub: Hub, path: Path) -> None:
+    """Write a file of the Hub with the text in `text`, and the columns that say where it is from.
+
+    Raises DataError if it has no column of text.
+    """
+    with pq.ParquetFile(raw) as file, whole_file(path) as temporary:
+        found = file.schema_arrow
+        if hub.text_field not in found.names:
+            raise DataError(
+                f"{hub.id} has no column {hub.text_field}, only {', '.join(found.names)}; choose "
+                "another --revision"
+            )
+        origins = [
+            name
+            for name in _ORIGINS
+            if name in found.names and pa.types.is_string(found.field(name).type)
+        ]
+        columns = [hub.text_field, *origins]
+        batches = file.iter_batches(_BATCH_ROWS, columns=columns)
+        tables = (
+            pa.table([batch[name] for name in columns], ["text", *origins]) for batch in batches
         )
-    except network_errors(ValueError) as error:
-        raise DataError(
-            f"cannot fetch {corpus}: {error}; on a machine with network run --corpus {corpus} "
-            "--fetch with the same TENFOLD_ROOT, or give files with --input PATH... "
-            f"(--corpus {corpus} --explain lists sources)"
-        ) from error
-
-
-def network_errors(other: type[Exception]) -> tuple[type[Exception], ...]:
-    """What the Hub's client raises, whether it uses requests or httpx, plus `other`."""
-    from huggingface_hub import get_session
-
-    client = importlib.import_module(type(get_session()).__module__.partition(".")[0])
-    return OSError, client.HTTPError, other
-
-
-def _address(hub: Hub) -> str:
-    """The glob of its files on the Hub, or in a local directory if it has no revision."""
-    if not hub.revision:
-        return f"{hub.id}/{hub.files}"
-    return f"hf://datasets/{hub.id}@{hub.revision}/{hub.files}"
-
-
-def _write(batches: Iterator[pa.Table], hub: Hub, path: Path) -> None:
-    """Write one shard as one Parquet file, with the text in `text`."""
-    with whole_file(path) as temporary:
-        writer: pq.ParquetWriter | None = None
-        try:
-            for table in _groups(_columns(table, hub) for table in batches):
-                if writer is None:
-                    writer = pq.ParquetWriter(temporary, table.schema, compression="zstd")
-                writer.write_table(table.cast(writer.schema))
-            if writer is None:
-                schema = pa.schema([pa.field("text", pa.string())])
-                writer = pq.ParquetWriter(temporary, schema, compression="zstd")
-        finally:
-            if writer is not None:
-                writer.close()
-
-
-def _batches(shard: Any, hub: Hub, place: str) -> Iterator[pa.Table]:
-    """Rows of a shard. Turns network errors into a DataError, so none looks like a full disk."""
-    try:
-        yield from shard.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-    except network_errors(pa.ArrowException) as error:
-        raise DataError(
-            f"fetching {hub.id} stopped in {place} ({error}); run the same command again: complete "
-            "files are kept"
-        ) from error
-
-
-def _columns(table: pa.Table, hub: Hub) -> pa.Table:
-    if hub.text_field not in table.column_names:
-        raise DataError(
-            f"{hub.id} has no column {hub.text_field}, only {', '.join(table.column_names)}; "
-            "choose another --revision"
+        schema = pa.schema(
+            [(new, found.field(name).type) for name, new in zip(columns, ["text", *origins])]
         )
-    columns = {"text": table[hub.text_field]} | {
-        name: table[name]
-        for name in _ORIGINS
-        if name in table.column_names and pa.types.is_string(table[name].type)
-    }
-    return pa.table(columns)
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for table in _groups(tables):
+                writer.write_table(table)
 
 
-def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Concatenate tables into row groups."""
     pending: list[pa.Table] = []
     size = 0

@@ -25,8 +25,7 @@ from pipeline.data.extraction.extract import not_extracted
 from pipeline.data.extraction.units import FORMATS
 from pipeline.data.preparation.sources import list_published
 from pipeline.execution.workers import local_executor
-from pipeline.remote.copies import fetch_all, is_here
-from pipeline.remote.http import read_start
+from pipeline.remote.copies import fetch_all, is_here, read_beginning
 from pipeline.remote.kept_lists import PublishedFile
 from pipeline.remote.urls import local_inputs
 
@@ -175,7 +174,7 @@ def beginnings(files: list[Source]) -> Iterator[tuple[list[Source], dict[str, fl
         for transfer in find_transfers(files):
             heads = []
             for source in _some(transfer.files):
-                head = read_head(source, _FETCHED_BYTES)[0]
+                head = read_beginning(_published(source), _FETCHED_BYTES)[0]
                 heads.append(_alone(source, head, folder))
             factors[transfer.corpus] = _bytes(transfer.files) / _bytes(heads)
             given += heads
@@ -201,7 +200,7 @@ def _measure(files: list[Source]) -> Speed:
     fetched = fetching = extracted = extraction = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for source in _some(files):
-            head, seconds = read_head(source, _FETCHED_BYTES)
+            head, seconds = read_beginning(_published(source), _FETCHED_BYTES)
             fetched, fetching = fetched + len(head), fetching + seconds
             alone = _alone(source, head[:_EXTRACTED_BYTES], folder)
             began_at = time.process_time()
@@ -211,15 +210,6 @@ def _measure(files: list[Source]) -> Speed:
             extraction += time.process_time() - began_at
             extracted += min(len(head), _EXTRACTED_BYTES)
     return Speed(fetched / max(fetching, 1e-6), extracted / max(extraction, 1e-6))
-
-
-def read_head(source: Source, size: int) -> tuple[bytes, float]:
-    """The beginning of a published file, from its copy or its server, and the seconds it took."""
-    if is_here(_published(source)):
-        began_at = time.perf_counter()
-        with Path(source.path).open("rb") as file:
-            return file.read(size), time.perf_counter() - began_at
-    return read_start(_published(source).url, size)
 
 
 def _largest(files: list[Source], count: int) -> list[Source]:

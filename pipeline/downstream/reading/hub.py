@@ -1,4 +1,4 @@
-"""Published tasks from the Hugging Face Hub, through the package `datasets`, as JSON lines.
+"""Published tasks from the Hugging Face Hub, whose Parquet files become JSON lines.
 
 A file appears once it is complete, so an interrupted fetch continues with the next file, and nodes
 without a network read what a node with one has fetched.
@@ -7,20 +7,24 @@ without a network read what a node with one has fetched.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import make_directory, one_at_a_time, whole_file
 from pipeline.base.progress import tracked
-from pipeline.data.corpora.hub import network_errors
 from pipeline.downstream.reading.published import filled
 from pipeline.downstream.reading.tables import Record, TableColumns
+from pipeline.remote.hub import Repository, download, list_files, matching
 
 PARQUET = "refs/convert/parquet"
-"""The Hub's own conversion of repositories that have a script, which `datasets` 4 refuses."""
+"""The Hub's own conversion of repositories that have a script."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +32,6 @@ class HubTask:
     """Where the Hub has a task, as Parquet."""
 
     repository: str
-    """Or a local directory, if there is no revision."""
     splits: tuple[str, ...]
     """Files of training, of development, and of further development sets."""
     columns: TableColumns
@@ -132,8 +135,8 @@ FILES = ("train.jsonl", "dev.jsonl", "dev-2.jsonl")
 def fetch(task: str, directory: Path) -> None:
     """Write the files of a task that `directory` lacks.
 
-    Raises ConfigError if the package `datasets` is missing or the Hub has no such task, DataError
-    if it cannot be reached.
+    Raises ConfigError if the package huggingface_hub is missing or the Hub has no such task,
+    DataError if it cannot be reached.
     """
     if task not in HUB:
         raise ConfigError(f"--fetch knows {', '.join(HUB)}, not {task}; give its files by --data")
@@ -146,25 +149,28 @@ def fetch(task: str, directory: Path) -> None:
 
 
 def _fetch(source: HubTask, split: str, path: Path, name: str) -> None:
+    repository = Repository(
+        kind="dataset", name=source.repository, revision=source.revision,
+        shown=f"{name} of {source.repository}",
+        instead="or give the published files by --data",
+    )  # fmt: skip
+    commit, files = list_files(repository, matching(split))
+    parts = path.parent / ".parts"
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as lines:
+        for listed in tracked(files, f"fetching {name}", "files"):
+            for record in _records(download(repository, commit, listed, parts)):
+                lines.write(json.dumps(_plain(source, record), ensure_ascii=False) + "\n")
+    shutil.rmtree(parts, ignore_errors=True)
+
+
+def _records(path: Path) -> Iterator[Record]:
     try:
-        import datasets
-    except ImportError as error:
-        raise ConfigError(
-            "--fetch needs the package datasets: pip install '.[hub]', or give the published files "
-            "by --data"
-        ) from error
-    address = f"{source.repository}/{split}"
-    if source.revision:
-        address = f"hf://datasets/{source.repository}@{source.revision}/{split}"
-    try:
-        rows = datasets.load_dataset("parquet", data_files=address, split="train", streaming=True)
-        with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-            for record in tracked(rows, f"fetching {name}", "rows"):
-                file.write(json.dumps(_plain(source, record), ensure_ascii=False) + "\n")
-    except network_errors(ValueError) as error:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+    except pa.ArrowException as error:
         raise DataError(
-            f"cannot fetch {name} from {address}: {error}; run this command on a machine with "
-            "network first, or give the published files by --data"
+            f"{path} cannot be read as Parquet ({error}); give the published files by --data"
         ) from error
 
 

@@ -6,14 +6,42 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pytest
+from huggingface_hub import constants
+
+from pipeline.remote import retries
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 NAME = "someone/news"
-
+ORIGIN = f"hf:{NAME}@{REVISION}"
+CONFIG = {
+    "model_type": "bert", "vocab_size": 300, "num_hidden_layers": 2, "hidden_size": 16,
+    "num_attention_heads": 2, "intermediate_size": 32, "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2, "initializer_range": 0.02,
+    "max_position_embeddings": 32, "hidden_act": "gelu",
+}  # fmt: skip
+READ = {
+    "config.json": json.dumps(CONFIG).encode(),
+    "model.safetensors": bytes(range(256)) * 20,
+    "generator/model.safetensors": bytes(5000),
+    "span_boundary.safetensors": bytes(3000),
+    "vocab.txt": b"[PAD]\n[UNK]\n",
+    "README.md": b"---\nlicense: mit\n---\n",
+    "LICENSE.txt": b"MIT\n",
+}
+NOT_READ = {
+    "modeling_bert.py": b"raise SystemExit\n",
+    "pytorch_model.bin": b"\x80\x02." * 900,
+    "onnx/model.onnx": b"onnx",
+    "generator/custom.py": b"raise SystemExit\n",
+    "sub/config.json": b"{}",
+}
 
 LARGE_BYTES = 1000
 """A model's files of this length are listed as large ones are, with a SHA-256."""
@@ -34,7 +62,6 @@ def small_hub(
     changes the list of a model's files. sent: changes what is sent of a file.
     """
     asked: list[str] = []
-    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.*"))}
     revisions = (REVISION, "main", "v1.0", "refs/pr/1")
 
     class Handler(BaseHTTPRequestHandler):
@@ -46,12 +73,8 @@ def small_hub(
         def do_HEAD(self) -> None:
             self.answer()
 
-        def do_POST(self) -> None:
-            length = int(self.headers.get("Content-Length", 0))
-            body = self.rfile.read(length).decode()
-            self.answer(body)
-
-        def answer(self, body: str = "") -> None:
+        def answer(self) -> None:
+            files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.*")}
             path = unquote(urlsplit(self.path).path)
             asked.append(f"{self.command} {self.path}")
             api = f"/api/{kind}/{NAME}"
@@ -59,15 +82,8 @@ def small_hub(
             if refused:
                 self.refuse(*refused)
             elif path in (api, *(f"{api}/revision/{name}" for name in revisions)):
-                siblings = listed([sibling(name, files[name]) for name in files])
+                siblings = listed([sibling(name, files[name]) for name in sorted(files)])
                 self.send_json({"id": NAME, "sha": REVISION, "siblings": siblings, "tags": []})
-            elif path.startswith(f"{api}/tree/{REVISION}"):
-                under = path.removeprefix(f"{api}/tree/{REVISION}").strip("/")
-                recursive = "recursive=true" in urlsplit(self.path).query.lower()
-                self.send_json(listing(files, under, recursive))
-            elif path == f"{api}/paths-info/{REVISION}":
-                wanted = json.loads(body)["paths"]
-                self.send_json([entry(name, files[name]) for name in wanted if name in files])
             elif path.startswith(raw) and path.removeprefix(raw) in files:
                 self.send_file(files[path.removeprefix(raw)])
             elif path.startswith(f"{api}/revision/"):
@@ -123,30 +139,6 @@ def small_hub(
         thread.join()
 
 
-def listing(files: dict[str, Path], under: str, recursive: bool) -> list[dict[str, object]]:
-    """Files and folders in a folder, optionally recursive."""
-    inside = {
-        name: path for name, path in files.items() if name.startswith(f"{under}/" * bool(under))
-    }
-    depth = under.count("/") + 1 + bool(under)
-    folders = {"/".join(name.split("/")[:depth]) for name in inside if name.count("/") >= depth}
-    return [
-        *(
-            {"type": "directory", "path": name, "oid": "0" * 40, "size": 0}
-            for name in sorted(folders)
-        ),
-        *(entry(name, inside[name]) for name in inside if recursive or name.count("/") < depth),
-    ]
-
-
-def entry(name: str, path: Path) -> dict[str, object]:
-    content = path.read_bytes()
-    return {
-        "type": "file", "path": name, "size": len(content),
-        "oid": hashlib.sha1(content).hexdigest(),
-    }  # fmt: skip
-
-
 def sibling(name: str, path: Path) -> dict[str, object]:
     """A file as `blobs=true` lists it: small ones by Git's hash, large ones by their own."""
     content = path.read_bytes()
@@ -156,3 +148,48 @@ def sibling(name: str, path: Path) -> dict[str, object]:
         digest = hashlib.sha256(content).hexdigest()
         about["lfs"] = {"size": len(content), "sha256": digest, "pointerSize": 134}
     return about
+
+
+def write_model(folder: Path) -> None:
+    """A model as on the Hub, with code and pickles beside what is read."""
+    for name, content in (READ | NOT_READ).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def leave_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cache and no token of the user, no pauses; nothing listens on this port."""
+    monkeypatch.setattr(retries, "sleep", lambda seconds: None)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "cache"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+
+def server_of(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., AbstractContextManager[list[str]]]:
+    """Serves a folder as the Hub while a block runs; yields the requests."""
+
+    @contextmanager
+    def serve(**changes: Any) -> Iterator[list[str]]:
+        with small_hub(folder, kind, **changes) as (address, asked), monkeypatch.context() as m:
+            m.setenv("HF_ENDPOINT", address)
+            yield asked
+
+    return serve
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All files of a folder that are not hidden."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def downloads(asked: list[str]) -> list[str]:
+    """Names of the files that were asked for."""
+    return [
+        line.rpartition("/")[2] for line in asked if line.startswith("GET") and "resolve" in line
+    ]

@@ -24,6 +24,7 @@ from pipeline.remote.copies import (
     is_here,
     partial_path,
     passing_path,
+    read_beginning,
     remove_copies,
 )
 from pipeline.remote.http import look_up, read_small
@@ -288,6 +289,7 @@ def test_a_copy_that_is_kept_has_the_published_path(server: Publisher, tmp_path:
     for _ in range(2):
         assert fetched(file) == file.place == tmp_path / file.path
         remove_copies([file])
+    assert read_beginning(file, 3)[0] == bytes(3)
     assert left(tmp_path) == [file.place.name] and is_here(file)
     assert len(server.gets()) == 1
 

@@ -14,8 +14,9 @@ from pipeline import prepare
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from pipeline.data.corpora.download import download_missing
-from pipeline.data.corpora.hub import MARKER, fetched_directory
+from pipeline.data.corpora.hub import fetched_directory
 from pipeline.recipes import recipe
+from pipeline.remote.hub import MARKER
 from tests.pipeline.preparing import tiny
 
 CASED = recipe("roberta_tiny").data

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.downstream.reading import hub
 from pipeline.downstream.reading.examples import Answer, Example
 from pipeline.downstream.tasks import TASKS, TaskData, as_fetched, read_task
+from tests.pipeline.remote.small_hub import NAME, leave_home, server_of
 
 Rows = list[dict[str, Any]]
 CHOICES = ["a", "b", "c", "d"]
@@ -54,14 +57,21 @@ CASES: dict[str, tuple[dict[str, Any], Example]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The Hub has what is in the folder `hub`."""
+    leave_home(tmp_path, monkeypatch)
+    with server_of(tmp_path / "hub", "datasets", monkeypatch)():
+        yield
+
+
 def publish(task: str, rows: Rows, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository of Parquet files in a local directory, in place of the Hub's."""
+    """The files of a task in a repository that a test serves."""
     for split in hub.HUB[task].splits:
         path = place / split.replace("*", "00000-of-00001")
         path.parent.mkdir(parents=True, exist_ok=True)
-        datasets.Dataset.from_list(rows).to_parquet(path)
-    local = replace(hub.HUB[task], repository=str(place), revision="")
-    monkeypatch.setitem(hub.HUB, task, local)
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    monkeypatch.setitem(hub.HUB, task, replace(hub.HUB[task], repository=NAME, revision="main"))
 
 
 def read(task: str, data: Path) -> TaskData:
@@ -95,13 +105,13 @@ def test_a_file_is_fetched_once_and_whole(tmp_path: Path, monkeypatch: pytest.Mo
     row, expected = CASES["sst2"]
     publish("sst2", [row], tmp_path / "hub", monkeypatch)
     (tmp_path / "hub" / "sst2" / "validation-00000-of-00001.parquet").unlink()
-    with pytest.raises(DataError, match=r"cannot fetch sst2's dev\.jsonl from .*network first"):
+    with pytest.raises(DataError, match=r"the Hub has no sst2/validation-\*\.parquet"):
         read("sst2", tmp_path / "data")
     assert {path.name for path in (tmp_path / "data").glob("*.jsonl*")} == {"train.jsonl"}
     publish("sst2", [row, row], tmp_path / "hub", monkeypatch)
     found = read("sst2", tmp_path / "data")
     assert (len(found.train.examples), len(found.dev.examples)) == (1, 2)
-    monkeypatch.setitem(hub.HUB, "sst2", replace(hub.HUB["sst2"], repository="/gone"))
+    monkeypatch.setitem(hub.HUB, "sst2", replace(hub.HUB["sst2"], repository="a/gone"))
     assert read("sst2", tmp_path / "data").train.examples == [expected]
 
 
