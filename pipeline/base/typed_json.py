@@ -1,7 +1,7 @@
-"""JSON files that we wrote: read as an object, and built into the dataclass that describes them.
+"""JSON values -> what annotations say: dataclasses, tuples, numbers; and files that we wrote.
 
 A file may be damaged or edited by hand. All functions raise ValueError that says what is wrong
-with the content; the caller adds the file's name and the remedy.
+with the content; the caller adds the file's name and the remedy, see `name_damage`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from pipeline.base.errors import DataError
 
 T = TypeVar("T")
 
@@ -27,6 +30,15 @@ def read_object(path: Path) -> dict[str, Any]:
     if path.exists() and not path.is_file():  # to read a pipe may wait forever
         raise ValueError("it is not a plain file")
     return as_object(path.read_bytes())
+
+
+@contextmanager
+def name_damage(path: Path, remedy: str) -> Iterator[None]:
+    """Raise DataError with the file's name and the remedy if the block finds it damaged."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is damaged: {error}; {remedy}") from error
 
 
 def as_object(content: bytes | str) -> dict[str, Any]:
@@ -59,7 +71,7 @@ def build(kind: type[T], values: object) -> T:
     Only fields with a default may be absent. Raises ValueError for the first entry that is missing,
     unknown or of another type.
     """
-    found: T = _convert(kind, values, "")
+    found: T = convert(kind, values, "")
     return found
 
 
@@ -69,7 +81,7 @@ def require(section: object, needed: Mapping[str, type], where: str) -> None:
     for name, kind in needed.items():
         if name not in found:
             raise ValueError(f"{where}.{name} is missing")
-        _convert(kind, found[name], f"{where}.{name}")
+        convert(kind, found[name], f"{where}.{name}")
 
 
 def check_finite(numbers: Iterable[float]) -> None:
@@ -78,33 +90,46 @@ def check_finite(numbers: Iterable[float]) -> None:
         raise ValueError("it has a number that is not finite")
 
 
-def _convert(kind: Any, value: object, where: str) -> Any:
+def convert(kind: Any, value: object, where: str = "") -> Any:
+    """A value as an annotation says: a type, a Literal, a dataclass, a list or an object of these.
+
+    A number may be written as JSON editors do: `1` for a float, `1e3` for an int. where: its name,
+    for the ValueError if it is another.
+    """
     if kind is Any or type(value) is kind or is_dataclass(value):  # the last is built already
         return value
+    if type(value) is tuple:  # a list in `asdict` of a dataclass
+        value = [*value]
+    if kind is int and type(value) is float and value.is_integer():
+        return int(value)
     if kind is float and type(value) is int:
         try:
             return float(value)
         except OverflowError as error:
             raise ValueError(f"{where} is beyond any float") from error
     origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        if _expect(str, value, where) not in inner:
+            raise ValueError(f"{where or 'it'} is {value!r}, not one of {', '.join(inner)}")
+        return value
     if is_dataclass(kind):
         return _build(kind, _expect(dict, value, where), where)
     if isinstance(kind, type) and issubclass(kind, tuple):  # a NamedTuple
         return kind(*_entries(tuple(get_type_hints(kind).values()), value, where))
     if origin is tuple and inner[-1:] == (...,):
         items = _expect(list, value, where)
-        return tuple(_convert(inner[0], item, f"{where}[{i}]") for i, item in enumerate(items))
+        return tuple(convert(inner[0], item, f"{where}[{i}]") for i, item in enumerate(items))
     if origin is tuple:
         return _entries(inner, value, where)
     if origin is not None and issubclass(origin, Mapping):
         items = _expect(dict, value, where)
         return {
-            name: _convert(inner[1], item, f"{where}.{name}" if where else name)
+            name: convert(inner[1], item, f"{where}.{name}" if where else name)
             for name, item in items.items()
         }
     if origin is not None:  # Sequence
         items = _expect(list, value, where)
-        return [_convert(inner[0], item, f"{where}[{i}]") for i, item in enumerate(items)]
+        return [convert(inner[0], item, f"{where}[{i}]") for i, item in enumerate(items)]
     return _expect(kind, value, where)
 
 
@@ -118,7 +143,7 @@ def _build(kind: Any, values: dict[str, Any], where: str) -> Any:
         if name not in values and name not in optional:
             raise ValueError(f"{within}{name} is missing")
     return kind(
-        **{name: _convert(known[name], value, within + name) for name, value in values.items()}
+        **{name: convert(known[name], value, within + name) for name, value in values.items()}
     )
 
 
@@ -140,7 +165,7 @@ def _entries(kinds: tuple[Any, ...], value: object, where: str) -> tuple[Any, ..
     if len(items) != len(kinds):
         raise ValueError(f"{where} has {len(items)} entries, not {len(kinds)}")
     pairs = zip(kinds, items, strict=True)
-    return tuple(_convert(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(pairs))
+    return tuple(convert(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(pairs))
 
 
 def _expect(kind: Any, value: object, where: str) -> Any:

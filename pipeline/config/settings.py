@@ -16,14 +16,15 @@ import difflib
 import functools
 import hashlib
 import json
+import math
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_origin
 
 from pipeline.base.errors import ConfigError
+from pipeline.base.typed_json import WORDS, convert
 from pipeline.config.schema import (
     entry_type,
     fields_of,
@@ -39,14 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 
-EXPECTED = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a finite number",
-    str: "text",
-}
-EXPECTED_LIST = "a JSON list of objects with {}"
-EXPECTED_TEXTS = "a JSON list of texts"
 LONGEST_NAME = 200
 """Letters that are compared, more than any name here has."""
 NEAR = 0.7
@@ -87,6 +80,15 @@ def override(config: T, assignments: Iterable[str]) -> T:
             problems.append(str(error))
     refuse(problems)
     return _section(type(config), flat, "")
+
+
+def type_in_words(kind: Any) -> str:
+    """What a setting of this type takes."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    if entry := entry_type(kind):
+        return f"a JSON list of objects with {', '.join(setting_types(entry))}"
+    return "a JSON list of texts" if is_text_list(kind) else WORDS[kind]
 
 
 def as_set(value: object) -> str:
@@ -222,7 +224,7 @@ def _change_entry(
     if number >= len(entries):
         raise ConfigError(
             f"{path}.{number} does not exist: {path} has {len(entries)} entries, counted from 0; "
-            f"set {path} to {EXPECTED_LIST.format(', '.join(own))}"
+            f"set {path} to {type_in_words(kinds[path])}"
         )
     *sections, last = name.split(".")
     functools.reduce(dict.__getitem__, sections, entries[number])[last] = _read(text, own[name])
@@ -273,28 +275,18 @@ def _read(text: str, kind: Any) -> object:
 
 def _typed(path: str, value: object, kind: Any) -> object:
     """`value` converted to its field's type. Raises ConfigError if it does not fit that type."""
-    if entry := entry_type(kind):
-        if isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value):
-            return tuple(
-                _section(entry, flatten(item), f"{path}.{index}.")
-                for index, item in enumerate(value)
-            )
-        expected = EXPECTED_LIST.format(", ".join(setting_types(entry)))
-        raise ConfigError(f"{path}={value!r} has the wrong type; give {expected}")
-    if is_text_list(kind):
-        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-        raise ConfigError(f"{path}={value!r} has the wrong type; give {EXPECTED_TEXTS}")
-    if get_origin(kind) is Literal:
-        choices = get_args(kind)
-        if isinstance(value, str) and value in choices:
-            return value
-        raise ConfigError(f"{path}={value!r} is not a choice; choose one of {', '.join(choices)}")
-    if kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
-        if kind is float and abs(value) <= sys.float_info.max:
-            return float(value)
-        if kind is int and (isinstance(value, int) or value.is_integer()):
-            return int(value)
-    elif kind in (bool, str) and isinstance(value, bool | str) and type(value) is kind:
-        return value
-    raise ConfigError(f"{path}={value!r} has the wrong type; give {EXPECTED[kind]}")
+    entry = entry_type(kind)
+    try:
+        found = convert(tuple[dict[str, Any], ...] if entry else kind, value)
+        if kind is float and not math.isfinite(found):
+            raise ValueError("it is not finite")
+    except ValueError as error:
+        is_choice = get_origin(kind) is Literal
+        wrong = "is not a choice; choose" if is_choice else "has the wrong type; give"
+        expected = "a finite number" if kind is float else type_in_words(kind)
+        raise ConfigError(f"{path}={value!r} {wrong} {expected}") from error
+    if entry is None:
+        return found
+    return tuple(
+        _section(entry, flatten(item), f"{path}.{index}.") for index, item in enumerate(found)
+    )

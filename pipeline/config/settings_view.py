@@ -14,24 +14,11 @@ import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 from pipeline.config.run import Run
-from pipeline.config.schema import (
-    Setting,
-    entry_type,
-    fields_of,
-    is_section,
-    is_text_list,
-    setting_types,
-)
-from pipeline.config.settings import (
-    EXPECTED,
-    EXPECTED_TEXTS,
-    as_set,
-    to_dict,
-    unknown_setting,
-)
+from pipeline.config.schema import Setting, fields_of, is_section, setting_types
+from pipeline.config.settings import as_set, to_dict, type_in_words, unknown_setting
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -119,14 +106,7 @@ def _headings(kind: type[DataclassInstance], prefix: str) -> Iterator[tuple[str,
 
 
 def _type_in_words(setting: Setting) -> str:
-    if get_origin(setting.kind) is Literal:
-        words = f"one of {', '.join(get_args(setting.kind))}"
-    elif entry := entry_type(setting.kind):
-        words = f"a JSON list of objects with {', '.join(setting_types(entry))}"
-    elif is_text_list(setting.kind):
-        words = EXPECTED_TEXTS
-    else:
-        words = {**EXPECTED, float: "a number"}[setting.kind]
+    words = type_in_words(setting.kind)
     if setting.range is not None:
         words += f" {setting.range.in_words}"
     if setting.legacy is not None:

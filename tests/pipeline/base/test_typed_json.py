@@ -4,11 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from pipeline.base.typed_json import build, read_object, require
+from pipeline.base.errors import DataError
+from pipeline.base.typed_json import build, convert, name_damage, read_object, require
 
 
 class Place(NamedTuple):
@@ -62,6 +63,31 @@ def test_values_become_what_the_annotations_say() -> None:
 def test_the_first_wrong_entry_is_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         build(Whole, VALUES | change)
+
+
+def test_numbers_may_be_written_as_editors_do() -> None:
+    found = [convert(int, 1e3), convert(float, 2), convert(tuple[int, ...], (1.0, 2))]
+    assert found == [1000, 2.0, (1, 2)]
+    assert [*map(type, found)] == [int, float, tuple]
+
+
+def test_a_literal_takes_one_of_its_texts() -> None:
+    mode = Literal["bake", "grill"]
+    assert convert(mode, "grill") == "grill"
+    with pytest.raises(ValueError, match=r"^oven is 'fry', not one of bake, grill$"):
+        convert(mode, "fry", "oven")
+    with pytest.raises(ValueError, match=r"^it is a list, not text$"):
+        convert(mode, ["grill"])
+
+
+def test_damage_has_the_files_name_and_a_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    found = {"it is empty": "", "it.a is missing": "{}"}
+    for damage, content in found.items():
+        path.write_text(content)
+        message = re.escape(f"{path} is damaged: {damage}; copy it again")
+        with pytest.raises(DataError, match=f"^{message}$"), name_damage(path, "copy it again"):
+            require(read_object(path), {"a": int}, "it")
 
 
 @pytest.mark.parametrize(
