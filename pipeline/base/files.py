@@ -103,10 +103,12 @@ def sync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[bool]:
-    """Hold an exclusive lock on the file `path`; yields False on a file system without locks.
+def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[IO[Any] | None]:
+    """Hold an exclusive lock on the file `path`.
 
-    seconds: how long to wait for it, None for ever. Raises DataError if that is too short.
+    Yields the open file, for child processes to keep the lock; None, and anyone may be inside, on
+    a file system without locks. seconds: how long to wait for it,
+    None for ever. Raises DataError if that is too short.
     """
     is_alone: bool | None = True
     with open_lock(path) as lock:
@@ -121,7 +123,7 @@ def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[bool]:
                 if time.monotonic() > end:
                     raise DataError(f"{path} is locked by another process; rerun when it has ended")
                 time.sleep(0.1)
-        yield bool(is_alone)
+        yield lock if is_alone else None
 
 
 def open_lock(path: Path) -> BinaryIO:
@@ -169,32 +171,3 @@ def is_locked(path: Path) -> bool:
             return try_lock(lock) is False
     except (FileNotFoundError, PermissionError):
         return False
-
-
-def remove_orphans(directory: Path) -> None:
-    """Remove temporary files that `only_once` left in `directory` when its process died."""
-    for path in directory.glob(".*.tmp"):
-        target = path.with_name(path.name.removeprefix(".").rsplit(".", 2)[0])
-        with open_lock(lock_of(target)) as lock:
-            if try_lock(lock):  # else someone is writing it, or there are no locks to tell
-                path.unlink(missing_ok=True)
-
-
-def lock_of(target: Path) -> Path:
-    """The lock that `only_once` holds while it writes a file."""
-    return target.with_name(f".{target.stem}.lock")
-
-
-@contextmanager
-def only_once(target: Path, instead: Path | None = None) -> Iterator[Path | None]:
-    """A temporary path that becomes `target`, as with `whole_file`; None if `target` exists.
-
-    If several processes need the same file, one writes it and the others wait. instead: another
-    file that makes `target` superfluous.
-    """
-    with one_at_a_time(lock_of(target)):
-        if target.exists() or (instead is not None and instead.exists()):
-            yield None
-            return
-        with whole_file(target) as temporary:
-            yield temporary

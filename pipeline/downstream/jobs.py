@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from model.tasks.task_model import TaskDesign, TaskModel, word_bag_model
-from pipeline.base.errors import ConfigError, DataError
-from pipeline.base.files import make_directory, only_once, open_lock, try_lock, write_whole
+from pipeline.base.errors import ConfigError
+from pipeline.base.files import make_directory, write_whole
 from pipeline.base.publish import TakenError, whole_folder
-from pipeline.base.typed_json import read_object, require
+from pipeline.base.typed_json import name_damage, read_object, require
 from pipeline.cluster.process_group import device_name
 from pipeline.downstream.features import Feature
 from pipeline.downstream.predictions import Predicted, predictions, score, unsure
@@ -32,6 +32,7 @@ from pipeline.downstream.starting_weights import StartingWeights, save_weights
 from pipeline.downstream.tasks import LabelledTask
 from pipeline.downstream.tfidf import fit_predict
 from pipeline.downstream.training import fine_tune, predict
+from pipeline.execution.ledger import check_same, record_once, taken
 
 MODEL, BAG, RANDOM, TFIDF = "model", "bag", "random", "tfidf"
 ARMS = (MODEL, BAG, RANDOM)
@@ -110,21 +111,8 @@ def claim_output(output: Path, settings: dict[str, Any]) -> None:
     Raises ConfigError naming the first setting that differs.
     """
     make_directory(output / "jobs", "name another --output")
-    path = output / SETTINGS
-    with only_once(path) as temporary:
-        if temporary is not None:
-            temporary.write_text(json.dumps(settings, indent=1))
-    try:
-        before = read_object(path)
-    except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}; give another --output") from error
-    now = json.loads(json.dumps(settings))
-    for name in {**now, **before}:
-        if before.get(name) != now.get(name):
-            raise ConfigError(
-                f"{output} was made with {name} {before.get(name)!r}, not {now.get(name)!r}; "
-                "repeat that, or give another --output"
-            )
+    before = record_once(output / SETTINGS, settings, "give another --output")
+    check_same(output, before, json.loads(json.dumps(settings)))
 
 
 def is_done(work: TuningWork, job: TuningJob) -> bool:
@@ -134,13 +122,9 @@ def is_done(work: TuningWork, job: TuningJob) -> bool:
 
 def result_of(path: Path) -> dict[str, Any]:
     """The content of a job's result.json. Raises DataError if it is damaged."""
-    try:
+    with name_damage(path, "remove it, and the same command repeats that seed"):
         found = read_object(path)
         require(found, {"metrics": dict, "seconds": float, "seed": int}, "it")
-    except ValueError as error:
-        raise DataError(
-            f"{path} is damaged: {error}; remove it, and the same command repeats that seed"
-        ) from error
     return found
 
 
@@ -149,8 +133,8 @@ def claimed(work: TuningWork, job: TuningJob) -> Iterator[None]:
     """Hold the lock of a job, whose files one process writes. Raises ConfigError if another does,
     such as an element of an array that was submitted twice."""
     path = work.output / f".{job.name}.lock"
-    with open_lock(path) as lock:
-        if try_lock(lock) is False:
+    with taken(path) as lock:
+        if lock is None:
             raise ConfigError(
                 f"{work.folder(job)} is being written by another pipeline.finetune, which has "
                 f"locked {path}; wait for it, or give another --output"

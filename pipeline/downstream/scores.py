@@ -28,7 +28,7 @@ import torch
 from model.tasks.task_model import TaskModel, fill_task_model
 from pipeline import __version__
 from pipeline.base.errors import CheckpointError
-from pipeline.base.files import lock_of, make_directory, one_at_a_time, write_whole
+from pipeline.base.files import make_directory, one_at_a_time, write_whole
 from pipeline.base.publish import STALE_SECONDS, TakenError
 from pipeline.base.typed_json import read_object
 from pipeline.cluster.process_group import device_name
@@ -51,6 +51,7 @@ from pipeline.downstream.jobs import (
 from pipeline.downstream.predictions import majority, score, submission
 from pipeline.downstream.starting_weights import FINE_TUNED, StartingWeights, save_folder
 from pipeline.evaluation.scoring.statistics import summary
+from pipeline.execution.ledger import lock_of
 from pipeline.training.weights.folders import load_weights
 
 SCHEMA_VERSION = 1

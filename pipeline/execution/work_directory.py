@@ -9,7 +9,6 @@ process that dies.
 from __future__ import annotations
 
 import fcntl
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import one_at_a_time, open_lock, try_lock, write_whole
-from pipeline.base.typed_json import read_object
+from pipeline.base.files import open_lock, try_lock
+from pipeline.execution.ledger import record_once
 
 WORK = ".work"
 _LOCK = "lock"
@@ -121,28 +120,13 @@ def _lock(lock: BinaryIO, output: Path, shared: bool) -> bool:
     return True
 
 
-def _read_plan(path: Path) -> dict[str, Any]:
-    try:
-        return read_object(path)
-    except ValueError as error:
-        raise DataError(
-            f"{path} is damaged: {error}; remove {path.parent} to start over, or name another "
-            "--output"
-        ) from error
-
-
 def _check_plan(
     directory: Path, content: dict[str, Any], explain: Callable[[Path], object], made_of: str
 ) -> None:
-    """Write the plan, or compare it with the existing one; one process at a time."""
-    path = directory / "plan.json"
-    with one_at_a_time(directory / "plan.lock"):
-        if not path.exists():
-            write_whole(path, json.dumps(content).encode())
-        elif (found := _read_plan(path)) != content:
-            if found.get("fingerprint") == content["fingerprint"]:
-                explain(directory)
-            raise DataError(
-                f"{directory.parent} holds unfinished work of another {made_of}; "
-                f"remove {directory} to start over, or name another --output"
-            )
+    """Write the plan, or compare it with the existing one."""
+    remedy = f"remove {directory} to start over, or name another --output"
+    found = record_once(directory / "plan.json", content, remedy)
+    if found != content:
+        if found.get("fingerprint") == content["fingerprint"]:
+            explain(directory)
+        raise DataError(f"{directory.parent} holds unfinished work of another {made_of}; {remedy}")

@@ -11,14 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 from pipeline.base.errors import EXIT_INTERRUPTED, PipelineError
-from pipeline.base.files import make_directory, open_lock, try_lock
+from pipeline.base.files import make_directory
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 _TAIL_BYTES = 1 << 16
@@ -116,11 +115,3 @@ def _reason(log: Path, code: int, begin: int) -> str:
     last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
     how = f"signal {-code}" if code < 0 else f"code {code}"
     return f"ended with {how} ({last.strip()[:200]})"
-
-
-@contextmanager
-def taken(path: Path) -> Iterator[IO[Any] | None]:
-    """Hold the lock on a file, for a child too; None if another process holds it."""
-    make_directory(path.parent, "name another --output")
-    with open_lock(path) as lock:
-        yield None if try_lock(lock) is False else lock

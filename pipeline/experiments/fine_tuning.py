@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from pipeline.base.errors import EXIT_DIVERGED, ConfigError, DataError
 from pipeline.base.files import write_whole
-from pipeline.base.typed_json import check_finite, read_object, require
+from pipeline.base.typed_json import check_finite, name_damage, read_object, require
 from pipeline.downstream.protocols import PROTOCOLS, usual_protocol
 from pipeline.downstream.tasks import TASKS
 from pipeline.experiments.ablation import (
@@ -143,21 +143,17 @@ def seconds_of(ablation: Ablation, jobs: list[AblationJob], task: str) -> list[f
 def _examples(output: Path) -> dict[str, str]:
     """Number and hash of the examples in each file of a fine-tuning."""
     path = output / _SETTINGS
-    try:
+    with name_damage(path, f"remove {output} and rerun"):
         return {name: text for name, text in read_object(path).items() if name.endswith("examples")}
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is damaged ({error}); remove {output} and rerun") from error
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     """Raises DataError if it is damaged."""
     if not path.exists():
         return None
-    try:
+    with name_damage(path, "remove it and rerun"):
         found = read_object(path)
-        score = {} if found.get("score") is None else {"score": float}
+        score = {} if "score" in found and found["score"] is None else {"score": float}
         require(found, {"seconds": float, "examples": dict, **score}, "it")
         check_finite([found["seconds"], *(found[name] for name in score)])
-        return {name: found[name] for name in ("score", "seconds", "examples")}
-    except (ValueError, OSError, KeyError) as error:
-        raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error
+    return {name: found[name] for name in ("score", "seconds", "examples")}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pipeline.base.errors import DataError
-from pipeline.base.typed_json import as_object, check_finite, read_object, require
+from pipeline.base.typed_json import as_object, check_finite, name_damage, read_object, require
 from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.experiments.ablation import Ablation, AblationArm, AblationJob
@@ -207,15 +207,11 @@ def sequence_losses(directory: Path) -> tuple[list[float], list[float]]:
     Raises DataError if the file is missing or damaged.
     """
     path = directory / SEQUENCES
-    try:
+    with name_damage(path, f"remove {path.with_name(RESULT)} and rerun"):
         content = read_object(path)
         require(content, {"mask_loss": list[float], "mask_count": list[float]}, "it")
         sums, counts = content["mask_loss"], content["mask_count"]
         check_finite([*sums, *counts])
         if len(sums) != len(counts):
             raise ValueError(f"it has {len(sums)} losses and {len(counts)} counts")
-    except (ValueError, OSError) as error:
-        raise DataError(
-            f"{path} is damaged ({error}); remove {path.with_name(RESULT)} and rerun"
-        ) from error
     return sums, counts

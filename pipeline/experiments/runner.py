@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from pipeline.base.errors import EXIT_DIVERGED, ConfigError, DataError, PipelineError
+from pipeline.base.errors import EXIT_DIVERGED, ConfigError, PipelineError
 from pipeline.base.files import make_directory, write_whole
 from pipeline.base.shown_urls import recorded_url
-from pipeline.base.typed_json import read_object, require
+from pipeline.base.typed_json import name_damage, read_object, require
 from pipeline.config.settings import fingerprint, override, to_dict
 from pipeline.data.shards.manifest import MANIFEST
+from pipeline.execution.ledger import check_same, taken
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
     TUNING_SEED,
@@ -28,7 +29,7 @@ from pipeline.experiments.ablation import (
     AblationArm,
     AblationJob,
 )
-from pipeline.experiments.children import ChildError, Children, taken
+from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.fine_tuning import (
     fine_tune,
     fine_tuned,
@@ -108,11 +109,9 @@ class AblationRunner:
         Raises DataError if it is damaged.
         """
         path = self.ablation.directory(job) / RESULT
-        try:
+        with name_damage(path, "remove it and rerun"):
             found = read_object(path)
             check_result(found, job)
-        except (ValueError, OSError) as error:
-            raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error
         measures, missing = fine_tuned(self.ablation, job)
         if measures or missing:
             found |= {"measures": found["measures"] | measures,
@@ -247,22 +246,16 @@ def claim_output(ablation: Ablation) -> None:
 
 def check_output(ablation: Ablation) -> None:
     """Raises ConfigError naming the first setting that differs from those the output has."""
-    before = _read_settings(ablation)
-    for name, value in _settings(ablation).items():
-        earlier: Any = before[name]
-        if earlier == value:
-            continue
-        if name == "inputs" and not any(ablation.output.glob(f"{SHARDS}/*/{MANIFEST}")):
-            continue  # nothing was prepared from them, as of a name that was mistyped
-        if isinstance(value, dict):  # the arms
-            changed = [arm for arm in {**earlier, **value} if earlier.get(arm) != value.get(arm)]
-            raise ConfigError(
-                f"{ablation.output} was made with other arms or settings of arms "
-                f"({', '.join(changed)}); repeat those, or give another --output"
-            )
+    before, now = _read_settings(ablation), _settings(ablation)
+    if not any(ablation.output.glob(f"{SHARDS}/*/{MANIFEST}")):
+        del now["inputs"]  # nothing was prepared from them, as of a name that was mistyped
+    arms: dict[str, str] = now.pop("arms")
+    check_same(ablation.output, {name: before[name] for name in now}, now)
+    earlier = before["arms"]
+    if changed := [arm for arm in {**earlier, **arms} if earlier.get(arm) != arms.get(arm)]:
         raise ConfigError(
-            f"{ablation.output} was made with {name} {earlier!r}, not {value!r}; repeat that, or "
-            "give another --output"
+            f"{ablation.output} was made with other arms or settings of arms "
+            f"({', '.join(changed)}); repeat those, or give another --output"
         )
 
 
@@ -271,14 +264,12 @@ def _read_settings(ablation: Ablation) -> dict[str, Any]:
     path = ablation.output / SETTINGS
     if not path.exists():
         return _settings(ablation) | {_TASKS: {}}
-    try:
+    with name_damage(path, "give another --output"):
         found = read_object(path)
         require(found, _SETTING_TYPES, "it")
         for task, each in found[_TASKS].items():
             require(each, {"data": str, "seeds": int, "protocol": str}, f"{_TASKS}.{task}")
-        return found
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is damaged ({error}); give another --output") from error
+    return found
 
 
 def _settings(ablation: Ablation) -> dict[str, Any]:

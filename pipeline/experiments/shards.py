@@ -7,14 +7,11 @@ tokenizer share one.
 
 from __future__ import annotations
 
-import fcntl
 import json
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import make_directory, open_lock, write_whole
+from pipeline.base.files import make_directory, one_at_a_time, write_whole
 from pipeline.config.data_settings import shard_settings
 from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint, to_dict
@@ -49,8 +46,7 @@ def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> 
         if (directory / MANIFEST).exists():
             continue
         make_directory(directory.parent, "name another --output")
-        with open_lock(directory.with_name(f".{directory.name}.lock")) as lock:
-            _wait(lock)
+        with one_at_a_time(directory.with_name(f".{directory.name}.lock")) as lock:
             if (directory / MANIFEST).exists():
                 continue
             print(f"preparing {directory}", flush=True)
@@ -83,11 +79,6 @@ def check_inputs(ablation: Ablation) -> None:
             f"{unlike[0]} was prepared from other text than {unlike[1]}; remove it and the runs "
             "that read it, give the same files again, and rerun"
         )
-
-
-def _wait(lock: IO[Any]) -> None:
-    with suppress(OSError):  # a file system without locks
-        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def why_not_scored(ablation: Ablation, arm: AblationArm, judge: AblationArm) -> str:

@@ -141,11 +141,11 @@ def fetch_file(file: PublishedFile, target: Path) -> None:
     Raises DataError if the file differs from the published length or hash, or cannot be fetched.
     """
     make_directory(target.parent)
-    with one_at_a_time(target.with_name(f".{file.place.name}.lock")) as is_alone:
+    with one_at_a_time(target.with_name(f".{file.place.name}.lock")) as lock:
         if target.exists():
             return
         partial = partial_path(file)
-        if not is_alone:  # another process may be fetching the same file
+        if lock is None:  # another process may be fetching the same file
             partial = partial.with_suffix(f".{secrets.token_hex(8)}.tmp")
         with connection(file.downloads, file.url, file.connections):
             _fill(file, partial)

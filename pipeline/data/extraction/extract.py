@@ -28,11 +28,8 @@ from typing import Any
 
 from pipeline.base.files import (
     is_locked,
-    lock_of,
     make_directory,
     one_at_a_time,
-    only_once,
-    remove_orphans,
     whole_file,
 )
 from pipeline.config.settings import fingerprint
@@ -64,6 +61,7 @@ from pipeline.data.extraction.units import (
     cut_units,
     expected_units,
 )
+from pipeline.execution.ledger import lock_of, only_once, remove_orphans
 from pipeline.execution.workers import Executor, Stage, share, unfinished
 from pipeline.remote.copies import fetched, is_here, remove_copies
 

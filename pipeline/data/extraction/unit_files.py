@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import lock_of, one_at_a_time, whole_file
+from pipeline.base.files import one_at_a_time, whole_file
 from pipeline.data.documents.records import BadRecord, Extract, Source
 from pipeline.data.extraction.places import START, Place
 from pipeline.data.extraction.raw_content import RawContent, unchanged
 from pipeline.data.extraction.units import FORMATS, Records, Span, Unit, unit_records
+from pipeline.execution.ledger import lock_of
 
 SCHEMA = pa.schema(
     [

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.base.files import lock_of, one_at_a_time, only_once
+from pipeline.base.files import one_at_a_time
 from pipeline.data.documents.content import found_state, has_content
 from pipeline.data.documents.records import PieceReading
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
@@ -28,6 +28,7 @@ from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
 from pipeline.data.text.tasks import SplitTask
+from pipeline.execution.ledger import lock_of, only_once
 from pipeline.execution.workers import Stage
 
 SURVEY_VERSION = 1

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import EXIT_INTERRUPTED
-from pipeline.experiments.children import ChildError, Children, taken
+from pipeline.execution.ledger import taken
+from pipeline.experiments.children import ChildError, Children
 
 ROOT = Path(__file__).parents[3]
 
@@ -108,7 +109,8 @@ def test_a_child_keeps_the_lock(module: Path, tmp_path: Path) -> None:
         f"while not pathlib.Path({str(stop)!r}).exists(): time.sleep(0.01)"
     )
     code = (
-        "from pathlib import Path; from pipeline.experiments.children import Children, taken\n"
+        "from pathlib import Path; from pipeline.execution.ledger import taken\n"
+        "from pipeline.experiments.children import Children\n"
         f"with taken(Path({str(lock)!r})) as lock:\n"
         f"    Children().run(['child_module'], Path({str(tmp_path / 'log')!r}), lock)"
     )

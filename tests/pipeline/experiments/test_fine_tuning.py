@@ -128,7 +128,7 @@ def test_damage_is_said(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     for content in ("[", "{}"):
         path.write_text(content)
-        with pytest.raises(DataError, match=r"finetune-mrpc.json is damaged .*; remove it"):
+        with pytest.raises(DataError, match=r"finetune-mrpc.json is damaged: .*; remove it"):
             fine_tuned(asked, asked.jobs()[0])
 
 

@@ -275,7 +275,7 @@ def test_a_run_that_diverged_while_a_rate_was_chosen_is_kept(
                                      '{"mask_loss": [NaN], "mask_count": [1.0]}'])  # fmt: skip
 def test_damaged_losses_of_sequences_are_said(tmp_path: Path, content: str) -> None:
     (tmp_path / SEQUENCES).write_text(content)
-    with pytest.raises(DataError, match=r"sequences\.json is damaged .*; remove .*result\.json"):
+    with pytest.raises(DataError, match=r"sequences\.json is damaged: .*; remove .*result\.json"):
         sequence_losses(tmp_path)
 
 

@@ -19,9 +19,10 @@ from pipeline.base.errors import (
     PipelineError,
 )
 from pipeline.config.settings import override
+from pipeline.execution.ledger import taken
 from pipeline.experiments import runner as module
 from pipeline.experiments.ablation import TUNING_SEED, AblationJob
-from pipeline.experiments.children import ChildError, Children, taken
+from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.fine_tuning import score_file
 from pipeline.experiments.measures import RESULT
 from pipeline.experiments.runner import AblationRunner, claim_output, with_scored_tasks
@@ -283,7 +284,7 @@ def test_a_damaged_result_is_said(tmp_path: Path) -> None:
         {name: value for name, value in whole.items() if name != "peak_lr"},
     ):  # fmt: skip
         (given.directory(job) / RESULT).write_text(json.dumps(content))
-        with pytest.raises(DataError, match=r"result.json is damaged .*; remove it and rerun"):
+        with pytest.raises(DataError, match=r"result.json is damaged: .*; remove it and rerun"):
             AblationRunner(given, Children()).result(job)
     (given.directory(job) / RESULT).write_text(json.dumps(whole))
     assert AblationRunner(given, Children()).result(job) == whole

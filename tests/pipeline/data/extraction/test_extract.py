@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import lock_of, one_at_a_time
+from pipeline.base.files import one_at_a_time
 from pipeline.data.corpora.published import Selected
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
@@ -27,6 +27,7 @@ from pipeline.data.extraction import places, unit_files, units
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.raw_content import RawContent
 from pipeline.data.extraction.units import FORMATS, SlowFormat, cut_units
+from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from tests.pipeline.data.dump import large_dump, small_dump
 from tests.pipeline.data.web_archive import page as web_page

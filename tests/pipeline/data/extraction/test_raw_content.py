@@ -20,7 +20,7 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents.parquet import extraction_content
-from pipeline.data.documents.records import BadRecord, Extract, Format, PublishedFile, Source
+from pipeline.data.documents.records import BadRecord, Extract, Format, Source
 from pipeline.data.extraction import places, raw_content, units
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.unit_files import write_unit

@@ -1,0 +1,128 @@
+"""Work is done once, by one process, with the same settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.files import one_at_a_time
+from pipeline.execution.ledger import (
+    check_same,
+    lock_of,
+    only_once,
+    record_once,
+    remove_orphans,
+    taken,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_file_is_written_by_one_while_the_others_wait(tmp_path: Path) -> None:
+    target = tmp_path / "a.parquet"
+    written: list[int] = []
+
+    def make(number: int) -> None:
+        with only_once(target) as temporary:
+            if temporary is not None:
+                time.sleep(0.02)
+                temporary.write_text(str(number))
+                written.append(number)
+        assert target.exists()
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert target.read_text() == str(written[0]) and len(written) == 1
+    with only_once(tmp_path / "b", instead=target) as temporary:
+        assert temporary is None
+
+
+def test_a_kill_leaves_no_half_of_a_file_and_no_lock(tmp_path: Path) -> None:
+    """And the next process makes it; what the killed one left is removed."""
+    target, ready = tmp_path / "a", tmp_path / "ready"
+    code = (
+        "import time; from pathlib import Path; from pipeline.execution.ledger import only_once\n"
+        f"with only_once(Path({str(target)!r})) as temporary:\n"
+        f"    temporary.write_text('half'); Path({str(ready)!r}).touch(); time.sleep(60)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as process:
+        deadline = time.monotonic() + 60
+        while not ready.exists():
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.01)
+        remove_orphans(tmp_path)
+        assert len([*tmp_path.glob(".a.*.tmp")]) == 1  # in use
+        process.send_signal(signal.SIGKILL)
+    assert not target.exists()
+    remove_orphans(tmp_path)
+    assert not [*tmp_path.glob(".a.*.tmp")]
+    with only_once(target) as temporary:
+        assert temporary is not None
+        temporary.write_text("whole")
+    assert target.read_text() == "whole"
+
+
+def test_work_is_taken_by_one(tmp_path: Path) -> None:
+    lock = tmp_path / "runs" / ".a.lock"
+    with taken(lock) as first, taken(lock) as second:
+        assert first is not None and second is None
+    with taken(lock) as again:
+        assert again is not None
+
+
+def test_where_there_are_no_locks_work_is_done_and_no_file_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_locks(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("pipeline.base.files.fcntl.flock", without_locks)
+    with taken(tmp_path / ".a.lock") as lock:
+        assert lock is not None
+    (tmp_path / ".a.1.tmp").touch()
+    remove_orphans(tmp_path)  # it may be in use
+    assert (tmp_path / ".a.1.tmp").exists()
+
+
+def test_a_link_in_place_of_a_lock_is_refused(tmp_path: Path) -> None:
+    lock_of(tmp_path / "a").symlink_to(tmp_path / "mine")
+    (tmp_path / ".a.1.tmp").touch()
+    with pytest.raises(DataError, match=r"/\.a\.lock is a link"):
+        remove_orphans(tmp_path)
+    assert not (tmp_path / "mine").exists()
+
+
+def test_the_settings_of_the_first_process_stay(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    first = {"task": "sst2", "seeds": [1, 2]}
+    assert record_once(path, first, "start over") == first
+    assert record_once(path, {"task": "rte"}, "start over") == first
+    check_same(tmp_path, first, json.loads(path.read_text()))
+    with pytest.raises(ConfigError, match=r"was made with seeds \[1, 2\], not None; repeat that"):
+        check_same(tmp_path, first, {"task": "sst2"})
+    path.write_text("")
+    with pytest.raises(DataError, match=r"settings\.json is damaged: it is empty; start over$"):
+        record_once(path, first, "start over")
+
+
+def test_settings_wait_for_their_writer(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    with one_at_a_time(lock_of(path)):
+        thread = threading.Thread(target=record_once, args=(path, {"a": 2}, "start over"))
+        thread.start()
+        path.write_text('{"a": 1}')
+    thread.join(timeout=30)
+    assert path.read_text() == '{"a": 1}'
