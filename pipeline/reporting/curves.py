@@ -15,10 +15,9 @@ from pathlib import Path
 from time import strptime
 from typing import Any
 
+from pipeline.base.plots import Point
 from pipeline.training.validation.before_after import GENERAL, OWN, change
 
-Point = tuple[int, float]
-"""An optimizer step and a value."""
 MOST_POINTS = 4096
 """Points of a curve that are kept in memory."""
 COLUMNS = 260

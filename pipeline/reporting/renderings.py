@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from pipeline.base.html_page import whole_page
+from pipeline.base.plots import STYLE, Plot, draw, short_number
 from pipeline.reporting.sections import Report, Section, TextTable, made_by
-from pipeline.reporting.svg_plots import STYLE, Plot, draw, short_number
 
 _STYLE = (
     STYLE

@@ -10,13 +10,13 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.base.durations import in_words
+from pipeline.base.plots import Plot, Point
 from pipeline.config.mask_rates import at_rate
 from pipeline.data.shards.manifest import Manifest, unknown_share
 from pipeline.reporting.comparable import groups_of, is_loss, why_apart
-from pipeline.reporting.curves import Curve, Point
+from pipeline.reporting.curves import Curve
 from pipeline.reporting.run_summary import RunSummary, changes
 from pipeline.reporting.score_files import Score
-from pipeline.reporting.svg_plots import Plot
 from pipeline.training.validation.before_after import PARTS, RATE
 
 LOSSES = {

@@ -253,7 +253,7 @@ def main() -> None:
     torch.set_num_threads(1)
     runs = Runs(options.work.resolve(), tuple(options.arguments), options.ranks)
     if not runs.ranks:
-        for module in ("deepspeed", "torch.utils.tensorboard", "matplotlib.figure"):
+        for module in ("deepspeed", "torch.utils.tensorboard", "PIL.ImageDraw"):
             importlib.import_module(module)  # once, before any fork
 
     began = time.monotonic()

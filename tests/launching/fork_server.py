@@ -37,8 +37,8 @@ from tests.launching.main_module import run_as_main
 from tests.launching.process import PYTHON
 
 MODULES = (
-    "deepspeed.runtime.zero.muon.muon_optimizer", "matplotlib.backends.backend_agg",
-    "matplotlib.figure", "pandas", "torch._dynamo", "torch.distributed.run",
+    "deepspeed.runtime.zero.muon.muon_optimizer", "PIL.ImageDraw",
+    "PIL.ImageFont", "pandas", "torch._dynamo", "torch.distributed.run",
     "torch.utils.tensorboard", "transformers.models.albert.modeling_albert",
     "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
     "transformers.models.bert.modeling_bert", "transformers.models.electra.modeling_electra",

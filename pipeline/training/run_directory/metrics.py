@@ -48,14 +48,13 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -65,6 +64,7 @@ import torch
 
 from pipeline.base.errors import CheckpointError, DataError
 from pipeline.base.files import write_whole
+from pipeline.base.plots import Plot, draw_png
 from pipeline.base.typed_json import as_object, require
 from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
@@ -315,41 +315,32 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def draw_curve(run: Path) -> None:
-    """RUN/loss.png: training and validation loss over steps."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    """RUN/loss.png: training and validation loss over steps; nothing before there is a loss."""
+    if picture := draw_png(loss_plot(read_metrics(run), run.resolve().name)):
+        write_whole(run / CURVE, picture)
 
-    lines = read_metrics(run)
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    styles: dict[str, dict[str, Any]] = {
-        "loss": {"color": "#9db7d5", "linewidth": 1.0},
-        "validation_loss": {"color": "#1f4e8c", "marker": "o", "markersize": 3.0},
-        "validation_mask_loss": {"color": "#c2571a", "marker": "o", "markersize": 3.0},
-    }
+
+def loss_plot(lines: Sequence[Mapping[str, Any]], title: str) -> Plot:
+    """The losses in the lines of metrics.jsonl, and where phases begin."""
+    names = ["loss", "validation_loss", "validation_mask_loss"]
     if any(name in line for line in lines for name in OTHER_PARTS):
         # masked language modelling alone: the other parts have other scales
-        styles["mlm_loss"] = styles.pop("loss")
-        styles["validation_mlm_loss"] = styles.pop("validation_loss")
-    for name, style in styles.items():
-        points = [(line["step"], line[name]) for line in lines if line.get(name) is not None]
-        if points:
-            label = name.replace("_mask_loss", " loss at [MASK]").replace("_", " ")
-            axes.plot(*zip(*points, strict=True), label=label, **style)
+        names[:2] = ["mlm_loss", "validation_mlm_loss"]
+    series = [
+        (
+            name.replace("_mask_loss", " loss at [MASK]").replace("_", " "),
+            [(line["step"], line[name]) for line in lines if line.get(name) is not None],
+        )
+        for name in names
+    ]
+    marks = []
     for earlier, later in pairwise(line for line in lines if "loss" in line):
-        length, before = later.get("sequence_length"), earlier["step"]
-        other = length != earlier.get("sequence_length")
-        if other or later.get("phase") != earlier.get("phase"):
-            label = f" {length}" if other else f" phase {later.get('phase')}"
-            axes.axvline(before, color="#999999", linewidth=0.8, linestyle="--")
-            axes.text(before, axes.get_ylim()[1], label, va="top", color="#666666")
-    axes.set(xlabel="optimizer steps", ylabel="nats per predicted token", title=run.resolve().name)
-    axes.grid(alpha=0.3)
-    if axes.lines:
-        axes.legend(frameon=False)
-    picture = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(picture)  # type: ignore[no-untyped-call]
-    write_whole(run / CURVE, picture.getvalue())
+        length = later.get("sequence_length")
+        if length != earlier.get("sequence_length"):
+            marks.append((earlier["step"], f"length {length}"))
+        elif later.get("phase") != earlier.get("phase"):
+            marks.append((earlier["step"], f"phase {later.get('phase')}"))
+    return Plot(title, "nats per predicted token", series, marks)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 import re
 import resource
@@ -10,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from matplotlib.axes import Axes
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from pipeline.base.errors import CheckpointError
@@ -21,7 +19,7 @@ from pipeline.training.run_directory.metrics import (
     METRICS,
     Metrics,
     Pace,
-    draw_curve,
+    loss_plot,
     read_metrics,
 )
 
@@ -119,6 +117,7 @@ def test_lines_that_the_disk_refuses_wait_and_are_reported_once(tmp_path: Path, 
 def test_a_picture_that_cannot_be_drawn_is_reported(tmp_path: Path) -> None:
     said: list[str] = []
     metrics = Metrics(tmp_path, 0, said.append)
+    metrics.write({"step": 1, "loss": 2.0})
     with full(tmp_path / METRICS, 10):
         metrics.draw()
     assert len(said) == 1 and "the old picture remains; training continues" in said[0]
@@ -136,20 +135,22 @@ def test_the_curve_is_drawn_from_any_lines(tmp_path: Path) -> None:
     assert len(list((tmp_path / "tensorboard").iterdir())) == 1
 
 
-def test_the_curve_of_a_run_with_two_objectives_is_that_of_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_curve_of_a_run_with_two_objectives_is_that_of_the_first() -> None:
     """Nats per predicted token: the other parts have other scales."""
-    drawn: dict[str, list[float]] = {}
-
-    def plot(_: object, steps: object, values: list[float], *, label: str, **style: object) -> None:
-        drawn[label] = list(values)
-
-    monkeypatch.setattr(Axes, "plot", plot)
     line = {"step": 1, "loss": 9.0, "mlm_loss": 7.0, "pair_loss": 2.0, "validation_mlm_loss": 8.0}
-    (tmp_path / METRICS).write_text(f"{json.dumps(line)}\n")
-    draw_curve(tmp_path)
-    assert drawn == {"mlm loss": [7.0], "validation mlm loss": [8.0]}
+    found = loss_plot([line], "run").series
+    assert found[:2] == [("mlm loss", [(1, 7.0)]), ("validation mlm loss", [(1, 8.0)])]
+    assert found[2:] == [("validation loss at [MASK]", [])]
+
+
+def test_the_curve_says_where_phases_and_lengths_begin() -> None:
+    parts = [(1, 128), (1, 128), (2, 128), (2, 512)]
+    lines: list[dict[str, float]] = [
+        {"step": step, "loss": 2.0, "phase": phase, "sequence_length": length}
+        for step, (phase, length) in enumerate(parts, 1)
+    ]
+    lines.insert(1, {"step": 1, "validation_loss": 3.0})
+    assert loss_plot(lines, "run").marks == [(2, "phase 2"), (3, "length 512")]
 
 
 def test_a_picture_of_all_lines_is_not_drawn_again(tmp_path: Path) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from pipeline.reporting.svg_plots import (
+from pipeline.base.plots import (
     HEIGHT,
     MOST_SERIES,
     STYLE,
     WIDTH,
     Plot,
     draw,
+    draw_png,
     short_number,
     ticks,
 )
@@ -63,6 +67,18 @@ def test_constant_curves_are_drawn(value: float) -> None:
 
 def test_no_points_draw_nothing() -> None:
     assert draw(Plot("x", "", [("a", [])])) == ""
+    assert draw_png(Plot("x", "", [("a", [])])) == b""
+
+
+def test_a_png_has_each_curve_in_its_colour() -> None:
+    series = [("one", [(0, 1.0), (100, 2.0)]), ("two", [(step, 1.5) for step in range(100)])]
+    found = draw_png(Plot("run", "nats", series, marks=[(50, "phase 2")], lives=[70]))
+    image = Image.open(io.BytesIO(found))
+    assert (image.format, image.size, image.mode) == ("PNG", (800, 499), "RGB")
+    pixels = np.asarray(image).astype(int).reshape(-1, 3)
+    assert (pixels == 255).all(1).mean() > 0.8
+    for colour in ((0x1B, 0x5F, 0xA8), (0xB8, 0x50, 0x0B)):  # edges of lines are paler
+        assert (abs(pixels - colour).max(1) < 50).sum() > 300
 
 
 def test_ticks_are_round_and_between_the_ends() -> None:
