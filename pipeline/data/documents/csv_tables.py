@@ -25,7 +25,6 @@ import pyarrow.csv as pa_csv
 from pipeline.base.errors import DataError
 from pipeline.data.documents.arrow_tables import record_texts
 from pipeline.data.documents.byte_blocks import BOM, read_blocks
-from pipeline.data.documents.content import watched
 from pipeline.data.documents.records import ORIGIN_FIELDS, BadRecord, Piece, Record, text_fields
 
 CSV_VERSION = 1
@@ -193,7 +192,7 @@ class _Stream(io.RawIOBase):
     """A file's decompressed bytes."""
 
     def __init__(self, piece: Piece) -> None:
-        self.blocks = watched(piece)
+        self.blocks = piece.blocks()
         self.left = memoryview(b"")
 
     def readable(self) -> bool:

@@ -15,7 +15,6 @@ import orjson
 
 from pipeline.base.errors import DataError
 from pipeline.data.documents.byte_blocks import BOM, first_line_start, parse_again
-from pipeline.data.documents.content import watched, watched_from
 from pipeline.data.documents.records import (
     BadRecord,
     Piece,
@@ -161,7 +160,7 @@ def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes
     position, lines_read, read_to = start, 0, start
     parts: list[bytes] = []  # of a line that continues in the next block
     held = 0  # bytes of it
-    for block in watched_from(piece, start, piece.stop):
+    for block in piece.blocks(start):
         # After the end, only the line that started before it counts.
         lines = block.split(b"\n", -1 if read_to < end else 1)
         read_to += len(block)
@@ -218,7 +217,7 @@ def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:
     buffer, before = b"", 0  # before: bytes of the file before the buffer
     is_open = False
     held = (0, 0)
-    for block in itertools.chain(watched(piece), (b"",)):
+    for block in itertools.chain(piece.blocks(), (b"",)):
         buffer += block
         if not before and block and len(buffer) < len(BOM):
             continue

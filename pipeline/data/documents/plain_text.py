@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from pipeline.data.documents.byte_blocks import BOM, first_line_start, follows_blank_line
-from pipeline.data.documents.content import watched, watched_from
 from pipeline.data.documents.json_lines import MAX_LINE_BYTES, TOO_LONG, line_blocks
 from pipeline.data.documents.records import (
     BadRecord,
@@ -33,7 +32,7 @@ def whole_content(piece: Piece) -> bytes:
     """All of a file, decompressed, without byte order mark. Raises DataError if it is too long."""
     source = piece.source
     parts, size = [], 0
-    for block in watched(piece):
+    for block in piece.blocks():
         parts.append(block)
         size += len(block)
         check_length(source, size)
@@ -66,7 +65,7 @@ def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
     position = start - inside
     where = Where(source, position)
     buffer, lines = b"", 0
-    blocks = watched_from(piece, position, piece.stop)
+    blocks = piece.blocks(position)
     for block in itertools.chain(blocks, (b"",)):
         # The empty block marks the end of the file, which ends a document like a gap.
         buffer = buffer + block if block else buffer + b"\n\n"

@@ -17,10 +17,15 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import xxhash
 
 from pipeline.data.documents.arrow_tables import (
     ARROW_VERSION,
     arrow_schema,
+    batch_span,
     find_batches,
     find_text_columns,
     read_arrow_rows,
@@ -34,8 +39,10 @@ from pipeline.data.documents.json_lines import (
 )
 from pipeline.data.documents.parquet import (
     PARQUET_VERSION,
+    extraction_mark,
     group_bytes,
     group_rows,
+    group_span,
     read_rows,
     text_columns,
 )
@@ -70,6 +77,9 @@ READERS: dict[Format, int] = {
     "json_array": JSON_ARRAY_VERSION,
 }
 """Versions that cover files of one format alone."""
+BZIP2_VERSION = 1
+"""Of what a file gives in which zeros stand between streams: version 0 stopped there."""
+_EDGE_BYTES = 1 << 16
 
 TABLES: tuple[Format, ...] = ("parquet", EXTRACTED, "arrow")
 """Formats that are cut into runs of rows."""
@@ -102,6 +112,15 @@ def rows_of(piece: Piece) -> range:
     return range(ends[piece.start - 1] if piece.start else 0, ends[piece.stop - 1])
 
 
+def bytes_of(piece: Piece) -> tuple[int, int]:
+    """Where the bytes of a piece start and end in its file."""
+    if piece.source.format == "parquet":
+        return group_span(piece.source.path, range(piece.start, piece.stop))
+    if piece.source.format == "arrow":
+        return batch_span(piece.source.path, range(piece.start, piece.stop))
+    return piece.start, piece.stop
+
+
 def read_whole(source: Source) -> bool:
     """Whether a file that is not Parquet or Arrow can only be read from start to end."""
     by_lines = source.format in ("jsonl", "wiki_jsonl") or (
@@ -113,6 +132,42 @@ def read_whole(source: Source) -> bool:
 def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield the records that start in a piece. Raises DataError if the file is damaged."""
     return drop_slow(_reader(piece.source)(piece), _dropped)
+
+
+def file_identity(source: Source) -> list[Any]:
+    """How a file is read, its size and what identifies its content, for fingerprints.
+
+    A change in the middle that keeps the size is for `unchanged` to find.
+    """
+    if source.format == EXTRACTED:
+        return [source.corpus, source.name, source.licence, extraction_mark(source.path)]
+    identity: list[Any] = [source.corpus, source.name, source.licence]
+    identity += [source.text_field, source.plain_text]
+    if source.format in READERS:
+        identity += [source.format, READERS[source.format]]
+    if source.compression == "bz2":
+        identity.append(BZIP2_VERSION)
+    if source.language:
+        identity.append(source.language)
+    return [*identity, source.size, content_identity(source)]
+
+
+def content_identity(source: Source) -> Any:
+    """A hash of a file's ends, as hashing all of 160 GB is too slow; a published file's path.
+
+    A published file is identified before it is fetched and after its copy was removed.
+    """
+    if source.published:
+        return [source.published.path, source.published.hash]
+    return file_ends(source.path)
+
+
+def file_ends(path: str) -> str:
+    """A hash of a file's first and last 64 KiB."""
+    with Path(path).open("rb") as file:
+        head = file.read(_EDGE_BYTES)
+        file.seek(max(0, Path(path).stat().st_size - _EDGE_BYTES))
+        return xxhash.xxh3_64_hexdigest(head + file.read())
 
 
 def _dropped(record: Record | Dropped | BadRecord) -> Record | Dropped | BadRecord:

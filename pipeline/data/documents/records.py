@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import xxhash
 
 from pipeline.base.errors import DataError, escaped
-from pipeline.data.compression.codecs import Compression
-from pipeline.data.documents.byte_blocks import count_lines
+from pipeline.data.compression.codecs import BLOCK_BYTES, Compression, decompressed, naming
+from pipeline.data.documents.byte_blocks import CountedFile, count_lines, plain_blocks
 from pipeline.remote.kept_lists import PublishedFile
 
 TEXT_FIELDS = ("text", "body", "content")
@@ -49,6 +50,10 @@ MAX_DOCUMENT_BYTES = 1 << 27  # a longer document means that the format was misd
 PART_BYTES = 1 << 24  # in which such documents are decoded; War and Peace has 3.3 MB
 
 
+State = tuple[int, int]
+"""Size and modification time in nanoseconds: what tells at once that a file may have changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One raw file and how it is read."""
@@ -70,7 +75,7 @@ class Source:
     pages_per_domain: int = 0
     """For WARC and WET: most pages of a site kept per file; 0: no limit."""
     mtime_ns: int = field(default=0, compare=False)
-    """When it was last written to, at the time it was found, see `content`."""
+    """When it was last written to, at the time it was found."""
     language: str = ""
     """For WARC and WET: ISO 639-1 code of the pages that are kept; empty: any."""
     published: PublishedFile | None = None
@@ -85,9 +90,14 @@ class Source:
         """The file, or the files of a group."""
         return [path for _, path in self.pages] or [self.path]
 
+    @property
+    def state(self) -> State:
+        """The state in which it was found, see `unchanged`."""
+        return self.size, self.mtime_ns
+
 
 class ReadSpan(NamedTuple):
-    """Bytes [start, stop) of a file, before decompression, and their hash.
+    """Bytes [start, stop) of a file, before decompression, their hash, and the file's state.
 
     Of a file that `extraction` wrote: no bytes, and the hash of its raw file.
     """
@@ -98,30 +108,42 @@ class ReadSpan(NamedTuple):
     start: int
     stop: int
     xxh3_64: str
+    size: int = 0
+    """Bytes of the file; 0 if another copy of the shards was read."""
+    mtime_ns: int = 0
 
 
 @dataclass(slots=True)
 class PieceReading:
-    """The bytes of a piece that were read so far; `content` reads and hashes them."""
+    """The bytes [start, stop) of a file that were read so far, and their hash."""
 
-    source: Source
     start: int = 0
-    size: int = 0
+    stop: int = 0
     hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
-    extraction: str = ""
-    """The content of the raw file if this one was extracted."""
+
+    def begin(self, start: int) -> None:
+        """Forget what was read; the bytes from `start` on follow."""
+        self.start = self.stop = start
+        self.hash.reset()
 
     def take(self, block: bytes) -> None:
         """Add the bytes that follow."""
         self.hash.update(block)
-        self.size += len(block)
+        self.stop += len(block)
+
+    def take_file(self, path: str, start: int = 0, stop: int = sys.maxsize) -> PieceReading:
+        """Read the bytes of a file and nothing else; returns this."""
+        self.begin(start)
+        with naming(path), Path(path).open("rb") as file:
+            file.seek(start)
+            while self.stop < stop and (block := file.read(min(BLOCK_BYTES, stop - self.stop))):
+                self.take(block)
+        return self
 
     @property
-    def span(self) -> ReadSpan:
-        """What was read, and its hash."""
-        source, stop = self.source, self.start + self.size
-        digest = self.extraction if source.format == EXTRACTED else self.hash.hexdigest()
-        return ReadSpan(source.corpus, source.name, self.start, stop, digest)
+    def digest(self) -> str:
+        """xxh3_64 of the bytes, 16 hex digits."""
+        return self.hash.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +156,28 @@ class Piece:
     weight: int
     """Its share of the bytes on disk; the weights of a file's pieces add up to its size."""
     reading: PieceReading | None = field(default=None, compare=False, repr=False)
-    """Hashes what a reader takes, see `content`; None: nobody asks."""
+    """Hashes what is read, see `unchanged`; None: nothing is recorded."""
+
+    def blocks(self, start: int | None = None) -> Iterator[bytes]:
+        """The blocks of the file as `read_blocks` yields them, from `start` (None: its own) on.
+
+        Raises DataError if the file does not end where it did when it was found.
+        """
+        source, start = self.source, self.start if start is None else start
+        if self.reading:
+            self.reading.begin(start)
+        with naming(source.path), Path(source.path).open("rb") as file:
+            file.seek(start)
+            raw = CountedFile(file, self.reading.take if self.reading else None)
+            if source.compression:
+                yield from decompressed(cast(BinaryIO, raw), source.compression)
+            else:
+                yield from plain_blocks(cast(BinaryIO, raw), self.stop - start)
+        if (end := start + raw.taken) != source.size:
+            raise DataError(
+                f"{source.path} changed while it was read: {end:,} bytes, {source.size:,} when the "
+                "command started; rerun when nothing writes to it"
+            )
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pipeline.data.documents.content import watched
 from pipeline.data.documents.records import (
     BadRecord,
     Dropped,
@@ -82,7 +81,7 @@ def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield every document of a file. Its first line is the title; a title alone is dropped."""
     source = piece.source
     where, position, lines, buffer = Where(source, 0), 0, 0, b""
-    for block in watched(piece):
+    for block in piece.blocks():
         begin, searched = 0, max(0, len(buffer) - len(b"</doc>"))
         buffer += block
         while end := _END.search(buffer, max(begin, searched)):

@@ -26,6 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import DataError
 from pipeline.base.files import (
     is_locked,
     make_directory,
@@ -33,19 +34,18 @@ from pipeline.base.files import (
     whole_file,
 )
 from pipeline.config.settings import fingerprint
-from pipeline.data.documents.content import state_of
-from pipeline.data.documents.file_identity import content_identity
 from pipeline.data.documents.parquet import CONTENT_MARK, EXTRACTION_MARK
-from pipeline.data.documents.read import READERS, READING_VERSION
+from pipeline.data.documents.read import READERS, READING_VERSION, content_identity
 from pipeline.data.documents.records import EXTRACTED, Source
-from pipeline.data.extraction.html_files import gather_pages, pages_identity
-from pipeline.data.extraction.raw_content import (
+from pipeline.data.documents.unchanged import (
+    CHANGED,
     RawContent,
-    change_error,
     identify,
-    must_be_hashed,
+    is_known,
+    state_of,
     unchanged,
 )
+from pipeline.data.extraction.html_files import gather_pages, pages_identity
 from pipeline.data.extraction.tasks import (
     ExtractionTask,
     FileWork,
@@ -159,7 +159,7 @@ def _identify(tasks: list[ExtractionTask], directory: Path, executor: Executor) 
     new = [
         IdentificationTask(task)
         for task in dict.fromkeys(tasks)
-        if task.is_here and must_be_hashed(task.source, task.target)
+        if task.is_here and not is_known(task.source, task.target)
     ]
     if new:
         executor.run(Stage(directory, _start_identification), new)
@@ -241,10 +241,10 @@ def _extract_file(task: ExtractionTask) -> None:
     with only_once(task.target) as temporary:
         if temporary:
             source = _with_file(task.source)
-            with unchanged(source):
+            with unchanged([source]):
                 content = identify(source, task.target)
                 if _mark(source, has_markup=True) != task.mark:
-                    raise change_error(source.path)
+                    raise DataError(CHANGED.format(source.path))
                 units = cut_units(source)
                 _remove_other_units(task, units, content)
                 metadata = functools.partial(_metadata, source, content)
@@ -298,7 +298,7 @@ def _made(source: Source, task: ExtractionTask) -> Source:
     made = task.target.stat()
     raw = source if source.published is None else None
     if source.published and is_here(source.published):
-        raw = replace(source, mtime_ns=state_of(source.path)[1])
+        raw = replace(source, mtime_ns=state_of(source)[1])
     return replace(
         source,
         path=str(task.target.absolute()),

@@ -15,9 +15,9 @@ import xxhash
 
 from pipeline.data.compression.codecs import sniff_compression
 from pipeline.data.documents.byte_blocks import read_blocks
-from pipeline.data.documents.content import found_state, joint_state
-from pipeline.data.documents.file_identity import file_ends
+from pipeline.data.documents.read import file_ends
 from pipeline.data.documents.records import Extract, Source
+from pipeline.data.documents.unchanged import state_of
 from pipeline.data.extraction.places import Place
 from pipeline.data.extraction.warc import MAX_BLOCK_BYTES
 from pipeline.data.extraction.web_pages import page_of_body, read_limited
@@ -48,15 +48,10 @@ def gather_pages(sources: list[Source]) -> list[Source]:
 
 
 def _group(files: list[Source], number: int) -> Source:
-    size, mtime_ns = joint_state([found_state(file) for file in files])
-    return replace(
-        files[0],
-        name=f"html-{number:05d}",
-        size=size,
-        mtime_ns=mtime_ns,
-        compression="",
-        pages=tuple((file.name, file.path) for file in files),
-    )
+    pages = tuple((file.name, file.path) for file in files)
+    group = replace(files[0], name=f"html-{number:05d}", compression="", pages=pages)
+    size, mtime_ns = state_of(group)
+    return replace(group, size=size, mtime_ns=mtime_ns)
 
 
 def pages_identity(source: Source) -> str:

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, whole_file
 from pipeline.data.documents.records import BadRecord, Extract, Source
+from pipeline.data.documents.unchanged import CHANGED, RawContent, placed_state, unchanged
 from pipeline.data.extraction.places import START, Place
-from pipeline.data.extraction.raw_content import RawContent, unchanged
 from pipeline.data.extraction.units import FORMATS, Records, Span, Unit, unit_records
 from pipeline.execution.ledger import lock_of
 
@@ -50,7 +50,7 @@ def write_unit(unit: Unit, start: Place, path: Path) -> None:
     span = Span()
     with (
         pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer,
-        unchanged(unit.source) as state,
+        unchanged([unit.source]),
     ):
         try:
             for table in _tables(unit_records(unit, start, span)):
@@ -60,12 +60,12 @@ def write_unit(unit: Unit, start: Place, path: Path) -> None:
                 raise
             span = Span()  # perhaps no record starts there: it will be read from where one does
         writer.add_key_value_metadata({_SPAN: json.dumps(asdict(span))})
-        writer.add_key_value_metadata({_STATE: json.dumps(state)})
+        writer.add_key_value_metadata({_STATE: json.dumps(placed_state(unit.source))})
 
 
 def is_unit_of(content: RawContent, path: Path) -> bool:
     """Whether a unit's file was extracted from a raw file with this content."""
-    return tuple(json.loads(pq.read_metadata(path).metadata[_STATE.encode()])) in content.states
+    return json.loads(pq.read_metadata(path).metadata[_STATE.encode()]) in content.states
 
 
 def write_file(
@@ -113,7 +113,7 @@ def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[P
                     write_unit(unit, place, temporary)
                 span = _span(path)
         if span is None or (files and span.begin != place):
-            raise DataError(f"{unit.source.path} changed while it was read; run again")
+            raise DataError(CHANGED.format(unit.source.path))
         files.append((path, span))
         place = span.end
     return files

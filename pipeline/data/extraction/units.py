@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from pipeline.data.documents.content import State, state_now
-from pipeline.data.documents.records import BadRecord, Extract, Format, Source
+from pipeline.data.documents.records import BadRecord, Extract, Format, Source, State
+from pipeline.data.documents.unchanged import state_of
 from pipeline.data.extraction.html_files import extract_html, find_html
 from pipeline.data.extraction.mediawiki import extract_page, find_pages
 from pipeline.data.extraction.places import END, START, Place, starts_anywhere
@@ -201,7 +201,7 @@ def _found(source: Source, start: Place) -> _Found:
     found = None
     while _last:
         last, state, place, rest = _last.pop()
-        if last == source and place <= start and state == state_now(source):
+        if last == source and place <= start and state == state_of(source):
             found = rest
     found = found or FORMATS[source.format].find(source, start)
     return (item for item in found if item[0] >= start)
@@ -209,4 +209,4 @@ def _found(source: Source, start: Place) -> _Found:
 
 def _remember(source: Source, place: Place, found: _Found) -> None:
     if not _starts_anywhere(source):
-        _last[:] = [(source, state_now(source), place, found)]
+        _last[:] = [(source, state_of(source), place, found)]

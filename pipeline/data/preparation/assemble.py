@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import remove_temporaries, sync_directory, whole_file, write_whole
-from pipeline.data.documents.records import Source, with_line
+from pipeline.data.documents.records import ReadSpan, Source, with_line
+from pipeline.data.documents.unchanged import compare, state_of
 from pipeline.data.preparation.held_out_copies import count_copies, runs_file
-from pipeline.data.preparation.inputs import INPUTS
 from pipeline.data.preparation.worker import PrepareJob, part_marker
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
@@ -45,6 +46,19 @@ from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import describe_losses
 from pipeline.data.text.tasks import SplitTask
 
+INPUTS = "inputs.parquet"
+"""In a directory of shards: what was read of each input file, in order."""
+INPUTS_SCHEMA = pa.schema(
+    [
+        pa.field("corpus", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("file", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("start", pa.int64()),
+        pa.field("stop", pa.int64()),
+        pa.field("xxh3_64", pa.string()),
+    ]
+)
+_STATES = ".inputs.json"
+"""The files' states, which differ from copy to copy; so equal inputs give an equal manifest."""
 MOST_UNKNOWN = 0.1
 """Share of a corpus's characters that may be behind unknown tokens without --allow-unknown."""
 VALIDATION_ROWS = 32_768
@@ -73,7 +87,7 @@ def read_parts(directory: Path, tasks: list[SplitTask]) -> list[Part]:
         for number in range(json.loads((directory / task.marker).read_bytes())):
             marker = part_marker(directory, task.number, number)
             content = json.loads(marker.read_bytes())
-            content.pop("read", None)  # see `inputs`
+            content.pop("read", None)  # see `read_spans`
             parts.append(
                 Part(
                     marker.name.removesuffix(".json"),
@@ -223,6 +237,33 @@ def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
     ):
         for part in parts:
             writer.write_table(pq.read_table(work / f"{part.stem}.{DOCUMENTS}"))
+
+
+def write_inputs(sources: list[Source], spans: list[ReadSpan], output: Path) -> None:
+    """Write what was read, and the files' states."""
+    columns = [[span[at] for span in spans] for at in range(len(INPUTS_SCHEMA))]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, INPUTS_SCHEMA)]
+    with whole_file(output / INPUTS) as temporary:
+        pq.write_table(pa.table(arrays, schema=INPUTS_SCHEMA), temporary, compression="zstd")
+    write_whole(output / _STATES, json.dumps(_states(sources)).encode())
+
+
+def compare_inputs(sources: list[Source], output: Path) -> None:
+    """Raise DataError if complete shards were made of other content; older ones do not say."""
+    if not (output / INPUTS).exists():
+        return
+    path = output / _STATES
+    before = json.loads(path.read_bytes()) if path.exists() else {}
+    rows = pq.read_table(output / INPUTS).to_pylist()
+    states = (before.get(f"{row['corpus']}/{row['file']}", ()) for row in rows)
+    compare(sources, [ReadSpan(*row.values(), *state) for row, state in zip(rows, states)], output)
+    if before != (now := _states(sources)):
+        with suppress(OSError, DataError):  # the shards may be read-only
+            write_whole(path, json.dumps(now).encode())
+
+
+def _states(sources: list[Source]) -> dict[str, list[int]]:
+    return {f"{source.corpus}/{source.name}": [*state_of(source)] for source in sources}
 
 
 def mismatches(work: Path) -> list[str]:

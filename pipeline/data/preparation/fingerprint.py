@@ -7,8 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from pipeline.config.data_settings import DataSettings, shard_settings
-from pipeline.data.documents.file_identity import file_identity
-from pipeline.data.documents.read import READING_VERSION
+from pipeline.data.documents.read import READING_VERSION, file_identity
 from pipeline.data.documents.records import Source
 from pipeline.data.preparation.holdout import VALIDATION_VERSION
 from pipeline.data.preparation.worker import SPLITS_VERSION

@@ -19,12 +19,14 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.groups import require_size
 from pipeline.data.corpora.shapes import describe_plain_text
 from pipeline.data.corpora.sources import describe_counts, describe_cut
-from pipeline.data.documents.file_identity import file_identity
+from pipeline.data.documents.read import file_identity
 from pipeline.data.documents.records import Source
+from pipeline.data.documents.unchanged import compare
 from pipeline.data.preparation.assemble import (
     Part,
     check_bad_records,
     check_unknown,
+    compare_inputs,
     corpus_counts,
     corpus_text,
     describe_taken,
@@ -36,6 +38,7 @@ from pipeline.data.preparation.assemble import (
     place_train_shards,
     read_parts,
     write_documents,
+    write_inputs,
     write_manifest,
 )
 from pipeline.data.preparation.fingerprint import (
@@ -50,16 +53,9 @@ from pipeline.data.preparation.holdout import (
     hold_outs,
     validation_thresholds,
 )
-from pipeline.data.preparation.inputs import (
-    compare_with_shards,
-    compare_with_work,
-    confirm,
-    read_spans,
-    write_inputs,
-)
 from pipeline.data.preparation.later_masks import draw_later, masking_of_parts, need_counts
 from pipeline.data.preparation.tokenizer import ChosenTokenizer
-from pipeline.data.preparation.worker import PrepareJob, prepare_stage
+from pipeline.data.preparation.worker import PrepareJob, prepare_stage, read_spans
 from pipeline.data.selection.select import Selection
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import (
@@ -109,7 +105,7 @@ class ShardsJob:
                 f"{self.output} was made from another recipe, input or tokenizer (fingerprint "
                 f"{found}, now {self.fingerprint}); name another --output"
             )
-        compare_with_shards(self.sources, self.output)
+        compare_inputs(self.sources, self.output)
         shutil.rmtree(self.output / WORK, ignore_errors=True)  # of a run killed at the very end
         print(f"{self.output} is complete already; nothing to do")
         return True
@@ -199,12 +195,12 @@ def run_tasks(
         plan,
         job.is_complete,
         shared=part is not None,
-        explain=lambda work: compare_with_work(job.sources, work),
+        explain=lambda work: compare(job.sources, read_spans(work), job.output),
     ) as work:
         if work is None:
             yield None
             return
-        compare_with_work(job.sources, work.path)
+        compare(job.sources, read_spans(work.path), job.output)
         parts = replace(
             job.parts,
             directory=work.path,
@@ -267,8 +263,8 @@ def publish(
 def confirm_inputs(job: ShardsJob, finished: FinishedTasks) -> None:
     """Raise DataError unless the shards are what the input files give now; keep what was read."""
     made = finished.job
-    spans = read_spans(made.directory, finished.tasks)
-    changed = confirm(job.sources, spans, job.output)
+    spans = read_spans(made.directory)
+    changed = compare(job.sources, spans, job.output)
     identities = [[file_identity(source), job.identities[source]] for source in changed]
     if any(now != before for now, before in identities) or (
         changed and validation_thresholds(finished.tasks, made.data) != made.thresholds

@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.documents.records import PieceReading
+from pipeline.data.documents.records import ReadSpan, Source, State
 from pipeline.data.documents.time_limit import TOO_SLOW
+from pipeline.data.documents.unchanged import compare, reading, state_of
 from pipeline.data.preparation.held_out_copies import LEAST_RARITY, sample_runs, write_runs
 from pipeline.data.preparation.holdout import are_below
-from pipeline.data.preparation.inputs import InputWatch
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_tokens, pack
 from pipeline.data.selection.decisions import read_kept
@@ -107,7 +107,8 @@ class Worker:
     encoder: TextEncoder
     masking: Masking | None
     """None if masks are drawn later, see `later_masks`."""
-    inputs: InputWatch
+    accepted: dict[Source, State] = field(default_factory=dict)
+    """States in which files were not found, and in which they have the same content."""
 
     @classmethod
     def create(cls, job: PrepareJob, vocabulary: Vocabulary) -> Worker:
@@ -115,7 +116,7 @@ class Worker:
         if job.data.masks.random_ids == "uniform":
             masking = Masking.of(job.data, vocabulary.special, vocabulary.word_starts)
         encoder = TextEncoder.create(vocabulary, fast=job.engine == "fast")
-        return cls(job, vocabulary, encoder, masking, InputWatch())
+        return cls(job, vocabulary, encoder, masking)
 
     def do(self, task: SplitTask) -> None:
         """Make every missing part of `task`, then write the task's marker."""
@@ -142,22 +143,27 @@ class Worker:
         read = DocumentCounts()  # since the last batch
         sides = (_Side(), _Side())
         part = 0
-        readings: list[PieceReading] = []
-        self.inputs.look({piece.source for piece in task.pieces}, self.job.directory)
-        for batch in read_kept(task.pieces, task.decisions, self.job.data.seed, read, readings):
+        with reading(task.pieces, self._accept) as (pieces, spans):
+            for batch in read_kept(pieces, task.decisions, self.job.data.seed, read):
+                counts.take(read)
+                if not self._marker(task, part).exists():
+                    self._encode(batch, encoder, self.job.thresholds[task.corpus], sides, counts)
+                counts.documents += len(batch.ids)
+                counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
+                counts.characters += count_characters(batch.buffer) - len(batch.ids)
+                if counts.bytes >= self.job.split_bytes:
+                    self._finish(task, part, counts, sides, spans)
+                    counts, sides, part = DocumentCounts(), (_Side(), _Side()), part + 1
             counts.take(read)
-            if not self._marker(task, part).exists():
-                self._encode(batch, encoder, self.job.thresholds[task.corpus], sides, counts)
-            counts.documents += len(batch.ids)
-            counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
-            counts.characters += count_characters(batch.buffer) - len(batch.ids)
-            if counts.bytes >= self.job.split_bytes:
-                self._finish(task, part, counts, sides, readings)
-                counts, sides, part = DocumentCounts(), (_Side(), _Side()), part + 1
-                self.inputs.look([readings[-1].source], self.job.directory)
-        counts.take(read)
-        self._finish(task, part, counts, sides, readings)
+            self._finish(task, part, counts, sides, spans)
         write_whole(self.job.directory / task.marker, json.dumps(part + 1).encode())
+
+    def _accept(self, source: Source) -> None:
+        """Raise DataError if a file has other content than finished parts have read of it."""
+        if self.accepted.get(source) != (now := state_of(source)):
+            work = self.job.directory
+            compare([source], read_spans(work), work.parent)
+            self.accepted[source] = now
 
     def _encode(
         self,
@@ -186,9 +192,9 @@ class Worker:
         part: int,
         counts: DocumentCounts,
         sides: tuple[_Side, _Side],
-        readings: list[PieceReading],
+        spans: Callable[[], list[ReadSpan]],
     ) -> None:
-        """Pack, mask and write one part, then its marker; readings: of the task so far."""
+        """Pack, mask and write one part, then its marker; spans: what the task has read so far."""
         if part >= _MOST_PARTS:
             raise DataError(
                 f"{task.pieces[0].source.path} has more than {_MOST_PARTS:,} splits of "
@@ -227,7 +233,7 @@ class Worker:
             "cut": counts.cut, "noted": counts.noted, "packed": counts.packed,
             "plain_text": counts.plain_text,
             "taken": counts.taken, "files": kept_entries(counts.files),
-            "read": [reading.span for reading in readings],
+            "read": spans(),
         }  # fmt: skip
         write_whole(marker, json.dumps(summary).encode())
         return_memory()
@@ -278,6 +284,14 @@ def prepare_stage(job: PrepareJob, vocabulary: Vocabulary) -> Stage[SplitTask]:
 
 def _start(job: PrepareJob, vocabulary: Vocabulary) -> Callable[[SplitTask], None]:
     return Worker.create(job, vocabulary).do
+
+
+def read_spans(directory: Path) -> list[ReadSpan]:
+    """What finished parts have read, in order of their tasks."""
+    # the last part of a task knows what those before it have read
+    last = {path.name.split("-")[1]: path for path in sorted(directory.glob("part-*.json"))}
+    rows = (json.loads(path.read_bytes()).get("read", []) for path in last.values())
+    return [ReadSpan(*row) for row in itertools.chain.from_iterable(rows)]
 
 
 def counts_file(directory: Path, stem: str) -> Path:

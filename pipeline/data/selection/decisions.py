@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
-from pipeline.data.documents.content import State, found_state, has_content
-from pipeline.data.documents.records import Piece, PieceReading, ReadSpan
+from pipeline.data.documents.records import Piece, ReadSpan
+from pipeline.data.documents.unchanged import has_content
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts, read_batches
 
 SCHEMA = pa.schema(
@@ -73,44 +73,29 @@ class Decisions:
         if self.ids or next(self.rows, None) is not None:
             raise _stale(self.path)
 
-    def check_content(self, readings: list[PieceReading]) -> None:
-        """Raise DataError if other bytes were read than when the decisions were made."""
-        for reading, before in zip(readings, read_spans(self.path)):
-            now = reading.span
-            if before[:-1] == now[:-1]:
-                is_same = before.xxh3_64 == now.xxh3_64
-            else:
-                is_same = has_content(reading.source, [before])
-            if not is_same:
+    def check_content(self, pieces: tuple[Piece, ...]) -> None:
+        """Raise DataError if the files changed since the decisions were made."""
+        for piece, span in zip(pieces, read_spans(self.path)):
+            if not has_content(piece.source, [span]):
                 raise DataError(
-                    f"{reading.source.path} changed after its documents were selected; restore it, "
+                    f"{piece.source.path} changed after its documents were selected; restore it, "
                     f"or remove {self.path.parent}, name another --output and rerun"
                 )
 
 
 SPANS = b"tenfold_read"
-"""Metadata key of surveys and decisions: states and spans of the pieces that were read."""
+"""Metadata key of surveys and decisions: what was read of each piece."""
 
 
-def spans_metadata(readings: list[PieceReading]) -> dict[bytes, bytes]:
-    """What `read_spans` and `read_states` read, for a Parquet file about the pieces."""
-    rows = [[*reading.span, *found_state(reading.source)] for reading in readings]
-    return {SPANS: json.dumps(rows).encode()}
+def spans_metadata(spans: list[ReadSpan]) -> dict[bytes, bytes]:
+    """What `read_spans` reads, for a Parquet file about the pieces."""
+    return {SPANS: json.dumps(spans).encode()}
 
 
 def read_spans(path: Path) -> list[ReadSpan]:
     """The spans of the pieces that a survey or decisions are about."""
-    return [ReadSpan(*row[:-2]) for row in _rows(path)]
-
-
-def read_states(path: Path) -> list[State]:
-    """For each piece the state of its file when it was surveyed."""
-    return [(size, mtime) for *_, size, mtime in _rows(path)]
-
-
-def _rows(path: Path) -> list[list[Any]]:
     rows: list[list[Any]] = json.loads(pq.read_metadata(path).metadata[SPANS])
-    return rows
+    return [ReadSpan(*row) for row in rows]
 
 
 def _stale(path: Path) -> DataError:
@@ -118,23 +103,18 @@ def _stale(path: Path) -> DataError:
 
 
 def read_kept(
-    pieces: tuple[Piece, ...],
-    decisions: Path | None,
-    seed: int,
-    counts: DocumentCounts,
-    readings: list[PieceReading] | None = None,
+    pieces: tuple[Piece, ...], decisions: Path | None, seed: int, counts: DocumentCounts
 ) -> Iterator[DocumentBatch]:
     """`read_batches` without the documents that selection dropped, which are counted.
 
     decisions: for the documents of exactly these pieces; None: all are kept.
     """
     if decisions is None:
-        yield from read_batches(pieces, seed, counts, readings)
+        yield from read_batches(pieces, seed, counts)
         return
-    readings = [] if readings is None else readings
-    batches = read_batches(pieces, seed, counts, readings)
     with Decisions.open(decisions) as decided:
-        for batch in batches:
+        decided.check_content(pieces)
+        for batch in read_batches(pieces, seed, counts):
             reasons = decided.of_next(batch.ids)
             sizes = (np.diff(batch.offsets) - 1).tolist()
             for reason, size in zip(reasons, sizes, strict=True):
@@ -146,4 +126,3 @@ def read_kept(
             if kept.any():
                 yield batch.only(kept)
         decided.check_end()
-        decided.check_content(readings)

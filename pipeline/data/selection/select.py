@@ -29,8 +29,7 @@ from pipeline.base.errors import DataError
 from pipeline.base.files import make_directory, one_at_a_time, whole_file
 from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.config.settings import fingerprint
-from pipeline.data.documents.file_identity import file_identity
-from pipeline.data.documents.read import READING_VERSION
+from pipeline.data.documents.read import READING_VERSION, file_identity
 from pipeline.data.documents.records import Source
 from pipeline.data.selection.clusters import (
     EXACT,

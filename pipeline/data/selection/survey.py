@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.base.files import one_at_a_time
-from pipeline.data.documents.content import found_state, has_content
-from pipeline.data.documents.records import PieceReading
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
+from pipeline.data.documents.unchanged import has_content, reading
 from pipeline.data.selection.clusters import EXACT, Likeness
 from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
-from pipeline.data.selection.decisions import read_spans, read_states, spans_metadata
+from pipeline.data.selection.decisions import read_spans, spans_metadata
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
@@ -84,11 +83,8 @@ def remove_stale(surveys: list[SurveyTask]) -> None:
 
 
 def _is_stale(survey: SurveyTask) -> bool:
-    pieces = survey.task.pieces
-    return any(
-        state != found_state(piece.source) and not has_content(piece.source, [span])
-        for piece, span, state in zip(pieces, read_spans(survey.target), read_states(survey.target))
-    )
+    spans = zip(survey.task.pieces, read_spans(survey.target))
+    return any(not has_content(piece.source, [span]) for piece, span in spans)
 
 
 def survey_stage(directory: Path, rules: Rules) -> Stage[SurveyTask]:
@@ -112,11 +108,13 @@ class Surveyor:
             if temporary is None:
                 return
             packed = {"compression": {"id": "zstd", "dropped": "zstd"}}
-            readings: list[PieceReading] = []
-            with pq.ParquetWriter(temporary, self._schema(), **packed) as writer:
-                for batch in read_batches(task.task.pieces, 0, DocumentCounts(), readings):
+            with (
+                pq.ParquetWriter(temporary, self._schema(), **packed) as writer,
+                reading(task.task.pieces) as (pieces, spans),
+            ):
+                for batch in read_batches(pieces, 0, DocumentCounts()):
                     writer.write_table(self._table_in_time(batch))
-                writer.add_key_value_metadata(spans_metadata(readings))
+                writer.add_key_value_metadata(spans_metadata(spans()))
 
     def _schema(self) -> pa.Schema:
         fields = [pa.field("id", pa.string()), pa.field("dropped", pa.string())]

@@ -5,21 +5,19 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from pipeline.data.corpora.shapes import LONG_DOCUMENT
-from pipeline.data.documents.content import finish_reading
 from pipeline.data.documents.read import read
 from pipeline.data.documents.records import (
     PLAIN_TEXT_FORMATS,
     BadRecord,
     Dropped,
     Piece,
-    PieceReading,
     Record,
     Source,
 )
@@ -136,23 +134,14 @@ class DocumentBatch:
 
 
 def read_batches(
-    pieces: tuple[Piece, ...],
-    seed: int,
-    counts: DocumentCounts,
-    readings: list[PieceReading] | None = None,
+    pieces: tuple[Piece, ...], seed: int, counts: DocumentCounts
 ) -> Iterator[DocumentBatch]:
-    """Yield the non-empty cleaned documents of `pieces` in order; adds the others to `counts`.
-
-    readings: gets one for each piece when it is begun; None: nobody asks for hashes.
-    """
+    """Yield the non-empty cleaned documents of `pieces` in order; adds the others to `counts`."""
     records: list[Record] = []
     sources: list[Source] = []
     size = 0
     for piece in pieces:
         plain = piece.source.format in PLAIN_TEXT_FORMATS
-        if readings is not None:
-            readings.append(PieceReading(piece.source))
-            piece = replace(piece, reading=readings[-1])
         for record in _counted(piece, counts) if plain else read(piece):
             if isinstance(record, BadRecord):
                 counts.reject(record)
@@ -174,7 +163,6 @@ def read_batches(
                 if size >= BATCH_CHARACTERS:
                     yield from _batch(records, sources, seed, counts)
                     records, sources, size = [], [], 0
-        finish_reading(piece)
     yield from _batch(records, sources, seed, counts)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.published import Selected, chosen_language
-from pipeline.data.documents.file_identity import file_identity
+from pipeline.data.documents.read import file_identity
 from tests.pipeline.remote.publishers import publisher
 
 

@@ -22,10 +22,10 @@ from pipeline.data.corpora.published import Selected
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
+from pipeline.data.documents.unchanged import RawContent
 from pipeline.data.extraction import extract as extraction
 from pipeline.data.extraction import places, unit_files, units
 from pipeline.data.extraction.extract import extract
-from pipeline.data.extraction.raw_content import RawContent
 from pipeline.data.extraction.units import FORMATS, SlowFormat, cut_units
 from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor

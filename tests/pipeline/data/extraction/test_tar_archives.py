@@ -21,9 +21,8 @@ from pipeline.base.errors import DataError
 from pipeline.config.settings import fingerprint
 from pipeline.data.compression import codecs
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.documents.file_identity import file_identity
 from pipeline.data.documents.parquet import CONTENT_MARK, EXTRACTION_MARK, extraction_mark
-from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.read import cut, file_identity, read
 from pipeline.data.documents.records import BadRecord, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction import tar_archives, unit_files, units

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.data.documents import file_identity
+from pipeline.data.documents import read as reading
 from pipeline.data.preparation.sources import find_sources
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import Prepare, tiny, write_jsonl
@@ -59,13 +59,13 @@ def test_the_ends_of_a_file_are_read_once(
     """The tokenizer's folders and the shards' fingerprint share one read."""
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
     read: Counter[str] = Counter()
-    ends = file_identity.file_ends
+    ends = reading.file_ends
 
     def counted(path: str) -> str:
         read[Path(path).name] += 1
         return ends(path)
 
-    monkeypatch.setattr(file_identity, "file_ends", counted)
+    monkeypatch.setattr(reading, "file_ends", counted)
     file = write_jsonl(tmp_path / "in.jsonl", ["A text. Fine.", "More of it. Fine, too."])
     trained = ("--recipe", "roberta_tiny", "--output", tmp_path / "trained")
     given = tiny(tiny_tokenizer, tmp_path / "given")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,17 +12,10 @@ import pytest
 import xxhash
 
 from pipeline.base.errors import DataError
-from pipeline.data.documents.content import (
-    changed_files,
-    finish_reading,
-    found_state,
-    has_content,
-    state_now,
-    watched,
-)
 from pipeline.data.documents.parquet import group_bytes
 from pipeline.data.documents.read import cut, read
-from pipeline.data.documents.records import Piece, PieceReading, ReadSpan, Source
+from pipeline.data.documents.records import Piece, ReadSpan, Source
+from pipeline.data.documents.unchanged import compare, has_content, reading, state_of, unchanged
 from tests.pipeline.data.documents.raw_files import COMPRESS, LINES, source
 
 CONTENT = b"".join(b'{"text": "Document %d."}\n' % number for number in range(1000))
@@ -31,14 +23,11 @@ CONTENT = b"".join(b'{"text": "Document %d."}\n' % number for number in range(10
 
 def spans(file: Source, piece_bytes: int) -> list[ReadSpan]:
     """What is read of a file, piece by piece."""
-    readings = []
-    for piece in cut(file, piece_bytes):
-        readings.append(PieceReading(file))
-        watched_piece = replace(piece, reading=readings[-1])
-        for _ in read(watched_piece):
-            pass
-        finish_reading(watched_piece)
-    return [reading.span for reading in readings]
+    with reading(tuple(cut(file, piece_bytes))) as (pieces, found):
+        for piece in pieces:
+            for _ in read(piece):
+                pass
+        return found()
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
@@ -47,7 +36,7 @@ def test_every_byte_that_is_read_is_in_a_span(tmp_path: Path, compression: str) 
     file = source(tmp_path, raw)
     found = spans(file, 1000)
     assert has_content(file, found)
-    for start, stop, digest in [span[2:] for span in found]:
+    for start, stop, digest, *_ in [span[2:] for span in found]:
         assert digest == xxhash.xxh3_64_hexdigest(raw[start:stop])
     covered = set().union(*(range(span.start, span.stop) for span in found))
     assert covered == set(range(len(raw)))
@@ -90,19 +79,63 @@ def test_a_file_with_another_end_than_when_it_was_found(
     Path(file.path).write_bytes(once if by < 0 else once + twice + compress(LINES))
     piece = Piece(file, 0, file.size, file.size)
     with pytest.raises(DataError, match=r"file changed while it was read: [\d,]+ bytes, "):
-        list(watched(piece))
+        list(piece.blocks())
 
 
 def test_states_and_content_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = source(tmp_path, CONTENT)
     monkeypatch.setattr("pipeline.data.documents.byte_blocks.OVERRUN_BYTES", 1 << 8)
     found = spans(file, 10_000)
-    assert found_state(file) == state_now(file) and changed_files([file]) == []
+    assert {span[-2:] for span in found} == {file.state} == {state_of(file)}
+    assert compare([file], found, tmp_path) == []
     os.utime(file.path, ns=(0, file.mtime_ns + 1))
-    assert changed_files([file]) == [file] and has_content(file, found)
+    assert compare([file], found, tmp_path) == [file]
     Path(file.path).write_bytes(CONTENT.replace(b"500", b"050"))
-    assert state_now(file)[0] == file.size
+    assert state_of(file)[0] == file.size
     assert [has_content(file, [span]) for span in found] == [True, False, True]
+    with pytest.raises(DataError, match=f"file has changed since {tmp_path} was made from it"):
+        compare([file], found, tmp_path)
+    assert compare([file], found[:1], tmp_path) == [file]
+    unknown = [span._replace(xxh3_64="", mtime_ns=0) for span in found]
+    assert has_content(file, unknown), "an older version does not say"
+    Path(file.path).write_bytes(CONTENT[:-1])
+    assert not has_content(file, unknown)
     Path(file.path).unlink()
     with pytest.raises(DataError, match="file cannot be read: No such file"):
-        state_now(file)
+        state_of(file)
+
+
+def test_what_was_read_before_a_file_changed_is_not_recorded(tmp_path: Path) -> None:
+    file = source(tmp_path, CONTENT)
+    changed = f"{file.path} changed while it was read; rerun when nothing writes to it"
+    with pytest.raises(DataError, match=changed), reading((Piece(file, 0, 9, 9),)) as (_, found):
+        assert len(found()) == 1
+        os.utime(file.path, ns=(0, 7))
+        found()
+    with pytest.raises(DataError, match=changed), unchanged([file]):
+        Path(file.path).write_bytes(LINES)
+        raise DataError("truncated")
+    with pytest.raises(DataError, match=changed), unchanged([file]):
+        pytest.fail("it has another size than when it was found")
+    Path(file.path).write_bytes(CONTENT)
+    with pytest.raises(OSError, match="full"), unchanged([file]):
+        raise OSError("full")
+
+
+def test_a_file_in_another_state_is_read_if_it_is_accepted(tmp_path: Path) -> None:
+    file = source(tmp_path, CONTENT)
+    pieces, asked = tuple(cut(file, 10_000)), list[Source]()
+    with reading(pieces, asked.append):
+        assert not asked
+    os.utime(file.path, ns=(0, 7))
+    with reading(pieces, asked.append) as (_, found):
+        assert asked == [file]
+        assert {span.mtime_ns for span in found()} == {7}
+
+
+def test_a_piece_that_is_recorded_before_it_is_read(tmp_path: Path) -> None:
+    """What is recorded early, as of a long piece that comes next, is hashed twice, not mixed."""
+    file = source(tmp_path, CONTENT)
+    with reading(tuple(cut(file, 1 << 20))) as (pieces, found):
+        before = found()
+        assert [*read(pieces[0])] and found() == before

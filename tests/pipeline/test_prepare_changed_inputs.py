@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.preparation import inputs
+from pipeline.data.documents.records import PieceReading
 from pipeline.data.preparation.worker import Worker
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.tasks import SplitTask
@@ -103,7 +103,7 @@ def test_complete_shards(
     replace(news)
     assert "is complete already" in make(news)
     with monkeypatch.context() as patch:  # the new date is kept: it is hashed only once
-        patch.setattr(inputs, "has_content", lambda *_: pytest.fail("hashed"))
+        patch.setattr(PieceReading, "take_file", lambda *_: pytest.fail("hashed"))
         assert "is complete already" in make(news)
     (out / ".inputs.json").unlink()  # as in a copy of the shards
     assert "is complete already" in make(news)
@@ -199,7 +199,6 @@ def test_work_of_an_older_version_continues(
 ) -> None:
     unfinished(make, news, monkeypatch)
     work = tmp_path / "out" / ".work"
-    (work / "inputs.json").unlink()
     for path in work.glob("part-*.json"):
         path.write_text(json.dumps({**json.loads(path.read_bytes()), "read": []}))
     plan = json.loads((work / "plan.json").read_bytes())
@@ -217,6 +216,36 @@ def zstd_frame(content: bytes) -> bytes:
         block = content[start : start + (1 << 14)]
         frame += (len(block) << 3 | (start == starts[-1])).to_bytes(3, "little") + block
     return frame
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("is_other", [True, False])
+def test_a_file_that_changes_while_a_task_reads_it(
+    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    is_packed: bool, is_other: bool,
+) -> None:  # fmt: skip
+    """No part keeps what was read of two states, so the work continues on what is restored."""
+    if is_packed:
+        monkeypatch.setattr("pipeline.data.compression.codecs._ZST_BLOCKS", 1)
+        monkeypatch.setattr("pipeline.data.compression.codecs.READ_BYTES", 1 << 12)
+        content, news = zstd_frame(news.read_bytes()), news.with_suffix(".jsonl.zst")
+        news.write_bytes(content)
+    before, encode, batches = news.read_bytes(), Worker._encode, list[int]()
+
+    def changing(self: Worker, *arguments: Any) -> None:
+        batches.append(0)
+        if len(batches) == 50:
+            edit(news, 300) if is_other else touch(news)
+        encode(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "_encode", changing)
+        assert f"{news} changed while it was read" in make(news, code=2)
+    assert len([*(tmp_path / "out" / ".work").glob("part-*.json")]) > 2
+    if is_other:
+        assert "has changed since" in make(news, code=2)
+        news.write_bytes(before)
+    assert f"prepared {DOCUMENTS:,} documents" in make(news)
 
 
 def test_a_compressed_file_that_is_half_done(
@@ -301,7 +330,7 @@ def test_parts_of_an_array(
 def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A dump, which is extracted to several row groups."""
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-    monkeypatch.setattr("pipeline.data.documents.file_identity._EDGE_BYTES", 64)
+    monkeypatch.setattr("pipeline.data.documents.read._EDGE_BYTES", 64)
     monkeypatch.setattr("pipeline.data.extraction.unit_files.GROUP_BYTES", 1 << 13)
     pages = [page(number, f"Page {number}", text(number)) for number in range(300)]
     path = tmp_path / "pages.xml"

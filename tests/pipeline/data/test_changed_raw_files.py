@@ -19,9 +19,16 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.documents import unchanged
 from pipeline.data.documents.parquet import extraction_content
-from pipeline.data.documents.records import BadRecord, Extract, Format, Source
-from pipeline.data.extraction import places, raw_content, units
+from pipeline.data.documents.records import (
+    BadRecord,
+    Extract,
+    Format,
+    PieceReading,
+    Source,
+)
+from pipeline.data.extraction import places, units
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.unit_files import write_unit
 from pipeline.data.extraction.units import FORMATS
@@ -37,7 +44,7 @@ CHANGED = r"{} has changed since it was extracted to .*; restore it, or remove .
 @pytest.fixture(autouse=True)
 def small_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of a small file is in its middle, as in a large one."""
-    monkeypatch.setattr("pipeline.data.documents.file_identity._EDGE_BYTES", 32)
+    monkeypatch.setattr("pipeline.data.documents.read._EDGE_BYTES", 32)
 
 
 def pages() -> list[str]:
@@ -140,7 +147,7 @@ def test_a_file_that_was_extracted(
         os.utime(file, ns=(0, 0))
     assert extracted(path) == made and Path(made.path).stat().st_mtime_ns == written
     with monkeypatch.context() as patch:
-        patch.setattr(raw_content, "hash_bytes", lambda *_: pytest.fail("hashed"))
+        patch.setattr(PieceReading, "take_file", lambda *_: pytest.fail("hashed"))
         assert extracted(path) == made
     before = middle(path).read_bytes()
     edit(middle(path))
@@ -204,7 +211,7 @@ def test_a_file_that_changes_while_it_is_extracted(
 
     with monkeypatch.context() as patch:
         when_read(patch, found(path)[0].format, change)
-        with pytest.raises(DataError, match=f"{file} changed while it was extracted"):
+        with pytest.raises(DataError, match=f"{file} changed while it was read"):
             extracted(path)
     assert not [*path.parent.parent.glob("documents/[!.]*")]
     file.write_bytes(before)
@@ -225,7 +232,7 @@ def test_a_file_whose_start_changes_before_it_is_extracted(
         os.utime(file, ns=(0, 7))
         yield from local_executor(1).runner(stage, tasks)
 
-    with pytest.raises(DataError, match="changed while it was extracted"):
+    with pytest.raises(DataError, match="changed while it was read"):
         extracted(path, Executor(run))
     assert not [*path.parent.parent.glob("documents/[!.]*")]
     file.write_bytes(before)
@@ -318,7 +325,7 @@ def test_copies_of_published_files(given: Callable[[str], Path], tmp_path: Path)
         return extract([source], tmp_path / "documents", local_executor(1))[0]
 
     made = again()
-    assert made.raw and raw_content.raw_file(made) == source
+    assert made.raw == source
     os.utime(path, ns=(0, 7))
     assert again() == made
     edit(path)
@@ -328,15 +335,15 @@ def test_copies_of_published_files(given: Callable[[str], Path], tmp_path: Path)
     with pytest.raises(DataError, match=f"{path} has 4 bytes, and .* are published; remove it"):
         again()
     path.unlink()
-    assert raw_content.raw_file(made) is None
+    assert unchanged.compare([made], [], tmp_path) == []
     assert again() == made and again().raw is None
 
 
 def test_states_that_are_kept_may_be_damaged(given: Callable[[str], Path]) -> None:
     path = given("dump.xml")
     made = extracted(path)
-    kept = raw_content._known_path(Path(made.path))
+    kept = unchanged._known_path(Path(made.path))
     for content in ("", "[]", "7", json.dumps([[], [["a"]]])):
         kept.write_text(content)
         assert extracted(path) == made
-    assert raw_content._known(Path(made.path)) is not None
+    assert unchanged._known(Path(made.path)).hashes
