@@ -1,20 +1,47 @@
-"""`hf:ORG/NAME@REVISION` -> the folder of a model's weights and tokenizer, see `remote.hub`.
+"""A model of the Hugging Face Hub -> a folder of its weights and tokenizer, fetched once.
 
-The files that we read are fetched, others never: no code, no pickles. config.json comes first: a
-model that we do not train is refused before its weights are fetched.
+    MODELS/ORG--NAME/COMMIT/           one commit, whole; never changed again
+    MODELS/ORG--NAME/.COMMIT.part/     whole files of a fetch that was cut, named by their hashes
+
+1. A name without a revision is the commit that was fetched first, without any request: a command
+   that runs again, also on a node without a network, has the same weights. `NAME@main` asks.
+2. One request resolves a revision to a commit and lists its files with lengths and hashes.
+3. The files that we read are fetched, others never: no code, no pickles. Each is compared with the
+   list, then the folder gets its name. config.json comes first: a model that we do not train is
+   refused before its weights are fetched.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from dataclasses import dataclass
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 
-from pipeline.base.errors import ConfigError
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.files import make_directory, one_at_a_time, write_whole
+from pipeline.base.progress import calling_each, counting
+from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.released.choice import HUB
 from pipeline.released.folder import CONFIG, WEIGHTS, check_config
-from pipeline.remote.hub import Repository, fetch_folder
+from pipeline.remote.hub import (
+    COMMIT,
+    MARKER,
+    ListedFile,
+    Repository,
+    bytes_in,
+    download,
+    list_files,
+)
 
+_LOOK_SECONDS = 0.5
+"""Between two looks at how much of a file has arrived."""
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([A-Za-z0-9][\w./-]*))?", re.A)
 _SHARDED = "model.safetensors.index.json"
 _READ = re.compile(
@@ -44,14 +71,33 @@ def fetch_model(name: str, models: Path) -> HubModel:
     """
     repository = _parsed(name)
     place = models / repository.name.replace("/", "--")
-    commit = fetch_folder(
-        repository,
-        place,
-        lambda paths: _readable(repository, paths),
-        CONFIG,
-        lambda folder: check_config(folder, repository.shown),
-    )
+    commit = _commit(repository, place)
     return HubModel(place / commit, f"{HUB}{repository.name}@{commit}")
+
+
+def _commit(repository: Repository, place: Path) -> str:
+    """The commit whose folder is in `place` by now."""
+    shown, revision = repository.shown, repository.revision
+    if COMMIT.fullmatch(revision) and _is_whole(place / revision):
+        return revision
+    kept = _first_fetched(place)
+    if kept and not revision:
+        _say(
+            f"{shown} is commit {kept}, fetched before; {shown}@main fetches the newest one, "
+            f"{shown}@COMMIT any other"
+        )
+        return kept
+    bare = f"{HUB}{repository.name}"
+    if kept:
+        instead = f"{repository.instead}; {bare} without a revision is {kept}, which is here"
+        repository = replace(repository, instead=instead)
+    commit, files = list_files(repository, lambda paths: _readable(repository, paths))
+    if revision != commit:
+        _say(f"{shown} is commit {commit}; {bare}@{commit} stays at it")
+    if not _is_whole(place / commit):
+        files.sort(key=lambda file: (file.path != CONFIG, file.size, file.path))
+        _fetch(repository, commit, files, place)
+    return commit
 
 
 def _parsed(name: str) -> Repository:
@@ -88,3 +134,108 @@ def _readable(repository: Repository, paths: list[str]) -> list[str]:
         f"conversion as a pull request, see {repository.page}/discussions: use "
         f"{HUB}{repository.name}@refs/pr/NUMBER"
     )
+
+
+def _is_whole(folder: Path) -> bool:
+    return (folder / MARKER).is_file()
+
+
+def _first_fetched(place: Path) -> str:
+    """The commit that was fetched before all others, "" if none was.
+
+    The first rather than the newest: fetching another one leaves earlier commands as they were.
+    """
+    fetched = {
+        folder.name: json.loads((folder / MARKER).read_bytes())["fetched_at"]
+        for folder in (place.iterdir() if place.is_dir() else ())
+        if COMMIT.fullmatch(folder.name) and _is_whole(folder)
+    }
+    return min(fetched, key=lambda commit: (fetched[commit], commit), default="")
+
+
+def _say(line: str) -> None:
+    """Print a line, once for all ranks of a job."""
+    if os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr, flush=True)
+
+
+def _fetch(repository: Repository, commit: str, files: Sequence[ListedFile], place: Path) -> None:
+    """Have the folder of a commit; if several processes need it, one fetches it.
+
+    Each process fills a folder of its own, as locks can exclude nobody (see base/publish).
+    """
+    target, kept = place / commit, place / f".{commit}.part"
+    make_directory(kept)
+    with one_at_a_time(place / ".lock"):
+        if not _is_whole(target):
+            with scratch_folder(target) as folder:
+                missing = [file for file in files if not _is_taken(file, folder, kept)]
+                _require_room(repository, missing, folder)
+                with (
+                    counting(
+                        f"fetching {repository.shown}", "bytes", sum(file.size for file in missing)
+                    ) as add,
+                    _growth(folder, add),
+                ):
+                    for file in missing:
+                        path = download(repository, commit, file, folder)
+                        if file.path == CONFIG:
+                            check_config(folder, repository.shown)
+                        with suppress(OSError):  # without hard links the next one starts over
+                            os.link(path, kept / file.hash)
+                shutil.rmtree(folder / ".cache", ignore_errors=True)  # notes of huggingface_hub
+                about = {
+                    "origin": f"{HUB}{repository.name}@{commit}",
+                    "fetched_at": datetime.now(timezone.utc).isoformat(),
+                }
+                write_whole(folder / MARKER, json.dumps(about, indent=1).encode())
+                try:
+                    publish_folder(folder, target)
+                except TakenError as error:
+                    if not _is_whole(target):
+                        raise DataError(f"{target} is not a fetched model; remove it") from error
+        shutil.rmtree(kept, ignore_errors=True)
+
+
+def _is_taken(file: ListedFile, folder: Path, kept: Path) -> bool:
+    """Link a file that an earlier fetch has kept into the folder, if there is one."""
+    path = folder / file.path
+    path.parent.mkdir(exist_ok=True)
+    try:
+        os.link(kept / file.hash, path)
+    except OSError:
+        return False
+    if not file.is_at(path):
+        path.unlink()
+        (kept / file.hash).unlink(missing_ok=True)
+    return path.exists()
+
+
+def _require_room(repository: Repository, files: Sequence[ListedFile], folder: Path) -> None:
+    needed, room = sum(file.size for file in files), shutil.disk_usage(folder).free
+    if needed > room:
+        raise DataError(
+            f"{repository.shown} takes {needed / 1e6:,.0f} MB, and {folder.parent} has "
+            f"{room / 1e6:,.0f} MB left; free some space, or set TENFOLD_ROOT"
+        )
+
+
+@contextmanager
+def _growth(folder: Path, add: Callable[[int], None]) -> Iterator[None]:
+    """Call `add` with the bytes by which the files of a folder grow.
+
+    Not by a hook of huggingface_hub: its versions have different ones.
+    """
+    seen = bytes_in(folder)
+
+    def look() -> None:
+        nonlocal seen
+        now = bytes_in(folder)
+        add(now - seen)
+        seen = now
+
+    try:
+        with calling_each(_LOOK_SECONDS, look):
+            yield
+    finally:
+        look()

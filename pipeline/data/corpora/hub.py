@@ -98,18 +98,15 @@ def _convert(raw: Path, hub: Hub, path: Path) -> None:
                 f"{hub.id} has no column {hub.text_field}, only {', '.join(found.names)}; choose "
                 "another --revision"
             )
-        origins = [
-            name
+        columns = {"text": hub.text_field} | {
+            name: name
             for name in _ORIGINS
             if name in found.names and pa.types.is_string(found.field(name).type)
-        ]
-        columns = [hub.text_field, *origins]
-        batches = file.iter_batches(_BATCH_ROWS, columns=columns)
+        }
+        schema = pa.schema([(new, found.field(name).type) for new, name in columns.items()])
+        batches = file.iter_batches(_BATCH_ROWS, columns=[*columns.values()])
         tables = (
-            pa.table([batch[name] for name in columns], ["text", *origins]) for batch in batches
-        )
-        schema = pa.schema(
-            [(new, found.field(name).type) for name, new in zip(columns, ["text", *origins])]
+            pa.table([batch[name] for name in columns.values()], schema=schema) for batch in batches
         )
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             for table in _groups(tables):

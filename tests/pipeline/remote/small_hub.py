@@ -19,29 +19,6 @@ from pipeline.remote import retries
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 NAME = "someone/news"
-ORIGIN = f"hf:{NAME}@{REVISION}"
-CONFIG = {
-    "model_type": "bert", "vocab_size": 300, "num_hidden_layers": 2, "hidden_size": 16,
-    "num_attention_heads": 2, "intermediate_size": 32, "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2, "initializer_range": 0.02,
-    "max_position_embeddings": 32, "hidden_act": "gelu",
-}  # fmt: skip
-READ = {
-    "config.json": json.dumps(CONFIG).encode(),
-    "model.safetensors": bytes(range(256)) * 20,
-    "generator/model.safetensors": bytes(5000),
-    "span_boundary.safetensors": bytes(3000),
-    "vocab.txt": b"[PAD]\n[UNK]\n",
-    "README.md": b"---\nlicense: mit\n---\n",
-    "LICENSE.txt": b"MIT\n",
-}
-NOT_READ = {
-    "modeling_bert.py": b"raise SystemExit\n",
-    "pytorch_model.bin": b"\x80\x02." * 900,
-    "onnx/model.onnx": b"onnx",
-    "generator/custom.py": b"raise SystemExit\n",
-    "sub/config.json": b"{}",
-}
 
 LARGE_BYTES = 1000
 """A model's files of this length are listed as large ones are, with a SHA-256."""
@@ -150,13 +127,6 @@ def sibling(name: str, path: Path) -> dict[str, object]:
     return about
 
 
-def write_model(folder: Path) -> None:
-    """A model as on the Hub, with code and pickles beside what is read."""
-    for name, content in (READ | NOT_READ).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-
-
 def leave_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cache and no token of the user, no pauses; nothing listens on this port."""
     monkeypatch.setattr(retries, "sleep", lambda seconds: None)
@@ -177,19 +147,3 @@ def server_of(
             yield asked
 
     return serve
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """All files of a folder that are not hidden."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    }
-
-
-def downloads(asked: list[str]) -> list[str]:
-    """Names of the files that were asked for."""
-    return [
-        line.rpartition("/")[2] for line in asked if line.startswith("GET") and "resolve" in line
-    ]
