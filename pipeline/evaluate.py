@@ -21,7 +21,10 @@ if __name__ == "__main__":
 
 from pipeline.cluster.process_group import device_name
 from pipeline.data.shards.manifest import VALIDATION
-from pipeline.evaluation.held_out import RATE, score_held_out
+from pipeline.evaluation.held_out import (
+    RATE,
+    score_held_out,
+)
 from pipeline.evaluation.reports import report, to_json
 from pipeline.evaluation.zero_shot.sentences import score_sentences
 from pipeline.loading.compatibility import check_datasets

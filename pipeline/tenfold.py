@@ -15,7 +15,7 @@ from pipeline.base.command_table import COMMANDS, VIEWS, list_commands
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.config.settings import find_near
 from pipeline.config.settings_view import format_settings
-from pipeline.recipes.table import format_recipes
+from pipeline.recipes import format_recipes
 from pipeline.released.choice import read_recipe
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from pipeline.base.durations import in_words
+from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.costs.communication import bytes_sent
 from pipeline.costs.data_use import data_use, data_warnings
@@ -13,11 +15,11 @@ from pipeline.costs.disk import disk, text_bytes
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.expected_data import NOWHERE
 from pipeline.costs.memory import host_memory, largest_micro_batch, memory, not_planned
-from pipeline.costs.preparation_time import preparation_time
 from pipeline.costs.report import CostPlan, PlanSection, shown
-from pipeline.costs.scaling import efficiency
 from pipeline.costs.site_rates import SiteRates
 from pipeline.costs.training_time import budget, run_hours, step_parts, total
+from pipeline.data.preparation.duration import STARTUP_SECONDS, Work, stage_seconds
+from pipeline.data.text.tasks import SPLIT_BYTES
 from pipeline.loading.dataset import Dataset
 from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.planning.doubts import Machines, doubts
@@ -25,6 +27,12 @@ from pipeline.planning.phases import Phase, make_phases
 
 STAGES = (0, 1, 2, 3)
 THIS = " (this plan)"
+RATES = {"byte-bpe": 50e6, "wordpiece": 45e6, "unigram": 29e6}
+"""Bytes of JSON lines to shards with ten masks, per second and core (RESULTS.md)."""
+_BAND = (0.8, 1.25)
+DISK_BANDWIDTH = (0.5e9, 2e9, 10e9)
+"""Bytes per second of a shared file system, read and written; assumed."""
+NODES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,3 +202,62 @@ def _room(planned: PlannedRun, section: PlanSection) -> list[str]:
             else "use a higher ZeRO stage"
         )
     ]
+
+
+def preparation_time(run: Run, text: Estimate, shards: Estimate, cores: int) -> list[Estimate]:
+    """The offline stage on `cores` cores, of one node or several; text, shards: bytes."""
+    rate = RATES[run.data.tokenizer]
+    work = Work("prepare", "a split", SPLIT_BYTES / rate, max(1.0, text.value / SPLIT_BYTES))
+    cpu = stage_seconds([work], cores)
+    moved = (text.value + shards.value) / DISK_BANDWIDTH[1]
+    slowest = (text.most + shards.most) / DISK_BANDWIDTH[0]
+    quickest = (text.least + shards.least) / DISK_BANDWIDTH[2]
+    least = max(cpu / _BAND[1] * text.least / text.value, quickest)
+    most = max(cpu / _BAND[0] * text.most / text.value, slowest)
+    seconds = max(cpu, moved)
+    bound = "the cores" if cpu >= moved else "the file system"
+    return [
+        Estimate(
+            "core-hours", text.value / rate / 3600, "hours", "published",
+            f"{rate / 1e6:.0f} MB/s of JSON lines per core, {run.data.tokenizer} (RESULTS.md); "
+            "extraction comes first: dumps 2.5, web pages 14.7 MB/s",
+            text.least / rate / 3600 / _BAND[1], text.most / rate / 3600 / _BAND[0],
+        ),
+        Estimate(
+            "hours", (STARTUP_SECONDS + seconds) / 3600, "hours", "published",
+            f"on {cores:,} cores, bound by {bound}: {in_words(cpu)} of work, {in_words(moved)} "
+            f"to read and write at {DISK_BANDWIDTH[1] / 1e9:.0f} GB/s (assumed)",
+            (STARTUP_SECONDS + least) / 3600, (STARTUP_SECONDS + most) / 3600,
+        ),
+    ]  # fmt: skip
+
+
+def efficiency(hardware: Hardware, hours_on: Callable[[Hardware], Estimate]) -> list[Estimate]:
+    """The share of one node's throughput per device that remains on more nodes.
+
+    hours_on: hours of the run on some machines; raises ConfigError where a step has too few
+    sequences for the ranks, which ends the list. The band pairs least with least, and most with
+    most.
+    """
+    one: Estimate | None = None
+    found = []
+    for nodes in NODES:
+        try:
+            hours = hours_on(replace(hardware, nodes=nodes))
+        except ConfigError:
+            break
+        one = one or hours
+        shares = sorted(
+            min(1.0, mine / (nodes * other))
+            for mine, other in (
+                (one.value, hours.value), (one.least, hours.least), (one.most, hours.most),
+            )
+        )  # fmt: skip
+        usual = min(1.0, one.value / (nodes * hours.value))
+        found.append(
+            Estimate(
+                f"{nodes} node{'s' * (nodes > 1)}", usual, "share", hours.basis,
+                f"{hours.value:.3g} h with the same batch", shares[0], shares[-1],
+            )
+        )  # fmt: skip
+    return found

@@ -11,13 +11,16 @@ from typing import Any
 
 from pipeline.base.command_line import cores
 from pipeline.diagnosis.checks import WARN, Check, judge, merge
-from pipeline.diagnosis.clocks import check_clocks
 from pipeline.diagnosis.devices import compare_devices, find_device
-from pipeline.diagnosis.exchange import Exchange
+from pipeline.diagnosis.exchange import Exchange, check_clocks
 from pipeline.diagnosis.host import check_host, find_interfaces
-from pipeline.diagnosis.room import check_staging, checkpoint_bytes
-from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards, compare_fingerprints
-from pipeline.diagnosis.shared_directory import check_output
+from pipeline.diagnosis.shards import (
+    QUICK_SECONDS,
+    check_shards,
+    check_staging,
+    compare_fingerprints,
+)
+from pipeline.diagnosis.shared_directory import check_output, checkpoint_bytes
 from pipeline.diagnosis.signals import SignalWatch
 from pipeline.diagnosis.versions import compare_versions, find_versions
 from pipeline.released.choice import Recipe, head_advice

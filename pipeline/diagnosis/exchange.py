@@ -14,9 +14,11 @@ import os
 import socket
 import time
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 from pipeline.base.errors import PipelineError
+from pipeline.diagnosis.checks import FAIL, WARN, Check, judge
 from pipeline.diagnosis.placement import LaunchPlace
 
 JOIN_SECONDS = 30.0
@@ -26,6 +28,9 @@ ANSWER_SECONDS = 60.0
 _CANDIDATES = 8
 _MOST_BYTES = 1 << 24
 _PINGS = 5
+_WARN_OFFSET = 1.0
+_FAIL_OFFSET = 60.0
+"""Seconds between clocks; a lease that is this old counts as abandoned (run_directory/lease.py)."""
 
 
 class LostRanks(PipelineError):
@@ -235,3 +240,18 @@ def _name_ranks(ranks: set[int]) -> str:
     first = sorted(ranks)[:8]
     more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, first))}{more}"
+
+
+def check_clocks(offsets: Sequence[float]) -> list[Check]:
+    """Compare the ranks' clocks, as leases, logs and authentication do. Nothing for one rank.
+
+    offsets: seconds ahead of rank 0's clock.
+    """
+    if len(offsets) < 2:
+        return []
+    rank = max(range(len(offsets)), key=lambda number: abs(offsets[number]))
+    off = abs(offsets[rank])
+    wrong = FAIL if off > _FAIL_OFFSET else WARN if off > _WARN_OFFSET else ""
+    value = f"rank {rank} is {offsets[rank]:+.3f} s from rank 0"
+    limit = _FAIL_OFFSET if wrong == FAIL else _WARN_OFFSET
+    return [judge("clocks", value, wrong, f"within {limit:.0f} s", "synchronize them (NTP)")]

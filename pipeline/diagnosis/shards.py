@@ -1,10 +1,12 @@
-"""Shards as a rank sees them: every file with its size, a sample of hashes, the recipe's settings.
+"""Shards as a rank sees them: every file with its size, a sample of hashes, the recipe's settings,
+and the room to stage them on the node's own disk.
 
 The ranks of a node share its files. The quick form stops after a second and says how far it came.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -14,11 +16,13 @@ from pathlib import Path
 
 from pipeline.base.errors import DataError
 from pipeline.config.run import Run
-from pipeline.data.shards.manifest import Manifest, check_size, hash_file, read_manifest
+from pipeline.data.shards.manifest import Manifest, Shard, check_size, hash_file, read_manifest
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge
 from pipeline.diagnosis.placement import LaunchPlace
 from pipeline.loading import compatibility
+from pipeline.loading.staging import staged_bytes
 
+GB = 1e9
 QUICK_SECONDS = 1.0
 _THREADS = 16
 _CHUNK = 512
@@ -149,3 +153,24 @@ def compare_fingerprints(found: Sequence[dict[str, str]]) -> list[Check]:
             )
         )
     return checks
+
+
+def check_staging(directories: Sequence[Path], stage: Path) -> list[Check]:
+    """Whether the rows, and the masks of a pass and the next, fit on the node's disk."""
+    found: list[Shard] = []
+    for directory in directories:
+        try:
+            found += read_manifest(directory).of("train")
+        except DataError:  # reported with the shards
+            continue
+    needed = staged_bytes(found)
+    place = next(level for level in (stage.absolute(), *stage.absolute().parents) if level.is_dir())
+    status = os.statvfs(place)
+    free = status.f_bavail * status.f_frsize
+    return [
+        judge(
+            "room for --stage", f"{free / GB:.3g} GB free in {place}",
+            WARN if free < needed else "", f"at least {needed / GB:.3g} GB",
+            "free some space; without it the rest is read from the shared file system",
+        )
+    ]  # fmt: skip

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pipeline.base.errors import CheckpointError
 from pipeline.base.files import open_lock, try_lock
+from pipeline.config.run import Run
 from pipeline.diagnosis.checks import FAIL, WARN, Check, at_least, judge, skip
 from pipeline.diagnosis.exchange import Exchange
 from pipeline.training.run_directory.rename_check import check_renames
@@ -28,6 +29,8 @@ _SLOW_SECONDS = 1.0
 _FEW_SYNCS = 10.0
 _FEW_INODES, _SOME_INODES = 500, 20_000
 LITTLE_ROOM, SOME_ROOM = 100e6, 10 * GB
+_STATE_BYTES = 12
+"""Per weight: the weight and two moments in fp32, as checkpoints hold them."""
 _OLD, _NEW = b"old" * 2000, b"new" * 2000
 
 
@@ -265,3 +268,13 @@ def _check_room(place: Path, needed: float, planned: float) -> list[Check]:
             "remove files, or name an --output on another file system",
         ),
     ]  # fmt: skip
+
+
+def checkpoint_bytes(run: Run) -> float:
+    """Bytes of one checkpoint at least: the matrices of the embeddings and of the layers."""
+    encoder = run.encoder
+    width = encoder.width
+    layers = 1 if encoder.sharing == "all" else encoder.layers
+    layer = 4 * width**2 + 2 * width * encoder.feed_forward
+    table = (run.data.vocab_size + encoder.positions) * (encoder.embedding_width or width)
+    return float(_STATE_BYTES * (table + layers * layer))

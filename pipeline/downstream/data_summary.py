@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.data.selection.minhash import word_hashes
 from pipeline.data.shards.manifest import MANY_COPIES
+from pipeline.data.text.clean import clean
 from pipeline.downstream.features import RowEncoder
-from pipeline.downstream.reading.copies import count_copies
 from pipeline.downstream.reading.division import DIVISION_SEED
+from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.labels import describe_labels
 from pipeline.downstream.tasks import LabelledTask, TaskData, is_published
 
@@ -72,3 +74,20 @@ def about_data(data: TaskData, encoder: RowEncoder, copies: list[Copies]) -> dic
         "length": encoder.length,
         "lost": encoder.lost.describe(),
     }
+
+
+def count_copies(examples: Sequence[Example], training: Sequence[Example]) -> int:
+    """How many examples have the texts of a training example, in order, whatever the label.
+
+    Texts are compared as `--dedup exact` compares documents: the same words in the same order,
+    whatever their case, punctuation and white space.
+    """
+    texts = sorted({text for part in (examples, training) for e in part for text in e.texts})
+    cleaned = clean(texts)
+    keys = dict(zip(texts, word_hashes(cleaned.buffer, cleaned.offsets)[:, 0].tolist()))
+
+    def key_of(example: Example) -> tuple[int, ...]:
+        return tuple(keys[text] for text in example.texts)
+
+    known = set(map(key_of, training))
+    return sum(key_of(example) in known for example in examples)

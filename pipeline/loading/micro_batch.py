@@ -10,14 +10,16 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import torch
 
 from pipeline.config.formats import PAIR_FORMATS, SEPARATORS
 from pipeline.data.shards.manifest import Manifest
+from pipeline.kernels.addresses import load_uint8, load_uint16, load_uint32
+from pipeline.kernels.bits import GOLDEN, mix
 from pipeline.kernels.permutation import IntArray
-from pipeline.loading import decode, sampling_noise
-from pipeline.loading.boundary_counts import boundary_targets
+from pipeline.loading import decode
 from pipeline.loading.order import Located
 from pipeline.loading.placement import Capacity
 from pipeline.loading.resolve import StructArray
@@ -70,7 +72,7 @@ class MicroBatch:
     pair_labels: torch.Tensor | None = None
     """[R] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
     draws: torch.Tensor | None = None
-    """[K] random bits, see `sampling_noise.draws`; only if the loader was asked for them."""
+    """[K] random bits, see `draw_bits`; only if the loader was asked for them."""
 
     @property
     def predictions(self) -> int:
@@ -198,7 +200,7 @@ class BatchBuilder:
         special = self.special_ids[0]
         draws = None
         if self.extras.draws_seed is not None:
-            bits = sampling_noise.draws(self.extras.draws_seed, samples, starts, positions.numpy())
+            bits = draw_bits(self.extras.draws_seed, samples, starts, positions.numpy())
             draws = self._filled(bits, slots, 0)
         return MicroBatch(
             step=step,
@@ -250,3 +252,77 @@ class BatchBuilder:
         out[: values.size] = values
         out[values.size :] = rest
         return filled
+
+
+@numba.njit(cache=True, nogil=True)
+def boundary_targets(records: StructArray, special_ids: StructArray, most: int) -> int:
+    """Targets in the rows of `records` [n]: the words of each span, up to `most` per span.
+
+    `model.objectives.span_boundary` decides which positions have one, from the masked spans and the
+    ids next to them. Here they are counted from the stored bits, before a micro-batch is decoded,
+    for the step's loss denominators over all ranks. special_ids: `decode.SPECIAL_IDS` [1].
+
+    A span next to bos or eos has no target. Swapped segments make no difference, because special
+    tokens enclose both of them.
+    """
+    found = 0
+    bos, eos, wide = special_ids[0].bos, special_ids[0].eos, special_ids[0].wide != 0
+    for row in range(records.size):
+        ids, bitmap = records[row].ids, records[row].bitmap
+        size = 0
+        for place in range(records[row].tokens):
+            if (load_uint8(bitmap + (place >> 3)) >> (place & 7)) & 1:
+                size += 1
+            elif size:
+                if not (
+                    _is_edge(ids, place - size - 1, wide, bos, eos)
+                    or _is_edge(ids, place, wide, bos, eos)
+                ):
+                    found += min(size, most)
+                size = 0
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_edge(ids: int, place: int, wide: bool, bos: int, eos: int) -> bool:
+    """Whether token `place` of the row whose ids are at address `ids` is bos or eos."""
+    token = (
+        np.int64(load_uint32(ids + 4 * place)) if wide else np.int64(load_uint16(ids + 2 * place))
+    )
+    edge: bool = token in (bos, eos)
+    return edge
+
+
+def draw_bits(seed: int, samples: Located, starts: IntArray, positions: IntArray) -> IntArray:
+    """64 random bits for each slot [K], for ELECTRA's generator.
+
+    They are a function of the seed, the row, the pass over the data and the column in the row. So
+    the number of ranks or micro-batches does not change the samples, a resumed run samples the same
+    tokens, and a validation row always gets the same ones.
+
+    samples: where the batch's rows come from; starts: the first token of each row [R], ascending;
+    positions: predicted tokens [K], 0 in unused slots.
+    """
+    drawn = np.zeros(len(positions), np.int64)
+    if len(samples):
+        row = np.searchsorted(starts, positions, side="right") - 1
+        origin = (samples.dataset[row], samples.pass_number[row], samples.row[row])
+        _fill_bits(np.uint64(seed), *origin, positions - starts[row], drawn)
+    return drawn
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_bits(
+    seed: np.uint64,
+    dataset: IntArray,
+    pass_number: IntArray,
+    rows: IntArray,
+    places: IntArray,
+    drawn: IntArray,
+) -> None:
+    """Fill `drawn` [K]; the others [K]: of each slot."""
+    for slot in range(len(drawn)):
+        word = mix(seed + GOLDEN)
+        for part in (dataset[slot], pass_number[slot], rows[slot], places[slot]):
+            word = mix(word + (np.uint64(part) + np.uint64(1)) * GOLDEN)
+        drawn[slot] = np.int64(word)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from importlib import import_module
+from itertools import groupby
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
@@ -84,3 +87,23 @@ def recipe(name: str) -> Run:
         advice = f"did you mean {near}?" if near else "`tenfold recipes` lists them all"
         raise ConfigError(f"unknown recipe {name!r}; {advice}")
     return RECIPES[name]()
+
+
+def format_recipes() -> str:
+    """A heading per family, and a line per recipe with its name and description."""
+    width = max(map(len, RECIPES))
+    lines = []
+    for family, recipes in groupby(RECIPES.values(), key=_family):
+        lines.append(_first_line(import_module(f"pipeline.recipes.{family}")))
+        lines += [f"  {recipe.__name__:{width}}  {_first_line(recipe)}" for recipe in recipes]
+    return "\n".join(lines)
+
+
+def _family(recipe: Callable[[], Run]) -> str:
+    family, *_ = recipe.__name__.split("_")
+    return family
+
+
+def _first_line(described: object) -> str:
+    first, *_ = (inspect.getdoc(described) or "").splitlines()
+    return first

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from pipeline.base.command_line import DEFAULT_RECIPE, data_root
 from pipeline.base.errors import ConfigError
 from pipeline.base.model_folder import check_model_folder
+from pipeline.base.typed_json import read_object
 from pipeline.config.run import Run
-from pipeline.config.run_file import read_run
-from pipeline.config.settings import override
+from pipeline.config.settings import from_dict, override
 from pipeline.recipes import RECIPES, recipe
 
 if TYPE_CHECKING:
@@ -58,6 +58,22 @@ class Recipe:
     def folder(self) -> Path | None:
         """Whose tokenizer and weights a run takes."""
         return None if self.model is None else self.model.folder
+
+
+def read_run(path: Path) -> Run:
+    """The settings in a run.json, or in a file with the settings alone; for `--run`."""
+    try:
+        content = read_object(path)
+    except (ValueError, OSError) as error:
+        raise ConfigError(
+            f"--run {path} cannot be read: {error}; give the run.json of a run"
+        ) from error
+    whole = isinstance(content.get("run"), dict)
+    try:
+        return from_dict(Run, content["run"] if whole else content)
+    except ConfigError as error:
+        first, *_ = str(error).split("\n")
+        raise ConfigError(f"--run {path}: {first}", error.problems) from error
 
 
 def read_recipe(name: str | None, run_file: Path | None, changes: Sequence[str] = ()) -> Recipe:

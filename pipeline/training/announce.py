@@ -9,15 +9,18 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tokenizers import Tokenizer
 from torch.cuda import is_available
 
 from pipeline.base.command_line import cores
+from pipeline.base.errors import DataError
 from pipeline.cluster.ranks import Cluster, launched_rank
 from pipeline.config.mask_rates import at_rate
 from pipeline.config.run import Run
 from pipeline.costs.disk import PARAMETER_BYTES
 from pipeline.costs.shapes.parameters import parameter_sizes
-from pipeline.loading.example import print_example
+from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import MicroBatch
 from pipeline.planning.build import first_model
 from pipeline.planning.deepspeed_config import deepspeed_dict
 from pipeline.planning.doubts import Machines, doubts
@@ -110,3 +113,38 @@ def finish(job: Job, trainer: Trainer, interrupted: bool) -> None:
         if trainer.metrics and (words := change(trainer.metrics.first, trainer.metrics.last)):
             print(words)
         print(f"next: python -m pipeline.export {job.output} --output DIR")
+
+
+def print_example(loader: Loader, sequences: int, step: int) -> None:
+    """Print one sequence of the next step as the encoder sees it; sequences: read so far."""
+    try:
+        batch = next(loader.micro_batches(sequences, step))
+    except DataError as error:  # the training loop gets the same error and handles it
+        print(f"  example: none, {error}")
+        return
+    tokenizer = Tokenizer.from_file(
+        str(loader.datasets[0].directory / "tokenizer" / "tokenizer.json")
+    )
+    print(f"  example: {describe_example(batch, tokenizer)}")
+    if step:
+        print(f"resuming after step {step:,}")
+    sys.stdout.flush()
+
+
+def describe_example(batch: MicroBatch, tokenizer: Tokenizer, tokens: int = 48) -> str:
+    """A line for the batch's first row; a predicted token is {what the encoder sees | the
+    answer}."""
+    shown = batch.input_ids[batch.rows[0]][:tokens].tolist()
+    used = zip(batch.positions.tolist()[: batch.predictions], batch.labels.tolist(), strict=False)
+    answers = {place: label for place, label in used if place < len(shown)}
+
+    def text(ids: list[int]) -> str:
+        return str(tokenizer.decode(ids, skip_special_tokens=False))
+
+    parts: list[str] = []
+    start = 0
+    for place, label in sorted(answers.items()):
+        parts += [text(shown[start:place]), f" {{{text([shown[place]])} | {text([label])}}}"]
+        start = place + 1
+    parts.append(text(shown[start:]))
+    return " ".join("".join(parts).split())

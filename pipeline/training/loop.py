@@ -2,7 +2,7 @@
 
 All randomness in a micro-batch is drawn from (seed, step, rank, micro-batch). So a run that resumes
 from a checkpoint needs no random state, and on a CPU repeats the original to the bit. The words of
-ELECTRA's generator depend on their sequences alone (`pipeline.loading.sampling_noise`). Loss
+ELECTRA's generator depend on their sequences alone (`pipeline.loading.micro_batch`). Loss
 denominators of a step are all-reduced during the step before, with the stop requests. A stop
 request within a step drops that step and saves the one before it.
 """

@@ -14,8 +14,7 @@ import pytest
 from pipeline import __version__
 from pipeline.base.command_table import COMMANDS, VIEWS
 from pipeline.config.settings_view import format_settings
-from pipeline.recipes import recipe
-from pipeline.recipes.table import format_recipes
+from pipeline.recipes import format_recipes, recipe
 from tests.pages import split
 
 ROOT = Path(__file__).parents[2]

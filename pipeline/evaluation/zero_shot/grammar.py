@@ -8,15 +8,19 @@ score, where shards to count words in are given.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.ipc
 import torch
 
+from pipeline.base.errors import DataError
 from pipeline.cluster.ranks import ONE_PROCESS, RankGroup
+from pipeline.data.shards.manifest import TRAIN, check_size
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm
 from pipeline.evaluation.zero_shot.pseudo_likelihood import (
@@ -25,8 +29,11 @@ from pipeline.evaluation.zero_shot.pseudo_likelihood import (
     encode_sentences,
     log_probabilities,
 )
+from pipeline.loading.dataset import Dataset
 
 Counts = npt.NDArray[np.int64]
+MOST_TOKENS = 10_000_000
+"""Tokens per dataset: the frequencies of words in test sentences are known well from these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,32 @@ def _win(good: float, bad: float) -> float:
     if good == bad:
         return 0.5
     return float(good > bad)
+
+
+def count_tokens(datasets: Iterable[Dataset], size: int) -> Counts:
+    """Occurrences of each id [size] in the first training rows of each dataset.
+
+    Special tokens are counted too; no sentence has them where a token is scored.
+    """
+    counts = np.zeros(size, np.int64)
+    for dataset in datasets:
+        counted = 0
+        for shard in dataset.manifest.of(TRAIN):
+            path = check_size(dataset.directory, shard.file, shard.bytes)
+            try:
+                with pa.memory_map(str(path)) as source:
+                    reader = pa.ipc.open_file(source)
+                    for number in range(reader.num_record_batches):
+                        ids = reader.get_batch(number).column("input_ids").flatten().to_numpy()
+                        counts += np.bincount(ids, minlength=size)
+                        counted += len(ids)
+                        if counted >= MOST_TOKENS:
+                            break
+            except (pa.ArrowInvalid, OSError, KeyError) as error:
+                raise DataError(f"{path} is damaged: {error}; copy it again") from error
+            if counted >= MOST_TOKENS:
+                break
+    return counts
 
 
 def report_grammar(scores: GrammarScores) -> str:

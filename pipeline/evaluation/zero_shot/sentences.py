@@ -13,13 +13,17 @@ from model.hugging_face.conversion import Model
 from pipeline.base.progress import counting
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot.cloze import fill_masks, read_lines, report_cloze
-from pipeline.evaluation.zero_shot.grammar import GrammarTest, report_grammar, score_grammar
+from pipeline.evaluation.zero_shot.grammar import (
+    GrammarTest,
+    count_tokens,
+    report_grammar,
+    score_grammar,
+)
 from pipeline.evaluation.zero_shot.grammar_pairs import pairs_hash, read_paradigms
 from pipeline.evaluation.zero_shot.pseudo_likelihood import (
     encode_sentences,
     score_pseudo_perplexity,
 )
-from pipeline.evaluation.zero_shot.word_frequencies import count_tokens
 from pipeline.loading.dataset import Dataset
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError
-from pipeline.config.run_file import read_run
 from pipeline.config.settings import override, to_dict
 from pipeline.recipes import recipe
+from pipeline.released.choice import read_run
 
 
 def test_a_run_json_and_bare_settings_are_read(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from pipeline.base.errors import run_command
 from pipeline.cluster.process_group import init_distributed
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.costs.shapes.live_bytes import LiveBytes, unique_bytes
+from pipeline.costs.shapes.activations import LiveBytes, unique_bytes
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.planning.build import build_model
 from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file

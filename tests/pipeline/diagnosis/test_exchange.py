@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from pipeline.diagnosis import exchange
-from pipeline.diagnosis.exchange import Exchange, LostRanks
+from pipeline.diagnosis.checks import FAIL, OK, WARN
+from pipeline.diagnosis.exchange import Exchange, LostRanks, check_clocks
 from pipeline.diagnosis.placement import LaunchPlace
 from tests.pipeline.diagnosis.conftest import Together
 
@@ -74,3 +75,11 @@ def test_a_rank_that_ends_is_named(together: Together) -> None:
         return "named"
 
     assert together(leave) == ["named", "left"]
+
+
+def test_clocks() -> None:
+    assert check_clocks([0.0]) == []
+    for offsets, status in (([0.0, 0.1], OK), ([0.0, -2.5], WARN), ([0.0, 0.2, 3600.0], FAIL)):
+        (check,) = check_clocks(offsets)
+        assert check.status == status
+    assert check.value == "rank 2 is +3600.000 s from rank 0"

@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 from pipeline.config.settings import override
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.diagnosis.checks import FAIL, OK, WARN, Check
 from pipeline.diagnosis.placement import LaunchPlace
-from pipeline.diagnosis.shards import check_shards, compare_fingerprints
+from pipeline.diagnosis.shards import check_shards, check_staging, compare_fingerprints
 from pipeline.recipes import recipe
 
 TINY = recipe("roberta_tiny")
@@ -57,3 +58,9 @@ def test_fingerprints_must_be_the_same() -> None:
     assert compare_fingerprints([same, same])[0].status == OK
     (other,) = compare_fingerprints([same, {"shards": "missing"}])
     assert other.status == FAIL and "missing on rank 1" in other.value
+
+
+def test_staging(prepared: Path, tmp_path: Path) -> None:
+    (check,) = check_staging([prepared], tmp_path / "not" / "there")
+    rows = sum(shard.bytes for shard in read_manifest(prepared).of("train"))
+    assert rows > 0 and check.name == "room for --stage" and str(tmp_path) in check.value

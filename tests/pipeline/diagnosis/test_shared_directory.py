@@ -12,7 +12,8 @@ from pipeline.diagnosis import shared_directory
 from pipeline.diagnosis.checks import FAIL, OK, WARN, Check, merge
 from pipeline.diagnosis.exchange import Exchange
 from pipeline.diagnosis.placement import LaunchPlace
-from pipeline.diagnosis.shared_directory import check_output
+from pipeline.diagnosis.shared_directory import check_output, checkpoint_bytes
+from pipeline.recipes import recipe
 from tests.pipeline.diagnosis.conftest import Together
 
 TESTS = {
@@ -88,3 +89,9 @@ def test_a_directory_that_cannot_be_written(
     (check,) = check_output(Exchange(LaunchPlace()), tmp_path)
     assert check.status == FAIL and "cannot be written" in check.value
     assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_has_twelve_bytes_per_weight() -> None:
+    """124.6 million weights of RoBERTa base, all but biases and norms, which are 0.2 %."""
+    assert 0.99 < checkpoint_bytes(recipe("roberta_base")) / (12 * 124.6e6) <= 1
+    assert checkpoint_bytes(recipe("albert_base")) < 12 * 12e6

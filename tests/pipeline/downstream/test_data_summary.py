@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.downstream.data_summary import Copies, about_data, describe_data, find_copies
+import pytest
+
+from pipeline.downstream.data_summary import (
+    Copies,
+    about_data,
+    count_copies,
+    describe_data,
+    find_copies,
+)
 from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.starting_weights import load_start
 from pipeline.downstream.tasks import TASKS, Split, TaskData
 from tests.pipeline.downstream.small_work import EXPORTS, LABELS, small_examples
+
+TRAINING = [("A fine film .",), ("It rains.", "It is wet."), ("!?",), ("B-X", "the", ",")]
 
 
 def test_dropped_rows_and_labels() -> None:
@@ -48,3 +59,17 @@ def test_development_examples_that_are_training_examples() -> None:
     few = Copies("development", 1000, 3).describe()
     assert few == "3 of 1,000 development examples (0.3%) have the texts of a training example"
     assert Copies("development", 10, 0).describe() == ""
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_copy"),
+    [
+        (("a  FINE film",), True), (("A fine, fine film",), False), (("fine a film",), False),
+        (("it rains", "it is wet"), True), (("it is wet", "it rains"), False),
+        (("it rains",), False), (("it rains", "a fine film"), False),
+        (("!?",), True), (("...",), False), (("",), False), (("B-X", "the", ","), True),
+    ],
+)  # fmt: skip
+def test_copies(texts: tuple[str, ...], is_copy: bool) -> None:
+    training = [Example(str(i), found, "a") for i, found in enumerate(TRAINING)]
+    assert count_copies([Example("0", texts, "b")], training) == is_copy

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from model.objectives.span_boundary import MOST_TARGETS, boundaries
 from pipeline.data.shards import arrow_files
+from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.micro_batch import NO_EXTRAS, BatchBuilder, Extras, LossCounts, MicroBatch
+from pipeline.loading.micro_batch import (
+    NO_EXTRAS,
+    BatchBuilder,
+    Extras,
+    LossCounts,
+    MicroBatch,
+    draw_bits,
+)
 from pipeline.loading.order import Located
 from pipeline.loading.placement import Capacity
 from pipeline.loading.resolve import RECORD
-from tests.pipeline.loading.conftest import BOS, EOS, LENGTH, PAD
+from tests.pipeline.loading.conftest import BOS, EOS, LENGTH, MASK, PAD, prepare_directory
+from tests.pipeline.loading.test_loader import loader
 
 ROWS = np.arange(5)
 SAMPLES = Located(np.zeros(5, np.int64), np.ones(5, np.int64), ROWS)
+COLUMNS = 128
 
 
 def batch_of(
@@ -144,3 +156,103 @@ def test_a_micro_batch_without_rows_is_dead(random_shards: Path) -> None:
         assert batch.counts == LossCounts(0, 0, 0) and batch.rows == []
         assert batch.input_ids.tolist() == [PAD] * tokens and not batch.weights.any()
         assert batch.cu_seqlens[-1] == tokens
+
+
+@pytest.mark.parametrize("label", ["", "order"])
+@pytest.mark.parametrize("vocabulary", [1000, 70_000])
+def test_steps_know_their_boundary_targets(tmp_path: Path, vocabulary: int, label: str) -> None:
+    """With rows of one or two segments, swapped or not."""
+    directory = prepare_directory(tmp_path / "rows", (200,), vocabulary=vocabulary, label=label)
+    source = loader(directory, 37, 8, extras=Extras(most_targets=MOST_TARGETS))
+    for step in islice(source.steps(), 4):
+        assert (step.counts.boundaries, step.counts.predictions) == counted(
+            step.batches, MOST_TARGETS
+        )
+        assert 0 < step.counts.boundaries < step.counts.predictions
+    source.close()
+
+
+def test_no_span_counts_more_than_its_limit(tmp_path: Path) -> None:
+    directory = prepare_directory(tmp_path / "rows", (200,))
+    source = loader(directory, 64, 8, extras=Extras(most_targets=1))
+    step = next(source.steps())
+    spans, predictions = counted(step.batches, 1)
+    assert step.counts.boundaries == spans < predictions
+    source.close()
+
+
+def test_nothing_is_counted_unless_requested(random_shards: Path) -> None:
+    source = loader(random_shards)
+    assert next(source.steps()).counts.boundaries == 0
+    source.close()
+
+
+def counted(batches: object, most: int) -> tuple[int, int]:
+    """Targets and predictions, as the model reads the batches."""
+    targets = predictions = 0
+    for batch in batches:  # type: ignore[attr-defined]
+        inputs = model_inputs(batch, MASK)
+        assert inputs.edge_ids == (BOS, EOS)
+        found = boundaries(inputs.input_ids_T, inputs.positions_K, inputs.weights_K, (BOS, EOS))
+        targets += int((found.weights * (found.place < most)).sum())
+        predictions += int(torch.count_nonzero(inputs.weights_K))
+    return targets, predictions
+
+
+def samples(dataset: int, pass_number: int, rows: list[int]) -> Located:
+    full = [np.full(len(rows), value) for value in (dataset, pass_number)]
+    return Located(full[0], full[1], np.array(rows))
+
+
+def starts(rows: int) -> np.ndarray:
+    return np.arange(rows) * COLUMNS
+
+
+def all_places(rows: int) -> np.ndarray:
+    return np.arange(rows * COLUMNS)
+
+
+def test_bits_are_fair_and_independent() -> None:
+    drawn = draw_bits(0, samples(0, 1, list(range(1000))), starts(1000), all_places(1000))
+    assert drawn.dtype == np.int64 and len(np.unique(drawn)) == len(drawn)
+    bits = np.unpackbits(drawn.view(np.uint8)).reshape(1000, COLUMNS, 64) * 2.0 - 1
+    assert np.abs(bits.mean((0, 1))).max() < 4.5 / len(drawn) ** 0.5
+    for other in (bits[1:], bits[:, 1:]):  # the next row's, and the next place's
+        near = bits[: other.shape[0], : other.shape[1]]
+        assert np.abs((near * other).mean((0, 1))).max() < 4.5 / other[..., 0].size ** 0.5
+
+
+def test_neither_micro_batches_nor_neighbours_change_them() -> None:
+    whole = draw_bits(7, samples(0, 3, [5, 9, 2, 8]), starts(4), all_places(4)).reshape(4, COLUMNS)
+    alone = draw_bits(7, samples(0, 3, [2]), starts(1), np.array([17, 3, 0]))
+    assert alone.tolist() == whole[2, [17, 3, 0]].tolist()
+
+
+def test_seed_dataset_pass_and_row_each_change_them() -> None:
+    variants = [(0, 0, 1, 4), (1, 0, 1, 4), (0, 1, 1, 4), (0, 0, 2, 4), (0, 0, 1, 5)]
+    drawn = [draw_bits(s, samples(d, p, [r]), starts(1), all_places(1)) for s, d, p, r in variants]
+    for index, one in enumerate(drawn):
+        for other in drawn[index + 1 :]:
+            assert (one == other).mean() == 0
+
+
+def test_without_rows_nothing_is_drawn() -> None:
+    assert draw_bits(0, samples(0, 1, []), starts(0), np.zeros(3, np.int64)).tolist() == [0, 0, 0]
+
+
+def test_batches_include_the_noise(random_shards: Path) -> None:
+    """The same for a row in any micro-batch, and only on request."""
+    found = {}
+    for rows in (8, 3):
+        source = loader(random_shards, 24, rows, extras=Extras(draws_seed=5))
+        for batch in next(source.steps()).batches:
+            assert batch.draws is not None and len(batch.draws) == len(batch.positions)
+            places = batch.positions[: batch.predictions].tolist()
+            for position, drawn in zip(places, batch.draws.tolist()):
+                row = max(n for n, own in enumerate(batch.rows) if own.start <= position)
+                place = position - batch.rows[row].start
+                found[rows, int(batch.samples.row[row]), place] = drawn
+        source.close()
+    assert len(found) > 200
+    assert all(found[3, row, place] == drawn for (_, row, place), drawn in found.items())
+    assert next(loader(random_shards).micro_batches()).draws is None

@@ -15,7 +15,7 @@ from pipeline.base.errors import ConfigError, run_command
 from pipeline.config.settings import override, to_dict
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
-from pipeline.released.choice import head_advice, read_recipe, read_settings
+from pipeline.released.choice import head_advice, read_recipe, read_run, read_settings
 from tests.pipeline.released.models import save_model
 
 
@@ -138,3 +138,33 @@ def test_a_text_decides_how_long_a_model_is_continued(bert: Path) -> None:
     assert read_recipe(str(bert), None).within_passes(2_000_000).steps == 9_765
     assert read_recipe(str(bert), None, ["steps=9000"]).within_passes(2_000_000).steps == 9_000
     assert read_recipe("bert_base", None).within_passes(10) == recipe("bert_base")
+
+
+def test_a_run_json_and_bare_settings_are_read(tmp_path: Path) -> None:
+    run = override(recipe("roberta_tiny"), ["data.seed=7"])
+    file = tmp_path / "run.json"
+    for content in (to_dict(run), {"run": to_dict(run), "versions": {}}):
+        file.write_text(json.dumps(content))
+        assert read_run(file) == run
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [("[1]", "cannot be read: it holds a list"), ("{", "cannot be read"), (None, "cannot be read")],
+)
+def test_another_file_is_refused(tmp_path: Path, content: str | None, reason: str) -> None:
+    file = tmp_path / "run.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(ConfigError, match=f"--run .*run.json {reason}"):
+        read_run(file)
+
+
+def test_dropout_of_attention_weights_has_no_legacy_value(tmp_path: Path) -> None:
+    """It is named where a file of an older version lacks it."""
+    content = to_dict(recipe("roberta_base"))
+    del content["encoder"]["attention_dropout"]
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match=r"missing settings: encoder\.attention_dropout"):
+        read_run(file)

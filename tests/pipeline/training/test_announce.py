@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models
 
-from pipeline.training.announce import dry_run
+from pipeline.training.announce import describe_example, dry_run
 from tests.pipeline.conftest import Arguments, job
 
 
@@ -65,3 +69,18 @@ def test_stage_0_in_half_precision_is_reported(
                 "warning: zero0 runs as ZeRO stage 1: DeepSpeed's stage 0 is exact in fp32 only\n"
             )
             assert "ZeRO stage 1" in output and "'stage': 1" in output
+
+
+def test_predicted_tokens_show_what_is_seen_and_the_answer() -> None:
+    words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "Ġthe", "Ġcat", "Ġsat", "Ġdown"]
+    tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    batch: Any = SimpleNamespace(
+        input_ids=torch.tensor([0, 5, 4, 7, 8, 2, 0, 5, 6, 2]),
+        rows=[slice(0, 6), slice(6, 10)],
+        positions=torch.tensor([2, 4, 7, 0]),
+        labels=torch.tensor([6, 7, 5, 0]),
+        predictions=3,
+    )
+    assert describe_example(batch, tokenizer) == ("<s> the {<mask> | cat} sat { down | sat}</s>")
+    assert describe_example(batch, tokenizer, tokens=3) == "<s> the {<mask> | cat}"

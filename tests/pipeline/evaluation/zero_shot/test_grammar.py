@@ -2,21 +2,26 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
+import pyarrow.ipc
 import pytest
 import torch
 
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.evaluation.zero_shot import grammar
 from pipeline.evaluation.zero_shot.grammar import (
     GrammarTest,
     PairScore,
+    count_tokens,
     report_grammar,
     score_grammar,
 )
 from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
+from pipeline.loading.dataset import Dataset
 from pipeline.planning.build import Model, build_model
 from pipeline.recipes import recipe
 
@@ -108,3 +113,14 @@ def test_one_pair_has_no_error(tiny_vocabulary: Vocabulary) -> None:
 def test_means_weigh_paradigms_alike() -> None:
     mean = PairScore.mean([PairScore(0.5, 0.3, 0.25, 10), PairScore(1.0, 0.4, 0.75, 1_000)])
     assert mean == PairScore(0.75, 0.25, 0.5, 1_010)
+
+
+def test_tokens_of_training_rows_are_counted(lesson: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = Dataset.open(lesson, "validation", False)
+    expected = np.zeros(2048, np.int64)
+    for path in sorted((lesson / "rows").glob("train-*.arrow")):
+        for row in pyarrow.ipc.open_file(path).read_all()["input_ids"].to_pylist():
+            expected += np.bincount(row, minlength=2048)
+    assert (count_tokens([dataset], 2048) == expected).all()
+    monkeypatch.setattr(grammar, "MOST_TOKENS", 1)
+    assert 0 < count_tokens([dataset], 2048).sum() < expected.sum()

@@ -11,12 +11,12 @@ import pytest
 from pipeline.base.errors import CheckpointError, ConfigError
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
-from pipeline.config.run_file import read_run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.config.training_settings import OptimizerSettings
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
+from pipeline.released.choice import read_run
 from pipeline.training.run_directory import run_json as run_json
 from pipeline.training.run_directory.run_json import (
     FREE_SETTINGS,
@@ -155,7 +155,7 @@ def test_a_run_from_before_a_setting_opens_resumes_and_forks(
         run=to_dict(old.run), fingerprints=old.fingerprints, device=old.device
     )
     monkeypatch.setattr(run_json, "Run", LaterRun)
-    monkeypatch.setattr("pipeline.config.run_file.Run", LaterRun)
+    monkeypatch.setattr("pipeline.released.choice.Run", LaterRun)
     found = read_record(tmp_path)
     assert (found.run.data.blanks, found.run.optimizer.momentum) == (0, 0.5)  # type: ignore[attr-defined]
     assert read_run(tmp_path / "run.json") == found.run

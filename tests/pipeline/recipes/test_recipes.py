@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from pipeline.recipes import RECIPES
-from pipeline.recipes.table import format_recipes
+from pipeline.recipes import RECIPES, format_recipes
 
 
 def test_every_recipe_has_a_line_below_its_family() -> None:
