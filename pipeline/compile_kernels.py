@@ -91,6 +91,7 @@ def _load(shards: Path, recipe_name: str) -> None:
     from pipeline.config.formats import Attention
     from pipeline.loading.dataset import Dataset
     from pipeline.loading.loader import Loader
+    from pipeline.loading.micro_batch import BatchForm
     from pipeline.loading.order import Order, Share
     from pipeline.recipes import recipe
     from pipeline.training.feed import extras_of
@@ -105,8 +106,7 @@ def _load(shards: Path, recipe_name: str) -> None:
             Order(kind=kind, seed=0, shard_rows=(dataset.shard_rows,)),
             Share(sequences=8, per_device=4, rank=0, world_size=1),
             reader="read" if in_blocks else "mmap",
-            attention=attention,
-            extras=extras_of(recipe(recipe_name)),
+            form=BatchForm(attention=attention, extras=extras_of(recipe(recipe_name))),
         )
         for _ in itertools.islice(loader.micro_batches(), MICRO_BATCHES):  # endless
             pass

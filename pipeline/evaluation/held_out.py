@@ -44,7 +44,7 @@ from pipeline.evaluation.zero_shot.pseudo_likelihood import (
 from pipeline.kernels.permutation import IntArray
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Extras, LossCounts
+from pipeline.loading.micro_batch import BatchForm, Extras, LossCounts
 from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity
 
@@ -157,10 +157,12 @@ def validation_loader(
         share,
         reader="read" if compressed else "mmap",
         prefetch=2,
-        capacity=_full_rows(datasets, rows) if on_gpu else None,
-        attention=attention,
-        pin_memory=on_gpu,
-        extras=Extras(most_targets=MOST_TARGETS, draws_seed=0),  # enough for every objective
+        form=BatchForm(
+            attention=attention,
+            extras=Extras(most_targets=MOST_TARGETS, draws_seed=0),  # enough for every objective
+            capacity=_full_rows(datasets, rows) if on_gpu else None,
+            pin_memory=on_gpu,
+        ),
     )
 
 

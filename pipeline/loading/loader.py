@@ -23,11 +23,10 @@ from typing import Literal
 import numpy as np
 
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.config.formats import Attention
 from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.kernels.permutation import IntArray
 from pipeline.loading.dataset import READ_THREADS, Dataset
-from pipeline.loading.micro_batch import NO_EXTRAS, BatchBuilder, Extras, LossCounts, MicroBatch
+from pipeline.loading.micro_batch import PLAIN, BatchBuilder, BatchForm, LossCounts, MicroBatch
 from pipeline.loading.order import Located, Order, Share
 from pipeline.loading.placement import Capacity, place
 from pipeline.loading.prefetch import in_background
@@ -80,17 +79,12 @@ class Loader:
         order: Order,
         share: Share,
         *,
+        form: BatchForm = PLAIN,
         reader: Literal["mmap", "read"] = "mmap",
         prefetch: int = 0,
-        capacity: Capacity | None = None,
-        attention: Attention = "row",
-        extras: Extras = NO_EXTRAS,
-        pin_memory: bool = False,
     ) -> None:
         """order: over `shard_rows` of the same datasets; prefetch: micro-batches that a thread
-        decodes ahead, ideally those of two steps; 0 for no thread; capacity: the sizes of every
-        micro-batch, for a GPU, None for as many tokens as `per_device` rows have; attention: see
-        `BatchSettings`; extras: what the objective needs; pin_memory: for copies to a GPU.
+        decodes ahead, ideally those of two steps; 0 for no thread.
 
         Raises ConfigError or DataError if reader, order and compression contradict each other.
         """
@@ -102,13 +96,7 @@ class Loader:
         manifest = self.datasets[0].manifest
         self.sequence_length = manifest.sequence_length
         self.max_predictions = max(part.manifest.max_predictions for part in self.datasets)
-        self._builder = BatchBuilder.of(
-            manifest,
-            documents=attention == "document",
-            extras=extras,
-            capacity=capacity,
-            pin_memory=pin_memory,
-        )
+        self._builder = BatchBuilder.of(manifest, form)
         self._running: Generator[tuple[Step, MicroBatch], None, None] | None = None
         self._check()
 
@@ -266,7 +254,7 @@ class Loader:
     def _place(self, records: StructArray, sequences: int) -> list[IntArray]:
         """The rows of each micro-batch of a step of so many sequences; at least one micro-batch,
         and without capacity the same number on every rank."""
-        capacity, least = self._builder.capacity, 1
+        capacity, least = self._builder.form.capacity, 1
         if capacity is None:
             rows, least = self.share.per_device, self.share.accumulation_of(sequences)
             capacity = Capacity(*(rows * most for most in (MOST, MOST, 1, MOST)))

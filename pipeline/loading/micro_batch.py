@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import torch
 
-from pipeline.config.formats import PAIR_FORMATS, SEPARATORS
+from pipeline.config.formats import PAIR_FORMATS, SEPARATORS, Attention
 from pipeline.data.shards.manifest import Manifest
 from pipeline.kernels.addresses import load_uint8, load_uint16, load_uint32
 from pipeline.kernels.bits import GOLDEN, mix
@@ -117,6 +117,24 @@ NO_EXTRAS = Extras()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchForm:
+    """What a loader's micro-batches look like."""
+
+    attention: Attention = "row"
+    """See `BatchSettings`."""
+    extras: Extras = NO_EXTRAS
+    capacity: Capacity | None = None
+    """The sizes of every micro-batch, for a GPU; None for as many tokens as `per_device` rows
+    have."""
+    pin_memory: bool = False
+    """Pin memory for copies to a GPU."""
+
+
+PLAIN = BatchForm()
+"""Rows as they are, for a CPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchBuilder:
     """Builds the micro-batches of some datasets."""
 
@@ -126,24 +144,10 @@ class BatchBuilder:
     """SPECIAL_IDS [1]."""
     pairs: bool
     """Give `segment_ids` and `pair_labels`."""
-    documents: bool
-    """Documents are pieces, not rows."""
-    extras: Extras
-    capacity: Capacity | None
-    """The sizes of the tensors, for a GPU; None: as many as there are."""
-    pin_memory: bool
-    """Pin memory for copies to a GPU."""
+    form: BatchForm
 
     @classmethod
-    def of(
-        cls,
-        manifest: Manifest,
-        *,
-        documents: bool,
-        extras: Extras,
-        capacity: Capacity | None,
-        pin_memory: bool,
-    ) -> BatchBuilder:
+    def of(cls, manifest: Manifest, form: BatchForm) -> BatchBuilder:
         """For datasets prepared like the one of `manifest`."""
         tokenizer = manifest.tokenizer
         special_ids = np.zeros(1, decode.SPECIAL_IDS)
@@ -155,11 +159,13 @@ class BatchBuilder:
             length=manifest.sequence_length,
             special_ids=special_ids,
             pairs=manifest.data.get("format") in PAIR_FORMATS,
-            documents=documents,
-            extras=extras,
-            capacity=capacity,
-            pin_memory=pin_memory,
+            form=form,
         )
+
+    @property
+    def documents(self) -> bool:
+        """Whether documents are pieces, not rows."""
+        return self.form.attention == "document"
 
     @property
     def details(self) -> bool:
@@ -175,8 +181,8 @@ class BatchBuilder:
         tokens, pairs, boundaries = records["tokens"], 0, 0
         if self.pairs:
             pairs = int(((records["label"] >= 0) & (tokens > 0)).sum())
-        if self.extras.most_targets:
-            boundaries = boundary_targets(records, self.special_ids, self.extras.most_targets)
+        if self.form.extras.most_targets:
+            boundaries = boundary_targets(records, self.special_ids, self.form.extras.most_targets)
         return LossCounts(int(records["predictions"].sum()), int(tokens.sum()), pairs, boundaries)
 
     def batch(
@@ -189,8 +195,8 @@ class BatchBuilder:
         starts = ends - records["tokens"]
         tokens = max(counts.tokens, DEAD_TOKENS)
         slots = max(1, counts.predictions)
-        if self.capacity:
-            tokens, slots = self.capacity.tokens, self.capacity.predictions
+        if self.form.capacity:
+            tokens, slots = self.form.capacity.tokens, self.form.capacity.predictions
         integers = self._empty(tokens + 2 * slots, torch.int64)
         input_ids, positions, labels = integers.split_with_sizes((tokens, slots, slots))
         weights = self._empty(slots, torch.float32)
@@ -199,8 +205,8 @@ class BatchBuilder:
         bounds = decode.pieces(records, starts, tokens, self.length, self.documents)
         special = self.special_ids[0]
         draws = None
-        if self.extras.draws_seed is not None:
-            bits = draw_bits(self.extras.draws_seed, samples, starts, positions.numpy())
+        if self.form.extras.draws_seed is not None:
+            bits = draw_bits(self.form.extras.draws_seed, samples, starts, positions.numpy())
             draws = self._filled(bits, slots, 0)
         return MicroBatch(
             step=step,
@@ -231,21 +237,21 @@ class BatchBuilder:
 
     def _rows(self, count: int) -> int:
         """Entries for this many rows."""
-        return self.capacity.rows if self.capacity else max(1, count)
+        return self.form.capacity.rows if self.form.capacity else max(1, count)
 
     def _most_pieces(self, count: int) -> int:
         """Entries for this many pieces."""
-        if self.capacity is None:
+        if self.form.capacity is None:
             return count
-        return self.capacity.pieces + self.capacity.dead_pieces(self.length)
+        return self.form.capacity.pieces + self.form.capacity.dead_pieces(self.length)
 
     def _empty(self, size: int, dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty(size, dtype=dtype, pin_memory=self.pin_memory)
+        return torch.empty(size, dtype=dtype, pin_memory=self.form.pin_memory)
 
     def _filled(self, values: np.ndarray, size: int, rest: int) -> torch.Tensor:
         """The values, then `rest`."""
         given = torch.from_numpy(values)
-        if size == values.size and not self.pin_memory:
+        if size == values.size and not self.form.pin_memory:
             return given
         filled = self._empty(size, given.dtype)
         out = filled.numpy()

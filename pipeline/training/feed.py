@@ -17,7 +17,7 @@ from pipeline.config.run import Run
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import NO_EXTRAS, Extras
+from pipeline.loading.micro_batch import NO_EXTRAS, BatchForm, Extras
 from pipeline.loading.order import Located, Order, Share
 from pipeline.loading.staging import Staging
 from pipeline.planning.phases import Phase, phase_of
@@ -146,14 +146,17 @@ def train_loader(
         window=run.batch.order_window,
         skipped=skipped,
     )
+    on_gpu = cluster.device.type == "cuda"
     return Loader(
         train,
         order,
         share_of(run, plan, cluster),
         reader=run.data.reader,
         prefetch=2 * plan.accumulation,
-        capacity=plan.on_gpu.capacity if cluster.device.type == "cuda" else None,
-        attention=run.batch.attention,
-        extras=extras_of(run),
-        pin_memory=cluster.device.type == "cuda",
+        form=BatchForm(
+            attention=run.batch.attention,
+            extras=extras_of(run),
+            capacity=plan.on_gpu.capacity if on_gpu else None,
+            pin_memory=on_gpu,
+        ),
     )

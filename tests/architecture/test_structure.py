@@ -24,6 +24,7 @@ SOURCES = sorted(
 MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
 MOST_COMMAND_LINES = 120
 MOST_FILES, MOST_LEVELS = 16, 3
+MOST_PARAMETERS = 8
 FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",
     "pipeline", "pipeline/base", "pipeline/kernels", "pipeline/execution",
@@ -230,6 +231,29 @@ def test_commands_parse_and_call() -> None:
     for path in (ROOT / "pipeline").glob("*.py"):
         lines = len(path.read_text().splitlines())
         assert lines <= MOST_COMMAND_LINES, f"{name(path)} has {lines} lines; move some to a room"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_functions_have_few_parameters(path: Path) -> None:
+    """Those that go together are a record. The receiver (self, cls, autograd's ctx) does not count.
+
+    Kernels of numba are exempt: compiled code takes its arrays one by one.
+    """
+    compilers = {
+        ast.unparse(node.targets[0]) for node in nodes(path)
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("numba.njit(")
+    }  # fmt: skip
+    for node in nodes(path):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+        if decorators & compilers or any(each.startswith("numba.njit(") for each in decorators):
+            continue
+        taken = node.args
+        given = [item.arg for item in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
+        count = len([item for item in given if item not in ("self", "cls", "ctx")])
+        count += (taken.vararg is not None) + (taken.kwarg is not None)
+        assert count <= MOST_PARAMETERS, f"{name(path)}:{node.name} has {count} parameters"
 
 
 def test_inheritance_is_one_deep() -> None:

@@ -52,7 +52,7 @@ from pipeline.evaluation.device_copies import on_device
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader, Step
-from pipeline.loading.micro_batch import MicroBatch
+from pipeline.loading.micro_batch import BatchForm, MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.planning.deepspeed_config import read_deepspeed_file
 from pipeline.planning.plan import encoder_config, make_plan
@@ -101,8 +101,8 @@ def training_data(gate: Gate, run: Run) -> Iterator[Loader]:
     plan = make_plan(run, 1, 1, [dataset], [], run.steps)
     loader = Loader(
         [dataset], Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,)), share,
-        prefetch=2 * share.accumulation, capacity=plan.on_gpu.capacity if on_gpu else None,
-        pin_memory=on_gpu,
+        prefetch=2 * share.accumulation,
+        form=BatchForm(capacity=plan.on_gpu.capacity if on_gpu else None, pin_memory=on_gpu),
     )  # fmt: skip
     yield loader
     loader.close()

@@ -34,7 +34,7 @@ from pipeline.data.tokenizers.trainers import train
 from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Extras
+from pipeline.loading.micro_batch import BatchForm, Extras
 from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity
 from pipeline.planning.build import build_model
@@ -297,9 +297,11 @@ def _read_shards(place: Path, random: Random) -> Iterator[str]:
         Order(kind="sequential", seed=3, shard_rows=(dataset.shard_rows,)),
         Share(sequences=64, per_device=16),
         reader="mmap" if manifest.compression == "none" and random.random() < 0.5 else "read",
-        capacity=random.choice((None, Capacity(4096, 4096, 64, 4096))),
-        attention=random.choice(("row", "document")),
-        extras=Extras(most_targets=random.choice((0, 20))),
+        form=BatchForm(
+            capacity=random.choice((None, Capacity(4096, 4096, 64, 4096))),
+            attention=random.choice(("row", "document")),
+            extras=Extras(most_targets=random.choice((0, 20))),
+        ),
     )
     size = manifest.tokenizer["size"]
     for batch in loader.micro_batches():

@@ -36,6 +36,17 @@ class Frame(NamedTuple):
     """Number of eos between two segments."""
 
 
+class _Output(NamedTuple):
+    """The arrays of `Rows` that `_pack` fills, with room for as many rows as there may be."""
+
+    ids: Ids
+    offsets: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.uint16]
+    start_offsets: npt.NDArray[np.int32]
+    first_row: npt.NDArray[np.int64]
+    last_row: npt.NDArray[np.int64]
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Packed sequences in order."""
@@ -78,35 +89,24 @@ def pack_sentences(
     count = len(tokens.document_offsets) - 1
     room = sequence_length - 2
     most_rows = len(tokens.sentence_starts) + len(tokens.ids) // max(1, room - LOOK_BACK) + 1
-    ids = np.empty(len(tokens.ids) + 2 * most_rows + count, tokens.ids.dtype)
-    offsets = np.zeros(most_rows + 1, np.int64)
-    starts = np.empty(most_rows + count, np.uint16)
-    start_offsets = np.zeros(most_rows + 1, np.int32)
-    first_row, last_row = np.empty(count, np.int64), np.empty(count, np.int64)
-    rows = _pack(
-        tokens.ids,
-        tokens.document_offsets,
-        tokens.sentence_starts,
-        word_starts,
-        room,
-        frame.bos,
-        frame.eos,
-        across,
-        ids,
-        offsets,
-        starts,
-        start_offsets,
-        first_row,
-        last_row,
+    out = _Output(
+        ids=np.empty(len(tokens.ids) + 2 * most_rows + count, tokens.ids.dtype),
+        offsets=np.zeros(most_rows + 1, np.int64),
+        starts=np.empty(most_rows + count, np.uint16),
+        start_offsets=np.zeros(most_rows + 1, np.int32),
+        first_row=np.empty(count, np.int64),
+        last_row=np.empty(count, np.int64),
     )
+    documents = (tokens.ids, tokens.document_offsets, tokens.sentence_starts)
+    rows = _pack(documents, word_starts, room, frame, across, out)
     return Rows(
         # views: the pages after them were never touched, so they take no memory
-        ids[: offsets[rows]],
-        offsets[: rows + 1],
-        starts[: start_offsets[rows]],
-        start_offsets[: rows + 1],
-        first_row,
-        last_row,
+        out.ids[: out.offsets[rows]],
+        out.offsets[: rows + 1],
+        out.starts[: out.start_offsets[rows]],
+        out.start_offsets[: rows + 1],
+        out.first_row,
+        out.last_row,
         np.empty((0, 2), np.int64),
         np.zeros(rows, np.uint16),
         np.full(rows, -1, np.int8),
@@ -128,26 +128,14 @@ def cut_sentence(ids, start, end, room, word_starts):  # type: ignore[no-untyped
 
 
 @numba.njit(cache=True, nogil=True)
-def _pack(  # type: ignore[no-untyped-def]
-    source,
-    document_offsets,
-    sentence_starts,
-    word_starts,
-    room,
-    bos,
-    eos,
-    across,
-    ids,
-    offsets,
-    starts,
-    start_offsets,
-    first_row,
-    last_row,
-):
-    """Pack greedily into the output arrays, those of `Rows`. Returns the number of rows.
+def _pack(documents, word_starts, room, frame, across, out):  # type: ignore[no-untyped-def]
+    """Pack greedily into the arrays of `out`, an `_Output`. Returns the number of rows.
 
-    source: ids of all documents; document_offsets: [documents + 1]; sentence_starts: [sentences].
+    documents: ids of all documents, document_offsets [documents + 1], sentence_starts [sentences].
     """
+    source, document_offsets, sentence_starts = documents
+    ids, offsets, starts, start_offsets, first_row, last_row = out
+    bos, eos = frame.bos, frame.eos
     row = 0
     used = 0  # tokens of the open row after <s>
     write = 0

@@ -13,7 +13,7 @@ from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import Extras
+from pipeline.loading.micro_batch import BatchForm, Extras
 from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity
 from pipeline.planning.build import build_model
@@ -72,7 +72,10 @@ def test_dead_tokens_change_neither_sums_nor_gradients(name: str, tmp_path: Path
     model = build_model(run, seed=0)
     extras = Extras(draws_seed=3, most_targets=10)
     capacity = Capacity(tokens=700, predictions=90, rows=12, pieces=12)
-    both = [loader(directory, 8, 8, extras=extras, capacity=given) for given in (None, capacity)]
+    both = [
+        loader(directory, 8, 8, form=BatchForm(extras=extras, capacity=given))
+        for given in (None, capacity)
+    ]
     found = []
     for source in both:
         step = source.pad_micro_batches(next(source.steps()), 2)

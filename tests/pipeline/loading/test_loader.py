@@ -20,7 +20,7 @@ from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import BatchBuilder, MicroBatch
+from pipeline.loading.micro_batch import BatchBuilder, BatchForm, MicroBatch
 from pipeline.loading.order import Order, Share
 from tests.pipeline.preparing import rewrite
 
@@ -276,7 +276,7 @@ def test_validation_ends_after_one_pass_of_duplicate_0(random_shards: Path) -> N
 
 
 def test_documents_come_as_pieces(random_shards: Path) -> None:
-    batch = take(loader(random_shards, 10, 8, attention="document"), 2)[0]
+    batch = take(loader(random_shards, 10, 8, form=BatchForm(attention="document")), 2)[0]
     expected = [0]
     for row in batch.rows:
         length = row.stop - row.start
@@ -341,7 +341,9 @@ def test_pairs_show_their_segments(
     """Two passes: ids, slots, segments and labels of every row."""
     directory = prepare(tmp_path / "pairs", (100,), label=label)
     seen = set()
-    for batch in take(loader(directory, 10, 8, attention="document", **options), 40):
+    for batch in take(
+        loader(directory, 10, 8, form=BatchForm(attention="document"), **options), 40
+    ):
         labels: dict[int, int] = {}
         assert batch.segment_ids is not None and batch.pair_labels is not None
         assert batch.cu_seqlens.tolist() == [0, *(row.stop for row in batch.rows)]

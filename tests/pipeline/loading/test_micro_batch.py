@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import (
     NO_EXTRAS,
     BatchBuilder,
+    BatchForm,
     Extras,
     LossCounts,
     MicroBatch,
@@ -34,23 +36,10 @@ SAMPLES = Located(np.zeros(5, np.int64), np.ones(5, np.int64), ROWS)
 COLUMNS = 128
 
 
-def batch_of(
-    directory: Path,
-    *,
-    documents: bool = False,
-    extras: Extras = NO_EXTRAS,
-    capacity: Capacity | None = None,
-    pin_memory: bool = False,
-) -> MicroBatch:
+def batch_of(directory: Path, **form: Any) -> MicroBatch:
     """Rows 0 to 4."""
     dataset = Dataset.open(directory)
-    builder = BatchBuilder.of(
-        dataset.manifest,
-        documents=documents,
-        extras=extras,
-        capacity=capacity,
-        pin_memory=pin_memory,
-    )
+    builder = BatchBuilder.of(dataset.manifest, BatchForm(**form))
     found = dataset.records(ROWS, 0, builder.details)
     return builder.batch(3, 1, found.fields, SAMPLES)
 
@@ -106,7 +95,9 @@ def test_all_that_is_copied_to_a_gpu_is_in_pinned_memory(
         return pinned[-1]
 
     monkeypatch.setattr(BatchBuilder, "_empty", empty)
-    batch = batch_of(random_shards, documents=True, extras=Extras(draws_seed=1), pin_memory=True)
+    batch = batch_of(
+        random_shards, attention="document", extras=Extras(draws_seed=1), pin_memory=True
+    )
     memory = {tensor.untyped_storage().data_ptr() for tensor in pinned}
     for field in fields(MicroBatch):
         value = getattr(batch, field.name)
@@ -149,9 +140,8 @@ def test_a_micro_batch_without_rows_is_dead(random_shards: Path) -> None:
     manifest = Dataset.open(random_shards).manifest
     for capacity, tokens in ((None, 2), (Capacity(100, 7, 3, 3), 100)):
         builder = BatchBuilder.of(
-            manifest, documents=False, extras=Extras(draws_seed=1), capacity=capacity,
-            pin_memory=False,
-        )  # fmt: skip
+            manifest, BatchForm(extras=Extras(draws_seed=1), capacity=capacity)
+        )
         batch = builder.batch(0, 0, np.zeros(0, RECORD), SAMPLES[:0])
         assert batch.counts == LossCounts(0, 0, 0) and batch.rows == []
         assert batch.input_ids.tolist() == [PAD] * tokens and not batch.weights.any()
@@ -163,7 +153,7 @@ def test_a_micro_batch_without_rows_is_dead(random_shards: Path) -> None:
 def test_steps_know_their_boundary_targets(tmp_path: Path, vocabulary: int, label: str) -> None:
     """With rows of one or two segments, swapped or not."""
     directory = prepare_directory(tmp_path / "rows", (200,), vocabulary=vocabulary, label=label)
-    source = loader(directory, 37, 8, extras=Extras(most_targets=MOST_TARGETS))
+    source = loader(directory, 37, 8, form=BatchForm(extras=Extras(most_targets=MOST_TARGETS)))
     for step in islice(source.steps(), 4):
         assert (step.counts.boundaries, step.counts.predictions) == counted(
             step.batches, MOST_TARGETS
@@ -174,7 +164,7 @@ def test_steps_know_their_boundary_targets(tmp_path: Path, vocabulary: int, labe
 
 def test_no_span_counts_more_than_its_limit(tmp_path: Path) -> None:
     directory = prepare_directory(tmp_path / "rows", (200,))
-    source = loader(directory, 64, 8, extras=Extras(most_targets=1))
+    source = loader(directory, 64, 8, form=BatchForm(extras=Extras(most_targets=1)))
     step = next(source.steps())
     spans, predictions = counted(step.batches, 1)
     assert step.counts.boundaries == spans < predictions
@@ -244,7 +234,7 @@ def test_batches_include_the_noise(random_shards: Path) -> None:
     """The same for a row in any micro-batch, and only on request."""
     found = {}
     for rows in (8, 3):
-        source = loader(random_shards, 24, rows, extras=Extras(draws_seed=5))
+        source = loader(random_shards, 24, rows, form=BatchForm(extras=Extras(draws_seed=5)))
         for batch in next(source.steps()).batches:
             assert batch.draws is not None and len(batch.draws) == len(batch.positions)
             places = batch.positions[: batch.predictions].tolist()

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import MicroBatch
+from pipeline.loading.micro_batch import BatchForm, MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity, expected_tokens, place
 from tests.pipeline.loading.conftest import LENGTH, SLOTS
@@ -127,7 +127,9 @@ def test_a_capacity_changes_no_row(
     parts = 0
     for rank in range(world):
         plain = loader(directory, (world, rank)).steps(48 * 5, 5)
-        fixed = loader(directory, (world, rank), capacity=capacity, prefetch=3).steps(48 * 5, 5)
+        fixed = loader(
+            directory, (world, rank), form=BatchForm(capacity=capacity), prefetch=3
+        ).steps(48 * 5, 5)
         for step, short, _ in zip(plain, fixed, range(6), strict=False):
             assert step.counts == short.counts
             rows: list[dict[Any, tuple[Any, ...]]] = [{}, {}]

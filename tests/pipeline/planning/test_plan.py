@@ -15,6 +15,7 @@ from pipeline.costs.shapes.activations import micro_batch
 from pipeline.data.shards.arrow_files import read_table
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import BatchForm
 from pipeline.loading.order import Order, Share
 from pipeline.planning.build import build_model
 from pipeline.planning.plan import (
@@ -138,7 +139,7 @@ def test_the_plan_fills_micro_batches_as_the_loader_does(tmp_path: Path) -> None
     assert plan.on_gpu.capacity.tokens <= 32 * 70
     order = Order(kind="global", seed=0, shard_rows=(train.shard_rows,))
     share = Share(sequences=400, per_device=32, world_size=2)
-    source = Loader([train], order, share, capacity=plan.on_gpu.capacity).steps()
+    source = Loader([train], order, share, form=BatchForm(capacity=plan.on_gpu.capacity)).steps()
     steps = [next(source) for _ in range(20)]
     counts = [step.accumulation for step in steps]
     assert np.mean([count <= plan.on_gpu.accumulation for count in counts]) >= 0.9

@@ -394,7 +394,7 @@ def test_micro_batches_of_a_fixed_size_give_the_same_curve(
 def fixed_loader(*given: Any, **options: Any) -> Loader:
     """With the capacity of four full rows."""
     capacity = Capacity(tokens=4 * 70, predictions=50, rows=9, pieces=9)
-    return Loader(*given, **options | {"capacity": capacity})
+    return Loader(*given, **options | {"form": replace(options["form"], capacity=capacity)})
 
 
 def one_piece(cu_seqlens: torch.Tensor, heads: int) -> BlockLayout:
