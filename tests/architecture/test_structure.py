@@ -35,7 +35,7 @@ FLOW = (
     "pipeline/data/selection", "pipeline/data/tokenizers", "pipeline/data/rows",
     "pipeline/data/shards", "pipeline/data/takedown", "pipeline/data/preparation",
     "pipeline/data/inspection", "pipeline/released", "pipeline/loading", "pipeline/planning",
-    "pipeline/costs/shapes", "pipeline/costs", "pipeline/cluster",
+    "pipeline/costs/shapes", "pipeline/costs/preparation", "pipeline/costs", "pipeline/cluster",
     "pipeline/evaluation/scoring", "pipeline/evaluation/zero_shot", "pipeline/evaluation",
     "pipeline/training/optimizer", "pipeline/training/checkpoints", "pipeline/training/weights",
     "pipeline/training/run_directory", "pipeline/training/validation", "pipeline/training",

@@ -7,7 +7,6 @@ import gzip
 import json
 import lzma
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -35,7 +34,6 @@ from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.tasks import cut_tasks
 from pipeline.data.tokenizers.encoder import TextEncoder
-from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.loading.dataset import Dataset
@@ -299,7 +297,7 @@ def test_many_splits(
     assert len(set(keys)) == len(keys) == manifest.totals["sequences"]
     # a run that was stopped between two parts of a file resumes after the first
     work = tmp_path / "again" / ".work"
-    monkeypatch.setattr("pipeline.data.preparation.prepare.assemble", _stop)
+    monkeypatch.setattr("pipeline.data.preparation.publication.assemble", _stop)
     with pytest.raises(InterruptedError):
         run(*arguments, *tiny(tiny_tokenizer, tmp_path / "again"))
     for marker in sorted(work.glob("task-*.json")) + sorted(work.glob("part-*.json"))[1::2]:
@@ -318,20 +316,6 @@ def test_many_splits(
 
 def _stop(*_: object) -> None:
     raise InterruptedError
-
-
-def test_single_bad_records_are_skipped_and_counted(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    path = tmp_path / "in.jsonl"
-    lines = [json.dumps({"text": f"Text {i}. More of it."}) for i in range(300)]
-    lines[100] = '{"text": 5}'
-    lines[200] = '{"text": "   "}'
-    path.write_text("\n".join(lines))
-    out = run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"))
-    assert "dropped 1 empty, 1 " in out
-    counted = read_manifest(tmp_path / "out").corpora["in"]
-    assert counted["documents"] == 298 and sum(counted["bad"].values()) == 1
 
 
 def _binary(path: Path) -> Path:
@@ -379,34 +363,6 @@ def test_bad_input_is_one_line_and_no_manifest(
     )
     assert error.startswith("error: ") and error.count("\n") == 1 and named in error
     assert not (tmp_path / "out" / MANIFEST).exists()
-
-
-@pytest.mark.parametrize("engine", ["fast", "tokenizers"])
-def test_unknown_text_is_counted_reported_and_refused(
-    engine: str,
-    word_vocabularies: dict[str, Vocabulary],
-    tmp_path: Path,
-    run: Prepare,
-    call: Call,
-) -> None:
-    """In train and held-out documents; an unspaced run of over 100 characters is one token."""
-    save_vocabulary(word_vocabularies["wordpiece"], tmp_path / "tokenizer", 32)
-    texts = [f"The house number {i} was old. {'ລາວ' * 40} ☃" for i in range(40)]
-    lao = write_jsonl(tmp_path / "lao.jsonl", texts)
-    given = (
-        "--corpus", "lao", "--input", lao, "--workers", 1, "--engine", engine,
-        "--set", "data.tokenizer=wordpiece", "--set", "encoder.position_offset=1",
-        *tiny(tmp_path / "tokenizer", tmp_path / "out"),
-    )  # fmt: skip
-    message = r"corpus lao: 8\d\.\d% .* 80 \[UNK\] tokens, more than 10%; .*--allow-unknown"
-    assert re.search(message, run(*given, code=2))
-    assert not (tmp_path / "out" / MANIFEST).exists()
-    warning = r"warning: 80 unknown tokens hide 4,840 characters, 8\d\.\d+% of the text"
-    assert re.search(f"lao: {warning}", run(*given, "--allow-unknown"))
-    assert re.search(f"   {warning}", call(inspect.main, tmp_path / "out", "--verify"))
-    corpus = read_manifest(tmp_path / "out").corpora["lao"]
-    assert corpus["unknown"] == {"tokens": 80, "characters": 40 * 121}
-    assert corpus["characters"] == sum(map(len, texts)) and corpus["validation_sequences"] > 0
 
 
 def test_a_vocabulary_larger_than_the_recipe_says(

@@ -166,7 +166,7 @@ def test_other_text_during_the_work(
 def test_other_text_after_the_last_task(
     make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = "pipeline.data.preparation.prepare.check_bad_records"
+    read = "pipeline.data.preparation.publication.check_bad_records"
     monkeypatch.setattr(read, lambda *_: edit(news))
     assert "has changed since" in make(news, code=2)
     assert not (tmp_path / "out" / MANIFEST).exists()
@@ -371,7 +371,7 @@ def test_a_raw_file_that_changes_after_it_was_extracted(
         assert done and 2 not in done, "the next task is not begun"
     dump.write_bytes(before)
     with monkeypatch.context() as patch:
-        check = "pipeline.data.preparation.prepare.check_bad_records"
+        check = "pipeline.data.preparation.publication.check_bad_records"
         patch.setattr(check, lambda *_: edit(dump, 150))
         assert f"{dump} has changed since" in make(dump, code=2)
     assert not (tmp_path / "out" / MANIFEST).exists()

@@ -43,7 +43,6 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.losses import describe_losses
 from pipeline.data.text.tasks import SplitTask
 
 INPUTS = "inputs.parquet"
@@ -320,16 +319,6 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "licence": licence,
         }
     return counts
-
-
-def describe_taken(parts: list[Part]) -> Iterator[str]:
-    """Warnings about corpora and files of which rules took over half of the text."""
-    for corpus in dict.fromkeys(part.corpus for part in parts):
-        total = DocumentCounts()
-        for part in parts:
-            if part.corpus == corpus:
-                total.add(part.counts)
-        yield from describe_losses(corpus, total.bytes, total.taken, total.files)
 
 
 def held_out_copies(work: Path, parts: list[Part]) -> dict[str, dict[str, int]]:

@@ -8,7 +8,8 @@ from pipeline.base.command_line import data_root
 from pipeline.config.run import Run
 from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.fingerprint import Identities
-from pipeline.data.preparation.prepare import ShardsJob, plan_job, publish, run_tasks
+from pipeline.data.preparation.prepare import ShardsJob, plan_job, run_tasks
+from pipeline.data.preparation.publication import publish
 from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.preparation.tokenizer import find_tokenizer
 from pipeline.data.selection.select import decide, plan_selection

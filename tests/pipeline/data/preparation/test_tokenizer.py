@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.preparation import prepare, tokenizer
+from pipeline.data.preparation import publication, tokenizer
 from pipeline.data.preparation.tokenizer import ChosenTokenizer
 from pipeline.data.shards.manifest import Manifest, read_manifest
 from pipeline.data.tokenizers.definitions import wordpiece_json
@@ -169,14 +169,14 @@ def test_two_prepares_of_the_same_files_publish_once(
 ) -> None:
     """The second starts while the first runs, finds its tokenizer, and ends before it."""
     command = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
-    assemble, said = prepare.assemble, []
+    assemble, said = publication.assemble, []
 
     def assemble_after_another(*given: Any) -> Manifest:
-        monkeypatch.setattr(prepare, "assemble", assemble)
+        monkeypatch.setattr(publication, "assemble", assemble)
         said.append(run(*command, "--set", "data.sequence_length=16"))
         return assemble(*given)
 
-    monkeypatch.setattr(prepare, "assemble", assemble_after_another)
+    monkeypatch.setattr(publication, "assemble", assemble_after_another)
     first = run(*command)
     second = said[0].rpartition("input: ")[2]  # the text before it is the first one's
     assert "tokenizer: published as" in second and "training it" not in second

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import shutil
+from pathlib import Path
 
 from pipeline.base.command_line import cores, data_root
 from pipeline.config.data_settings import DataSettings
+from pipeline.costs.preparation.corpus_estimate import CorpusEstimate, estimate
+from pipeline.costs.preparation.stage_time import describe_time
 from pipeline.data.corpora.groups import require_size
 from pipeline.data.documents.records import Source
-from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimate
 from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
 from pipeline.data.preparation.prepare import parts_job
 from pipeline.data.preparation.sources import FoundCorpus
 from pipeline.data.preparation.tokenizer import read_existing, sample_texts, warn_of_language
 from pipeline.data.preparation.transfers import beginnings
+from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.tasks import SPLIT_BYTES
 from pipeline.data.tokenizers.trainers import train
@@ -29,7 +34,8 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: Data
         estimates = {name: about.times(factors.get(name, 1)) for name, about in estimates.items()}
         sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
         held_out = expected_hold_outs(files, sizes, data)
-    for line in describe(estimates, arguments.output or data_root(), arguments.workers or cores()):
+    output, workers = arguments.output or data_root(), arguments.workers or cores()
+    for line in describe_estimate(estimates, output, workers):
         print(line)
     for line in describe_hold_outs(held_out, data.validation_fraction, files):
         print(line)
@@ -57,3 +63,27 @@ def _estimate(
             lower_case=data.lower_case,
         )
     return estimate(files, parts_job(arguments, data, files, SPLIT_BYTES), vocabulary)
+
+
+def describe_estimate(found: dict[str, CorpusEstimate], output: Path, workers: int) -> list[str]:
+    """Lines for the user: results, disk space at `output`, time with this many workers."""
+    total = functools.reduce(CorpusEstimate.plus, found.values())
+    named = [*found.items(), ("total", total)] if len(found) > 1 else [*found.items()]
+    lines = [
+        f"{name}: about {about.documents:,.0f} documents, {about.text / 1e6:,.1f} MB of text, "
+        f"{about.tokens:,.0f} tokens in {about.sequences:,.0f} sequences"
+        for name, about in named
+    ]
+    lines += [
+        f"{name}: warning: {about.unknown / about.characters:.1%} of the characters are behind "
+        "unknown tokens; use a tokenizer of this text's scripts"
+        for name, about in found.items()
+        if about.unknown > MUCH_UNKNOWN * about.characters
+    ]
+    home = next(path for path in (output, *output.absolute().parents) if path.exists())
+    free = shutil.disk_usage(home).free
+    enough = "" if total.disk < free else ": not enough"
+    lines.append(f"disk: about {total.disk / 1e9:,.2f} GB, {free / 1e9:,.2f} GB free{enough}")
+    speed = f"{total.text / total.seconds / 1e6:,.1f} MB of text per CPU second"
+    lines.append(f"time: {describe_time(total.units, workers)}; {speed}")
+    return lines

@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from pipeline.costs.preparation import corpus_estimate as module
+from pipeline.costs.preparation.corpus_estimate import estimate
+from pipeline.costs.preparation.dry_run import describe_estimate
+from pipeline.costs.preparation.stage_time import cpu_seconds
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
-from pipeline.data.preparation import estimate as module
-from pipeline.data.preparation.duration import Work, cpu_seconds
-from pipeline.data.preparation.estimate import CorpusEstimate, describe, estimate
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts
 from pipeline.data.text.tasks import SPLIT_BYTES, SplitTask
@@ -179,7 +180,7 @@ def test_a_file_that_cannot_be_cut_bounds_the_time(
     )  # fmt: skip
     found = estimate(sources, job, tiny_vocabulary)
     longest = max(found["news"].units, key=lambda unit: unit.seconds)
-    lines = describe(found, tmp_path, 64)
+    lines = describe_estimate(found, tmp_path, 64)
     assert f"bound by {longest.name}, which one worker does alone" in lines[-1]
 
 
@@ -255,20 +256,5 @@ def test_few_documents_are_read_once_more_to_choose_the_held_out(
         _, sources = corpus_sources("news", [str(path)])
         about = estimate(sources, fast_job(), tiny_vocabulary)["news"]
         assert about.units[-1].seconds == pytest.approx(seconds)
-        line = describe({"news": replace(about, seconds=1.0)}, tmp_path, 64)[-1]
+        line = describe_estimate({"news": replace(about, seconds=1.0)}, tmp_path, 64)[-1]
         assert "bound by the choice of held-out documents, which one worker does alone" in line
-
-
-def test_disk_space_and_time(tmp_path: Path) -> None:
-    units = (Work("prepare", "a split", 72.0),) * 100
-    about = CorpusEstimate(
-        documents=1e6, text=4e9, tokens=1e9, sequences=2e6, disk=1e18, seconds=7200.0, units=units
-    )
-    lines = describe({"news": about}, tmp_path / "not" / "there", 4)
-    assert lines[0].startswith("news: about 1,000,000 documents, 4,000.0 MB of text, 1,000,000,000")
-    assert lines[1].startswith("disk: about 1,000,000,000.00 GB, ") and "not enough" in lines[1]
-    assert lines[2].startswith("time: about 30 min for 4 workers, if the disks keep up; bound")
-    assert lines[2].endswith("; 0.6 MB of text per CPU second")
-    assert len(lines) == 3
-    much = describe({"lao": replace(about, characters=3e9, unknown=6e8)}, tmp_path, 4)
-    assert much[1].startswith("lao: warning: 20.0% of the characters are behind unknown tokens")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.preparation.duration import (
+from pipeline.costs.preparation.stage_time import (
     Work,
     cpu_seconds,
     describe_time,

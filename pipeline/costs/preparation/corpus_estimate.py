@@ -7,10 +7,8 @@ part costs however short it is, as a pass over one short document shows, is coun
 
 from __future__ import annotations
 
-import functools
 import json
 import math
-import shutil
 import sys
 import tempfile
 import time
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pipeline.base.errors import DataError
+from pipeline.costs.preparation.stage_time import Work
 from pipeline.data.compression.codecs import decompressed
 from pipeline.data.documents.byte_blocks import CountedFile
 from pipeline.data.documents.csv_tables import bytes_of_rows
@@ -28,11 +27,9 @@ from pipeline.data.documents.records import Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction.units import FORMATS, cut_units
 from pipeline.data.preparation.assemble import read_parts
-from pipeline.data.preparation.duration import Work, describe_time
 from pipeline.data.preparation.holdout import MINIMUM_DOCUMENTS
 from pipeline.data.preparation.later_masks import draw_later, need_counts
 from pipeline.data.preparation.worker import PrepareJob, Worker
-from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.giants import in_pieces
 from pipeline.data.text.tasks import SPLIT_BYTES, cut_tasks
@@ -193,30 +190,6 @@ def _with_units(about: CorpusEstimate, reading: float, sources: list[Source]) ->
 
 def _is_plain_jsonl(source: Source) -> bool:
     return source.format == "jsonl" and not source.compression
-
-
-def describe(found: dict[str, CorpusEstimate], output: Path, workers: int) -> list[str]:
-    """Lines for the user: results, disk space at `output`, time with this many workers."""
-    total = functools.reduce(CorpusEstimate.plus, found.values())
-    named = [*found.items(), ("total", total)] if len(found) > 1 else [*found.items()]
-    lines = [
-        f"{name}: about {about.documents:,.0f} documents, {about.text / 1e6:,.1f} MB of text, "
-        f"{about.tokens:,.0f} tokens in {about.sequences:,.0f} sequences"
-        for name, about in named
-    ]
-    lines += [
-        f"{name}: warning: {about.unknown / about.characters:.1%} of the characters are behind "
-        "unknown tokens; use a tokenizer of this text's scripts"
-        for name, about in found.items()
-        if about.unknown > MUCH_UNKNOWN * about.characters
-    ]
-    home = next(path for path in (output, *output.absolute().parents) if path.exists())
-    free = shutil.disk_usage(home).free
-    enough = "" if total.disk < free else ": not enough"
-    lines.append(f"disk: about {total.disk / 1e9:,.2f} GB, {free / 1e9:,.2f} GB free{enough}")
-    speed = f"{total.text / total.seconds / 1e6:,.1f} MB of text per CPU second"
-    lines.append(f"time: {describe_time(total.units, workers)}; {speed}")
-    return lines
 
 
 def _measure(worker: Worker, source: Source, folder: Path) -> CorpusEstimate:

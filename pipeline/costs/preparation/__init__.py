@@ -1,0 +1,1 @@
+"""What preparing a corpus yields and takes, from a sample of it: the estimate of --dry-run."""

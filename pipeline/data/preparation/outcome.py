@@ -1,0 +1,62 @@
+"""What the user is told about prepared shards: what they hold, what was dropped, what is next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from pipeline.data.corpora.shapes import describe_plain_text
+from pipeline.data.corpora.sources import describe_counts, describe_cut
+from pipeline.data.preparation.assemble import Part
+from pipeline.data.preparation.prepare import ShardsJob
+from pipeline.data.shards.manifest import VALIDATION, Manifest, describe_copies, describe_unknown
+from pipeline.data.shards.predicted import describe_predicted, predicted_share
+from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.text.losses import describe_losses
+from pipeline.data.tokenizers.encoder import fast_engine
+
+
+def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
+    """Print what was prepared, what was dropped, and what to do next."""
+    output, splits = job.output, {source.corpus: source.plain_text for source in job.sources}
+    text = sum(corpus["bytes"] for corpus in manifest.corpora.values())
+    totals = manifest.totals
+    fill = totals["tokens"] / (totals["sequences"] * manifest.sequence_length)
+    held_out = sum(shard.sequences for shard in manifest.of(VALIDATION))
+    print(
+        f"prepared {totals['documents']:,} documents, {text / 1e6:,.1f} MB of text -> "
+        f"{totals['sequences']:,} sequences ({held_out:,} for validation), "
+        f"{totals['tokens']:,} tokens, {fill:.1%} full, {manifest.duplicates or 'no'} masks each, "
+        f"in {seconds:,.1f} s"
+    )
+    for line in describe_predicted(predicted_share(manifest), manifest):
+        print(f"masks: {line}")
+    for name, corpus in manifest.corpora.items():
+        dropped = corpus["dropped"] | corpus["bad"]
+        if dropped:
+            print(f"{name}: dropped {describe_counts(dropped)}")
+        if corpus["cut"]:
+            print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
+        if corpus["noted"]:
+            print(f"{name}: kept {describe_counts(corpus['noted'])}")
+        if unknown := describe_unknown(corpus):
+            print(f"{name}: {unknown}")
+        if copies := describe_copies(corpus):
+            print(f"{name}: {copies}")
+        for note in describe_plain_text(name, splits[name], corpus["plain_text"]):
+            print(note)
+    engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
+    for mismatch in manifest.engine["mismatches"]:
+        print(f"{engine} differed from tokenizers, which then redid the split: {mismatch}")
+    print(f"{output}")
+    print(f"next: python -m pipeline.inspect {shlex.quote(str(output))}")
+
+
+def describe_taken(parts: list[Part]) -> Iterator[str]:
+    """Warnings about corpora and files of which rules took over half of the text."""
+    for corpus in dict.fromkeys(part.corpus for part in parts):
+        total = DocumentCounts()
+        for part in parts:
+            if part.corpus == corpus:
+                total.add(part.counts)
+        yield from describe_losses(corpus, total.bytes, total.taken, total.files)

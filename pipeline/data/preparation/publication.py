@@ -1,0 +1,120 @@
+"""Finished parts -> published shards: checked, assembled, and the tokenizer published with them."""
+
+from __future__ import annotations
+
+from pipeline.base.errors import DataError
+from pipeline.base.files import remove_temporaries
+from pipeline.config.data_settings import max_predictions, shard_settings
+from pipeline.data.corpora.groups import require_size
+from pipeline.data.documents.read import file_identity
+from pipeline.data.documents.unchanged import compare
+from pipeline.data.preparation.assemble import (
+    Part,
+    check_bad_records,
+    check_unknown,
+    corpus_counts,
+    corpus_text,
+    held_out_copies,
+    make_folders,
+    merge_validation_shards,
+    mismatches,
+    other_files,
+    place_train_shards,
+    write_documents,
+    write_inputs,
+    write_manifest,
+)
+from pipeline.data.preparation.fingerprint import engine_versions
+from pipeline.data.preparation.holdout import validation_thresholds
+from pipeline.data.preparation.later_masks import masking_of_parts
+from pipeline.data.preparation.outcome import describe_taken
+from pipeline.data.preparation.prepare import FinishedTasks, ShardsJob
+from pipeline.data.preparation.worker import PrepareJob, read_spans
+from pipeline.data.shards.manifest import TRAIN, VALIDATION, Manifest
+from pipeline.data.shards.token_counts import write_counts
+from pipeline.data.tokenizers.definitions import SPECIALS
+from pipeline.data.tokenizers.folders import save_vocabulary
+
+
+def publish(
+    job: ShardsJob,
+    finished: FinishedTasks,
+    *,
+    max_bad_fraction: float,
+    allow_short: bool,
+    allow_unknown: bool,
+) -> Manifest:
+    """Check the finished parts, assemble them, write the manifest and publish the tokenizer."""
+    parts = finished.parts
+    needed = VALIDATION if job.run.data.validation_fraction == 1 else TRAIN
+    check_bad_records(parts, job.sources, max_bad_fraction, needed)
+    if not allow_unknown:
+        check_unknown(parts, SPECIALS[job.tokenizer.vocabulary.kind]["unk"])
+    if not allow_short:
+        require_size(job.corpus, corpus_text(parts))
+    confirm_inputs(job, finished)
+    manifest = assemble(job, parts, finished.job)
+    for warning in describe_taken(parts):
+        print(warning)
+    job.tokenizer.publish(job.run.data)
+    return manifest
+
+
+def confirm_inputs(job: ShardsJob, finished: FinishedTasks) -> None:
+    """Raise DataError unless the shards are what the input files give now; keep what was read."""
+    made = finished.job
+    spans = read_spans(made.directory)
+    changed = compare(job.sources, spans, job.output)
+    identities = [[file_identity(source), job.identities[source]] for source in changed]
+    if any(now != before for now, before in identities) or (
+        changed and validation_thresholds(finished.tasks, made.data) != made.thresholds
+    ):
+        raise DataError(
+            f"{changed[0].path} changed while {job.output} was made from it; restore it and rerun, "
+            "or name another --output"
+        )
+    write_inputs(job.sources, spans, job.output)
+
+
+def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
+    """Turn finished parts into the published directory; made: the job that made the parts."""
+    data, work, output = job.run.data, made.directory, job.output
+    vocabulary = job.tokenizer.vocabulary
+    for directory in (output, output / "tokenizer"):
+        remove_temporaries(directory)
+    make_folders(output, data.duplicates)
+    placed = place_train_shards(work, output, parts)
+    masking = masking_of_parts(made, vocabulary, parts)
+    if masking.counts is not None:
+        write_counts(output, masking.counts)
+    placed += merge_validation_shards(work, output, parts, made, masking)
+    write_documents(work, output, parts)
+    save_vocabulary(
+        vocabulary, output / "tokenizer", data.sequence_length, job.tokenizer.trained_on
+    )
+    engine = {"recipe": job.run.name, "mismatches": mismatches(work)}
+    corpora = corpus_counts(parts, {source.corpus: source.licence for source in job.sources})
+    for corpus, copies in held_out_copies(work, parts).items():
+        corpora[corpus]["held_out_copies"] = copies
+    manifest = Manifest(
+        fingerprint=job.fingerprint,
+        data=shard_settings(data),
+        masking=masking.describe(),
+        sequence_length=data.sequence_length,
+        max_predictions=max_predictions(data),
+        duplicates=data.duplicates,
+        seed=data.seed,
+        compression=made.compression,
+        engine=engine | engine_versions(data, made.engine),
+        tokenizer=vocabulary.describe(),
+        corpora=corpora,
+        totals={
+            "documents": sum(part.counts.documents for part in parts),
+            "sequences": sum(shard.sequences for shard in placed),
+            "tokens": sum(shard.tokens for shard in placed),
+        },
+        files=other_files(output),
+        shards=tuple(placed),
+    )
+    write_manifest(output, manifest, work)
+    return manifest
