@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.data.documents.records import PieceReading
-from pipeline.data.preparation.worker import Worker
+from pipeline.data.preparation import worker
+from pipeline.data.preparation.worker import PartInProgress, Worker
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.tasks import SplitTask
 from tests.pipeline.data.dump import dump as dump_of
@@ -230,16 +231,16 @@ def test_a_file_that_changes_while_a_task_reads_it(
         monkeypatch.setattr("pipeline.data.compression.codecs.READ_BYTES", 1 << 12)
         content, news = zstd_frame(news.read_bytes()), news.with_suffix(".jsonl.zst")
         news.write_bytes(content)
-    before, encode, batches = news.read_bytes(), Worker._encode, list[int]()
+    before, encode, batches = news.read_bytes(), worker._encode, list[int]()
 
-    def changing(self: Worker, *arguments: Any) -> None:
+    def changing(*arguments: Any) -> None:
         batches.append(0)
         if len(batches) == 50:
             edit(news, 300) if is_other else touch(news)
-        encode(self, *arguments)
+        encode(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "_encode", changing)
+        patch.setattr(worker, "_encode", changing)
         assert f"{news} changed while it was read" in make(news, code=2)
     assert len([*(tmp_path / "out" / ".work").glob("part-*.json")]) > 2
     if is_other:
@@ -258,11 +259,11 @@ def test_a_compressed_file_that_is_half_done(
     packed.write_bytes(zstd_frame(news.read_bytes()))
     finish, parts = Worker._finish, []
 
-    def stopping(self: Worker, task: SplitTask, part: int, *more: Any) -> None:
-        parts.append(part)
-        if part == 6:
+    def stopping(self: Worker, part: PartInProgress) -> None:
+        parts.append(part.number)
+        if part.number == 6:
             stop()
-        finish(self, task, part, *more)
+        finish(self, part)
 
     with monkeypatch.context() as patch:
         patch.setattr(Worker, "_finish", stopping)

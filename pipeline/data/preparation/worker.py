@@ -99,6 +99,55 @@ class _Side:
 
 
 @dataclass(slots=True)
+class PartInProgress:
+    """A part of a task while its documents are read."""
+
+    task: SplitTask
+    spans: Callable[[], list[ReadSpan]]
+    """Gives what the whole task has read so far, see `unchanged.reading`."""
+    number: int = 0
+    """Among the parts of the task."""
+    counts: DocumentCounts = field(default_factory=DocumentCounts)
+    """Of the part's documents."""
+    sides: tuple[_Side, _Side] = field(default_factory=lambda: (_Side(), _Side()))
+    """Documents to train on, and held-out ones."""
+
+    def next(self) -> PartInProgress:
+        """The part after this one, still empty."""
+        return PartInProgress(self.task, self.spans, self.number + 1)
+
+    def count(self, batch: DocumentBatch) -> None:
+        """Count a batch's documents, those without tokens too."""
+        self.counts.documents += len(batch.ids)
+        self.counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
+        self.counts.characters += count_characters(batch.buffer) - len(batch.ids)
+
+    def require_same(self, made: dict[str, Any]) -> None:
+        """Raise _PartDiffersError unless the finished part of this number has these documents.
+
+        made: its marker.
+        """
+        slow = [dropped.get(TOO_SLOW, 0) for dropped in (made["dropped"], self.counts.dropped)]
+        if made["bytes"] != self.counts.bytes or slow[0] != slow[1]:
+            raise _PartDiffersError
+
+    def summary(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        """The content of the part's marker; entries: its shards."""
+        counts = self.counts
+        return {
+            "corpus": self.task.corpus,
+            "shards": entries,
+            "documents": counts.documents, "bytes": counts.bytes, "left_out": counts.left_out,
+            "characters": counts.characters, "unknown": counts.unknown,
+            "dropped": counts.dropped, "bad": counts.bad, "bad_example": counts.bad_example,
+            "cut": counts.cut, "noted": counts.noted, "packed": counts.packed,
+            "plain_text": counts.plain_text,
+            "taken": counts.taken, "files": kept_entries(counts.files),
+            "read": self.spans(),
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
 class Worker:
     """What a process keeps between tasks; the encoder's cache doubles its speed."""
 
@@ -139,24 +188,21 @@ class Worker:
                     trusts = False
 
     def _do(self, task: SplitTask, encoder: TextEncoder) -> None:
-        counts = DocumentCounts()  # of the part
         read = DocumentCounts()  # since the last batch
-        sides = (_Side(), _Side())
-        part = 0
         with reading(task.pieces, self._accept) as (pieces, spans):
+            part = PartInProgress(task, spans)
+            threshold = self.job.thresholds[task.corpus]
             for batch in read_kept(pieces, task.decisions, self.job.data.seed, read):
-                counts.take(read)
-                if not self._marker(task, part).exists():
-                    self._encode(batch, encoder, self.job.thresholds[task.corpus], sides, counts)
-                counts.documents += len(batch.ids)
-                counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
-                counts.characters += count_characters(batch.buffer) - len(batch.ids)
-                if counts.bytes >= self.job.split_bytes:
-                    self._finish(task, part, counts, sides, spans)
-                    counts, sides, part = DocumentCounts(), (_Side(), _Side()), part + 1
-            counts.take(read)
-            self._finish(task, part, counts, sides, spans)
-        write_whole(self.job.directory / task.marker, json.dumps(part + 1).encode())
+                part.counts.take(read)
+                if not self._marker(part).exists():
+                    _encode(batch, encoder, threshold, part)
+                part.count(batch)
+                if part.counts.bytes >= self.job.split_bytes:
+                    self._finish(part)
+                    part = part.next()
+            part.counts.take(read)
+            self._finish(part)
+        write_whole(self.job.directory / task.marker, json.dumps(part.number + 1).encode())
 
     def _accept(self, source: Source) -> None:
         """Raise DataError if a file has other content than finished parts have read of it."""
@@ -165,77 +211,35 @@ class Worker:
             compare([source], read_spans(work), work.parent)
             self.accepted[source] = now
 
-    def _encode(
-        self,
-        batch: DocumentBatch,
-        encoder: TextEncoder,
-        threshold: int,
-        sides: tuple[_Side, _Side],
-        counts: DocumentCounts,
-    ) -> None:
-        checked = (batch.hashes >> np.uint64(20)) % np.uint64(CHECKED_SHARE) == 0
-        sentences = sentence_starts(batch.buffer, batch.offsets)
-        tokens, unknown = encoder.encode(batch.buffer, batch.offsets, sentences, checked)
-        validation = are_below(batch.hashes, threshold)
-        filled = np.diff(tokens.document_offsets) > 0
-        for _ in range(len(filled) - int(filled.sum())):
-            counts.drop("no tokens")  # the tokenizer removes all its characters
-            counts.documents -= 1
-        missing, characters = unknown.sum(0).tolist()
-        add_counts(counts.unknown, {"tokens": missing, "characters": characters})
-        sides[0].add(tokens, batch, filled & ~validation)
-        sides[1].add(tokens, batch, filled & validation)
-
-    def _finish(
-        self,
-        task: SplitTask,
-        part: int,
-        counts: DocumentCounts,
-        sides: tuple[_Side, _Side],
-        spans: Callable[[], list[ReadSpan]],
-    ) -> None:
-        """Pack, mask and write one part, then its marker; spans: what the task has read so far."""
-        if part >= _MOST_PARTS:
+    def _finish(self, part: PartInProgress) -> None:
+        """Pack, mask and write one part, then its marker."""
+        if part.number >= _MOST_PARTS:
             raise DataError(
-                f"{task.pieces[0].source.path} has more than {_MOST_PARTS:,} splits of "
+                f"{part.task.pieces[0].source.path} has more than {_MOST_PARTS:,} splits of "
                 f"{self.job.split_bytes:,} bytes; split the file"
             )
-        marker = self._marker(task, part)
+        marker = self._marker(part)
         if marker.exists():
-            made = json.loads(marker.read_bytes())
-            slow = [dropped.get(TOO_SLOW, 0) for dropped in (made["dropped"], counts.dropped)]
-            if made["bytes"] != counts.bytes or slow[0] != slow[1]:
-                raise _PartDiffersError
+            part.require_same(json.loads(marker.read_bytes()))
             return
         stem = marker.name.removesuffix(".json")
         entries = []
         tables = []
-        for validation, side in enumerate(sides):
+        for validation, side in enumerate(part.sides):
             if not side.tokens:
                 continue
-            base = sequence_base(task.number, part, bool(validation))
+            base = sequence_base(part.task.number, part.number, bool(validation))
             split = VALIDATION if validation else TRAIN
             entry, documents, packed = self._write(
-                side, task.corpus, base, split, f"{stem}.{split}"
+                side, part.task.corpus, base, split, f"{stem}.{split}"
             )
             entries.append(entry)
-            add_counts(counts.packed, packed)
+            add_counts(part.counts.packed, packed)
             tables.append(documents)
         sink = pa.BufferOutputStream()
         pq.write_table(pa.concat_tables(tables or [DOCUMENTS_SCHEMA.empty_table()]), sink)
         write_whole(self.job.directory / f"{stem}.{DOCUMENTS}", sink.getvalue(), lasting=False)
-        summary = {
-            "corpus": task.corpus,
-            "shards": entries,
-            "documents": counts.documents, "bytes": counts.bytes, "left_out": counts.left_out,
-            "characters": counts.characters, "unknown": counts.unknown,
-            "dropped": counts.dropped, "bad": counts.bad, "bad_example": counts.bad_example,
-            "cut": counts.cut, "noted": counts.noted, "packed": counts.packed,
-            "plain_text": counts.plain_text,
-            "taken": counts.taken, "files": kept_entries(counts.files),
-            "read": spans(),
-        }  # fmt: skip
-        write_whole(marker, json.dumps(summary).encode())
+        write_whole(marker, json.dumps(part.summary(entries)).encode())
         return_memory()
 
     def _write(
@@ -273,8 +277,26 @@ class Worker:
         hashes = np.concatenate(side.hashes)
         return entry, document_table(corpus, side.documents, hashes, rows, sequences), packed
 
-    def _marker(self, task: SplitTask, part: int) -> Path:
-        return part_marker(self.job.directory, task.number, part)
+    def _marker(self, part: PartInProgress) -> Path:
+        return part_marker(self.job.directory, part.task.number, part.number)
+
+
+def _encode(
+    batch: DocumentBatch, encoder: TextEncoder, threshold: int, part: PartInProgress
+) -> None:
+    """Add a batch's documents to the sides of `part`; threshold: see `PrepareJob`."""
+    checked = (batch.hashes >> np.uint64(20)) % np.uint64(CHECKED_SHARE) == 0
+    sentences = sentence_starts(batch.buffer, batch.offsets)
+    tokens, unknown = encoder.encode(batch.buffer, batch.offsets, sentences, checked)
+    validation = are_below(batch.hashes, threshold)
+    filled = np.diff(tokens.document_offsets) > 0
+    for _ in range(len(filled) - int(filled.sum())):
+        part.counts.drop("no tokens")  # the tokenizer removes all its characters
+        part.counts.documents -= 1
+    missing, characters = unknown.sum(0).tolist()
+    add_counts(part.counts.unknown, {"tokens": missing, "characters": characters})
+    part.sides[0].add(tokens, batch, filled & ~validation)
+    part.sides[1].add(tokens, batch, filled & validation)
 
 
 def prepare_stage(job: PrepareJob, vocabulary: Vocabulary) -> Stage[SplitTask]:
