@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.preparation.tokenizer import sample_texts, train_tokenizer
+from pipeline.data.preparation.tokenizer_training import sample_texts, train_tokenizer
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.trainers import train

@@ -22,7 +22,7 @@ import torch
 
 from pipeline.base.errors import run_command
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.preparation.tokenizer import train_tokenizer
+from pipeline.data.preparation.tokenizer_training import train_tokenizer
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation import zero_shot
 from pipeline.evaluation.zero_shot.grammar_pairs import read_paradigms

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.preparation.tokenizer import train_tokenizer
+from pipeline.data.preparation.tokenizer_training import train_tokenizer
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe

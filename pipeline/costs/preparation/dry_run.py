@@ -16,7 +16,8 @@ from pipeline.data.documents.records import Source
 from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
 from pipeline.data.preparation.prepare import parts_job
 from pipeline.data.preparation.sources import FoundCorpus
-from pipeline.data.preparation.tokenizer import read_existing, sample_texts, warn_of_language
+from pipeline.data.preparation.tokenizer import read_existing, warn_of_language
+from pipeline.data.preparation.tokenizer_training import sample_texts
 from pipeline.data.preparation.transfers import beginnings
 from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
