@@ -25,6 +25,11 @@ MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 400, 80, 15
 MOST_COMMAND_LINES = 120
 MOST_FILES, MOST_LEVELS = 16, 3
 MOST_PARAMETERS = 8
+SMALL_LINES = 60
+SMALL_TABLES = {
+    f"pipeline/experiments/tables/{paper}.py" for paper in ("electra", "modern", "spanbert")
+}
+"""Tables of papers, one a file, that ablations read."""
 FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",
     "pipeline", "pipeline/base", "pipeline/kernels", "pipeline/execution",
@@ -254,6 +259,17 @@ def test_functions_have_few_parameters(path: Path) -> None:
         count = len([item for item in given if item not in ("self", "cls", "ctx")])
         count += (taken.vararg is not None) + (taken.kwarg is not None)
         assert count <= MOST_PARAMETERS, f"{name(path)}:{node.name} has {count} parameters"
+
+
+def test_small_modules_have_several_importers() -> None:
+    """One with a single importer joins it, or the room it is about; a table may stand alone."""
+    for path in SOURCES:
+        lines = len(path.read_text().splitlines())
+        if path.stem == "__init__" or lines >= SMALL_LINES or name(path) in SMALL_TABLES:
+            continue
+        module = name(path).removesuffix(".py").replace("/", ".")
+        importers = [name(other) for other in SOURCES if module in imports(other)]
+        assert len(importers) != 1, f"{name(path)} has {lines} lines; join it to {importers[0]}"
 
 
 def test_inheritance_is_one_deep() -> None:
