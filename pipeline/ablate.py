@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 
 from pipeline.base.errors import ConfigError, run_command
-from pipeline.experiments.arguments import chosen_jobs, parse_ablate, read_ablation
+from pipeline.experiments.ablate_arguments import chosen_jobs, parse_ablate, read_ablation
+from pipeline.experiments.ablation_estimate import check_arms, describe, describe_arms, estimate
 from pipeline.experiments.children import Children
-from pipeline.experiments.estimate import check_arms, describe, describe_arms, estimate
 from pipeline.experiments.results import collect
 from pipeline.experiments.runner import (
     AblationRunner,

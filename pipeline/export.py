@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.base.model_folder import check_imports
-from pipeline.training.arguments import parse_export
+from pipeline.training.network_arguments import parse_export
 
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_export))  # before torch and `model` are imported

@@ -11,7 +11,12 @@ from functools import partial
 
 from pipeline.base.errors import run_command
 from pipeline.base.model_folder import check_imports
-from pipeline.downstream.arguments import choose_part, choose_task, parse_finetune, read_data
+from pipeline.downstream.finetune_arguments import (
+    choose_part,
+    choose_task,
+    parse_finetune,
+    read_data,
+)
 
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_finetune))  # before torch and `model` are imported

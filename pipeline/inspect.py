@@ -17,11 +17,10 @@ from pipeline.data.inspection.arguments import parse_inspect
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
 from pipeline.data.inspection.places import describe_place
 from pipeline.data.inspection.shards import inspect_shards
-from pipeline.data.preparation.tokenizer import REPORT_BYTES, sample_texts
 from pipeline.data.preparation.tokenizer_training import REPORT_BYTES, sample_texts
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.data.tokenizers.report import report
+from pipeline.data.tokenizers.quality import report
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.base.errors import ConfigError, DataError, run_command
 from pipeline.base.model_folder import check_imports
-from pipeline.costs.arguments import parse_plan
+from pipeline.costs.plan_arguments import parse_plan
 
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_plan))  # before torch and `model` are imported

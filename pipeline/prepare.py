@@ -17,8 +17,8 @@ from pipeline.base.command_line import cores
 from pipeline.base.errors import ConfigError
 from pipeline.costs.preparation.dry_run import print_estimate
 from pipeline.data.corpora.explain import explain
-from pipeline.data.preparation.arguments import prepare_arguments
 from pipeline.data.preparation.outcome import report_result
+from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs

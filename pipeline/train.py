@@ -15,7 +15,7 @@ from pipeline.base.errors import EXIT_INTERRUPTED, run_command
 from pipeline.base.model_folder import check_imports
 from pipeline.cluster.stop_request import StopRequest, exit_on_stop_signals
 from pipeline.cluster.watchdog import print_stacks_on_usr2
-from pipeline.training.arguments import parse_train
+from pipeline.training.network_arguments import parse_train
 
 if __name__ == "__main__":
     exit_on_stop_signals()

@@ -98,7 +98,7 @@ import os
 import shutil
 from pipeline.base.errors import CheckpointError, run_command
 from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES
-from pipeline.training.arguments import parse_train
+from pipeline.training.network_arguments import parse_train
 from pipeline.training.job import read_job
 from pipeline.planning.plan import parameters_of
 

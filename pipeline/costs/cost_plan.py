@@ -15,8 +15,8 @@ from pipeline.costs.disk import disk, text_bytes
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.expected_data import NOWHERE
 from pipeline.costs.memory import host_memory, largest_micro_batch, memory, not_planned
+from pipeline.costs.plan_sections import CostPlan, PlanSection, shown
 from pipeline.costs.preparation.stage_time import STARTUP_SECONDS, Work, stage_seconds
-from pipeline.costs.report import CostPlan, PlanSection, shown
 from pipeline.costs.site_rates import SiteRates
 from pipeline.costs.training_time import budget, run_hours, step_parts, total
 from pipeline.data.text.tasks import SPLIT_BYTES

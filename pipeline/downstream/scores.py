@@ -50,7 +50,7 @@ from pipeline.downstream.jobs import (
 )
 from pipeline.downstream.predictions import majority, score, submission
 from pipeline.downstream.starting_weights import FINE_TUNED, StartingWeights, save_folder
-from pipeline.evaluation.scoring.statistics import summary
+from pipeline.evaluation.scoring.seed_summary import summary
 from pipeline.execution.ledger import lock_of
 from pipeline.training.weights.folders import load_weights
 

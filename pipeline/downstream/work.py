@@ -11,8 +11,8 @@ from pipeline.base.errors import ConfigError
 from pipeline.base.null_device import null_entry
 from pipeline.base.progress import note
 from pipeline.cluster.process_group import compute_device, device_name
-from pipeline.downstream.arguments import apply_changes
 from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.finetune_arguments import apply_changes
 from pipeline.downstream.jobs import TuningWork
 from pipeline.downstream.protocols import (
     LEAST_LENGTH,

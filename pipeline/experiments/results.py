@@ -44,7 +44,7 @@ from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
 from pipeline.data.shards.held_out import held_out_key
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.evaluation.scoring.statistics import CONFIDENCE, summary
+from pipeline.evaluation.scoring.seed_summary import CONFIDENCE, summary
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
     Ablation,
@@ -66,7 +66,7 @@ from pipeline.experiments.measures import (
 )
 from pipeline.experiments.runner import AblationRunner
 from pipeline.experiments.shards import check_inputs, held_out
-from pipeline.experiments.statistics import (
+from pipeline.experiments.significance import (
     MIN_BOOTSTRAP_SEEDS,
     holm,
     interval,

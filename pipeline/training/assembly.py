@@ -24,13 +24,13 @@ from pipeline.training.job import Job
 from pipeline.training.loop import Trainer
 from pipeline.training.loss_watch import LossWatch
 from pipeline.training.optimizer.engine import ZeroEngine, initialize
-from pipeline.training.progress import restore
 from pipeline.training.recovery import Recovery
 from pipeline.training.run_directory.metrics import Metrics
 from pipeline.training.run_directory.plan_check import PlanCheck
 from pipeline.training.run_directory.profile import PROFILE, Trace
 from pipeline.training.run_directory.status import PLAN
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
+from pipeline.training.run_progress import restore
 from pipeline.training.start import Start
 from pipeline.training.validation.general_sample import open_general
 from pipeline.training.validation.validator import Validator

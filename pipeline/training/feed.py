@@ -24,7 +24,7 @@ from pipeline.planning.phases import Phase, phase_of
 from pipeline.planning.plan import Plan, mixture_weights
 from pipeline.planning.schedule import growth
 from pipeline.training.checkpoints.data_position import Reading, Readings, reading_of
-from pipeline.training.progress import Progress
+from pipeline.training.run_progress import Progress
 
 
 class Feed:

@@ -13,7 +13,7 @@ from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_fil
 from pipeline.planning.schedule import batch_advice, check_warm_ups
 from pipeline.released.choice import Recipe, head_advice, read_recipe
 from pipeline.released.continued import MOST_CONTINUED_PASSES
-from pipeline.training.arguments import HEADS
+from pipeline.training.network_arguments import HEADS
 
 
 @dataclass(frozen=True, slots=True)

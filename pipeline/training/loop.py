@@ -41,7 +41,6 @@ from pipeline.training.feed import Feed
 from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.out_of_memory import STEPS_BETWEEN_RETURNS, return_free_memory
-from pipeline.training.progress import Progress, state_of
 from pipeline.training.recovery import Recovery, Rollback
 from pipeline.training.run_directory.history import now_utc
 from pipeline.training.run_directory.metrics import Metrics, Pace, memory_gb, peak_flops
@@ -49,6 +48,7 @@ from pipeline.training.run_directory.plan_check import PlanCheck
 from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.stragglers import Stragglers
+from pipeline.training.run_progress import Progress, state_of
 from pipeline.training.step_count import StepCount, StopVote
 from pipeline.training.validation.validator import Validator
 

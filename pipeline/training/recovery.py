@@ -44,7 +44,7 @@ from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.feed import Feed
 from pipeline.training.loss_watch import LossWatch, Spike
 from pipeline.training.optimizer.engine import ZeroEngine
-from pipeline.training.progress import Progress, restore
+from pipeline.training.run_progress import Progress, restore
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which the run ends."""

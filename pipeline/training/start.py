@@ -29,7 +29,6 @@ from pipeline.training.attention_choice import recorded_attention
 from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
 from pipeline.training.feed import Feed
 from pipeline.training.job import Job
-from pipeline.training.progress import Progress, start_progress
 from pipeline.training.recovery import announce_bus_errors, exclude_shards, find_damaged_at_start
 from pipeline.training.run_directory.boards import check_boards
 from pipeline.training.run_directory.layout import (
@@ -46,6 +45,7 @@ from pipeline.training.run_directory.run_json import (
     recorded_pooling,
     source_length,
 )
+from pipeline.training.run_progress import Progress, start_progress
 from pipeline.training.validation.grammar_curve import open_grammar
 from pipeline.training.weights.initial_weights import check_initial_weights
 

@@ -30,7 +30,7 @@ from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import Checkpoint, State, open_checkpoint, step_name
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.optimizer.engine import ZeroEngine, initialize
-from pipeline.training.progress import restore
+from pipeline.training.run_progress import restore
 from tests.pipeline.training.toy import Toy, batches, records, toy_run
 
 SAVED_AT, STEPS, SEQUENCES = 5, 10, 16

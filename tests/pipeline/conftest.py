@@ -23,7 +23,7 @@ import torch
 from pipeline import prepare
 from pipeline.base.errors import run_command
 from pipeline.config.settings import override
-from pipeline.data.preparation.arguments import prepare_arguments
+from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.shards import arrow_files
@@ -39,8 +39,8 @@ from pipeline.loading.order import Order
 from pipeline.planning.build import build_model
 from pipeline.planning.deepspeed_config import FOLDER
 from pipeline.recipes import recipe
-from pipeline.training.arguments import parse_train
 from pipeline.training.job import Job, read_job
+from pipeline.training.network_arguments import parse_train
 from pipeline.training.weights.folders import write_folder
 from tests.conftest import Command
 from tests.launching.process import quick_python

@@ -15,8 +15,8 @@ from pipeline import train
 from pipeline.base.errors import run_command
 from pipeline.cluster.ranks import Cluster
 from pipeline.cluster.stop_request import StopRequest
-from pipeline.training.arguments import parse_train
 from pipeline.training.job import read_job
+from pipeline.training.network_arguments import parse_train
 from tests.pipeline.training.frozen import freeze
 
 

@@ -14,7 +14,7 @@ from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import Manifest, Shard
-from pipeline.data.shards.statistics import Drawn, Ragged
+from pipeline.data.shards.row_statistics import Drawn, Ragged
 from pipeline.data.tokenizers.definitions import UNIGRAM
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 

@@ -25,7 +25,7 @@ from pipeline.data.shards.manifest import (
     read_manifest,
 )
 from pipeline.data.shards.predicted import describe_predicted
-from pipeline.data.shards.statistics import Statistics, measure, read_masks
+from pipeline.data.shards.row_statistics import Statistics, measure, read_masks
 from pipeline.data.shards.verify import verify
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary

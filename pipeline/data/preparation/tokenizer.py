@@ -38,7 +38,7 @@ from pipeline.data.preparation.tokenizer_training import (
 )
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import num_rows, read_vocabulary, trained_on
-from pipeline.data.tokenizers.report import language_doubts
+from pipeline.data.tokenizers.quality import language_doubts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 ENOUGH_IDS = 0.98

@@ -14,7 +14,7 @@ from pipeline.data.documents.records import Source, with_line
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.tasks import cut_tasks
 from pipeline.data.tokenizers.folders import save_vocabulary
-from pipeline.data.tokenizers.report import report
+from pipeline.data.tokenizers.quality import report
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 

@@ -54,7 +54,7 @@ def open_general(
 def _prepare(run: Run, directory: Path, tokenizer: Path) -> None:
     """Prepare the sample, or say why it cannot be: the tokenizer may lack its letters."""
     # half a second to import: first rank of a new run only
-    from pipeline.data.preparation.arguments import prepare_arguments
+    from pipeline.data.preparation.prepare_arguments import prepare_arguments
     from pipeline.data.preparation.sources import find_sources
     from pipeline.data.preparation.stages import make_shards
 

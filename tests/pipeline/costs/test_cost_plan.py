@@ -5,7 +5,7 @@ import pytest
 from pipeline.base.errors import ConfigError
 from pipeline.costs.cost_plan import efficiency, make_cost_plan, preparation_time
 from pipeline.costs.estimate import Estimate
-from pipeline.costs.report import CostPlan
+from pipeline.costs.plan_sections import CostPlan
 from pipeline.recipes import recipe
 from tests.pipeline.costs.planned import planned
 

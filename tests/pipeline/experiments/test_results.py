@@ -19,7 +19,7 @@ from pipeline.experiments.children import Children
 from pipeline.experiments.measures import RESULT, SEQUENCES, diverged_result, sequence_losses
 from pipeline.experiments.results import collect, steps_to, target_loss
 from pipeline.experiments.runner import AblationRunner
-from pipeline.experiments.statistics import visible_effect
+from pipeline.experiments.significance import visible_effect
 from tests.pipeline.experiments.small_ablation import finished_result
 from tests.pipeline.experiments.test_ablation import ablation
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.settings import flatten, to_dict
+from pipeline.experiments.ablate_arguments import parse_ablate, read_ablation
 from pipeline.experiments.ablation import Ablation
-from pipeline.experiments.arguments import parse_ablate, read_ablation
 from pipeline.loading.dataset import Dataset
 from pipeline.planning.plan import make_plan
 from tests.pages import ROOT, Page, split

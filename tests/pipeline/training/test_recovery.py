@@ -30,7 +30,6 @@ from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import step_name
 from pipeline.training.loss_watch import LossWatch, Spike
-from pipeline.training.progress import Progress
 from pipeline.training.recovery import (
     BUS_MESSAGE,
     Recovery,
@@ -41,6 +40,7 @@ from pipeline.training.recovery import (
     find_damaged_at_start,
     skip_around,
 )
+from pipeline.training.run_progress import Progress
 from tests.pipeline.loading.test_placement import rows_of
 
 GROWS = ["batch.sequences=16", "batch.first_sequences=4", "batch.warmup_steps=9"]

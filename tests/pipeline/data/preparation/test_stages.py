@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.settings import override
-from pipeline.data.preparation.arguments import prepare_arguments
+from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.shards.manifest import read_manifest

@@ -15,7 +15,7 @@ from pipeline.data.preparation.tokenizer import ChosenTokenizer
 from pipeline.data.shards.manifest import Manifest, read_manifest
 from pipeline.data.tokenizers.definitions import wordpiece_json
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
-from pipeline.data.tokenizers.report import FEWEST_IDS
+from pipeline.data.tokenizers.quality import FEWEST_IDS
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import articles, members

@@ -12,7 +12,7 @@ from pipeline import inspect, plan
 from pipeline.base.errors import DataError
 from pipeline.data.shards.manifest import MaskFile, read_manifest
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
-from pipeline.data.shards.statistics import measure
+from pipeline.data.shards.row_statistics import measure
 from pipeline.data.tokenizers.folders import read_vocabulary, read_word_starts, save_vocabulary
 from pipeline.data.tokenizers.trainers import train
 from pipeline.data.tokenizers.vocabulary import Vocabulary

@@ -9,7 +9,7 @@ import numpy as np
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.shards.statistics import measure
+from pipeline.data.shards.row_statistics import measure
 from pipeline.data.tokenizers.folders import read_vocabulary
 
 

@@ -12,11 +12,9 @@ import pytest
 
 from pipeline.base.errors import EXIT_USER_ERROR, ConfigError
 from pipeline.config.settings import override
-from pipeline.experiments import estimate as module
+from pipeline.experiments import ablation_estimate as module
 from pipeline.experiments.ablation import Ablation, make_arms
-from pipeline.experiments.arms import arms_from_arguments
-from pipeline.experiments.children import ChildError, Children
-from pipeline.experiments.estimate import (
+from pipeline.experiments.ablation_estimate import (
     check_arms,
     describe,
     describe_arms,
@@ -24,6 +22,8 @@ from pipeline.experiments.estimate import (
     measured_seconds,
     tokens_of,
 )
+from pipeline.experiments.arms import arms_from_arguments
+from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.fine_tuning import score_file
 from pipeline.experiments.measures import RESULT, diverged_result
 from pipeline.experiments.runner import AblationRunner

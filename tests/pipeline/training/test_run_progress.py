@@ -14,7 +14,7 @@ from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.training.progress import Progress, restore, start_progress, state_of
+from pipeline.training.run_progress import Progress, restore, start_progress, state_of
 
 
 @dataclass

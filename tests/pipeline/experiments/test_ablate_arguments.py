@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError, PipelineError
-from pipeline.experiments.arguments import chosen_jobs, parse_ablate, read_ablation
+from pipeline.experiments.ablate_arguments import chosen_jobs, parse_ablate, read_ablation
 
 OWN = ["--recipe", "roberta_tiny", "--corpus", "c", "--output", "o"]
 

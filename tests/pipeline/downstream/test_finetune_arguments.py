@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError
-from pipeline.downstream.arguments import (
+from pipeline.downstream.finetune_arguments import (
     apply_changes,
     choose_files,
     choose_part,

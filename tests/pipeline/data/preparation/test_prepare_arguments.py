@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.preparation.arguments import prepare_arguments
+from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from tests.pipeline.preparing import Prepare, finish
 
 PREPARE = (sys.executable, "-m", "pipeline.prepare")

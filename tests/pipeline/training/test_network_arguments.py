@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError
-from pipeline.training.arguments import parse_train
+from pipeline.training.network_arguments import parse_train
 from tests.pipeline.conftest import Arguments, job
 
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from pipeline.base.errors import ConfigError
-from pipeline.costs.arguments import parse_plan
+from pipeline.costs.plan_arguments import parse_plan
 
 
 @pytest.mark.parametrize(

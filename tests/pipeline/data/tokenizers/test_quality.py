@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.data.tokenizers.definitions import wordpiece_json
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.data.tokenizers.report import FEWEST_IDS, SCRIPTS, language_doubts, report
+from pipeline.data.tokenizers.quality import FEWEST_IDS, SCRIPTS, language_doubts, report
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipeline.costs.estimate import Estimate
-from pipeline.costs.report import NOT_COUNTED, CostPlan, PlanSection, shown
+from pipeline.costs.plan_sections import NOT_COUNTED, CostPlan, PlanSection, shown
 
 
 @pytest.mark.parametrize(

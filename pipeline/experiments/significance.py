@@ -17,7 +17,7 @@ from statistics import NormalDist, fmean, stdev
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.evaluation.scoring.statistics import CONFIDENCE, t_quantile, t_within
+from pipeline.evaluation.scoring.seed_summary import CONFIDENCE, t_quantile, t_within
 
 POWER = 0.8
 """Share of experiments that find the smallest difference that is called visible."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipeline.evaluation.scoring.statistics import summary, t_quantile
+from pipeline.evaluation.scoring.seed_summary import summary, t_quantile
 
 
 def test_quantiles() -> None:

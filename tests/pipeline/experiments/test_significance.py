@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from pipeline.experiments.statistics import (
+from pipeline.experiments.significance import (
     POWER,
     holm,
     interval,
