@@ -106,9 +106,9 @@ def attend_from(
     """As `attend_in_pieces`, for one query per piece [P, H, K] and without dropout; no piece is
     empty."""
     if layout is None:
-        key, value, shown_PS = _padded(projected_T3HK[:, 1:], pieces)
+        key, value, shown_PS = _pad(projected_T3HK[:, 1:], pieces)
         query = query_PHK[:, :, None]
-        return F.scaled_dot_product_attention(query, key, value, _widened(shown_PS))[:, :, 0]
+        return F.scaled_dot_product_attention(query, key, value, _widen(shown_PS))[:, :, 0]
     half = projected_T3HK.dtype == torch.bfloat16
     attend = _BY_NAME["softmax_attention" if half else "scaled_dot_product_attention"]
     placed_N2HK = layout.gathered(projected_T3HK[:, 1:])
@@ -118,7 +118,7 @@ def attend_from(
     for block in layout.blocks:
         key, value = block.of(placed_N2HK).permute(2, 0, 3, 1, 4)
         query = query_PHK[row : row + len(block.lengths), :, None]
-        parts.append(attend(query, key, value, _widened(block.shown()), 0.0)[:, :, 0])
+        parts.append(attend(query, key, value, _widen(block.shown()), 0.0)[:, :, 0])
         row += len(block.lengths)
     mixed_PHK = torch.cat(parts)
     if layout.order is None:
@@ -151,7 +151,7 @@ def padded_attention(
 ) -> Tensor:
     """Pieces as rows of one block [P, S]: the same shapes at every step, and all of torch's
     differentiation; the other kernels are compared with it."""
-    query, key, value, shown_PS = _padded(projected_T3HK, pieces)
+    query, key, value, shown_PS = _pad(projected_T3HK, pieces)
     shown = shown_PS[:, None, None]
     if reach is not None:
         place_S = torch.arange(pieces.longest, device=shown.device)
@@ -193,7 +193,7 @@ _BY_NAME: dict[str, Attend] = {
 }
 
 
-def _padded(values_TnHK: Tensor, pieces: Pieces) -> tuple[Tensor, ...]:
+def _pad(values_TnHK: Tensor, pieces: Pieces) -> tuple[Tensor, ...]:
     """Each of the n values of the tokens as [P, H, S, K], and which places hold tokens [P, S]; an
     empty piece shows one place, because a softmax over none is not a number."""
     bounds = pieces.cu_seqlens.long()
@@ -203,7 +203,7 @@ def _padded(values_TnHK: Tensor, pieces: Pieces) -> tuple[Tensor, ...]:
     return (*values_TnHK[taken_PS].permute(2, 0, 3, 1, 4), shown_PS)
 
 
-def _widened(shown_nL: Tensor | None) -> Tensor | None:
+def _widen(shown_nL: Tensor | None) -> Tensor | None:
     return None if shown_nL is None else shown_nL[:, None, None]
 
 

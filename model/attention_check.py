@@ -83,7 +83,7 @@ def find_fault(kernel: AttentionKernel, case: Case) -> str:
     with torch.random.fork_rng(devices):
         torch.manual_seed(SEED)
         pieces = pieces_of(_lengths(case), case.device)
-        given, upstream = _drawn(case, int(pieces.cu_seqlens[-1]))
+        given, upstream = _draw(case, int(pieces.cu_seqlens[-1]))
         try:
             found = _passes(kernel, given, upstream, pieces, 0.0, case.window)
             dropped = _passes(kernel, given, upstream, pieces, case.dropout, case.window)
@@ -120,7 +120,7 @@ def _lengths(case: Case) -> list[int]:
     return [*found, 0]
 
 
-def _drawn(case: Case, tokens: int) -> tuple[Tensor, Tensor]:
+def _draw(case: Case, tokens: int) -> tuple[Tensor, Tensor]:
     """Query, key and value [T, 3, H, K], and the gradient of the mixed values [T, H, K]."""
     shape = (tokens, 4, min(case.heads, MOST_HEADS), case.head_size)
     drawn = torch.randn(shape).to(case.device, case.dtype)

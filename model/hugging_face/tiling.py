@@ -96,7 +96,7 @@ def widened(
         axes = AXES.get(modules.get(pattern, ""), ("", ""))
         for dimension, axis in enumerate(axes[: weight.dim()]):
             if axis:
-                weight = _tiled(weight, dimension, *sources[axis])
+                weight = _tile(weight, dimension, *sources[axis])
         found[name] = weight
     return found
 
@@ -108,7 +108,7 @@ def _source_units(new: int, old: int, size: int) -> Tensor:
     return (groups[:, None] * size + torch.arange(size)).flatten()
 
 
-def _tiled(weight: Tensor, dimension: int, source: Tensor, old: int) -> Tensor:
+def _tile(weight: Tensor, dimension: int, source: Tensor, old: int) -> Tensor:
     """A weight with one dimension tiled, which may stack several matrices of `old` units."""
     stacked = range(0, weight.shape[dimension], old)
     return weight.index_select(dimension, torch.cat([source + start for start in stacked]))

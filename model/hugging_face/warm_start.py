@@ -117,7 +117,7 @@ def take_over(
     if generator is not None:
         assert isinstance(model, ReplacedTokenModel)
         state = joined(state, generator[0], tied=model.generator is None, own=model.own_embeddings)
-    state = _grown(model, state, folder[1], None if generator is None else generator[1])
+    state = _grow(model, state, folder[1], None if generator is None else generator[1])
     aliases = {**own.tied, **_shared(model)}
     _check_tied(state, aliases)
     owners = _owners(model)
@@ -149,7 +149,7 @@ def _as_groups(config: EncoderConfig, ours: EncoderConfig) -> EncoderConfig:
     return config
 
 
-def _grown(
+def _grow(
     model: Model,
     state: dict[str, Tensor],
     theirs: Mapping[str, Any],

@@ -59,17 +59,17 @@ def waiting_times(seeds_n: Tensor, count: int) -> Tensor:
     """Exponential random numbers [n, count] in float32, above 0; depends on the seeds alone."""
     counter = torch.arange(1, count + 1, device=seeds_n.device) * GOLDEN
     mixed = _mix(seeds_n[:, None] + counter)
-    uniform = ((_shifted(mixed, 64 - _BITS) + 0.5) * 2.0**-_BITS).float()
+    uniform = ((_shift_right(mixed, 64 - _BITS) + 0.5) * 2.0**-_BITS).float()
     return -uniform.log()
 
 
 def _mix(words: Tensor) -> Tensor:
     """splitmix64's finalizer (Steele et al. 2014) on int64, which wraps like uint64."""
-    words = (words ^ _shifted(words, 30)) * _FIRST
-    words = (words ^ _shifted(words, 27)) * _SECOND
-    return words ^ _shifted(words, 31)
+    words = (words ^ _shift_right(words, 30)) * _FIRST
+    words = (words ^ _shift_right(words, 27)) * _SECOND
+    return words ^ _shift_right(words, 31)
 
 
-def _shifted(words: Tensor, by: int) -> Tensor:
+def _shift_right(words: Tensor, by: int) -> Tensor:
     """Shift right, treating the numbers as unsigned."""
     return (words >> by) & ((1 << (64 - by)) - 1)

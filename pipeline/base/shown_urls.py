@@ -68,7 +68,7 @@ def _shown_link(link: str) -> str:
     if not found:
         return link
     scheme, rest = found.groups()
-    secret, _, place = _parted(rest)
+    secret, _, place = _split_login(rest)
     if secret and re.search("[/?#]", rest[rest.index("@") : rest.rindex("@")]):
         return scheme + _HIDDEN
     place = re.split("[?#]", place, maxsplit=1)[0]
@@ -79,14 +79,14 @@ def _object_link(link: str) -> str:
     found = _LINK.fullmatch(link)
     if not found or _shown_link(link).endswith(_HIDDEN):
         return link  # what is the object and what is secret is not clear
-    address, query, asked = _parted(found[2])[2].partition("#")[0].partition("?")
+    address, query, asked = _split_login(found[2])[2].partition("#")[0].partition("?")
     names = [part.partition("=")[0].lower() for part in asked.split("&")]
     signed = re.compile("|".join(of for mark, of in _SIGNED.items() if not mark or mark in names))
     kept = [part for part, name in zip(asked.split("&"), names) if not signed.fullmatch(name)]
     return found[1] + address + (query + "&".join(kept) if any(kept) else "")
 
 
-def _parted(rest: str) -> tuple[str, str, str]:
+def _split_login(rest: str) -> tuple[str, str, str]:
     """User and password, the @ behind them, and the rest of what follows a scheme."""
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     if "@" in authority or not _HOST.fullmatch(authority):
@@ -99,6 +99,6 @@ def _secrets(url: str) -> list[str]:
     found: set[str] = set()
     for link in _CHAIN.split(url):
         if given := _LINK.fullmatch(link):
-            user, _, place = _parted(given[2])
+            user, _, place = _split_login(given[2])
             found |= {user, *re.split("[:/?#@]", user), *_VALUE.findall(place)}
     return sorted((part for part in found if len(part) >= _SHORTEST), key=len, reverse=True)

@@ -203,7 +203,7 @@ def _assign(kinds: Mapping[str, Any], flat: dict[str, Any], assignment: str) -> 
     if path not in kinds:
         raise unknown_setting(path, kinds)
     value = _read(text.strip(), kinds[path])
-    _typed(path, value, kinds[path])
+    _convert(path, value, kinds[path])
     flat[path] = value
 
 
@@ -228,7 +228,7 @@ def _change_entry(
         )
     *sections, last = name.split(".")
     functools.reduce(dict.__getitem__, sections, entries[number])[last] = _read(text, own[name])
-    _typed(path, entries, kinds[path])
+    _convert(path, entries, kinds[path])
     flat[path] = entries
 
 
@@ -242,7 +242,7 @@ def _section(kind: type[T], flat: Mapping[str, object], prefix: str) -> T:
     missing = [prefix + path for path in kinds if path not in flat]
     if missing:
         raise ConfigError(f"missing settings: {', '.join(missing)}; every setting must be given")
-    return _build(kind, {path: _typed(prefix + path, flat[path], kinds[path]) for path in kinds})
+    return _build(kind, {path: _convert(prefix + path, flat[path], kinds[path]) for path in kinds})
 
 
 def _build(kind: type[T], flat: Mapping[str, object], prefix: str = "") -> T:
@@ -257,7 +257,7 @@ def _build(kind: type[T], flat: Mapping[str, object], prefix: str = "") -> T:
 
 
 def _read(text: str, kind: Any) -> object:
-    """Text parsed as `kind`; text that cannot be parsed stays text, which `_typed` refuses."""
+    """Text parsed as `kind`; text that cannot be parsed stays text, which `_convert` refuses."""
     if entry_type(kind) or is_text_list(kind):
         try:
             return json.loads(text)
@@ -273,7 +273,7 @@ def _read(text: str, kind: Any) -> object:
     return text
 
 
-def _typed(path: str, value: object, kind: Any) -> object:
+def _convert(path: str, value: object, kind: Any) -> object:
     """`value` converted to its field's type. Raises ConfigError if it does not fit that type."""
     entry = entry_type(kind)
     try:

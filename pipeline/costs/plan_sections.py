@@ -74,10 +74,10 @@ class CostPlan:
 
 def shown(value: float, unit: str) -> str:
     """`1.42 GB`, `12.3 ms`, `3.1 h`, `7.5 %`: a value with its unit, three digits."""
-    return " ".join(filter(None, _scaled(value, unit)))
+    return " ".join(filter(None, _scale(value, unit)))
 
 
-def _scaled(value: float, unit: str) -> tuple[str, str]:
+def _scale(value: float, unit: str) -> tuple[str, str]:
     """Digits and unit, in a size that reads well."""
     if unit == "share":
         return f"{100 * value:.3g}", "%"
@@ -103,6 +103,6 @@ def _band(part: Estimate) -> str:
     """`310 to 555 ms`; empty for an exact value."""
     if part.least == part.most:
         return ""
-    (least, one), (most, other) = _scaled(part.least, part.unit), _scaled(part.most, part.unit)
+    (least, one), (most, other) = _scale(part.least, part.unit), _scale(part.most, part.unit)
     least = least if one == other else f"{least} {one}"
     return f"{least} to {most} {other}".strip()

@@ -89,7 +89,7 @@ def run_hours(phases: Sequence[Phase], steps: Sequence[Estimate]) -> Estimate:
     for phase, step in zip(phases, steps, strict=True):
         batch = replace(phase.run.batch, sequences=phase.plan.sequences)
         count = sequences_until(batch, phase.end - phase.begin) / phase.plan.sequences / 3600
-        parts.append(_scaled(step, "", "hours", count))
+        parts.append(_scale(step, "", "hours", count))
     found = total("hours", parts, "hours")
     return replace(found, assumption="without validation, checkpoints, restarts and queues")
 
@@ -99,11 +99,11 @@ def budget(hours: Estimate, hardware: Hardware, price: float) -> list[Estimate]:
     device = hardware.device
     noun = "GPU" if device else "node"
     count = hardware.ranks if device else hardware.nodes
-    found = [_scaled(hours, f"{noun}-hours", "", count)]
+    found = [_scale(hours, f"{noun}-hours", "", count)]
     found = [replace(found[0], assumption=f"the hours of {count:,} {noun}{'s' * (count > 1)}")]
     if price:
         each = f"{price:g} per {noun}-hour, in the same currency"
-        found.append(replace(_scaled(found[0], "cost", "", price), assumption=each))
+        found.append(replace(_scale(found[0], "cost", "", price), assumption=each))
     if device:
         least, most = (watts / 1000 for watts in device.watts)
         found.append(
@@ -160,7 +160,9 @@ def _compute(
             f"{CPU_CORE_FLOPS[0] / 1e9:.0f} to {CPU_CORE_FLOPS[2] / 1e9:.0f} GFLOP/s per core, the "
             "most for wide layers (RESULTS.md)"
         )
-        rates, bound = _bounded(CPU_CORE_FLOPS, site if run.precision == "fp32" else None, hardware)
+        rates, bound = _bound_rates(
+            CPU_CORE_FLOPS, site if run.precision == "fp32" else None, hardware
+        )
         return _seconds(name, work, rates, "published", why + bound + unused)
     kernels = KERNEL_RATES.get(device.name.lower())
     if kernels and run.precision == "bf16" and file.stage(run.precision) < 3:
@@ -170,7 +172,7 @@ def _compute(
     why += device.utilization_source
     least, usual, most = (share * peak for share in shares)
     known = site if run.precision == "bf16" else None
-    rates, bound = _bounded((least, usual, most), known, hardware)
+    rates, bound = _bound_rates((least, usual, most), known, hardware)
     return _seconds(name, work, rates, "published", why + bound + unused)
 
 
@@ -179,7 +181,7 @@ def _counted(
 ) -> Estimate:
     """The kernels of a micro-batch at their rates, or the launches of its kernels if these take
     longer, in each micro-batch of a step."""
-    (_, _, products), bound = _bounded((0.0, 0.0, kernels.products), site, hardware)
+    (_, _, products), bound = _bound_rates((0.0, 0.0, kernels.products), site, hardware)
     kernels = replace(kernels, products=products)
     parts = step_seconds(step_work(run, plan.on_gpu.capacity), kernels)
     launches = launch_seconds(run)
@@ -195,7 +197,7 @@ def _counted(
     )  # fmt: skip
 
 
-def _bounded(
+def _bound_rates(
     rates: tuple[float, float, float], site: SiteRates | None, hardware: Hardware
 ) -> tuple[tuple[float, float, float], str]:
     """Rates that do not exceed the matrix products that the doctor measured, and words on that.
@@ -288,7 +290,7 @@ def _input(run: Run, plan: Plan, compute: Estimate) -> Estimate:
     )  # fmt: skip
 
 
-def _scaled(part: Estimate, name: str, unit: str, factor: float) -> Estimate:
+def _scale(part: Estimate, name: str, unit: str, factor: float) -> Estimate:
     return replace(
         part, name=name, unit=unit, value=part.value * factor,
         low=part.least * factor, high=part.most * factor,

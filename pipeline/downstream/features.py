@@ -149,7 +149,7 @@ class RowEncoder:
         columns = [self.ids([example.texts[place] for example in examples])
                    for place in range(len(examples[0].texts))]  # fmt: skip
         found = []
-        for index, example in _numbered(examples):
+        for index, example in _number(examples):
             second = columns[1][index] if len(columns) > 1 else None
             gold = example.gold
             targets: tuple[float, ...] = ()
@@ -162,7 +162,7 @@ class RowEncoder:
 
     def _choices(self, examples: Sequence[Example]) -> list[Feature]:
         found = []
-        for index, example in _numbered(examples):
+        for index, example in _number(examples):
             common, *choices = self.ids(example.texts)
             rows, cuts = zip(*(self._cut(common, choice) for choice in choices))
             self.lost.texts += any(cuts)
@@ -176,7 +176,7 @@ class RowEncoder:
         space = " " if self.vocabulary.kind == BYTE_BPE else ""
         pieces = dict(zip(words, self.ids([f"{space}{word}" for word in words])))
         found = []
-        for index, example in _numbered(examples):
+        for index, example in _number(examples):
             ids: list[int] = []
             places, shown = [], []
             for number, word in enumerate(example.texts):
@@ -201,7 +201,7 @@ class RowEncoder:
             located[text] = (encoding.ids, token_offsets(text, encoding))
         questions = self.ids([example.texts[0] for example in examples])
         found = []
-        for index, example in _numbered(examples):
+        for index, example in _number(examples):
             ids, offsets = located[example.texts[1]]
             question = questions[index][: min(QUESTION, self.length // 2)]
             self.lost.texts += len(question) < len(questions[index])
@@ -227,7 +227,7 @@ class RowEncoder:
         return found
 
 
-def _numbered(examples: Sequence[Example]) -> Iterator[tuple[int, Example]]:
+def _number(examples: Sequence[Example]) -> Iterator[tuple[int, Example]]:
     """Each example and its index, with progress."""
     return enumerate(tracked(examples, "encoding", "examples"))
 

@@ -19,10 +19,10 @@ from pipeline.loading.micro_batch import MicroBatch
 
 def on_device(batches: Iterator[MicroBatch], device: torch.device) -> Iterator[MicroBatch]:
     """The micro-batches on `device`, in the same order; on a CPU they are passed through."""
-    return _copied(batches, device) if device.type == "cuda" else batches
+    return _copy_ahead(batches, device) if device.type == "cuda" else batches
 
 
-def _copied(batches: Iterator[MicroBatch], device: torch.device) -> Iterator[MicroBatch]:
+def _copy_ahead(batches: Iterator[MicroBatch], device: torch.device) -> Iterator[MicroBatch]:
     stream = _copy_stream(device)
     ahead: tuple[MicroBatch, torch.cuda.Event] | None = None
     for batch in batches:
@@ -31,13 +31,13 @@ def _copied(batches: Iterator[MicroBatch], device: torch.device) -> Iterator[Mic
         with torch.cuda.stream(stream):
             coming = batch.to(device), stream.record_event()
         if ahead:
-            yield _received(*ahead)
+            yield _receive(*ahead)
         ahead = coming
     if ahead:
-        yield _received(*ahead)
+        yield _receive(*ahead)
 
 
-def _received(batch: MicroBatch, copied: torch.cuda.Event) -> MicroBatch:
+def _receive(batch: MicroBatch, copied: torch.cuda.Event) -> MicroBatch:
     """The batch, for kernels of the current stream."""
     stream = torch.cuda.current_stream()
     stream.wait_event(copied)

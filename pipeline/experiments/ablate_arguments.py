@@ -188,9 +188,9 @@ def read_ablation(arguments: argparse.Namespace) -> Ablation:
     """What a command line asks for. Raises ConfigError for contradictory options."""
     if arguments.grammar and not arguments.grammar.exists():
         raise ConfigError(f"--grammar {arguments.grammar} does not exist; name a folder of pairs")
-    chosen = _chosen_table(arguments)
+    chosen = _choose_table(arguments)
     arms = make_arms(chosen, arguments.common, arguments.train_steps)
-    tasks = _chosen_tasks(arguments.finetune)
+    tasks = _choose_tasks(arguments.finetune)
     kept = [arm.name for arm in arms if not arm.run.checkpoint.exportable]
     if tasks and kept:
         raise ConfigError(
@@ -211,7 +211,7 @@ def read_ablation(arguments: argparse.Namespace) -> Ablation:
     )
 
 
-def _chosen_tasks(given: Sequence[str]) -> tuple[tuple[str, Path], ...]:
+def _choose_tasks(given: Sequence[str]) -> tuple[tuple[str, Path], ...]:
     """The tasks of --finetune; that their files exist is known before hours of training."""
     found: dict[str, Path] = {}
     for word in given:
@@ -230,7 +230,7 @@ def _chosen_tasks(given: Sequence[str]) -> tuple[tuple[str, Path], ...]:
     return tuple(found.items())
 
 
-def _chosen_table(arguments: argparse.Namespace) -> Table:
+def _choose_table(arguments: argparse.Namespace) -> Table:
     given = [
         name
         for name, value in (("TABLE", arguments.table), ("--arms", arguments.arms),

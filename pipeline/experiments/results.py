@@ -84,7 +84,7 @@ MIN_PAIRS = 2
 Results = Mapping[tuple[str, int], dict[str, Any]]
 """By arm and seed."""
 Measured = Mapping[str, tuple[list[str], dict[str, str]]]
-"""By arm, from `_measured`."""
+"""By arm, from `_find_measures`."""
 Points = Sequence[Sequence[float]]
 """Steps and held-out losses."""
 
@@ -118,7 +118,7 @@ def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
     ablation = runner.ablation
     target = target_loss([run["curve"] for run in _runs(ablation, results, ablation.baseline.name)])
     _count_steps(ablation, results, target)
-    measured = {arm.name: _measured(ablation, results, arm.name) for arm in ablation.arms}
+    measured = {arm.name: _find_measures(ablation, results, arm.name) for arm in ablation.arms}
     table, compared = ablation.table, references(ablation, measured)
     arms = [_arm(runner, arm, results, measured, compared) for arm in ablation.arms]
     for name in compared:
@@ -227,7 +227,9 @@ def references(ablation: Ablation, measured: Measured) -> dict[str, str]:
     return found
 
 
-def _measured(ablation: Ablation, results: Results, arm: str) -> tuple[list[str], dict[str, str]]:
+def _find_measures(
+    ablation: Ablation, results: Results, arm: str
+) -> tuple[list[str], dict[str, str]]:
     """The measures that all finished runs of an arm have, and why others are missing."""
     runs = _runs(ablation, results, arm)
     if not runs:
@@ -239,19 +241,19 @@ def _measured(ablation: Ablation, results: Results, arm: str) -> tuple[list[str]
     return [name for name in runs[0]["measures"] if name in shared - missing.keys()], missing
 
 
-def _finished(results: Results, arm: str, seeds: Sequence[int]) -> list[int]:
+def _list_finished(results: Results, arm: str, seeds: Sequence[int]) -> list[int]:
     """Those seeds of an arm whose runs did not diverge."""
     return [seed for seed in seeds if not divergence(results[arm, seed])]
 
 
 def _runs(ablation: Ablation, results: Results, arm: str) -> list[dict[str, Any]]:
     """The finished runs of an arm, without the baseline's other seeds."""
-    return [results[arm, seed] for seed in _finished(results, arm, range(ablation.seeds))]
+    return [results[arm, seed] for seed in _list_finished(results, arm, range(ablation.seeds))]
 
 
 def _pairs(ablation: Ablation, results: Results, one: str, other: str) -> list[int]:
     """The seeds that two arms are compared over: those that finished in both."""
-    return _finished(results, other, _finished(results, one, range(ablation.seeds)))
+    return _list_finished(results, other, _list_finished(results, one, range(ablation.seeds)))
 
 
 def _arm(
@@ -326,8 +328,8 @@ def _rows(
 def _noise(ablation: Ablation, results: Results, names: Mapping[str, Any]) -> dict[str, Any]:
     """The baseline with its other seeds, minus the baseline."""
     name, count = ablation.baseline.name, ablation.seeds
-    others = _finished(results, name, range(count, 2 * count))
-    seeds = [seed for seed in _finished(results, name, range(count)) if count + seed in others]
+    others = _list_finished(results, name, range(count, 2 * count))
+    seeds = [seed for seed in _list_finished(results, name, range(count)) if count + seed in others]
     if len(seeds) < MIN_PAIRS:
         return {}
     sides = [[results[name, start + seed] for seed in seeds] for start in (0, count)]

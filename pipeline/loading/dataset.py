@@ -261,7 +261,7 @@ class Dataset:
         blocks, inside = self._layout.locate(rows)
         self._rows.map(blocks)
         if self.masking is not None:
-            return self._drawn(blocks, inside, duplicate, details, self._rows)
+            return self._draw(blocks, inside, duplicate, details, self._rows)
         masks = self._masks_of(duplicate)
         masks.map(blocks)
         return Records(self._resolve(blocks, inside, masks, details), (self._rows, masks))
@@ -285,12 +285,12 @@ class Dataset:
         blocks, inside = self._layout.locate(rows)
         held = self._rows.wait(blocks, pool, keep)
         if self.masking is not None:
-            return self._drawn(blocks, inside, duplicate, details, held)
+            return self._draw(blocks, inside, duplicate, details, held)
         masks = self._masks_of(duplicate)
         both = (held, masks.wait(blocks, pool, keep))
         return Records(self._resolve(blocks, inside, masks, details), both)
 
-    def _drawn(
+    def _draw(
         self, blocks: IntArray, inside: IntArray, duplicate: int, details: bool, held: object
     ) -> Records:
         """Rows with masks drawn now; held: owners of the rows' memory."""

@@ -207,14 +207,14 @@ class BatchBuilder:
         draws = None
         if self.form.extras.draws_seed is not None:
             bits = draw_bits(self.form.extras.draws_seed, samples, starts, positions.numpy())
-            draws = self._filled(bits, slots, 0)
+            draws = self._fill(bits, slots, 0)
         return MicroBatch(
             step=step,
             micro_batch=micro_batch,
             input_ids=input_ids,
-            cu_seqlens=self._filled(bounds, self._most_pieces(len(bounds) - 1) + 1, tokens),
+            cu_seqlens=self._fill(bounds, self._most_pieces(len(bounds) - 1) + 1, tokens),
             longest=self.length,
-            row_starts=self._filled(starts, self._rows(len(records)), 0),
+            row_starts=self._fill(starts, self._rows(len(records)), 0),
             positions=positions,
             labels=labels,
             weights=weights,
@@ -248,7 +248,7 @@ class BatchBuilder:
     def _empty(self, size: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(size, dtype=dtype, pin_memory=self.form.pin_memory)
 
-    def _filled(self, values: np.ndarray, size: int, rest: int) -> torch.Tensor:
+    def _fill(self, values: np.ndarray, size: int, rest: int) -> torch.Tensor:
         """The values, then `rest`."""
         given = torch.from_numpy(values)
         if size == values.size and not self.form.pin_memory:

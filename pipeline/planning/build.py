@@ -17,11 +17,11 @@ from pipeline.loading.compatibility import runs_of
 from pipeline.planning.plan import encoder_config, generator_config
 
 
-def _masked_language(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:
+def _build_masked_language(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:
     return MaskedLanguageModel(config, seed=seed, initializer=run.encoder.initializer)
 
 
-def _masked_language_and_pairs(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:
+def _build_with_pairs(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:
     return MaskedLanguageModel(
         config,
         seed=seed,
@@ -30,9 +30,7 @@ def _masked_language_and_pairs(run: Run, config: EncoderConfig, seed: int) -> Ma
     )
 
 
-def _masked_language_and_boundaries(
-    run: Run, config: EncoderConfig, seed: int
-) -> MaskedLanguageModel:
+def _build_with_boundaries(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:
     return MaskedLanguageModel(
         config,
         seed=seed,
@@ -41,7 +39,7 @@ def _masked_language_and_boundaries(
     )
 
 
-def _replaced_tokens(run: Run, config: EncoderConfig, seed: int) -> ReplacedTokenModel:
+def _build_replaced_tokens(run: Run, config: EncoderConfig, seed: int) -> ReplacedTokenModel:
     objective, kind = run.objective, cast(Kind, run.objective.kind)
     detects = PARTS[kind][0] == "rtd"
     return ReplacedTokenModel(
@@ -56,10 +54,10 @@ def _replaced_tokens(run: Run, config: EncoderConfig, seed: int) -> ReplacedToke
 
 
 OBJECTIVES: dict[str, Callable[[Run, EncoderConfig, int], Model]] = {
-    "mlm": _masked_language,
-    "mlm_pair": _masked_language_and_pairs,
-    "mlm_sbo": _masked_language_and_boundaries,
-    **dict.fromkeys(GENERATOR_KINDS, _replaced_tokens),
+    "mlm": _build_masked_language,
+    "mlm_pair": _build_with_pairs,
+    "mlm_sbo": _build_with_boundaries,
+    **dict.fromkeys(GENERATOR_KINDS, _build_replaced_tokens),
 }
 """By `objective.kind`: from a run, the configuration of its encoder, and a seed."""
 

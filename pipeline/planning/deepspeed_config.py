@@ -129,7 +129,7 @@ def read_deepspeed_file(name: str) -> DeepSpeedFile:
     for key in content:
         if key != "zero_optimization":
             raise ConfigError(f"{name}: {_why_not(key, ['zero_optimization'])}")
-    zero = _checked(content["zero_optimization"], ALLOWED, name)
+    zero = _check(content["zero_optimization"], ALLOWED, name)
     if "stage" not in zero:
         raise ConfigError(f"{name}: zero_optimization has no stage; add one of 0, 1, 2, 3")
     _check_effects(zero, name)
@@ -173,7 +173,7 @@ def deepspeed_dict(
     }
 
 
-def _checked(section: Mapping[str, Any], allowed: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _check(section: Mapping[str, Any], allowed: Mapping[str, Any], place: str) -> dict[str, Any]:
     """The section with whole numbers as int. Raises ConfigError for a key or value not allowed."""
     result: dict[str, Any] = {}
     for key, value in section.items():
@@ -185,7 +185,7 @@ def _checked(section: Mapping[str, Any], allowed: Mapping[str, Any], place: str)
         if isinstance(kind, dict):
             if not isinstance(value, dict):
                 raise ConfigError(f"{place}: {key}={value!r} is not a section; choose {{...}}")
-            value = _checked(value, kind, f"{place}: {key}")
+            value = _check(value, kind, f"{place}: {key}")
         elif isinstance(kind, tuple):
             if isinstance(value, bool) or value not in kind:
                 choices = ", ".join(map(str, kind))

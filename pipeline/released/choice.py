@@ -82,7 +82,7 @@ def read_recipe(name: str | None, run_file: Path | None, changes: Sequence[str] 
     Raises ConfigError unless exactly one is given, and for what is no recipe or no model.
     """
     if name and not run_file:
-        return _named(name).with_changes(changes)
+        return _read_named(name).with_changes(changes)
     if run_file and not name:
         return _unchanged(read_run(run_file)).with_changes(changes)
     got = f"{name} and --run {run_file}" if name else "neither"
@@ -113,7 +113,7 @@ def head_advice(chosen: Recipe) -> str:
     )
 
 
-def _named(name: str) -> Recipe:
+def _read_named(name: str) -> Recipe:
     if name in RECIPES:
         return _unchanged(recipe(name))
     if name.startswith(HUB):
@@ -122,7 +122,7 @@ def _named(name: str) -> Recipe:
 
         found = fetch_model(name.removeprefix(HUB), data_root() / "models")
         label = found.origin.removeprefix(HUB).partition("@")[0].rpartition("/")[2]
-        return _continued(found.folder, label, found.origin)
+        return _read_continued(found.folder, label, found.origin)
     folder = Path(name)
     if "/" not in name:
         if folder.is_dir():
@@ -135,10 +135,10 @@ def _named(name: str) -> Recipe:
             f"{name} is no folder; name one with config.json and model.safetensors, a model on "
             f"the Hub as hf:{name}, or a recipe that `tenfold recipes` lists"
         )
-    return _continued(folder, folder.resolve().name)
+    return _read_continued(folder, folder.resolve().name)
 
 
-def _continued(folder: Path, label: str, origin: str = "") -> Recipe:
+def _read_continued(folder: Path, label: str, origin: str = "") -> Recipe:
     """A recipe's name needs neither numpy nor `model`, which a model does: imported here."""
     check_model_folder()
     from pipeline.released.continued import continued_run

@@ -69,7 +69,7 @@ def fetch_model(name: str, models: Path) -> HubModel:
     revision that the Hub does not give to this user, and for one whose weights we do not read;
     DataError if the fetch fails.
     """
-    repository = _parsed(name)
+    repository = _parse(name)
     place = models / repository.name.replace("/", "--")
     commit = _commit(repository, place)
     return HubModel(place / commit, f"{HUB}{repository.name}@{commit}")
@@ -100,7 +100,7 @@ def _commit(repository: Repository, place: Path) -> str:
     return commit
 
 
-def _parsed(name: str) -> Repository:
+def _parse(name: str) -> Repository:
     found = _NAME.fullmatch(name)
     if not found or ".." in name or "--" in name.partition("@")[0]:
         raise ConfigError(

@@ -66,7 +66,7 @@ def _report(content: Mapping[str, Any]) -> Report:
     report.sections.append(Section("What is compared", [*lines, *_design(content)]))
     if any(arm["diverged"] for arm in arms):
         report.sections.append(_divergences(content))
-    if recovered := [*_recovered(content)]:
+    if recovered := [*_tell_recovered(content)]:
         report.sections.append(Section("Runs that skipped something", recovered))
     names = dict.fromkeys(name for arm in arms for name in arm["measures"])
     report.sections += [_measure(content, name) for name in names]
@@ -96,7 +96,7 @@ def _verdict(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
         found += f", {'better' if difference['mean'] < 0 else 'worse'}, p {_p(difference)}"
     if difference.get("biased"):
         lost = [f"{each['name']}: {said}" for each in (content["arms"][0], arm)
-                if (said := _lost(content, each))]  # fmt: skip
+                if (said := _say_lost(content, each))]  # fmt: skip
         found += f"; biased, as only {_survivors(content, difference)} ({'; '.join(lost)})"
     return found
 
@@ -109,7 +109,7 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
         return str(why)
     for each in (arm, content["arms"][0]):
         if not each["finished"]:
-            return f"{each['name']}: {_lost(content, each)}"
+            return f"{each['name']}: {_say_lost(content, each)}"
     for name in (measure, measure.partition("/")[0]):
         if name in arm["missing"]:
             return str(arm["missing"][name])
@@ -117,7 +117,7 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
     return f"the baseline lacks it: {why}" if why else "the baseline lacks it"
 
 
-def _lost(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
+def _say_lost(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
     """`1 of 5 runs diverged`; empty if none did. The baseline's other seeds do not count."""
     seeds = content["seeds"]
     count = sum(each["seed"] < seeds for each in arm["diverged"])
@@ -145,7 +145,7 @@ def _divergences(content: Mapping[str, Any]) -> Section:
     return Section("Runs that diverged", [about, *lines], [table])
 
 
-def _recovered(content: Mapping[str, Any]) -> Iterator[str]:
+def _tell_recovered(content: Mapping[str, Any]) -> Iterator[str]:
     """Runs with updates, sequences or shards that were left out: they read less than others."""
     for run in content["runs"]:
         found = run.get("recovered", {})  # none of one that diverged
@@ -218,7 +218,7 @@ def _measure(content: Mapping[str, Any], name: str) -> Section:
     first, reference = content["arms"][0], content["references"].get(name, "")
     rows: list[Sequence[str]] = [
         (f"{first['name']}, the baseline", _mean(first, name, digits), "", "", "", "",
-         first["missing"].get(name, _lost(content, first)))
+         first["missing"].get(name, _say_lost(content, first)))
     ]  # fmt: skip
     if name in content["noise"]:
         rows.append(_row(content, "the same, other seeds", "", content["noise"][name], digits))
@@ -231,7 +231,9 @@ def _measure(content: Mapping[str, Any], name: str) -> Section:
         if name in arm["differences"]:
             rows.append(_row(content, arm["name"], mean, arm["differences"][name], digits))
         elif arm["name"] == reference:
-            rows.append((f"{reference}, in its place", mean, "", "", "", "", _lost(content, arm)))
+            rows.append(
+                (f"{reference}, in its place", mean, "", "", "", "", _say_lost(content, arm))
+            )
         else:
             rows.append((arm["name"], mean, "", "", "", "", _why(content, arm, name)))
     lines = [
@@ -297,7 +299,7 @@ def _costs(content: Mapping[str, Any]) -> TextTable:
     for arm in content["arms"]:
         cost = arm["cost"]
         if not cost:
-            rows.append((arm["name"], *[""] * 6, f"{arm['peak_lr']:g}", _lost(content, arm)))
+            rows.append((arm["name"], *[""] * 6, f"{arm['peak_lr']:g}", _say_lost(content, arm)))
             continue
         rows.append(
             (arm["name"], f"{cost['steps']:,.0f}", f"{cost['tokens']:,.0f}",
@@ -317,13 +319,13 @@ def _published(content: Mapping[str, Any]) -> Section | None:
     names = list(dict.fromkeys(name for arm in content["arms"] for name in arm["published"]))
     if not names:
         return None
-    columns = [_aligned([arm["published"].get(name) for arm in content["arms"]]) for name in names]
+    columns = [_align([arm["published"].get(name) for arm in content["arms"]]) for name in names]
     rows = [*zip((arm["name"] for arm in content["arms"]), *columns, strict=True)]
     line = f"{content['table']['source']}, at the paper's scale: other data, sizes and measures"
     return Section("Published", [line], [TextTable(("arm", *names), rows)])
 
 
-def _aligned(values: Sequence[float | None]) -> list[str]:
+def _align(values: Sequence[float | None]) -> list[str]:
     """A column with the decimals of its most precise number."""
     decimals = max(len(f"{value:.12g}".partition(".")[2]) for value in values if value is not None)
     return ["" if value is None else f"{value:.{decimals}f}" for value in values]

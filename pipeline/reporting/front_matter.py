@@ -32,7 +32,7 @@ MOST_VALUE = 1e15
 
 def front_matter(fields: Mapping[str, object]) -> str:
     """The head, with its two lines of dashes; a field whose value is empty is skipped."""
-    lines = [f"{name}: {_quoted(value)}" for name, value in fields.items() if value]
+    lines = [f"{name}: {_quote(value)}" for name, value in fields.items() if value]
     return "\n".join(("---", *lines, "---"))
 
 
@@ -89,6 +89,6 @@ def _result(score: Score) -> dict[str, Any]:
     }
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

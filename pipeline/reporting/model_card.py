@@ -114,11 +114,11 @@ def model_card(facts: CardFacts, config: Mapping[str, Any]) -> str:
     }
     sections = [*_data(facts), _recipe(facts), _measured(facts)]
     if facts.scores:
-        sections.append(score_section([_named(score) for score in facts.scores]))
+        sections.append(score_section([_name_model(score) for score in facts.scores]))
     modern = config["model_type"] == MODERNBERT.model_type
     sections += [_limits(facts, _untold(facts) if modern else ()), _versions(facts)]
     sections.append(Section("Made again by", commands=commands(facts)))
-    parts = [front_matter(fields), f"# {_escaped(facts.title)}", _introduction(facts, architecture)]
+    parts = [front_matter(fields), f"# {_escape(facts.title)}", _introduction(facts, architecture)]
     parts += ["## How to load", _code("python", f"{DETECT if detects else FILL}\n\n{ENCODE}")]
     parts += (part for section in sections for part in _markdown(section))
     return "\n\n".join((*parts, f"Written by Tenfold {__version__}.\n"))
@@ -149,7 +149,7 @@ def commands(facts: CardFacts) -> list[str]:
     if run.name != base:
         train += ["--set", f"name={run.name}"]
     for path, _, value in changes(flat(to_dict(run)), base):
-        train += ["--set", f"{path}={_assigned(value)}"]
+        train += ["--set", f"{path}={_assign(value)}"]
     export = ["python", "-m", "pipeline.export", f"runs/{name}", "--step", str(facts.step)]
     if facts.languages:
         export += ["--language", *facts.languages]
@@ -169,7 +169,7 @@ def _introduction(facts: CardFacts, architecture: str) -> str:
     tokens = facts.summary.curves.curves.get("tokens")
     last = tokens.points[-1] if tokens and tokens.points else None
     read = f", {last[1]:,.0f} tokens" if last and last[0] == facts.step else ""
-    return _escaped(
+    return _escape(
         f"An encoder for transformers' {architecture}, pretrained with Tenfold {start}: step "
         f"{facts.step:,} of {facts.run.steps:,}{read}."
     )
@@ -201,7 +201,7 @@ def _recipe(facts: CardFacts) -> Section:
         head.append(paper)
     rows = [
         tuple(
-            shown(_assigned(value))
+            shown(_assign(value))
             for value in (
                 path, settings[path], own.get(path, settings[path]),
                 theirs.get(path, settings[path]),
@@ -268,19 +268,19 @@ def _versions(facts: CardFacts) -> Section:
     return Section("Versions", (), [TextTable(("", ""), rows)])
 
 
-def _named(score: Score) -> Score:
+def _name_model(score: Score) -> Score:
     """A score whose model is a name in place of a path."""
     name = Path(score.model).name or score.model
     return Score(name, score.name, score.value, score.low, score.high, score.note, score.kind)
 
 
 def _markdown(section: Section) -> Iterator[str]:
-    yield f"## {_escaped(section.title)}"
+    yield f"## {_escape(section.title)}"
     if section.lines:
-        yield "\n".join(f"- {_escaped(line)}" for line in section.lines)
+        yield "\n".join(f"- {_escape(line)}" for line in section.lines)
     for table in section.tables:
         rows = [table.head, ["---"] * len(table.head), *table.rows]
-        yield "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in rows)
+        yield "\n".join(f"| {' | '.join(map(_escape, row))} |" for row in rows)
     if section.commands:
         yield _code("bash", "\n".join(section.commands))
 
@@ -289,12 +289,12 @@ def _code(language: str, text: str) -> str:
     return f"```{language}\n{text}\n```"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Text on one line that Markdown shows as it is."""
     plain = re.sub(r"\s+", " ", text).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\`*|\[\]])", r"\\\1", plain)
 
 
-def _assigned(value: object) -> str:
+def _assign(value: object) -> str:
     """A value as `--set` takes it."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -44,9 +44,9 @@ def as_text(report: Report) -> str:
     for section in report.sections:
         lines += ["", section.title, *(f"  {line}" for line in section.lines)]
         for table in section.tables:
-            lines += [f"  {line}" for line in _aligned(table)]
+            lines += [f"  {line}" for line in _align(table)]
         if section.plots:
-            lines += [f"  {line}" for line in _aligned(_values(section.plots))]
+            lines += [f"  {line}" for line in _align(_values(section.plots))]
         lines += [f"  {command}" for command in section.commands]
     # without the codes that a terminal would obey
     return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
@@ -82,7 +82,7 @@ def _values(plots: Sequence[Plot]) -> TextTable:
     return TextTable(("curve", "", "first", "lowest", "highest", "last"), rows)
 
 
-def _aligned(table: TextTable) -> list[str]:
+def _align(table: TextTable) -> list[str]:
     rows = [table.head, *table.rows] if any(table.head) else [*table.rows]
     if not rows:
         return []

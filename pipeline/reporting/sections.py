@@ -96,7 +96,7 @@ def make_report(runs: Sequence[RunSummary], scores: Sequence[Score], again: str)
     report = Report(", ".join(run.name for run in runs))
     report.verdicts = [verdict(run) for run in runs]
     if len(runs) > 1:
-        report.sections.append(_compared(runs))
+        report.sections.append(_compare(runs))
     report.sections += [_identity(run, len(runs) > 1) for run in runs]
     if plots := [plot for plot in _plots(runs) if any(part for _, part in plot.series)]:
         report.sections.append(Section("Curves", plots=plots))
@@ -169,7 +169,7 @@ def _identity(run: RunSummary, several: bool) -> Section:
     return Section(_titled("Identity", run, several), lines, tables)
 
 
-def _compared(runs: Sequence[RunSummary]) -> Section:
+def _compare(runs: Sequence[RunSummary]) -> Section:
     """Tables of results and of the settings that differ."""
     names = [run.name for run in runs]
     groups = groups_of(runs)

@@ -38,10 +38,10 @@ def reporting_lack_of_memory(run: Run, cluster: Cluster) -> Iterator[None]:
             raise
         if not lacks or not cluster.is_first_to_say(_SAID):
             raise SystemExit(EXIT_USER_ERROR) from None
-        raise ConfigError(in_words(run, cluster, str(error))) from error
+        raise ConfigError(_explain(run, cluster, str(error))) from error
 
 
-def in_words(run: Run, cluster: Cluster, message: str) -> str:
+def _explain(run: Run, cluster: Cluster, message: str) -> str:
     """The line about a lack of memory; message: the error's."""
     asked = re.search(r"[Tt]ried to allocate ([\d.]+ \w+)", message)
     amount = f" ({asked[1]} more were asked for)" if asked else ""

@@ -117,7 +117,7 @@ def test_a_model_is_mounted(place: str, tmp_path: Path) -> None:
 
 
 def test_names_are_those_that_commands_give_to_runs() -> None:
-    """In any locale; as `_named` in pipeline/released/choice.py calls run_name."""
+    """In any locale; as `_read_named` in pipeline/released/choice.py calls run_name."""
     names = [
         "roberta-base", "my model (2)", "größe", "größe–2", " .-x-. ", "a--b", "a - b", "---", "語",
         "-n", "two\nlines", "x_1.5", "roberta.roberta_base", "ROBERTA_BASE", "bert_base",

@@ -108,14 +108,16 @@ class Partition:
         if self.flat_gradients:
             return 0
         if self.stage == 0:
-            return max(4 * sum(bucket) for bucket in _filled(self.sizes, self.bucket, past=True))
+            return max(
+                4 * sum(bucket) for bucket in _fill_buckets(self.sizes, self.bucket, past=True)
+            )
         if self.stage == 3:
             padded = [_up(size, self.ranks) for size in self.sizes[::-1]]
-            return max(4 * sum(bucket) for bucket in _filled(padded, self.bucket))
+            return max(4 * sum(bucket) for bucket in _fill_buckets(padded, self.bucket))
         part, most, begin = self.padded // self.ranks, 0, 0
         # stage 2 reduces in the order of the backward pass
         sizes = self.sizes if self.stage == 1 else self.sizes[::-1]
-        for bucket in _filled(sizes, self.bucket):
+        for bucket in _fill_buckets(sizes, self.bucket):
             size, end = sum(bucket), begin + sum(bucket)
             first, last = (
                 (begin, end) if self.stage == 1 else (self.total - end, self.total - begin)
@@ -150,7 +152,7 @@ def partition(run: Run, ranks: int, file: DeepSpeedFile) -> Partition:
     )
 
 
-def _filled(sizes: Sequence[int], most: int, past: bool = False) -> Iterator[list[int]]:
+def _fill_buckets(sizes: Sequence[int], most: int, past: bool = False) -> Iterator[list[int]]:
     """Sizes in buckets of at most `most` elements, or larger where one size is.
 
     past: a bucket is closed by the size with which it exceeds `most`.

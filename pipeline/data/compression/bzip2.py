@@ -56,7 +56,7 @@ def bzip2_blocks(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
         while content is None and (after := marks.get(number)) is not None:
             if after[0] - bit > 8 * _MOST:
                 break
-            content = _decompressed(marks.bits(bit, after[0]), after[0] - bit)
+            content = _decompress_block(marks.bits(bit, after[0]), after[0] - bit)
             number += 1
         if content is not None:
             marks.drop(number - 1)
@@ -161,7 +161,7 @@ class _Marks:
         return not self.is_over
 
 
-def _decompressed(value: int, bits: int) -> bytes | None:
+def _decompress_block(value: int, bits: int) -> bytes | None:
     """The content of a block of so many bits; None if it is not one whole block."""
     if bits < _MARK_BITS + _CHECKSUM_BITS:
         return None

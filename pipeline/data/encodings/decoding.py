@@ -72,21 +72,21 @@ def decode_page(body: bytes, content_type: str) -> Decoded | None:
     content_type: the server's header, such as text/html; charset=utf-8.
     """
     if encoding := _wide_or_marked(body):
-        return _decoded(body, encoding, _stated(body, content_type))
+        return _decode_as(body, encoding, _find_stated(body, content_type))
     if body[:HEAD_BYTES].count(b"\0") > _FEW_NULS:
         return None
     if b"\x1b" in body and body.isascii() and _JAPANESE_ESCAPE.search(body):
-        return _decoded(body, "iso2022_jp", _stated(body, content_type))
+        return _decode_as(body, "iso2022_jp", _find_stated(body, content_type))
     if body.isascii():
         return Decoded(body.decode(), False)
-    stated = _stated(body, content_type)
+    stated = _find_stated(body, content_type)
     text = nearly_utf8(body)
     if text is None:
-        return _decoded(body, _least_damaged(body, stated), stated)
+        return _decode_as(body, _least_damaged(body, stated), stated)
     return Decoded(text, stated[:1] not in ([], ["utf-8"]))
 
 
-def _decoded(body: bytes, encoding: str, stated: list[str]) -> Decoded:
+def _decode_as(body: bytes, encoding: str, stated: list[str]) -> Decoded:
     text = body.decode(encoding, errors="replace").removeprefix("\ufeff")
     return Decoded(text, stated[:1] not in ([], [encoding]))
 
@@ -100,20 +100,20 @@ def _wide_or_marked(body: bytes) -> str:
     return wide_encoding(head) if head.count(b"\0") > _FEW_NULS else ""
 
 
-def _stated(body: bytes, content_type: str) -> list[str]:
+def _find_stated(body: bytes, content_type: str) -> list[str]:
     """The known encodings that the server and the page state, in this order."""
     header, own = _LABEL.search(content_type), _OWN_LABEL.search(body[:HEAD_BYTES])
     names = []
     if header:
-        names.append(_named(header[1]))
+        names.append(_find_codec(header[1]))
     if own:
-        name = _named((own[1] or own[2]).decode(errors="replace"))
+        name = _find_codec((own[1] or own[2]).decode(errors="replace"))
         # A label that can be read as ASCII is not in UTF-16; browsers take it for UTF-8, too.
         names.append("utf-8" if name.startswith("utf-16") else name)
     return [name for name in names if name]
 
 
-def _named(label: str) -> str:
+def _find_codec(label: str) -> str:
     """Python's name of an encoding; empty if it is unknown."""
     name = map_encoding_to_html5(label, fallback_utf8=False) or ""
     return _SUPERSETS.get(name, name) or _OTHER_LABELS.get(label.lower(), "")
@@ -126,7 +126,7 @@ def _least_damaged(body: bytes, stated: list[str]) -> str:
     for name, (damage, _) in sorted(found.items(), key=lambda item: item[1][0] > 0):
         if damage <= max(1, _LITTLE_DAMAGE * found[name][1]):
             return name
-    guessed = _named(detect_encoding(body, html5_compatible=False) or "")
+    guessed = _find_codec(detect_encoding(body, html5_compatible=False) or "")
     for name in ("utf-8", guessed):
         if name:
             found.setdefault(name, _damage(body, name))

@@ -35,15 +35,15 @@ def describe_place(path: Path) -> list[str]:
             f"text there and run pipeline.prepare --corpus {path}"
         )
     if (path / RUN).exists():
-        return _described(path / RUN, _run)
-    if (path / STATE).exists() and (lines := _described(path / STATE, _checkpoint)):
+        return _describe(path / RUN, _run)
+    if (path / STATE).exists() and (lines := _describe(path / STATE, _checkpoint)):
         return lines
-    if (path / MODEL).exists() and (lines := _described(path / MODEL, _model)):
+    if (path / MODEL).exists() and (lines := _describe(path / MODEL, _model)):
         return lines
     return _folder(path)
 
 
-def _described(file: Path, describe: Callable[[Path], list[str]]) -> list[str]:
+def _describe(file: Path, describe: Callable[[Path], list[str]]) -> list[str]:
     """What the folder of a file is; DataError if the file is damaged."""
     try:
         return describe(file.parent)

@@ -81,7 +81,7 @@ def expected_hold_outs(
             found |= hold_outs(tasks, data)
         else:
             fraction = data.validation_fraction
-            held = max(fraction * documents, _wanted(round(documents)))
+            held = max(fraction * documents, _count_wanted(round(documents)))
             found[corpus] = HoldOut(
                 threshold=0, documents=documents, held_documents=held, text=text,
                 held_text=text * held / documents,
@@ -141,7 +141,7 @@ def _hold_out(tasks: list[SplitTask], data: DataSettings) -> HoldOut:
     hashes, sizes = np.concatenate(seen), np.concatenate(read)
     if fraction == EVERY_HASH:
         return _held(hashes, sizes, fraction)
-    wanted = _wanted(len(hashes))
+    wanted = _count_wanted(len(hashes))
     distinct = np.unique(hashes)
     if len(distinct) == 1:
         return _held(hashes, sizes, 0)  # the only document is for training
@@ -150,7 +150,7 @@ def _hold_out(tasks: list[SplitTask], data: DataSettings) -> HoldOut:
     return _held(hashes, sizes, min(threshold, int(distinct[-1])))
 
 
-def _wanted(documents: int) -> int:
+def _count_wanted(documents: int) -> int:
     """How many documents are held out at least."""
     return min(MINIMUM_DOCUMENTS, max(1, documents // 10))
 

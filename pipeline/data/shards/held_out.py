@@ -54,7 +54,7 @@ def check_held_out(directories: Sequence[tuple[Path, Manifest]]) -> None:
         distinct.setdefault(_identity(manifest), directory)
     if len(distinct) < 2:
         return
-    held_out = {directory: _held_out(directory) for directory in distinct.values()}
+    held_out = {directory: _read_held_out(directory) for directory in distinct.values()}
     for reader in held_out:
         for hashes, is_held in _documents(reader):
             for holder, theirs in held_out.items():
@@ -75,7 +75,7 @@ def held_out_key(manifest: Manifest, mask_rate: float) -> tuple[object, ...]:
     return tokenizer, rows, manifest.seed, json.dumps(law, sort_keys=True)
 
 
-def _held_out(directory: Path) -> Hashes:
+def _read_held_out(directory: Path) -> Hashes:
     """The sorted text hashes of a directory's held-out documents."""
     found = [hashes[is_held] for hashes, is_held in _documents(directory)]
     return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))

@@ -85,7 +85,7 @@ def _write_documents(data: Path, output: Path, request: Request) -> None:
     These lose their origin, since a URL often holds the title.
     """
     with whole_file(output / DOCUMENTS) as temporary:
-        groups = _marked(data, request)
+        groups = _mark_documents(data, request)
         first = next(groups)
         with pq.ParquetWriter(temporary, first.schema) as writer:
             writer.write_table(first)
@@ -93,7 +93,7 @@ def _write_documents(data: Path, output: Path, request: Request) -> None:
                 writer.write_table(group)
 
 
-def _marked(data: Path, request: Request) -> Iterator[pa.Table]:
+def _mark_documents(data: Path, request: Request) -> Iterator[pa.Table]:
     """The row groups of the new documents.parquet."""
     ids = pa.array(sorted(id for _, id in request.names), pa.string())
     for table in read_groups(data):

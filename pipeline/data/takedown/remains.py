@@ -27,7 +27,7 @@ def find_remains(data: Path, output: Path, root: Path, request: Request) -> list
     lines = [f"{data}: the shards before this takedown"]
     lines += _shards_with_text([data.parent, root / "shards"], data, output, request)
     names = {Path(file).name for file in files}
-    lines += [f"{path}: extracted text" for path in _extracted(root / "documents", names)]
+    lines += [f"{path}: extracted text" for path in _find_extracted(root / "documents", names)]
     lines += [f"{path}: downloaded" for path in _downloads(root / "downloads", names)]
     shown = ", ".join(files[:_MOST_FILES]) + (", ..." if len(files) > _MOST_FILES else "")
     return [
@@ -69,7 +69,7 @@ def _count_texts(directory: Path, request: Request) -> int:
     )
 
 
-def _extracted(folder: Path, names: set[str]) -> list[Path]:
+def _find_extracted(folder: Path, names: set[str]) -> list[Path]:
     """The files that `prepare` extracted from raw files with these names."""
     found = folder.glob("*.parquet") if folder.is_dir() else ()
     return sorted(path for path in found if path.name.rpartition("-")[0] in names)

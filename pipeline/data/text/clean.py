@@ -83,13 +83,13 @@ def clean(texts: list[str]) -> CleanText:
     changed = {}
     for index in np.flatnonzero(unsure).tolist():
         document = buffer[offsets[index] : offsets[index + 1] - 1].tobytes()
-        settled = _settled(document)
+        settled = _settle(document)
         if settled is not document:
             changed[index] = settled
     return _replace(cleaned, changed) if changed else cleaned
 
 
-def _settled(document: bytes) -> bytes:
+def _settle(document: bytes) -> bytes:
     """Put one cleaned document in NFC, and clean it until neither step changes anything."""
     text = with_sorted_marks(document.decode())
     while not unicodedata.is_normalized("NFC", text):

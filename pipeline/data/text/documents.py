@@ -142,7 +142,7 @@ def read_batches(
     size = 0
     for piece in pieces:
         plain = piece.source.format in PLAIN_TEXT_FORMATS
-        for record in _counted(piece, counts) if plain else read(piece):
+        for record in _count_records(piece, counts) if plain else read(piece):
             if isinstance(record, BadRecord):
                 counts.reject(record)
                 continue
@@ -166,7 +166,7 @@ def read_batches(
     yield from _batch(records, sources, seed, counts)
 
 
-def _counted(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped | BadRecord]:
+def _count_records(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped | BadRecord]:
     """The records of a piece of plain text, which are counted."""
     add_counts(counts.plain_text, {"files": int(piece.start == 0), "documents": 0, "long": 0})
     for record in read(piece):
@@ -182,7 +182,7 @@ def _batch(
     records: list[Record], sources: list[Source], seed: int, counts: DocumentCounts
 ) -> Iterator[DocumentBatch]:
     texts = [record.text for record in records]
-    text, slow = _cleaned(texts)
+    text, slow = _clean_in_time(texts)
     _count_cleaning(texts, sources, text, slow, counts)
     filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
     for index in np.flatnonzero(~filled).tolist():
@@ -218,7 +218,7 @@ def _count_cleaning(
         counts.take_away(sources[start].name, CLEANING, gone, gone + left)
 
 
-def _cleaned(texts: list[str]) -> tuple[CleanText, list[int]]:
+def _clean_in_time(texts: list[str]) -> tuple[CleanText, list[int]]:
     """The texts cleaned; those that took too long become empty, and their indices are returned."""
     began_at = time.thread_time()
     cleaned = clean(texts)

@@ -204,9 +204,9 @@ def _boundary(buffer: Bytes, at: int, first: int, stop: int) -> tuple[int, int]:
     if NEWLINE <= kind <= ELLIPSIS:
         return end, -1
     if dots == 1 and not strong and not wide:
-        doubted = _doubted(buffer, dot, first, head, stop, closed)
+        doubted = _is_doubtful(buffer, dot, first, head, stop, closed)
     else:
-        doubted = closed and _attributed(buffer, head, stop)
+        doubted = closed and _is_attributed(buffer, head, stop)
     return end, -1 if doubted else end
 
 
@@ -247,7 +247,7 @@ def _head(buffer: Bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _doubted(buffer: Bytes, dot: int, first: int, head: int, stop: int, closed: bool) -> bool:
+def _is_doubtful(buffer: Bytes, dot: int, first: int, head: int, stop: int, closed: bool) -> bool:
     """Whether the period at `dot` only belongs to an abbreviation, initial or enumerator.
 
     `head` is the character that would open the next sentence; `closed` is whether a quote or
@@ -307,7 +307,7 @@ def _stands_alone(buffer: Bytes, word: int, first: int) -> bool:
 
 
 @numba.njit(cache=True, nogil=True)
-def _attributed(buffer: Bytes, head: int, stop: int) -> bool:
+def _is_attributed(buffer: Bytes, head: int, stop: int) -> bool:
     """Whether a name and a verb of speech follow a quoted question or shout: '"Go!" Mary said'."""
     at = head
     for index in range(4):

@@ -36,10 +36,10 @@ def close_holes(marked: str) -> str:
     """The text without its marks, with what is around each of them closed."""
     if HOLE not in marked:
         return marked
-    return "\n".join(_closed(line) if HOLE in line else line for line in marked.split("\n"))
+    return "\n".join(_close(line) if HOLE in line else line for line in marked.split("\n"))
 
 
-def _closed(line: str) -> str:
+def _close(line: str) -> str:
     for _ in range(2):  # a bracket in a bracket
         line = _EMPTY.sub(lambda empty: HOLE if HOLE in empty[0] else empty[0], line)
     return _RUN.sub(_filler, line)

@@ -104,9 +104,9 @@ class _Writer:
         if isinstance(node, nodes.Text):
             text = str(node.value)
             return _INDENT.sub(f"\n\n{_CODE}", text) if "\n " in text else text
-        return self._shown(node) or HOLE
+        return self._show(node) or HOLE
 
-    def _shown(self, node: nodes.Node) -> str:
+    def _show(self, node: nodes.Node) -> str:
         if isinstance(node, nodes.Wikilink):
             return self._link(node)
         if isinstance(node, nodes.Template):
@@ -114,7 +114,7 @@ class _Writer:
         if isinstance(node, nodes.Tag):
             return self._tag(node)
         if isinstance(node, nodes.HTMLEntity):
-            return _protected(_MARKS.sub("", str(node.normalize())))
+            return _protect(_MARKS.sub("", str(node.normalize())))
         if isinstance(node, nodes.ExternalLink):
             return self.text(node.title) if node.title is not None else ""
         if isinstance(node, nodes.Argument):
@@ -158,7 +158,7 @@ class _Writer:
             else str(node)
             for node in tag.contents.nodes
         )  # fmt: skip
-        text = _protected(_MARKS.sub("", text))
+        text = _protect(_MARKS.sub("", text))
         if name == "nowiki" or tag.has("inline"):
             return text
         if name == "pre":
@@ -169,7 +169,7 @@ class _Writer:
     def _template(self, template: nodes.Template) -> str:
         name = _bare(template.name).replace("_", " ").lower()
         if (same := constant(name)) is not None:
-            return _protected(same)
+            return _protect(same)
         if not shows_words(name):
             return ""
         named = {_bare(p.name): self.text(p.value).strip() for p in template.params}
@@ -185,7 +185,7 @@ def _bare(code: Wikicode) -> str:
     return _MARKS.sub("", str(code)).strip()
 
 
-def _protected(text: str) -> str:
+def _protect(text: str) -> str:
     """Text whose apostrophes do not make text bold or italic."""
     return text.replace("'", _APOSTROPHE)
 

@@ -82,7 +82,7 @@ def expanded(name: str, named: dict[str, str]) -> str:
     return values[-1] if name in _LAST else values[0]
 
 
-def _converted(values: list[str]) -> str:
+def _pick_given(values: list[str]) -> str:
     """The given measure, not the converted one: 5 km; 5 to 10 km; 6 ft 2 in."""
     words = [values[0]]
     index = 1
@@ -124,8 +124,8 @@ def _fraction(values: list[str]) -> str:
 
 
 TEMPLATES: dict[str, Callable[[list[str]], str]] = {
-    "convert": _converted,
-    "cvt": _converted,
+    "convert": _pick_given,
+    "cvt": _pick_given,
     "as of": _as_of,
     "c.": lambda values: f"c. {'–'.join(values[:2])}",
     "circa": lambda values: f"c. {'–'.join(values[:2])}",

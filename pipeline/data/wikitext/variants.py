@@ -82,7 +82,7 @@ def first_variants(wikitext: str, language: str) -> str:
         elif mark == "}-" and open_mark == "-{":
             _, start = stack.pop()
             depth -= 1
-            mark = _shown("".join(pieces[start + 1 :]), variants) or HOLE
+            mark = _show("".join(pieces[start + 1 :]), variants) or HOLE
             del pieces[start:]
         pieces.append(mark)
     return "".join([*pieces, wikitext[at:]])
@@ -95,7 +95,7 @@ def _variants(language: str) -> frozenset[str]:
     return next((frozenset(codes) for codes in lists if code in codes), frozenset())
 
 
-def _shown(rule: str, variants: frozenset[str]) -> str:
+def _show(rule: str, variants: frozenset[str]) -> str:
     """What a reader sees of the content of a rule."""
     before, bar, after = rule.partition("|")
     flags = {flag.strip() for flag in before.split(";")} - {""}

@@ -30,10 +30,10 @@ class Wiki:
         language; of every language if the dump does not say which one it is in.
         """
         prefix, colon, _ = title.partition(":")
-        return _names(self.language, self.own_names).get(_folded(prefix), 0) if colon else 0
+        return _names(self.language, self.own_names).get(_fold(prefix), 0) if colon else 0
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     """Names differ neither by case nor by underscores."""
     return " ".join(name.replace("_", " ").split()).strip("\u200e\u200f").lower()
 
@@ -46,5 +46,5 @@ def _names(language: str, own_names: tuple[tuple[int, str], ...]) -> Mapping[str
         if code in languages or not language:
             names |= dict.fromkeys(files.split(", "), FILE)
             names |= dict.fromkeys(categories.split(", "), CATEGORY)
-    own = {_folded(name): number for number, name in own_names}
+    own = {_fold(name): number for number, name in own_names}
     return names | {name: number for name, number in own.items() if name}

@@ -181,13 +181,13 @@ def _plain(source: HubTask, record: Record) -> Record:
         value: Any = found[source.columns.label]
         names = source.labels
         found[source.columns.label] = (
-            [_named(names, tag) for tag in value]
+            [_name_label(names, tag) for tag in value]
             if isinstance(value, list)
-            else _named(names, value)
+            else _name_label(names, value)
         )
     return found
 
 
-def _named(names: tuple[str, ...], label: int) -> str:
+def _name_label(names: tuple[str, ...], label: int) -> str:
     """The name of a label; numbers without one stay: -1 marks rows without a label."""
     return names[label] if 0 <= label < len(names) else str(label)

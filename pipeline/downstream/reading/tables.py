@@ -101,7 +101,7 @@ def read_table(
 def _records(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
     """Line numbers and records; None for a short line that is skipped. Checks the columns."""
     is_json = ending(path) in (".json", ".jsonl")
-    found = _json_records(path) if is_json else _delimited(path, columns)
+    found = _json_records(path) if is_json else _read_delimited(path, columns)
     needed = columns.needed()
     for number, record in found:
         if record is not None:
@@ -126,7 +126,7 @@ def _json_records(path: Path) -> Iterator[tuple[int, Record | None]]:
             ) from error
 
 
-def _delimited(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
+def _read_delimited(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
     header = list(columns.header)
     for number, row in _comma_separated(path) if ending(path) == ".csv" else _tab_separated(path):
         if not header:

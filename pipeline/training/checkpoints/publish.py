@@ -114,7 +114,7 @@ def publish(temporary: Path, state: State, *, keep: int, keep_every: int) -> lis
     final, replaced = checkpoints / name, checkpoints / f".{name}.replaced"
     publish_folder(temporary, final, replaced)
     write_whole(checkpoints / LATEST, f"{name}\n".encode())
-    superseded = _superseded(checkpoints, state.step, keep, keep_every)
+    superseded = _find_superseded(checkpoints, state.step, keep, keep_every)
     obsolete = [replaced, *superseded] if replaced.exists() else superseded
     return _remove(obsolete)
 
@@ -166,7 +166,7 @@ def _remove(paths: list[Path]) -> list[str]:
     return warnings
 
 
-def _superseded(checkpoints: Path, step: int, keep: int, keep_every: int) -> list[Path]:
+def _find_superseded(checkpoints: Path, step: int, keep: int, keep_every: int) -> list[Path]:
     """Checkpoints before `step` that are neither among the newest nor kept forever."""
     older = {other: path for other, path in saved_steps(checkpoints).items() if other < step}
     beyond = list(older)[: max(0, len(older) + 1 - keep)]

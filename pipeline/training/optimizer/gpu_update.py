@@ -3,7 +3,7 @@
 Has the same interface as `cpu_update.CompiledUpdate`, whose module explains a step.
 
 On a GPU, a step takes the time of its memory traffic, if kernels are few and large. So each pass
-takes the longest ranges that it can treat alike (`_joined`), and no temporary is as large as the
+takes the longest ranges that it can treat alike (`_join`), and no temporary is as large as the
 weights. Adam's part of the update is a = m' / (sqrt(v') + eps). Bytes read and written per fp32
 parameter, of which nearly all have weight decay:
 
@@ -61,9 +61,9 @@ class ForeachUpdate:
         self._large = [index for index, part in enumerate(pieces) if part.numel >= LARGE]
         self._small = [index for index, part in enumerate(pieces) if part.numel < LARGE]
         self._pieces = _Ranges(flats, moments, pieces)
-        self._whole = _Ranges(flats, moments, _joined(fragments))
+        self._whole = _Ranges(flats, moments, _join(fragments))
         blocks = _blocks(pieces)
-        joined = [_joined(block) for block in blocks]
+        joined = [_join(block) for block in blocks]
         self._blocked = _Ranges(flats, moments, [part for block in joined for part in block])
         self._blocks = [*zip(_slices(joined), _slices(blocks), strict=True)]
         """Which ranges of `_blocked` and which pieces each block has."""
@@ -72,7 +72,7 @@ class ForeachUpdate:
         for part in fragments:
             by_decay.setdefault(decays[part.logical], []).append(part)
         self._by_decay = [
-            (decay, _Ranges(flats, moments, _joined(own))) for decay, own in by_decay.items()
+            (decay, _Ranges(flats, moments, _join(own))) for decay, own in by_decay.items()
         ]
         self._step = torch.zeros((), device=device)
 
@@ -106,7 +106,7 @@ class ForeachUpdate:
             norms += torch._foreach_norm(pieces[inside])
             torch._foreach_copy_(own[part], updates)
         self._add_decay(gradients)
-        return _squared(norms).view(1, -1) * adam.correction2
+        return _square(norms).view(1, -1) * adam.correction2
 
     def _add_decay(self, gradients: Sequence[torch.Tensor]) -> None:
         """u = a + weight_decay w, over a."""
@@ -251,7 +251,7 @@ def _slices(blocks: Sequence[Sequence[Fragment]]) -> list[slice]:
     return [slice(first, last) for first, last in pairwise(ends)]
 
 
-def _joined(parts: Sequence[Fragment]) -> list[Fragment]:
+def _join(parts: Sequence[Fragment]) -> list[Fragment]:
     """Adjacent parts as one range, whose `logical` and `start` are those of its first part.
 
     A length that is not a multiple of VECTOR stays apart, or it would slow down all that it joins.
@@ -269,8 +269,8 @@ def _joined(parts: Sequence[Fragment]) -> list[Fragment]:
 
 def _squares(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """The sum of squares of each, in float64, so that totals hardly depend on how they are cut."""
-    return _squared(torch._foreach_norm([*tensors]))
+    return _square(torch._foreach_norm([*tensors]))
 
 
-def _squared(norms: Sequence[torch.Tensor]) -> torch.Tensor:
+def _square(norms: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.stack([*norms]).double().square()

@@ -93,7 +93,7 @@ class RunRecord:
         return cls(
             run=run,
             plans=plans,
-            data=_described(datasets),
+            data=_describe(datasets),
             tokenizer_sha256=datasets[0].manifest.tokenizer["sha256"],
             order_version=ORDER_VERSION,
             device=device,
@@ -207,7 +207,7 @@ def check_same(earlier: RunRecord, run: Run, datasets: Sequence[Dataset], direct
     if len(before) != len(now) or any(b not in n for b, n in zip(before, now)):
         raise CheckpointError(
             f"{directory} was started with data {_in_words(earlier.data)}; now it is "
-            f"{_in_words(_described(datasets))}. Give the same --data in the same order, or start "
+            f"{_in_words(_describe(datasets))}. Give the same --data in the same order, or start "
             f"a new run that reads the current data from the first sequence: the same command with "
             f"--from {directory} --output {directory}-2"
         )
@@ -241,7 +241,7 @@ def check_source(state: State, record: RunRecord, directory: Path, forked: bool)
             )
 
 
-def _described(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
+def _describe(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
     return [
         {
             "directory": str(dataset.directory.resolve()),

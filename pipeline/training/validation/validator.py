@@ -102,7 +102,7 @@ class Validator:
                 fields = corpus_fields(parts, "validation_") | rate | grammar | general
                 self.metrics.write({"step": step, **fields})
                 self.metrics.draw()
-                tqdm.write(f"step {step:,}: {in_words(scores | rate)}")
+                tqdm.write(f"step {step:,}: {describe_scores(scores | rate)}")
                 if step == 0:
                     tqdm.write(at_the_start(self.metrics.last))
         return True
@@ -166,7 +166,7 @@ class Validator:
         return self.cluster.any(self.stop.requested)
 
 
-def in_words(scores: Mapping[str, float]) -> str:
+def describe_scores(scores: Mapping[str, float]) -> str:
     """The scores of a validation in a line: masked language modelling, the other parts, grammar.
 
     With the rate of the held-out masks, if `scores` has it.

@@ -21,7 +21,7 @@ from pipeline.planning.plan import encoder_config
 from pipeline.recipes import recipe
 from pipeline.training.validation import validator as module
 from pipeline.training.validation.grammar_curve import open_grammar
-from pipeline.training.validation.validator import Validator, in_words
+from pipeline.training.validation.validator import Validator, describe_scores
 from tests.pipeline.conftest import PAIRS_SHIPPED
 
 
@@ -118,10 +118,10 @@ def test_the_general_sample_is_scored_at_both_ends(
 
 def test_the_line_names_masked_language_modelling_first() -> None:
     scores = {"mlm_loss": 7.0, "mask_loss": 7.5, "accuracy": 0.03, "pair_loss": 0.7, "loss": 7.7}
-    assert in_words(scores) == (
+    assert describe_scores(scores) == (
         "validation loss 7.0000, at [MASK] 7.5000, accuracy 3.00%; pair 0.7000"
     )
-    assert in_words({"pair_loss": 0.7}) == "validation loss nothing to score; pair 0.7000"
+    assert describe_scores({"pair_loss": 0.7}) == "validation loss nothing to score; pair 0.7000"
 
 
 def test_a_stop_request_ends_it_without_a_line(validator: Validator, phase: Any) -> None:
