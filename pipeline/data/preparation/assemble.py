@@ -321,7 +321,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
     return counts
 
 
-def held_out_copies(work: Path, parts: list[Part]) -> dict[str, dict[str, int]]:
+def count_held_out_copies(work: Path, parts: list[Part]) -> dict[str, dict[str, int]]:
     """Per corpus the result of `count_copies`."""
 
     def files(split: str, corpus: str = "") -> list[Path]:

@@ -14,7 +14,7 @@ from pipeline.data.preparation.assemble import (
     check_unknown,
     corpus_counts,
     corpus_text,
-    held_out_copies,
+    count_held_out_copies,
     make_folders,
     merge_validation_shards,
     mismatches,
@@ -94,7 +94,7 @@ def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
     )
     engine = {"recipe": job.run.name, "mismatches": mismatches(work)}
     corpora = corpus_counts(parts, {source.corpus: source.licence for source in job.sources})
-    for corpus, copies in held_out_copies(work, parts).items():
+    for corpus, copies in count_held_out_copies(work, parts).items():
         corpora[corpus]["held_out_copies"] = copies
     manifest = Manifest(
         fingerprint=job.fingerprint,
