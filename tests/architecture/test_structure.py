@@ -27,9 +27,10 @@ MOST_FILES, MOST_LEVELS = 16, 3
 MOST_PARAMETERS = 8
 SMALL_LINES = 60
 SMALL_TABLES = {
-    f"pipeline/experiments/tables/{paper}.py" for paper in ("electra", "modern", "spanbert")
+    *(f"pipeline/experiments/tables/{paper}.py" for paper in ("electra", "modern", "spanbert")),
+    "pipeline/base/command_table.py",
 }
-"""Tables of papers, one a file, that ablations read."""
+"""Tables: of papers, one a file, that ablations read, and of the commands."""
 FLOW = (
     "model", "model/objectives", "model/hugging_face", "model/tasks",
     "pipeline", "pipeline/base", "pipeline/kernels", "pipeline/execution",
