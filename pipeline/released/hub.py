@@ -91,7 +91,9 @@ def _commit(repository: Repository, place: Path) -> str:
     if kept:
         instead = f"{repository.instead}; {bare} without a revision is {kept}, which is here"
         repository = replace(repository, instead=instead)
-    commit, files = list_files(repository, lambda paths: _readable(repository, paths))
+    commit, listed = list_files(repository)
+    _check_readable(repository, [file.path for file in listed])
+    files = [file for file in listed if _READ.fullmatch(file.path)]
     if revision != commit:
         _say(f"{shown} is commit {commit}; {bare}@{commit} stays at it")
     if not _is_whole(place / commit):
@@ -113,14 +115,13 @@ def _parse(name: str) -> Repository:
     )  # fmt: skip
 
 
-def _readable(repository: Repository, paths: list[str]) -> list[str]:
-    """The files that are read. Raises ConfigError unless there is a configuration, and weights in
-    one safetensors file."""
+def _check_readable(repository: Repository, paths: list[str]) -> None:
+    """Raises ConfigError unless there is a configuration, and weights in one safetensors file."""
     shown = repository.shown
     if CONFIG not in paths:
         raise ConfigError(f"{shown} has no {CONFIG}, so it is not a model of transformers")
     if WEIGHTS in paths:
-        return [*filter(_READ.fullmatch, paths)]
+        return
     if _SHARDED in paths:
         raise ConfigError(
             f"{shown} has its weights in several files ({_SHARDED}), and we read one "

@@ -14,7 +14,7 @@ import importlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +64,7 @@ class ListedFile:
     size: int
     """In bytes."""
     hash: str
-    """SHA-256 of a large file (64 digits); of others the SHA-1 of a Git blob (40)."""
+    """SHA-256 of a large file (64 digits); of others the SHA-1 of a Git blob (40); "": unstated."""
 
     def is_at(self, path: Path) -> bool:
         """Whether a file is there with the listed length and hash."""
@@ -77,31 +77,11 @@ class ListedFile:
         return digest_of(path, digest) == self.hash
 
 
-Choose = Callable[[list[str]], Iterable[str]]
-"""Of all paths in a repository, those to fetch. May raise ConfigError."""
-
-
-def matching(pattern: str) -> Choose:
-    """Chooses the files that match a glob, in order; its `*` matches no slash."""
-
-    def choose(paths: list[str]) -> list[str]:
-        found = sorted(
-            path
-            for path in paths
-            if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)
-        )
-        if not found:
-            raise DataError(f"the Hub has no {pattern} in this repository; name another revision")
-        return found
-
-    return choose
-
-
-def list_files(repository: Repository, choose: Choose) -> tuple[str, list[ListedFile]]:
-    """The commit of a repository's revision, and the chosen files, with one request.
+def list_files(repository: Repository) -> tuple[str, list[ListedFile]]:
+    """The commit of a repository's revision and its files, with one request.
 
     Raises ConfigError for what the Hub does not give to this user, DataError if it cannot be
-    reached or lists no length or hash.
+    reached.
     """
     found = _ask(
         repository,
@@ -110,22 +90,29 @@ def list_files(repository: Repository, choose: Choose) -> tuple[str, list[Listed
             files_metadata=True,
         ),
     )  # fmt: skip
-    entries = {entry.rfilename: entry for entry in found.siblings or ()}
-    files = [_listed_file(repository, entries[path]) for path in choose([*entries])]
     pinned = repository.revision if COMMIT.fullmatch(repository.revision) else found.sha
     if not COMMIT.fullmatch(found.sha or "") or found.sha != pinned:
         raise DataError(f"{repository.shown}: the Hub answers with commit {found.sha}; {_MIRROR}")
-    return found.sha, files
+    return found.sha, [
+        ListedFile(entry.rfilename, entry.size or 0, _hash(entry)) for entry in found.siblings or ()
+    ]
 
 
-def _listed_file(repository: Repository, entry: Any) -> ListedFile:
-    checksum = entry.lfs.sha256 if entry.lfs else entry.blob_id
-    if entry.size is None or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", checksum or ""):
-        raise DataError(
-            f"{repository.shown}: the Hub states no length or hash of {entry.rfilename}, so damage "
-            f"would not be seen; {_MIRROR}"
-        )
-    return ListedFile(entry.rfilename, entry.size, checksum)
+def _hash(entry: Any) -> str:
+    return (entry.lfs.sha256 if entry.lfs else entry.blob_id) or ""
+
+
+def list_matching(repository: Repository, pattern: str) -> tuple[str, list[ListedFile]]:
+    """The same for the files that match a glob, whose `*` matches no slash, in order."""
+    commit, files = list_files(repository)
+    depth = pattern.count("/")
+    files = [
+        file for file in files
+        if file.path.count("/") == depth and fnmatch.fnmatchcase(file.path, pattern)
+    ]  # fmt: skip
+    if not files:
+        raise DataError(f"{repository.shown}: the Hub has no {pattern}; name another revision")
+    return commit, sorted(files, key=lambda file: file.path)
 
 
 def download(repository: Repository, commit: str, file: ListedFile, folder: Path) -> Path:
@@ -133,6 +120,11 @@ def download(repository: Repository, commit: str, file: ListedFile, folder: Path
 
     Where the folder is the same, a transfer that was cut continues.
     """
+    if len(file.hash) not in (40, 64):
+        raise DataError(
+            f"{repository.shown}: the Hub states no length or hash of {file.path}, so damage would "
+            f"not be seen; {_MIRROR}"
+        )
     path = folder / file.path
     _ask(
         repository,

@@ -20,7 +20,7 @@ from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, remove_temporaries, whole_file, write_whole
 from pipeline.base.progress import tracked
 from pipeline.data.corpora.catalogue import Hub
-from pipeline.remote.hub import MARKER, Repository, download, list_files, matching
+from pipeline.remote.hub import MARKER, Repository, download, list_matching
 
 _ORIGINS = ("url", "id", "title")
 _BATCH_ROWS = 1000
@@ -63,7 +63,7 @@ def _fetch(corpus: str, hub: Hub, directory: Path) -> None:
         instead=f"or give files with --input PATH... (--corpus {corpus} --explain lists sources, "
         f"--corpus {corpus} --fetch fetches the Hub's)",
     )  # fmt: skip
-    commit, files = list_files(repository, matching(hub.files))
+    commit, files = list_matching(repository, hub.files)
     rows = 0
     for index, file in enumerate(tracked(files, f"fetching {corpus}", "files")):
         path = directory / f"{corpus}-{index:05d}-of-{len(files):05d}.parquet"

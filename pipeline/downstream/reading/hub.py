@@ -21,7 +21,7 @@ from pipeline.base.files import make_directory, one_at_a_time, whole_file
 from pipeline.base.progress import tracked
 from pipeline.downstream.reading.published import filled
 from pipeline.downstream.reading.tables import Record, TableColumns
-from pipeline.remote.hub import Repository, download, list_files, matching
+from pipeline.remote.hub import Repository, download, list_matching
 
 PARQUET = "refs/convert/parquet"
 """The Hub's own conversion of repositories that have a script."""
@@ -154,7 +154,7 @@ def _fetch(source: HubTask, split: str, path: Path, name: str) -> None:
         shown=f"{name} of {source.repository}",
         instead="or give the published files by --data",
     )  # fmt: skip
-    commit, files = list_files(repository, matching(split))
+    commit, files = list_matching(repository, split)
     parts = path.parent / ".parts"
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as lines:
         for listed in tracked(files, f"fetching {name}", "files"):

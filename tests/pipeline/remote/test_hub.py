@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from pipeline.base.errors import DataError
-from pipeline.remote.hub import Repository, bytes_in, download, list_files, matching
+from pipeline.remote.hub import Repository, bytes_in, download, list_matching
 from tests.pipeline.remote.small_hub import NAME, REVISION, leave_home, server_of
 
 NEWS = Repository(kind="dataset", name=NAME, revision="main", shown="news", instead="or not")
@@ -23,25 +23,20 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Serves a repository while a block runs; yields the requests."""
     leave_home(tmp_path, monkeypatch)
     folder = tmp_path / "repository"
-    folder.mkdir()
-    for name in ("a.txt", "b.txt", "c.py"):
+    (folder / "sub").mkdir(parents=True)
+    for name in ("b.txt", "a.txt", "c.py", "sub/a.txt"):
         (folder / name).write_bytes(name.encode() * 1000)
     return server_of(folder, "datasets", monkeypatch)
 
 
-def test_globs_match_no_slash() -> None:
-    paths = ["b/2.parquet", "b/10.parquet", "b/c/3.parquet", "4.parquet", "b/5.json"]
-    assert matching("b/*.parquet")(paths) == ["b/10.parquet", "b/2.parquet"]
-    assert matching("*.parquet")(paths) == ["4.parquet"]
-    with pytest.raises(DataError, match=r"the Hub has no d/\*.parquet"):
-        matching("d/*.parquet")(paths)
-
-
 def test_chosen_files_of_a_commit(serving: Any, tmp_path: Path) -> None:
     with serving() as asked:
-        commit, files = list_files(NEWS, matching("*.txt"))
+        commit, files = list_matching(NEWS, "*.txt")
         assert commit == REVISION and [file.path for file in files] == ["a.txt", "b.txt"]
         assert len(asked) == 1 and NEWS.page.endswith(f"/datasets/{NAME}")
+        assert [file.path for file in list_matching(NEWS, "sub/*")[1]] == ["sub/a.txt"]
+        with pytest.raises(DataError, match=r"the Hub has no \*\.md"):
+            list_matching(NEWS, "*.md")
         path = download(NEWS, commit, files[1], tmp_path / "parts")
     assert path.read_bytes() == b"b.txt" * 1000 and files[1].is_at(path)
     assert bytes_in(tmp_path / "parts") >= 5000
@@ -61,5 +56,5 @@ def test_a_lost_network_is_waited_for(
 
     monkeypatch.setattr(HfApi, "hf_hub_download", lose)
     with serving():
-        commit, files = list_files(NEWS, matching("a.txt"))
+        commit, files = list_matching(NEWS, "a.txt")
         assert download(NEWS, commit, files[0], tmp_path / "parts").is_file()
