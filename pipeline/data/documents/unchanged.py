@@ -127,8 +127,7 @@ def has_content(source: Source, spans: Iterable[ReadSpan]) -> bool:
     """Whether a file holds the bytes that were read of it."""
     now = state_of(source)
     return now[0] == source.size and all(
-        span[-2:] == now or span.xxh3_64 in ("", _hash(source, span.start, span.stop))
-        for span in spans
+        span[-2:] == now or span.xxh3_64 == _hash(source, span.start, span.stop) for span in spans
     )
 
 
@@ -141,7 +140,7 @@ def _hash(source: Source, start: int, stop: int) -> str:
 
 
 class RawContent(NamedTuple):
-    """xxh3_64 of a raw file, or of the files of a group (none: not recorded), and their states."""
+    """xxh3_64 of a raw file, or of the files of a group, and their states."""
 
     hashes: list[str]
     states: list[list[object]]
@@ -167,17 +166,16 @@ def is_known(source: Source, target: Path) -> bool:
 def identify(source: Source, target: Path) -> RawContent:
     """Step 7: the content of a raw file, which is hashed if its state is new.
 
-    Raises DataError if `target` was extracted from other content; one of an older version passes.
+    Raises DataError if `target` was extracted from other content.
     """
-    known, made_of = _known(target), None
+    known = _known(target)
     if placed_state(source) in known.states:
         return known
-    if target.exists() and not (made_of := extraction_content(str(target))):
-        return RawContent([], [placed_state(source)])
     with unchanged([source]):
         states = [placed_state(source)]
         hashes = [PieceReading().take_file(path).digest for path in source.paths]
-    for path, now, before in zip(source.paths, hashes, made_of or hashes, strict=True):
+    made_of = extraction_content(str(target)) if target.exists() else hashes
+    for path, now, before in zip(source.paths, hashes, made_of, strict=True):
         if now != before:
             raise DataError(
                 f"{path} has changed since it was extracted to {target}; restore it, or remove "
