@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -193,20 +192,6 @@ def test_work_continues_on_the_same_text_alone(
     done = when(monkeypatch, -1, stop)
     assert f"prepared {DOCUMENTS:,} documents" in make(news)
     assert min(done) == 6, "finished tasks are kept"
-
-
-def test_work_of_an_older_version_continues(
-    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unfinished(make, news, monkeypatch)
-    work = tmp_path / "out" / ".work"
-    for path in work.glob("part-*.json"):
-        path.write_text(json.dumps({**json.loads(path.read_bytes()), "read": []}))
-    plan = json.loads((work / "plan.json").read_bytes())
-    (work / "plan.json").write_text(json.dumps(plan | {"changed_at": 7}))
-    touch(news)
-    assert f"prepared {DOCUMENTS:,} documents" in make(news)
-    assert "is complete already" in make(news)
 
 
 def zstd_frame(content: bytes) -> bytes:
