@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 
 from pipeline.base.errors import ConfigError, run_command
+from pipeline.cluster import process_group
 from pipeline.cluster.process_group import init_distributed
 from pipeline.planning.deepspeed_config import (
     DeepSpeedFile,
@@ -315,10 +316,10 @@ def measure_refusals() -> dict[str, str]:
         except ConfigError as error:
             said[name] = str(error)
     fragments.REFUSED = genuine
-    tested, engines.TESTED_VERSION = engines.TESTED_VERSION, "0.0.1"
+    tested, process_group.TESTED_VERSION = process_group.TESTED_VERSION, "0.0.1"
     with contextlib.redirect_stderr(io.StringIO()) as output:
-        engines._deepspeed.__wrapped__()
-    engines.TESTED_VERSION = tested
+        process_group.deepspeed_library.__wrapped__()
+    process_group.TESTED_VERSION = tested
     return said | {"version": output.getvalue()}
 
 
