@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig, Initializer
-from model.layers import Embeddings, Layer, Reach, layer_norm
+from model.layers import Embeddings, Layer, Reach, Stream
 from model.linear import Linear
 from model.pieces import Pieces, lay_out, places_of
 from model.rotary import Rotation, rotation_of
@@ -36,8 +36,6 @@ class Encoder(nn.Module):
             else Linear(config.embedding_width, config.width)
         )
         self.layers, self.order = _layers(config)
-        is_normed = config.norm == "post"
-        self.final_norm = nn.Identity() if is_normed else layer_norm(config)
 
     def forward(
         self,
@@ -54,16 +52,20 @@ class Encoder(nn.Module):
         """
         assert places_P is None or not self.training
         places_T = places_of(pieces.cu_seqlens, len(input_ids_T))
-        hidden_TD: Tensor = self.projection(self.embeddings(input_ids_T, places_T, segment_ids_T))
-        reaches = self._reaches(pieces, places_T, hidden_TD.dtype)
+        normed_TD: Tensor = self.projection(self.embeddings(input_ids_T, places_T, segment_ids_T))
+        reaches = self._reaches(pieces, places_T, normed_TD.dtype)
+        # Two tensors, as between later layers: given one twice, torch would compile a graph of its
+        # own for the first layer.
+        residual_TD = normed_TD if self.config.norm == "post" else normed_TD.view_as(normed_TD)
+        stream = Stream(residual_TD, normed_TD)
         *lower, top = range(len(self.order))
         for depth in lower:
-            hidden_TD = self.layers[self.order[depth]](hidden_TD, reaches[depth])
+            stream = self.layers[self.order[depth]](stream, reaches[depth])
         last, reach = self.layers[self.order[top]], reaches[top]
         if places_P is not None and reach.window is not None:
-            found: Tensor = self.final_norm(last(hidden_TD, reach)[places_P])
-            return found
-        hidden: Tensor = self.final_norm(last(hidden_TD, reach, places_P))
+            hidden_TD: Tensor = last(stream, reach).normed_TD
+            return hidden_TD[places_P]
+        hidden: Tensor = last(stream, reach, places_P).normed_TD
         return hidden
 
     def _reaches(self, pieces: Pieces, places_T: Tensor, dtype: torch.dtype) -> list[Reach]:
@@ -85,8 +87,8 @@ class Encoder(nn.Module):
         return found
 
     def compile_layers(self, backend: str | Callable[..., Any] = "inductor") -> None:
-        """Compile each layer in place, one graph for all of them, and the embeddings. For GPUs
-        only."""
+        """Compile each layer in place, one graph for all that attend as far, and the embeddings.
+        For GPUs only."""
         limit = torch._dynamo.config.recompile_limit
         torch._dynamo.config.recompile_limit = max(limit, MOST_GRAPHS)
         for module in (self.embeddings, *self.layers):
@@ -114,7 +116,7 @@ def _layers(config: EncoderConfig) -> tuple[nn.ModuleList, list[int]]:
         size = config.layers // config.groups
         stored = nn.ModuleList(Layer(config) for _ in range(config.groups))
         return stored, [index // size for index in range(config.layers)]
-    layers = [Layer(config, is_first=not index) for index in range(config.layers)]
+    layers = [Layer(config) for _ in range(config.layers)]
     for index, layer in enumerate(layers):
         owner = layers[shared_from(config, index)]
         if config.sharing == "attention":

@@ -4,13 +4,16 @@ Four choices make a layer: where LayerNorm stands (`_post_norm`, `_pre_norm`), h
 (a table in `Embeddings`, or `model.rotary`), which feed-forward part it has (`FEED_FORWARD`), and
 how far it attends (`Reach`).
 
+A layer ends with the LayerNorm of its last sum in either design, so that all layers, the first one
+included, are the same code. With LayerNorm before each part, that is the norm before the next
+layer's attention, or, in the last layer, before the heads: transformers counts it to these.
+
 Legend: T tokens, P pieces (see `model.pieces`), D width, E width of embeddings, H heads, K head
 size, F feed-forward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -35,6 +38,15 @@ class Reach(NamedTuple):
     """Tokens to each side; None: the whole piece."""
     rotation: Rotation | None = None
     """Of queries and keys; None if places are told by the embeddings."""
+
+
+class Stream(NamedTuple):
+    """Hidden vectors [T, D] between two parts of layers."""
+
+    residual_TD: Tensor
+    """What the next part's output is added to."""
+    normed_TD: Tensor
+    """What the next part reads."""
 
 
 class Embeddings(nn.Module):
@@ -139,57 +151,43 @@ FEED_FORWARD = {False: FeedForward, True: GatedFeedForward}
 
 
 class Layer(nn.Module):
-    """Attention, then feed-forward, each with dropout, a residual sum and LayerNorm."""
+    """Attention, then feed-forward, each with dropout, a residual sum and the sum's LayerNorm."""
 
-    def __init__(self, config: EncoderConfig, is_first: bool = False) -> None:
-        """is_first: with LayerNorm before each part, the embeddings' is that of its attention."""
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        is_normed = is_first and config.norm == "pre"
         self.attention = Attention(config)
-        self.attention_norm = nn.Identity() if is_normed else layer_norm(config)
+        self.attention_norm = _layer_norm(config)
         self.feed_forward = FEED_FORWARD[config.gated](config)
-        self.feed_forward_norm = layer_norm(config)
+        self.feed_forward_norm = _layer_norm(config)
         self.attention_dropped = _dropout(config, "attention_output")
         self.feed_forward_dropped = _dropout(config, "feed_forward_output")
-        self.add = _ADDING[config.norm]
+        self.normalize = _NORMALIZING[config.norm]
 
-    def forward(self, hidden_TD: Tensor, reach: Reach, places_P: Tensor | None = None) -> Tensor:
+    def forward(self, stream: Stream, reach: Reach, places_P: Tensor | None = None) -> Stream:
         """[T, D]. places_P: the only token of each piece to compute, [P, D], without a window;
         None: all."""
-
-        def attend(normed_TD: Tensor) -> Tensor:
-            mixed: Tensor = self.attention_dropped(self.attention(normed_TD, reach, places_P))
-            return mixed
-
-        def feed(normed: Tensor) -> Tensor:
-            changed: Tensor = self.feed_forward_dropped(self.feed_forward(normed))
-            return changed
-
-        hidden = self.add(hidden_TD, attend, self.attention_norm, places_P)
-        return self.add(hidden, feed, self.feed_forward_norm, None)
+        residual = stream.residual_TD if places_P is None else stream.residual_TD[places_P]
+        mixed: Tensor = self.attention_dropped(self.attention(stream.normed_TD, reach, places_P))
+        between = self.normalize(residual + mixed, self.attention_norm)
+        changed: Tensor = self.feed_forward_dropped(self.feed_forward(between.normed_TD))
+        return self.normalize(between.residual_TD + changed, self.feed_forward_norm)
 
 
-Part = Callable[[Tensor], Tensor]
+def _post_norm(sum_TD: Tensor, norm: nn.Module) -> Stream:
+    """LayerNorm takes the place of the sum (Vaswani et al. 2017)."""
+    normed_TD: Tensor = norm(sum_TD)
+    return Stream(normed_TD, normed_TD)
 
 
-def _post_norm(hidden: Tensor, part: Part, norm: nn.Module, places_P: Tensor | None) -> Tensor:
-    """LayerNorm of the sum (Vaswani et al. 2017)."""
-    kept = hidden if places_P is None else hidden[places_P]
-    normed: Tensor = norm(kept + part(hidden))
-    return normed
+def _pre_norm(sum_TD: Tensor, norm: nn.Module) -> Stream:
+    """LayerNorm is for the part that reads the sum, which itself has none (Xiong et al. 2020)."""
+    return Stream(sum_TD, norm(sum_TD))
 
 
-def _pre_norm(hidden: Tensor, part: Part, norm: nn.Module, places_P: Tensor | None) -> Tensor:
-    """LayerNorm of what the part reads; the sum has none (Xiong et al. 2020)."""
-    kept = hidden if places_P is None else hidden[places_P]
-    return kept + part(norm(hidden))
+_NORMALIZING = {"post": _post_norm, "pre": _pre_norm}
 
 
-_ADDING = {"post": _post_norm, "pre": _pre_norm}
-
-
-def layer_norm(config: EncoderConfig) -> nn.LayerNorm:
-    """Of hidden vectors."""
+def _layer_norm(config: EncoderConfig) -> nn.LayerNorm:
     return nn.LayerNorm(config.width, config.layer_norm_eps, bias=config.biases)
 
 

@@ -80,16 +80,18 @@ def logical_parameters(model: Model) -> list[LogicalParameter]:
         modules = family(model).modules
     except ValueError:
         modules = NAMES_WITHOUT_CLASS
-    return named_parameters(modules, model, model.config.vocab_size)
+    return named_parameters(modules, model, model.config)
 
 
-def named_parameters(modules: Names, module: nn.Module, vocab_size: int) -> list[LogicalParameter]:
-    """As `logical_parameters`, of any module; modules: see `Family`."""
+def named_parameters(
+    modules: Names, module: nn.Module, config: EncoderConfig
+) -> list[LogicalParameter]:
+    """As `logical_parameters`, of any module; modules: see `Family`; config: of the encoder."""
     found = []
     for parameter_name, parameter in module.named_parameters():
-        names = _their_names(modules, parameter_name)
+        names = _their_names(modules, parameter_name, config.layers)
         padded = parameter_name in PADDED
-        rows = vocab_size if padded else parameter.shape[0] // len(names)
+        rows = config.vocab_size if padded else parameter.shape[0] // len(names)
         shape = (rows, *parameter.shape[1:])
         for index, name in enumerate(names):
             matrix = len(shape) > 1
@@ -239,13 +241,16 @@ def copies_of(config: EncoderConfig, own: Family) -> dict[str, str]:
     return found
 
 
-def _their_names(modules: Names, parameter_name: str) -> list[str]:
+def _their_names(modules: Names, parameter_name: str, layers: int) -> list[str]:
     module, _, kind = parameter_name.rpartition(".")
     parts = module.split(".")
-    layer = next((part for part in parts if part.isdigit()), "")
-    pattern = ".".join("{}" if part == layer else part for part in parts)
+    layer = next((int(part) for part in parts if part.isdigit()), 0)
+    pattern = ".".join("{}" if part.isdigit() else part for part in parts)
+    last = pattern.replace("{}", "{last}")
+    if layer == layers - 1 and last in modules:
+        pattern = last
     table = BOUNDARY_HEAD if pattern in BOUNDARY_HEAD else modules
-    return [f"{theirs.format(layer)}.{kind}" for theirs in table[pattern]]
+    return [f"{theirs.format(layer, next=layer + 1)}.{kind}" for theirs in table[pattern]]
 
 
 def todays_name(name: str) -> str:

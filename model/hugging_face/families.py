@@ -32,7 +32,8 @@ class Family:
     pair_architecture: str | None
     """Class with the masked-word head and the segment-pair head."""
     modules: Names
-    """Our module -> theirs; several if ours stacks their rows. `weight` and `bias` are the same."""
+    """Our module -> theirs; several if ours stacks their rows. `weight` and `bias` are the same.
+    {} is a layer, {next} the one after it, {last} the last one, which precedes {}."""
     tied: Mapping[str, str]
     """Alias of a tied parameter in transformers -> its primary name."""
     unused: tuple[str, ...]
@@ -235,13 +236,13 @@ MODERNBERT = Family(
     modules={
         "encoder.embeddings.words": ("model.embeddings.tok_embeddings",),
         "encoder.embeddings.norm": ("model.embeddings.norm",),
-        "encoder.layers.{}.attention_norm": ("model.layers.{}.attn_norm",),
         "encoder.layers.{}.attention.query_key_value": ("model.layers.{}.attn.Wqkv",),
         "encoder.layers.{}.attention.output": ("model.layers.{}.attn.Wo",),
-        "encoder.layers.{}.feed_forward_norm": ("model.layers.{}.mlp_norm",),
+        "encoder.layers.{}.attention_norm": ("model.layers.{}.mlp_norm",),
         "encoder.layers.{}.feed_forward.inner": ("model.layers.{}.mlp.Wi",),
         "encoder.layers.{}.feed_forward.outer": ("model.layers.{}.mlp.Wo",),
-        "encoder.final_norm": ("model.final_norm",),
+        "encoder.layers.{}.feed_forward_norm": ("model.layers.{next}.attn_norm",),
+        "encoder.layers.{last}.feed_forward_norm": ("model.final_norm",),
         "head": ("decoder",),
         "head.dense": ("head.dense",),
         "head.norm": ("head.norm",),
@@ -253,12 +254,12 @@ MODERNBERT = Family(
     factorised=False,
     design=LayerDesign(norm="pre", gated=True, biases=False, position_kind="rotary"),
 )
-"""Ettin's and mmBERT's models have the same class (Warner et al. 2024)."""
+"""Ettin's and mmBERT's models have the same class (Warner et al. 2024). Its norms are named for
+what reads them, ours for what they follow, see `model.layers`."""
 
 NAMES_WITHOUT_CLASS: Names = {
     **BERT.modules,
     "encoder.projection": ("bert.embeddings_project",),
-    "encoder.final_norm": ("bert.encoder.final_norm",),
 }
 """Of a model that transformers has no class for, which is trained for comparisons alone."""
 

@@ -92,7 +92,8 @@ def deepened(
     """A folder's weights with as many layers as the model; part: encoder or generator."""
     if ours.layers == theirs.layers or ours.sharing == "all":
         return dict(state)
-    prefix, _, norm = own.modules[f"{part}.layers.{{}}.attention_norm"][0].partition("{}")
+    prefix = own.modules[f"{part}.layers.{{}}.attention_norm"][0].partition("{}")[0]
+    norm = own.modules[f"{part}.layers.{{}}.feed_forward_norm"][0].partition("{next}")[2]
     by_layer: dict[int, dict[str, Tensor]] = {}
     found = {}
     for name, weight in state.items():

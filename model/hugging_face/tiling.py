@@ -36,7 +36,7 @@ AXES: Mapping[str, tuple[Axis, Axis]] = {
     f"{LAYER}feed_forward.inner": ("inner", "width"),
     f"{LAYER}feed_forward.outer": ("width", "inner"),
     f"{LAYER}feed_forward_norm": ("width", ""),
-    "encoder.final_norm": ("width", ""),
+    "encoder.layers.{last}.feed_forward_norm": ("width", ""),
     "head.dense": ("width", "width"),
     "head.norm": ("width", ""),
     "pair_head.pooler": ("width", "width"),
@@ -88,7 +88,11 @@ def widened(
         "heads": (_source_units(ours.width, theirs.width, head), theirs.width),
         "inner": (_source_units(ours.feed_forward, theirs.feed_forward, 1), theirs.feed_forward),
     }
-    modules = {name: module for module, names in own.modules.items() for name in names}
+    modules = {
+        name.replace("{next}", "{}"): module
+        for module, names in own.modules.items()
+        for name in names
+    }
     found = {}
     for name, weight in state.items():
         module = own.tied.get(name, name).rpartition(".")[0]

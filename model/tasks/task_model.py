@@ -104,7 +104,7 @@ class TaskModel(nn.Module):
 
     def logical_parameters(self) -> list[LogicalParameter]:
         """Every parameter of an encoder with its head under its name in transformers."""
-        return named_parameters(_with_head(self.family, self.task), self, self.config.vocab_size)
+        return named_parameters(_with_head(self.family, self.task), self, self.config)
 
 
 def read_task_model(

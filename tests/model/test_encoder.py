@@ -217,14 +217,15 @@ def test_layers_compile_to_one_graph_each_way_they_are_used() -> None:
     torch._dynamo.reset()
 
 
-def test_layers_with_windows_compile_to_three_graphs() -> None:
-    """Of the first layer, which has no norm before attention, and of layers with and without a
-    window; with the embeddings', in training and in evaluation."""
+@pytest.mark.parametrize(("window", "kinds"), [(4, 2), (0, 1)])
+def test_modern_layers_compile_to_a_graph_of_each_kind(window: int, kinds: int) -> None:
+    """With and without a window, the first layer included, though its two inputs are one; with the
+    embeddings', in training and in evaluation."""
     torch._dynamo.reset()
     counter, ids = CompileCounter(), torch.empty(24, dtype=torch.int64, device="meta")
     config = replace(
         TOY, layers=7, position_kind="rotary", norm="pre", gated=True, biases=False,
-        position_offset=0, segment_types=1, window=4, global_every=3, attention_dropout=0.0,
+        position_offset=0, segment_types=1, window=window, global_every=3, attention_dropout=0.0,
     )  # fmt: skip
     encoder = Encoder(config).to("meta").bfloat16()
     encoder.compile_layers(counter)
@@ -233,5 +234,5 @@ def test_layers_with_windows_compile_to_three_graphs() -> None:
         encoder.train()(ids, Pieces(ends, 12)).float().sum().backward()
         with torch.no_grad():
             encoder.eval()(ids, Pieces(ends, 12))
-        assert counter.frame_count == 2 * 4
+        assert counter.frame_count == 2 * (kinds + 1)
     torch._dynamo.reset()

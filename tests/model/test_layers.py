@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
 
-from model.layers import Embeddings, Layer, Reach, set_dropout
+from model.layers import Embeddings, Layer, Reach, Stream, set_dropout
 from model.objectives.masked_language import MaskedLanguageModel
 from model.pieces import lay_out, pieces_of
 from tests.model.conftest import TOY
@@ -20,21 +21,41 @@ def test_other_pieces_do_not_reach_tokens() -> None:
     hidden = torch.randn(40, 48)
     other = hidden.clone()
     other[25:] = 9.0
-    assert torch.equal(layer(hidden, reach)[:25], layer(other, reach)[:25])
-    assert torch.equal(layer(hidden, Reach(pieces))[:25], layer(other, Reach(pieces))[:25])
+
+    def first_piece(given: torch.Tensor, reach: Reach) -> torch.Tensor:
+        found: torch.Tensor = layer(Stream(given, given), reach).normed_TD[:25]
+        return found
+
+    assert torch.equal(first_piece(hidden, reach), first_piece(other, reach))
+    assert torch.equal(first_piece(hidden, Reach(pieces)), first_piece(other, Reach(pieces)))
     one = Reach(pieces_of([40]))
-    assert not torch.equal(layer(hidden, one)[:25], layer(other, one)[:25])
+    assert not torch.equal(first_piece(hidden, one), first_piece(other, one))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_sum_is_normed_for_what_reads_it(norm: Literal["post", "pre"]) -> None:
+    """In its place, or beside it."""
+    torch.manual_seed(0)
+    layer, reach = Layer(replace(TOY, norm=norm)).eval(), Reach(pieces_of([9]))
+    residual, normed = torch.randn(2, 9, 48)
+    between = residual + layer.attention(normed, reach)
+    read = layer.attention_norm(between)
+    wanted = (read if norm == "post" else between) + layer.feed_forward(read)
+    found = layer(Stream(residual, normed), reach)
+    torch.testing.assert_close(found.normed_TD, layer.feed_forward_norm(wanted))
+    torch.testing.assert_close(found.residual_TD, found.normed_TD if norm == "post" else wanted)
 
 
 def test_dropout_is_for_training_alone() -> None:
     torch.manual_seed(0)
     pieces = pieces_of([40, 40])
-    given = torch.randn(80, 48), Reach(pieces, lay_out(pieces.cu_seqlens, TOY.heads))
+    hidden, reach = torch.randn(80, 48), Reach(pieces, lay_out(pieces.cu_seqlens, TOY.heads))
+    given = Stream(hidden, hidden), reach
     for share in ("dropout", "attention_dropout"):
         layer = Layer(replace(TOY, **{share: 0.3}))
-        assert not torch.equal(layer(*given), layer(*given)), share
+        assert not torch.equal(layer(*given).normed_TD, layer(*given).normed_TD), share
         layer.eval()
-        assert torch.equal(layer(*given), layer(*given)), share
+        assert torch.equal(layer(*given).normed_TD, layer(*given).normed_TD), share
 
 
 def test_traps_30_first_token_takes_the_row_of_the_offset() -> None:

@@ -42,18 +42,22 @@ def theirs(config: EncoderConfig, encoder: Encoder) -> ModernBertModel:
     state = {
         "embeddings.tok_embeddings.weight": own["embeddings.words.weight"][: config.vocab_size],
         "embeddings.norm.weight": own["embeddings.norm.weight"],
-        "final_norm.weight": own["final_norm.weight"],
     }
     names = {
         "attention.query_key_value": "attn.Wqkv", "attention.output": "attn.Wo",
-        "attention_norm": "attn_norm", "feed_forward.inner": "mlp.Wi",
-        "feed_forward.outer": "mlp.Wo", "feed_forward_norm": "mlp_norm",
+        "attention_norm": "mlp_norm", "feed_forward.inner": "mlp.Wi",
+        "feed_forward.outer": "mlp.Wo",
     }  # fmt: skip
     for name, value in own.items():
         if name.startswith("layers."):
             _, index, part = name.split(".", 2)
             part, _, kind = part.rpartition(".")
-            state[f"layers.{index}.{names[part]}.{kind}"] = value
+            if part == "feed_forward_norm":
+                following = int(index) + 1
+                reader = f"layers.{following}.attn_norm"
+                state[f"{reader if following < config.layers else 'final_norm'}.{kind}"] = value
+            else:
+                state[f"layers.{index}.{names[part]}.{kind}"] = value
     model = ModernBertModel(settings)
     model.load_state_dict(state)
     return model.eval()

@@ -81,8 +81,8 @@ def test_a_copy_of_the_first_layer_takes_the_embeddings_norm() -> None:
     folder = to_hugging_face(source)
     assert not differences(model, folder[1])
     assert take_over(model, folder, None, None) == ([], [])
-    first, _, third, _ = model.encoder.layers
-    assert torch.equal(third.attention_norm.weight, source.encoder.embeddings.norm.weight)
+    first, second, third, _ = model.encoder.layers
+    assert torch.equal(second.feed_forward_norm.weight, source.encoder.embeddings.norm.weight)
     assert torch.equal(
         third.attention.query_key_value.weight, first.attention.query_key_value.weight
     )

@@ -82,7 +82,11 @@ def test_a_wider_modernbert() -> None:
         assert torch.equal(layer.feed_forward.inner.weight, wide)
         wide = around(around(old.feed_forward.outer.weight, 40).T, 33).T
         assert torch.equal(layer.feed_forward.outer.weight, wide)
-        assert torch.equal(layer.feed_forward_norm.weight, around(old.feed_forward_norm.weight, 40))
+        assert torch.equal(layer.attention_norm.weight, around(old.attention_norm.weight, 40))
+    norms = [source.encoder.embeddings.norm]  # before a layer's attention, and the last
+    norms += [layer.feed_forward_norm for layer in source.encoder.layers]
+    for layer, origin in zip(model.encoder.layers, [*origins[1:], BASE.layers], strict=True):
+        assert torch.equal(layer.feed_forward_norm.weight, around(norms[origin].weight, 40))
     ids = torch.randint(5, 300, (2, 9), generator=torch.Generator().manual_seed(0))
     assert model.eval().logits(*flat(ids)).isfinite().all()
 
