@@ -61,8 +61,8 @@ def test_what_is_always_trained_has_each_objective_stage_and_optimizer() -> None
 
 @pytest.mark.slow
 def test_modules_are_compiled_once_or_at_stage_3_not_at_all() -> None:
-    """In training and in validation a graph for the layers of each encoder, the embeddings of each
-    width and each head of masked words; none comes later."""
+    """In training and in validation a graph for the layers of each encoder that attend as far, the
+    embeddings of each width and each head of masked words; none comes later."""
     results = measured(1, "graphs")
     assert len(results) == 4 * len(PARTS)
     for found in results:

@@ -85,7 +85,9 @@ CASES: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "mlm + sbo": ("spanbert_tiny", []),
-    "mlm, gated, rotary": ("modernbert_tiny", ["encoder.window=8", "encoder.global_every=2"]),
+    "mlm, gated, rotary": (
+        "modernbert_tiny", ["encoder.layers=3", "encoder.window=8", "encoder.global_every=2"],
+    ),
 }  # fmt: skip
 """Objectives: a recipe, and the settings changed in it besides sizes."""
 SOME = [
@@ -328,8 +330,9 @@ def count_graphs(case: str, stage: int) -> dict[str, Any]:
     breaks = sum(torch._dynamo.utils.counters["graph_break"].values())
     # SpanBERT's head asks for losses of the same shapes, which are compiled once for both.
     heads = [part for part in model.modules() if isinstance(part, MaskedLanguageHead)]
-    kinds = len({encoder.config for encoder in model.encoders()})
-    kinds += len({encoder.config.embedding_width for encoder in model.encoders()}) + len(heads)
+    configs = [encoder.config for encoder in model.encoders()]
+    kinds = len({(each, each.reach(depth)) for each in configs for depth in range(each.layers)})
+    kinds += len({each.embedding_width for each in configs}) + len(heads)
     return {"case": case, "stage": stage, "rounds": rounds, "kinds": kinds, "breaks": breaks}
 
 
