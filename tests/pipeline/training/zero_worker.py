@@ -33,7 +33,6 @@ from pipeline.planning.deepspeed_config import (
     read_deepspeed_file,
 )
 from pipeline.planning.schedule import learning_rate
-from pipeline.training.optimizer import engine as engines
 from pipeline.training.optimizer import fragments
 from pipeline.training.optimizer.engine import ZeroEngine, initialize
 from tests.pipeline.training.frozen import freeze
