@@ -97,10 +97,10 @@ check_train() {
 import os
 import shutil
 from pipeline.base.errors import CheckpointError, run_command
-from pipeline.training.checkpoints.fragment_files import PARAMETER_BYTES
-from pipeline.training.network_arguments import parse_train
-from pipeline.training.job import read_job
+from pipeline.costs.disk import PARAMETER_BYTES
 from pipeline.planning.plan import parameters_of
+from pipeline.training.job import read_job
+from pipeline.training.network_arguments import parse_train
 
 def main():
     arguments = parse_train()

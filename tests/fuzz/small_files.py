@@ -17,7 +17,7 @@ from pipeline.experiments.arms import arms_from_file
 from pipeline.remote.kept_lists import LIST, Keeping
 from pipeline.reporting.renderings import as_page, as_text
 from pipeline.reporting.run_summary import read_run
-from pipeline.reporting.score_files import read_scores, scored_weights
+from pipeline.reporting.score_files import read_scores, scored_encoder
 from pipeline.reporting.sections import make_report
 from tests.fuzz.mutations import JSON_WORDS, as_json, bytes_mutated, value_mutated
 from tests.pipeline.remote.publishers import Publisher
@@ -89,7 +89,7 @@ def open_scores(_: Path) -> Read:
     def read(random: Random, place: Path) -> Iterator[str]:
         path = place / "scores.json"
         path.write_bytes(mutated(as_json(random.choice((FINE_TUNED, ZERO_SHOT))), random))
-        scored_weights(path)
+        scored_encoder(path)
         report = make_report([], read_scores(path), "again")
         assert as_text(report).encode(errors="replace") and as_page(report)
         yield "scores"

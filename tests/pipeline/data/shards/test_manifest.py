@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import inspect
 from pipeline.base.errors import DataError
+from pipeline.data.inspection.shards import print_summary
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import (
     MANIFEST,
@@ -84,7 +84,7 @@ def test_any_damage_is_a_line_that_names_the_file(prepared: Path, tmp_path: Path
     content["corpora"] = {"news": content["corpora"]["news"]}
     path = tmp_path / MANIFEST
     path.write_text(json.dumps(content))
-    inspect.print_summary(tmp_path, read_manifest(tmp_path))
+    print_summary(tmp_path, read_manifest(tmp_path))
     for what, damage in damaged(path.read_bytes()):
         path.write_bytes(damage)
         with pytest.raises(DataError) as caught:
