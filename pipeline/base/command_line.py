@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 from pipeline.base.errors import ConfigError
 
 DEFAULT_RECIPE = "roberta_base"
+HUB = "hf:"
+"""Before the name of a recipe that is a model on the Hub."""
 RECIPE_HELP = (
     "a recipe that `tenfold recipes` lists, ./FOLDER of a transformers model to continue it, or "
     "hf:ORG/NAME on the Hub"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.base.command_line import DEFAULT_RECIPE, data_root
+from pipeline.base.command_line import DEFAULT_RECIPE, HUB, data_root
 from pipeline.base.errors import ConfigError
 from pipeline.base.model_folder import check_model_folder
 from pipeline.base.typed_json import read_object
@@ -21,8 +21,6 @@ from pipeline.recipes import RECIPES, recipe
 
 if TYPE_CHECKING:
     from pipeline.released.folder import ReleasedModel
-
-HUB = "hf:"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from pipeline.base.command_line import HUB
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import make_directory, one_at_a_time, write_whole
 from pipeline.base.progress import calling_each, counting
 from pipeline.base.publish import TakenError, publish_folder, scratch_folder
-from pipeline.released.choice import HUB
 from pipeline.released.folder import CONFIG, WEIGHTS, check_config
 from pipeline.remote.hub import (
     COMMIT,

@@ -135,6 +135,19 @@ def test_rooms_form_no_cycle() -> None:
         pytest.fail(f"folders import each other: {' <- '.join(error.args[1])}")
 
 
+def test_files_form_no_cycle() -> None:
+    """Within a folder too, and through imports inside functions."""
+    graph: dict[str, set[str]] = {}
+    for path in SOURCES:
+        me = name(path).removesuffix(".py").replace("/", ".")
+        graph[me] = {module for module in imports(path) if is_ours(module)} - {me}
+    files = set(graph)
+    try:
+        graphlib.TopologicalSorter({me: found & files for me, found in graph.items()}).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"files import each other: {' <- '.join(error.args[1])}")
+
+
 def test_folders_are_small_and_flat() -> None:
     """Commands do not count: the folder of commands has as many files as there are commands."""
     commands = ROOT / "pipeline"
