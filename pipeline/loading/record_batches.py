@@ -7,23 +7,34 @@ requested.
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
-from pipeline.base.errors import DataError
+from pipeline.base.errors import EXIT_USER_ERROR, DataError
 from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.data.shards.manifest import check_is_file, check_size
 from pipeline.loading.resolve import StructArray
+
+BUS_MESSAGE = (
+    b"error: a mapped data file was truncated, or its disk failed, while it was read; run the same "
+    b"command again: it checks every file's size and names the bad file, or skips it with "
+    b"data.damaged=skip\n"
+)
+_HANDLERS: list[Any] = []
+"""Keeps what the handler refers to alive until the process ends."""
 
 IntArray = npt.NDArray[np.int64]
 Found = TypeVar("Found")
@@ -277,3 +288,30 @@ def _item_bits(kind: pa.DataType) -> int:
     if pa.types.is_binary(kind):
         return 8
     return int((kind.value_type if pa.types.is_list(kind) else kind).bit_width)
+
+
+def announce_bus_errors() -> None:
+    """On a bus error in this process, print BUS_MESSAGE and exit with code 2.
+
+    The kernel raises SIGBUS in the middle of compiled code, after a mapped file is truncated or a
+    disk fails, where no Python handler runs. So the handler is compiled too, and calls only write
+    and _exit, which are safe there. Checking each file's size before each read would be cheap on a
+    local disk, but too much load on a file server that thousands of ranks share.
+    """
+    if _HANDLERS:
+        return
+    libc = ctypes.CDLL(None)
+    text = ctypes.create_string_buffer(BUS_MESSAGE)
+    address, size, code = ctypes.addressof(text), len(BUS_MESSAGE), EXIT_USER_ERROR
+    write, leave, install = libc.write, libc._exit, libc.signal
+    write.argtypes, write.restype = [ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t], ctypes.c_long
+    leave.argtypes, leave.restype = [ctypes.c_int], None
+    install.argtypes, install.restype = [ctypes.c_int, ctypes.c_size_t], ctypes.c_size_t
+
+    @numba.cfunc("void(int32)")
+    def handler(number: int) -> None:
+        write(2, address, size)
+        leave(code)
+
+    _HANDLERS.extend([text, handler])
+    install(signal.SIGBUS, handler.address)

@@ -95,7 +95,7 @@ class CardFacts:
         """Corpus and licence; unknown for data that is not there any more."""
         found = []
         for name, manifest in self.data:
-            corpora = manifest.corpora if manifest else {name: {}}
+            corpora = manifest.corpora if manifest else {name: {"licence": "unknown"}}
             found += [(n, corpus["licence"]) for n, corpus in corpora.items()]
         return found
 

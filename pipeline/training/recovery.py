@@ -12,20 +12,16 @@ state.json names them. A file that is truncated while it is mapped ends the proc
 
 from __future__ import annotations
 
-import ctypes
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numba
 import numpy as np
 from tqdm import tqdm
 
-from pipeline.base.errors import EXIT_USER_ERROR, DataError, DivergedError
+from pipeline.base.errors import DataError, DivergedError
 from pipeline.cluster.ranks import Cluster, agreed, reported_once
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
@@ -48,13 +44,6 @@ from pipeline.training.run_progress import Progress, restore
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which the run ends."""
-BUS_MESSAGE = (
-    b"error: a mapped data file was truncated, or its disk failed, while it was read; run the same "
-    b"command again: it checks every file's size and names the bad file, or skips it with "
-    b"data.damaged=skip\n"
-)
-_HANDLERS: list[Any] = []
-"""Keeps what the handler refers to alive until the process ends."""
 
 
 class Rollback(Exception):
@@ -277,30 +266,3 @@ def find_damaged(
 def _gather_shards(found: Iterable[tuple[int, str]], cluster: Cluster) -> ExcludedShards:
     texts = cluster.gather(json.dumps(sorted(found)))
     return tuple(sorted({(index, file) for text in texts for index, file in json.loads(text)}))
-
-
-def announce_bus_errors() -> None:
-    """On a bus error in this process, print BUS_MESSAGE and exit with code 2.
-
-    The kernel raises SIGBUS in the middle of compiled code, after a mapped file is truncated or a
-    disk fails, where no Python handler runs. So the handler is compiled too, and calls only write
-    and _exit, which are safe there. Checking each file's size before each read would be cheap on a
-    local disk, but too much load on a file server that thousands of ranks share.
-    """
-    if _HANDLERS:
-        return
-    libc = ctypes.CDLL(None)
-    text = ctypes.create_string_buffer(BUS_MESSAGE)
-    address, size, code = ctypes.addressof(text), len(BUS_MESSAGE), EXIT_USER_ERROR
-    write, leave, install = libc.write, libc._exit, libc.signal
-    write.argtypes, write.restype = [ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t], ctypes.c_long
-    leave.argtypes, leave.restype = [ctypes.c_int], None
-    install.argtypes, install.restype = [ctypes.c_int, ctypes.c_size_t], ctypes.c_size_t
-
-    @numba.cfunc("void(int32)")
-    def handler(number: int) -> None:
-        write(2, address, size)
-        leave(code)
-
-    _HANDLERS.extend([text, handler])
-    install(signal.SIGBUS, handler.address)

@@ -18,6 +18,7 @@ from pipeline.data.shards.manifest import TRAIN, VALIDATION
 from pipeline.evaluation.zero_shot.grammar import GrammarTest
 from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
+from pipeline.loading.record_batches import announce_bus_errors
 from pipeline.planning.phases import (
     Phase,
     check_lengths,
@@ -29,7 +30,7 @@ from pipeline.training.attention_choice import recorded_attention
 from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
 from pipeline.training.feed import Feed
 from pipeline.training.job import Job
-from pipeline.training.recovery import announce_bus_errors, exclude_shards, find_damaged_at_start
+from pipeline.training.recovery import exclude_shards, find_damaged_at_start
 from pipeline.training.run_directory.boards import check_boards
 from pipeline.training.run_directory.layout import (
     INTERRUPTED,

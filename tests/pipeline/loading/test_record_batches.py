@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,12 +14,30 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.shards import arrow_files
-from pipeline.loading.record_batches import Columns, Layout
+from pipeline.loading.record_batches import BUS_MESSAGE, Columns, Layout
 from pipeline.loading.resolve import ROW_COLUMNS
 from tests.pipeline.preparing import rewrite
 
 ROWS = np.array([1500, 1024, 300])
 SCHEMA = arrow_files.rows_schema(np.dtype(np.uint16))
+
+CODE = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from pipeline.loading.record_batches import announce_bus_errors
+from pipeline.loading.dataset import Dataset
+announce_bus_errors()
+announce_bus_errors()
+dataset = Dataset.open(Path(sys.argv[1]))
+rows = np.arange(int(dataset.shard_rows.sum()))
+dataset.records(rows, 0)
+print("read", flush=True)
+for shard in dataset.shards:
+    os.truncate(dataset.directory / shard.masks[0].file, 1000)
+dataset.records(rows, 0)
+print("read again")
+"""
 
 
 def columns(directory: Path) -> Columns:
@@ -101,3 +121,12 @@ def test_columns_outside_the_mapping_are_refused(
     assert raised.value.file == directory / "rows/train-00001.arrow"
     assert loaded(source) == []
     assert source.read(2).num_rows == 1024  # which keeps the memory
+
+
+def test_a_file_that_gets_shorter_while_mapped_is_one_line(prepared: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(prepared, tmp_path / "data")
+    result = subprocess.run(
+        [sys.executable, "-c", CODE, str(data)], capture_output=True, timeout=120, check=False
+    )
+    assert (result.returncode, result.stdout) == (2, b"read\n")
+    assert result.stderr == BUS_MESSAGE and BUS_MESSAGE.count(b"\n") == 1

@@ -6,8 +6,6 @@ Whole runs that go back or exclude shards are in test_loop.py and test_faults.py
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +29,6 @@ from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import step_name
 from pipeline.training.loss_watch import LossWatch, Spike
 from pipeline.training.recovery import (
-    BUS_MESSAGE,
     Recovery,
     Rollback,
     checkpoint_before,
@@ -46,23 +43,6 @@ from tests.pipeline.loading.test_placement import rows_of
 GROWS = ["batch.sequences=16", "batch.first_sequences=4", "batch.warmup_steps=9"]
 
 ALONE: Any = SimpleNamespace(rank=0, gather=lambda text: [text], world_size=1)
-CODE = """
-import os, sys
-from pathlib import Path
-import numpy as np
-from pipeline.training.recovery import announce_bus_errors
-from pipeline.loading.dataset import Dataset
-announce_bus_errors()
-announce_bus_errors()
-dataset = Dataset.open(Path(sys.argv[1]))
-rows = np.arange(int(dataset.shard_rows.sum()))
-dataset.records(rows, 0)
-print("read", flush=True)
-for shard in dataset.shards:
-    os.truncate(dataset.directory / shard.masks[0].file, 1000)
-dataset.records(rows, 0)
-print("read again")
-"""
 
 
 def share_of(run: Run) -> Share:
@@ -266,12 +246,3 @@ def test_a_spike_is_counted_or_ends_in_a_rollback(tmp_path: Path) -> None:
     assert rollback.value.spike_step == 35
     with pytest.raises(DivergedError, match=r"rollbacks=2 are used up; last .*step-0+20"):
         going_back.on_loss(spike, Progress(rollbacks=2))
-
-
-def test_a_file_that_gets_shorter_while_mapped_is_one_line(prepared: Path, tmp_path: Path) -> None:
-    data = shutil.copytree(prepared, tmp_path / "data")
-    result = subprocess.run(
-        [sys.executable, "-c", CODE, str(data)], capture_output=True, timeout=120, check=False
-    )
-    assert (result.returncode, result.stdout) == (2, b"read\n")
-    assert result.stderr == BUS_MESSAGE and BUS_MESSAGE.count(b"\n") == 1
