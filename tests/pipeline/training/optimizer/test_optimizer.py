@@ -222,7 +222,7 @@ def test_the_reference_is_pytorchs_adamw() -> None:
 
 def test_the_pages_match_the_code() -> None:
     folder = Path(lamb_variants.__file__).parent
-    page = (folder.parent / "cluster" / "README.md").read_text()
+    page = (folder / "ZERO.md").read_text()
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| `(\w+)` \|", page, re.MULTILINE)
     refused = [(name, value) for names, value in rows for name in re.findall(r"\w+", names)]
     assert refused == [(name, str(value)) for name, value in REFUSED.items()]
