@@ -21,7 +21,7 @@ from pathlib import Path
 
 RECIPE = "roberta_tiny"
 RANKS = 2
-PAIRS = Path("pipeline", "downstream", "zero_shot", "zorro")
+PAIRS = Path("pipeline", "evaluation", "zero_shot", "zorro")
 """Pairs of sentences that come with Tenfold; 50 % is guessing."""
 
 
