@@ -160,8 +160,7 @@ def test_another_file_is_refused(tmp_path: Path, content: str | None, reason: st
         read_run(file)
 
 
-def test_dropout_of_attention_weights_has_no_legacy_value(tmp_path: Path) -> None:
-    """It is named where a file of an older version lacks it."""
+def test_a_file_names_every_setting(tmp_path: Path) -> None:
     content = to_dict(recipe("roberta_base"))
     del content["encoder"]["attention_dropout"]
     file = tmp_path / "run.json"
