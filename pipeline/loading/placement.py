@@ -28,8 +28,6 @@ import numpy.typing as npt
 
 from pipeline.kernels.permutation import IntArray
 
-DRAWS = 32
-"""Samples of rows that `expected_tokens` adds up."""
 EXCEEDED = 0.01
 """Share of steps in which any rank has more tokens than `expected_tokens` says; such a step takes
 one more micro-batch on every rank."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from model.hugging_face.conversion import Model, logical_parameters
@@ -23,12 +22,6 @@ def parameter_sizes(run: Run) -> tuple[int, ...]:
 def logical_count(run: Run) -> int:
     """Weights that the optimizer treats as one each, see `optimizer.fragments`."""
     return _sizes(run)[1]
-
-
-def fake_model(run: Run, mode: FakeTensorMode) -> Model:
-    """The model of a run, of tensors with shapes and without storage."""
-    with mode:
-        return shaped_model(run)
 
 
 def shaped_model(run: Run) -> Model:

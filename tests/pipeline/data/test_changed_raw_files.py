@@ -35,6 +35,7 @@ from pipeline.data.extraction.units import FORMATS
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.remote.kept_lists import PublishedFile
 from tests.pipeline.data.dump import dump, page
+from tests.pipeline.data.extraction.test_extract import stopping_after
 from tests.pipeline.data.web_archive import articles, members
 from tests.pipeline.data.web_archive import page as web_page
 
@@ -239,22 +240,6 @@ def test_a_file_whose_start_changes_before_it_is_extracted(
     assert extracted(path)
 
 
-def stopping_after(count: int) -> Executor:
-    """An executor that is killed when it has done so many units."""
-    done: list[str] = []
-
-    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
-        do_task = stage.start()
-        for task in tasks:
-            if task.marker and len(done) == count:
-                raise KeyboardInterrupt
-            do_task(task)
-            done.extend([task.marker] if task.marker else [])
-            yield task
-
-    return Executor(run)
-
-
 @pytest.mark.parametrize("name", ["dump.xml", "texts.tar"])
 @pytest.mark.parametrize("is_other", [True, False])
 def test_units_of_a_file_that_changed_before_the_others_were_extracted(
@@ -267,7 +252,7 @@ def test_units_of_a_file_that_changed_before_the_others_were_extracted(
     path = given(name)
     documents = path.parent.parent / "documents"
     with pytest.raises(KeyboardInterrupt):
-        extracted(path, stopping_after(3))
+        extracted(path, stopping_after(3, []))
     kept = {unit.name: unit.stat().st_mtime_ns for unit in documents.glob(".*.parquet")}
     assert len(kept) == 3
     if is_other:
@@ -275,7 +260,7 @@ def test_units_of_a_file_that_changed_before_the_others_were_extracted(
     else:
         os.utime(path, ns=(0, 7))
     with pytest.raises(KeyboardInterrupt):
-        extracted(path, stopping_after(0))
+        extracted(path, stopping_after(0, []))
     left = {unit.name: unit.stat().st_mtime_ns for unit in documents.glob(".*.parquet")}
     assert left == ({} if is_other else kept)
     made = Path(extracted(path).path)
