@@ -22,10 +22,10 @@ from pipeline.costs.preparation.stage_time import Work
 from pipeline.data.compression.codecs import decompressed
 from pipeline.data.documents.byte_blocks import CountedFile
 from pipeline.data.documents.csv_tables import bytes_of_rows
-from pipeline.data.documents.read import TABLES, cut, read, read_whole, rows_of
+from pipeline.data.documents.read import TABLES, cut, is_readable, read, read_whole, rows_of
 from pipeline.data.documents.records import Extract, Piece, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction.units import FORMATS, cut_units
+from pipeline.data.extraction.units import SlowFormat, cut_units, format_of, is_extracted
 from pipeline.data.preparation.assemble import read_parts
 from pipeline.data.preparation.holdout import MINIMUM_DOCUMENTS
 from pipeline.data.preparation.later_masks import draw_later, need_counts
@@ -133,10 +133,11 @@ def _try_out(worker: Worker, corpus: str, sources: list[Source], folder: Path) -
     parts = max(len(cut_tasks(sources)), math.ceil(about.text / SPLIT_BYTES))
     about = replace(about, seconds=about.seconds + fixed * parts)
     (piece,) = cut(of_sample, sys.maxsize)
-    if sources[0].format not in FORMATS:
+    extracted = is_extracted(sources[0])
+    if not extracted:
         reading -= _time_to_read(piece)[0]  # of JSON lines, which was measured
     choice = _time_to_clean(piece)
-    if sources[0].format not in FORMATS and not _is_plain_jsonl(sources[0]):
+    if not extracted and not _is_plain_jsonl(sources[0]):
         choice += reading
     # One process chooses held-out documents, see `validation_thresholds`.
     read = MINIMUM_DOCUMENTS / max(worker.job.data.validation_fraction, 1e-9)
@@ -169,7 +170,7 @@ def _with_units(about: CorpusEstimate, reading: float, sources: list[Source]) ->
     than JSON lines they take to read.
     """
     seconds = max(0.0, about.seconds + (0.0 if _is_plain_jsonl(sources[0]) else reading))
-    if sources[0].format in FORMATS:
+    if is_extracted(sources[0]):
         size = sum(source.size for source in sources)
         units = [
             Work("extract", file.name, reading * (unit.stop - unit.start) / size)
@@ -287,7 +288,7 @@ def _read_start(piece: Piece, quota: int) -> Iterator[Record | float]:
     One record after them is read too: its position is where the last one ended.
     """
     source = piece.source
-    if source.format in FORMATS:
+    if not is_readable(source):
         yield from _first_extracts(piece, quota)
         return
     is_cut = source.format not in TABLES and not read_whole(source)
@@ -314,7 +315,9 @@ def _read_start(piece: Piece, quota: int) -> Iterator[Record | float]:
 
 def _first_extracts(piece: Piece, quota: int) -> Iterator[Record | float]:
     size, source = 0, piece.source
-    for extract in FORMATS[source.format].begin(source):
+    format = format_of(source)
+    assert isinstance(format, SlowFormat)
+    for extract in format.begin(source):
         if not isinstance(extract, Extract):
             continue
         if not extract.dropped:

@@ -15,9 +15,8 @@ from pathlib import Path
 from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import CORPORA, Hub
-from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.read import cut, is_readable, read
 from pipeline.data.documents.records import Record, Source
-from pipeline.data.extraction.units import FORMATS
 
 LETTERS = 20_000
 """Letters checked in a corpus's first file; with fewer than a quarter the text passes."""
@@ -32,7 +31,7 @@ def require_fit(sources: list[Source], data: DataSettings) -> None:
     """Raises ConfigError if the recipe's vocabulary or format cannot use a named corpus."""
     looked_at: set[str] = set()
     for source in sources:
-        if source.corpus in looked_at or source.corpus not in CORPORA or not _is_quick(source):
+        if source.corpus in looked_at or source.corpus not in CORPORA or not is_readable(source):
             continue
         looked_at.add(source.corpus)
         if not data.lower_case and is_lower_cased(_texts(source)):
@@ -82,11 +81,6 @@ def _why_not(corpus: str, where: str, data: DataSettings, what: str) -> str:
         f"{corpus}: {where} has sentences, but data.format={data.format} needs whole books; "
         f"{advice}, or add --set data.format=full_sentences"
     )
-
-
-def _is_quick(source: Source) -> bool:
-    """Whether its first records can be read at once; files that need extraction are skipped."""
-    return source.format not in FORMATS
 
 
 def _texts(source: Source) -> Iterator[str]:

@@ -29,6 +29,11 @@ _MANY_BYTES = 1 << 27  # in a row group whose rows may be of very different size
 _FEW_ROWS = 64
 EXTRACTION_MARK = b"tenfold_extraction"
 """Metadata key of files that `extraction` wrote: the fingerprint of their source."""
+EXTRACTION_COLUMNS = [
+    "id", "url", "title", "text", "dropped", "revised", "language", "domain", "noted", "at", "cut",
+    "bad",
+]  # fmt: skip
+"""Of such files, see `extraction`."""
 CONTENT_MARK = b"tenfold_content"
 """Metadata key of such files: hashes of the files that were extracted, with spaces between."""
 
@@ -47,14 +52,14 @@ def text_columns(path: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
 def extraction_mark(path: str) -> str:
     """The fingerprint of an extracted file's source; empty for any other Parquet file.
 
-    Raises DataError for a file that an unreleased version extracted.
+    Raises DataError for a file that another version extracted, to other columns.
     """
     with _open(path) as file:
         schema = file.schema_arrow
     mark = str((schema.metadata or {}).get(EXTRACTION_MARK, b"").decode())
-    if mark and "noted" not in schema.names:
+    if mark and schema.names != EXTRACTION_COLUMNS:
         raise DataError(
-            f"{path} was extracted by an unreleased version; remove it, and give its source again"
+            f"{path} was extracted by another version of Tenfold; remove it, and give its source"
         )
     return mark
 

@@ -129,9 +129,22 @@ def read_whole(source: Source) -> bool:
     return bool(source.compression) or not by_lines
 
 
+def is_readable(source: Source) -> bool:
+    """Whether `read` takes the file itself, rather than what was extracted from it."""
+    return source.format in _READERS
+
+
+def is_stored_plain(source: Source) -> bool:
+    """Whether what is extracted from a file is not compressed, as the file itself is not.
+
+    To compress text takes as long as to read it.
+    """
+    return is_readable(source) and not source.compression
+
+
 def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield the records that start in a piece. Raises DataError if the file is damaged."""
-    return drop_slow(_reader(piece.source)(piece), _dropped)
+    return drop_slow(_READERS[piece.source.format](piece), _dropped)
 
 
 def file_identity(source: Source) -> list[Any]:
@@ -174,25 +187,6 @@ def _dropped(record: Record | Dropped | BadRecord) -> Record | Dropped | BadReco
     return Dropped(record.id, TOO_SLOW) if isinstance(record, Record) else record
 
 
-def _reader(source: Source) -> Callable[[Piece], Iterator[Record | Dropped | BadRecord]]:
-    readers: dict[Format, Callable[[Piece], Iterator[Record | Dropped | BadRecord]]] = {
-        "parquet": _read_table,
-        "arrow": _read_table,
-        "csv": read_csv,
-        "json_array": read_json_array,
-        "jsonl": read_json_lines,
-        "wiki_jsonl": read_json_lines,
-        "doc": read_doc_markup,
-        "book": read_book,
-        EXTRACTED: _read_extracted,
-    }
-    if source.format in readers:
-        return readers[source.format]
-    if source.plain_text == "file":
-        return read_whole_file
-    return read_lines if source.plain_text == "lines" else read_blank_line_documents
-
-
 # --- Parquet and Arrow
 
 
@@ -228,14 +222,36 @@ def _read_table(piece: Piece) -> Iterator[Record | BadRecord]:
 
 def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
-    columns = ("id", "url", "dropped", "bad", "noted")
-    for row, text, (id, url, dropped, bad, noted) in read_rows(
+    columns = ("id", "url", "dropped", "bad", "noted", "at", "cut")
+    for row, text, (id, url, dropped, bad, noted, at, cut) in read_rows(
         source.path, groups, ("text",), columns
     ):
-        name = f"{source.name}@{row}"
+        name = f"{source.name}@{row if at is None else at}"
         if bad:
-            yield BadRecord(id, bad)
+            yield BadRecord(id if at is None else source.name + id, bad)
         elif dropped:
             yield Dropped(name, dropped)
         else:
-            yield Record(name, url or f"{source.name}/{id}", text, noted=noted or "")
+            origin = url or (source.name if id is None else f"{source.name}/{id}")
+            yield Record(name, origin, text, tuple(cut or ()), noted or "")
+
+
+def _read_plain_text(piece: Piece) -> Iterator[Record | BadRecord]:
+    if piece.source.plain_text == "file":
+        return read_whole_file(piece)
+    lines = piece.source.plain_text == "lines"
+    return read_lines(piece) if lines else read_blank_line_documents(piece)
+
+
+_READERS: dict[Format, Callable[[Piece], Iterator[Record | Dropped | BadRecord]]] = {
+    "parquet": _read_table,
+    "arrow": _read_table,
+    "csv": read_csv,
+    "json_array": read_json_array,
+    "jsonl": read_json_lines,
+    "wiki_jsonl": read_json_lines,
+    "doc": read_doc_markup,
+    "text": _read_plain_text,
+    "book": read_book,
+    EXTRACTED: _read_extracted,
+}

@@ -83,12 +83,17 @@ class Source:
     pages: tuple[tuple[str, str], ...] = ()
     """Of a group of HTML files: names and paths."""
     raw: Source | None = field(default=None, compare=False, repr=False)
-    """Of an extracted file: the file that was extracted; None: it is not here."""
+    """Of an extracted file: the file that was extracted, which may not be here any more."""
 
     @property
     def paths(self) -> list[str]:
         """The file, or the files of a group."""
         return [path for _, path in self.pages] or [self.path]
+
+    @property
+    def raw_format(self) -> Format:
+        """The format of the user's file, also after it was extracted."""
+        return (self.raw or self).format
 
     @property
     def state(self) -> State:
@@ -273,10 +278,11 @@ def with_line(example: str, sources: Iterable[Source]) -> str:
     example: "where: reason", see `BadRecord`; reads the file up to that line.
     """
     for source in sources:
-        if not source.compression and example.startswith(f"{source.name}@"):
+        raw = source.raw or source
+        if not raw.compression and example.startswith(f"{source.name}@"):
             position, _, reason = example.removeprefix(f"{source.name}@").partition(": ")
-            if position.isdecimal():
-                line = count_lines(source.path, int(position)) + 1
+            if position.isdecimal() and raw.format != EXTRACTED and Path(raw.path).exists():
+                line = count_lines(raw.path, int(position)) + 1
                 return f"{source.name}:{line}: {reason}"
     return example
 

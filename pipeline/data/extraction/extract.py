@@ -22,7 +22,6 @@ import functools
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,12 @@ from pipeline.base.files import (
 )
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.parquet import CONTENT_MARK, EXTRACTION_MARK
-from pipeline.data.documents.read import READERS, READING_VERSION, content_identity
+from pipeline.data.documents.read import (
+    BZIP2_VERSION,
+    READERS,
+    READING_VERSION,
+    content_identity,
+)
 from pipeline.data.documents.records import EXTRACTED, Source
 from pipeline.data.documents.unchanged import (
     CHANGED,
@@ -46,6 +50,7 @@ from pipeline.data.documents.unchanged import (
     unchanged,
 )
 from pipeline.data.extraction.html_files import gather_pages, pages_identity
+from pipeline.data.extraction.tables import SCHEMA
 from pipeline.data.extraction.tasks import (
     ExtractionTask,
     FileWork,
@@ -53,13 +58,15 @@ from pipeline.data.extraction.tasks import (
     IdentificationTask,
     UnitTask,
 )
-from pipeline.data.extraction.unit_files import SCHEMA, is_unit_of, write_file, write_unit
+from pipeline.data.extraction.unit_files import is_unit_of, write_file, write_unit
 from pipeline.data.extraction.units import (
-    FORMATS,
-    MarkupInArchives,
+    PieceFormat,
+    SlowFormat,
     Unit,
     cut_units,
     expected_units,
+    format_of,
+    is_extracted,
 )
 from pipeline.execution.ledger import lock_of, only_once, remove_orphans
 from pipeline.execution.workers import Executor, Stage, share, unfinished
@@ -78,7 +85,7 @@ def extract(
     it was extracted.
     """
     sources = gather_pages(sources)
-    slow = [source for source in sources if source.format in FORMATS]
+    slow = [source for source in sources if is_extracted(source)]
     if not slow:
         return sources
     make_directory(directory)
@@ -265,38 +272,34 @@ def _mark(source: Source, *, has_markup: bool) -> str:
 
     has_markup: an archive of texts holds markup, or may hold some.
     """
-    format = FORMATS[source.format]
+    format = format_of(source)
+    by_settings = source.format == "zip" or isinstance(format, PieceFormat)
+    markup = format.markup if isinstance(format, SlowFormat) and has_markup else None
     return fingerprint(
         {
             "format": source.format,
             "columns": SCHEMA.names,
             "code": format.code,
-            "packages": {name: _version(name) for name in format.packages},
             "pages_per_domain": source.pages_per_domain,
             "file": [source.name, source.size, content_identity(source)],
         }
         | ({"language": source.language} if source.language else {})
         | ({"pages": pages_identity(source)} if source.pages else {})
-        | ({"members": _reading(source)} if source.format == "zip" else {})
-        | ({"markup": _reading_markup(format.markup)} if format.markup and has_markup else {})
+        | ({"members": READERS} if source.format == "zip" else {})
+        | ({"reading": _reading(source)} if by_settings else {})
+        | ({"markup": markup.codes} if markup else {})
     )
 
 
-_version = functools.cache(version)  # there may be thousands of files
-
-
 def _reading(source: Source) -> list[Any]:
-    """How the files in an archive are read."""
-    return [source.text_field, source.plain_text, READING_VERSION, READERS]
-
-
-def _reading_markup(markup: MarkupInArchives) -> list[Any]:
-    return [*markup.codes, {name: _version(name) for name in markup.packages}]
+    """What decides how a file, or those in an archive, are read."""
+    reading = [source.text_field, source.plain_text, READING_VERSION]
+    return [*reading, BZIP2_VERSION] if source.compression == "bz2" else reading
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:
     made = task.target.stat()
-    raw = source if source.published is None else None
+    raw = source
     if source.published and is_here(source.published):
         raw = replace(source, mtime_ns=state_of(source)[1])
     return replace(

@@ -8,40 +8,41 @@ cuts its work, and so the shards.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, whole_file
-from pipeline.data.documents.records import BadRecord, Extract, Source
+from pipeline.data.documents.read import is_stored_plain
+from pipeline.data.documents.records import BadRecord, Extract, Piece, Source
 from pipeline.data.documents.unchanged import CHANGED, RawContent, placed_state, unchanged
-from pipeline.data.extraction.places import START, Place
-from pipeline.data.extraction.units import FORMATS, Records, Span, Unit, unit_records
+from pipeline.data.extraction.places import END, START, Place
+from pipeline.data.extraction.tables import (
+    FOUND,
+    SCHEMA,
+    extract_tables,
+    piece_tables,
+    regrouped,
+)
+from pipeline.data.extraction.units import (
+    Records,
+    SlowFormat,
+    Span,
+    Unit,
+    format_of,
+    is_exact,
+    unit_records,
+)
 from pipeline.execution.ledger import lock_of
 
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string()),
-        pa.field("url", pa.string()),
-        pa.field("title", pa.string()),
-        pa.field("text", pa.string()),  # null if dropped
-        pa.field("dropped", pa.string()),  # null if kept
-        pa.field("bad", pa.string()),  # why it is unusable, or null
-        pa.field("revised", pa.string()),
-        pa.field("language", pa.string()),
-        pa.field("domain", pa.string()),
-        pa.field("noted", pa.string()),  # what to know about a text that is kept, or null
-    ]
-)
-GROUP_BYTES = 16 << 20
-"""Text per row group: half a split, so that workers can share a large file."""
 _SPAN, _STATE = "tenfold_span", "tenfold_raw_state"
+_REPEATED = ["dropped", "bad", "language", "domain", "noted"]
+"""Columns with few different values."""
 Row = dict[str, str | None]
 
 
@@ -49,18 +50,23 @@ def write_unit(unit: Unit, start: Place, path: Path) -> None:
     """Write the documents of a unit, read from `start` on."""
     span = Span()
     with (
-        pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer,
+        _writer(unit.source, SCHEMA, path) as writer,
         unchanged([unit.source]),
     ):
         try:
-            for table in _tables(unit_records(unit, start, span)):
+            for table in _unit_tables(unit, start, span):
                 writer.write_table(table)
         except DataError:
-            if start == START or span.records:
+            if start == START or span.records or is_exact(unit):
                 raise
             span = Span()  # perhaps no record starts there: it will be read from where one does
         writer.add_key_value_metadata({_SPAN: json.dumps(asdict(span))})
         writer.add_key_value_metadata({_STATE: json.dumps(placed_state(unit.source))})
+
+
+def _writer(source: Source, schema: pa.Schema, path: Path) -> pq.ParquetWriter:
+    compression = "none" if is_stored_plain(source) else "zstd"
+    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=_REPEATED)
 
 
 def is_unit_of(content: RawContent, path: Path) -> bool:
@@ -80,23 +86,36 @@ def write_file(
     stored: where a unit is if it was written. metadata: of the file, given whether an archive holds
     markup.
     """
-    format = FORMATS[source.format]
-    finish, has_markup = format.finish, False
-    if len(units) == 1 and not (finish or format.markup):
-        tables = _tables(unit_records(units[0], START, Span()))
+    format = format_of(source)
+    finish = markup = None
+    has_markup = False
+    if isinstance(format, SlowFormat):
+        finish, markup = format.finish, format.markup
+    if len(units) == 1 and not (finish or markup):
+        tables = _unit_tables(units[0], START, Span())
     else:
         files = _in_order(units, stored)
         has_markup = any(span.has_markup for _, span in files)
-        if format.markup and has_markup:
-            finish = format.markup.finish
+        if markup and has_markup:
+            finish = markup.finish
         if finish:
-            tables = _tables(finish(source, lambda: _records(files, format.numbers_records)))
+            numbered = isinstance(format, SlowFormat) and format.numbers_records
+            tables = extract_tables(finish(source, lambda: _records(files, numbered)))
         else:
             tables = (table for file, _ in files for table in _groups(file))
     schema = SCHEMA.with_metadata(metadata(has_markup))
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for table in _regrouped(tables):
+    with _writer(source, schema, path) as writer:
+        for table in regrouped(tables):
             writer.write_table(table)
+
+
+def _unit_tables(unit: Unit, start: Place, span: Span) -> Iterator[pa.Table]:
+    """The documents of a unit as tables; fills `span`."""
+    if not is_exact(unit):
+        return extract_tables(unit_records(unit, start, span))
+    span.begin = (unit.start, 0)
+    span.end = (unit.stop, 0) if unit.stop < unit.source.size else END
+    return piece_tables(Piece(unit.source, unit.start, unit.stop, unit.stop - unit.start))
 
 
 def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[Path, Span]]:
@@ -133,54 +152,6 @@ def _groups(path: Path) -> Iterator[pa.Table]:
             yield file.read_row_group(group).replace_schema_metadata()
 
 
-def _tables(records: Records) -> Iterator[pa.Table]:
-    """Documents as tables of about GROUP_BYTES."""
-    rows: list[Row] = []
-    size = 0
-    for record in records:
-        rows.append(_row(record))
-        size += len(rows[-1]["text"] or "")
-        if size >= GROUP_BYTES:
-            yield pa.Table.from_pylist(rows, SCHEMA)
-            rows, size = [], 0
-    yield pa.Table.from_pylist(rows, SCHEMA)
-
-
-def _regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, each table but the last with GROUP_BYTES of text and no row more."""
-    held: list[pa.Table] = []
-    size = 0
-    for table in tables:
-        lengths = pc.fill_null(pc.utf8_length(table["text"]), 0)
-        ends = np.cumsum(lengths.to_numpy(), dtype=np.int64)
-        start = before = 0
-        while (last := int(np.searchsorted(ends, before + GROUP_BYTES - size))) < len(ends):
-            yield pa.concat_tables([*held, table.slice(start, last + 1 - start)]).combine_chunks()
-            held, size, start, before = [], 0, last + 1, int(ends[last])
-        if start < len(ends):
-            held.append(table.slice(start))
-            size += int(ends[-1]) - before
-    yield pa.concat_tables(held or [SCHEMA.empty_table()]).combine_chunks()
-
-
-def _row(record: Extract | BadRecord) -> Row:
-    if isinstance(record, BadRecord):
-        return dict.fromkeys(SCHEMA.names) | {"id": record.where, "bad": record.reason}
-    return {
-        "id": record.id,
-        "url": record.url,
-        "title": record.title,
-        # a page can name a lone surrogate, which becomes "?", as in cleaning
-        "text": None if record.dropped else record.text.encode(errors="replace").decode(),
-        "dropped": record.dropped or None,
-        "bad": None,
-        "revised": record.revised,
-        "language": record.language,
-        "domain": record.domain,
-        "noted": record.noted or None,
-    }
-
-
 def _records(files: list[tuple[Path, Span]], are_numbered: bool) -> Records:
     """The documents of units; numbers of unusable records become those in the whole file."""
     before = 0
@@ -192,11 +163,11 @@ def _records(files: list[tuple[Path, Span]], are_numbered: bool) -> Records:
 
 
 def _record(row: Row, before: int) -> Extract | BadRecord:
-    bad = row.pop("bad")
-    if bad is not None:
+    if row["bad"] is not None:
         where = row["id"] or ""
         if before:
             name, _, number = where.rpartition(":")
             where = f"{name}:{int(number) + before}"
-        return BadRecord(where, bad)
-    return Extract(**{name: value or "" for name, value in row.items()}, position=0)
+        return BadRecord(where, row["bad"])
+    values: dict[str, Any] = {name: row[name] or "" for name in FOUND}
+    return Extract(**values, position=0)

@@ -8,7 +8,8 @@ is compressed as a whole is one unit.
 
 Where the first record of a unit starts is a guess, such as the next `<page>`. Where the last one
 ends is known, since it was parsed. So a unit is used only if it begins where the one before it
-ended, and is extracted again otherwise: the records are the same as without units.
+ended, and is extracted again otherwise: the records are the same as without units. Plain text is
+not guessed at: its readers give the records of any piece exactly (`PieceFormat`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from pipeline.data.documents.records import BadRecord, Extract, Format, Source, State
+from pipeline.data.documents.read import READERS, READING_VERSION, cut, read
+from pipeline.data.documents.records import (
+    BadRecord,
+    Dropped,
+    Extract,
+    Format,
+    Piece,
+    Record,
+    Source,
+    State,
+)
 from pipeline.data.documents.unchanged import state_of
 from pipeline.data.extraction.html_files import extract_html, find_html
 from pipeline.data.extraction.mediawiki import extract_page, find_pages
@@ -55,24 +66,21 @@ class MarkupInArchives:
     is_in: Callable[[Any], bool]
     """Whether a raw record held some, after it was extracted."""
     codes: tuple[int, ...]
-    """Versions of our code, as `SlowFormat.code`."""
-    packages: tuple[str, ...]
+    """As `SlowFormat.code`."""
     finish: Callable[[Source, Callable[[], Records]], Records]
     """As `SlowFormat.finish`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowFormat:
-    """How files of a format are read, and the versions that determine the output."""
+    """How files of a format are read whose records are found on the way, and the version of it."""
 
     find: Callable[[Source, Place], Iterator[tuple[Place, Any]]]
     """Yields raw records from a place on, and their places; raises DataError if it cannot."""
     extract: Callable[[Source, Any], Iterable[Extract | BadRecord]]
     """The documents of a raw record."""
     code: int
-    """Version of our code: increase it when the same file gives different output."""
-    packages: tuple[str, ...]
-    """Packages whose versions affect the output."""
+    """Version of our code, with what it calls: increase it when a file gives different output."""
     finish: Callable[[Source, Callable[[], Records]], Records] | None = None
     """What is done with the documents of a whole file; it may read them several times."""
     markup: MarkupInArchives | None = None
@@ -86,30 +94,76 @@ class SlowFormat:
             yield from self.extract(source, raw)
 
 
-FORMATS: dict[Format, SlowFormat] = {
-    "mediawiki": SlowFormat(find_pages, extract_page, WIKITEXT_VERSION, ("mwparserfromhell",)),
-    "html": SlowFormat(
-        find_html, extract_html, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
-    ),
+@dataclass(frozen=True, slots=True)
+class PieceFormat:
+    """A format that `read` reads, in pieces where it can, and the version of it.
+
+    Ids have the place in the user's file, so they do not depend on what is extracted.
+    """
+
+    code: int
+
+    def begin(self, source: Source) -> Iterator[Record | Dropped | BadRecord]:
+        """As of `SlowFormat`."""
+        for piece in cut(source, PLAIN_UNIT_BYTES):
+            yield from read(piece)
+
+
+FORMATS: dict[Format, SlowFormat | PieceFormat] = {
+    "mediawiki": SlowFormat(find_pages, extract_page, WIKITEXT_VERSION),
+    "html": SlowFormat(find_html, extract_html, WEB_VERSION, without_repeats),
     "tar": SlowFormat(
         find_members,
         extract_member,
         TAR_VERSION,
-        (),
         markup=MarkupInArchives(
-            lambda member: bool(member.has_markup),
-            (MARKUP_VERSION, WEB_VERSION),
-            ("resiliparse",),
-            finish_pages,
+            lambda member: bool(member.has_markup), (MARKUP_VERSION, WEB_VERSION), finish_pages
         ),
         numbers_records=False,
     ),
-    "zip": SlowFormat(find_zip_members, extract_zip_member, ZIP_VERSION, ("resiliparse",)),
-    "warc": SlowFormat(
-        find_records, extract_record, WEB_VERSION, ("fastwarc", "resiliparse"), without_repeats
-    ),
+    "zip": SlowFormat(find_zip_members, extract_zip_member, ZIP_VERSION),
+    "warc": SlowFormat(find_records, extract_record, WEB_VERSION, without_repeats),
+    "text": PieceFormat(READING_VERSION),
+    "book": PieceFormat(READERS["book"]),
+    "doc": PieceFormat(READERS["doc"]),
+    "wiki_jsonl": PieceFormat(READERS["wiki_jsonl"]),
+    "json_array": PieceFormat(READERS["json_array"]),
+    "csv": PieceFormat(READERS["csv"]),
 }
-"""Formats that are extracted; the others are read directly."""
+"""Formats that are extracted, with JSON lines in one large compressed file; others are read."""
+MOST_WHOLE_BYTES = 256 << 20
+"""On disk, of a compressed file of JSON lines that one task reads."""
+
+
+def is_extracted(source: Source) -> bool:
+    """Whether a file is read from the Parquet file that is extracted from it."""
+    if source.format == "jsonl":
+        return bool(source.compression) and source.size > MOST_WHOLE_BYTES
+    return source.format in FORMATS
+
+
+def format_of(source: Source) -> SlowFormat | PieceFormat:
+    """How a file that is extracted is read."""
+    return FORMATS.get(source.format) or PieceFormat(READING_VERSION)
+
+
+def stream(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
+    """Yield the records of a piece of any file, as `read` does, without extracting it.
+
+    What needs the whole file is left out: lines that a site repeats stay.
+    """
+    source, format = piece.source, FORMATS.get(piece.source.format)
+    if not isinstance(format, SlowFormat):
+        yield from read(piece)
+        return
+    for row, record in enumerate(format.begin(source)):
+        if isinstance(record, BadRecord):
+            yield record
+        elif record.dropped:
+            yield Dropped(f"{source.name}@{row}", record.dropped)
+        else:
+            origin = record.url or f"{source.name}/{record.id}"
+            yield Record(f"{source.name}@{row}", origin, record.text, noted=record.noted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +177,16 @@ class Unit:
     """Bytes on disk that a process must read first; 0 if it can start anywhere."""
 
 
+def is_exact(unit: Unit) -> bool:
+    """Whether the unit's records are known from it alone, so none are read again."""
+    return isinstance(format_of(unit.source), PieceFormat)
+
+
 def cut_units(source: Source) -> list[Unit]:
     """The units of a slow file, in order. They can be extracted side by side."""
+    if isinstance(format_of(source), PieceFormat):
+        pieces = cut(source, PLAIN_UNIT_BYTES)
+        return [Unit(source, piece.start, piece.stop, 0) for piece in pieces]
     if source.format == "tar":
         return _cut(source, TAR_UNIT_BYTES)
     return _cut(source, source.size) if _is_one_unit(source) else expected_units(source)
@@ -171,8 +233,10 @@ class Span:
 
 
 def unit_records(unit: Unit, start: Place, span: Span) -> Records:
-    """Yield the documents of a unit from `start` on; fills `span`, which is right at the end."""
-    format = FORMATS[unit.source.format]
+    """Yield the documents of a unit of a `SlowFormat` from `start` on; fills `span`, which is right
+    at the end."""
+    format = format_of(unit.source)
+    assert isinstance(format, SlowFormat)
     stop = (unit.stop, 0) if unit.stop < unit.source.size else END
     span.begin, span.end, span.records, span.has_markup = END, END, 0, False
     found = _found(unit.source, start)
@@ -203,7 +267,10 @@ def _found(source: Source, start: Place) -> _Found:
         last, state, place, rest = _last.pop()
         if last == source and place <= start and state == state_of(source):
             found = rest
-    found = found or FORMATS[source.format].find(source, start)
+    if found is None:
+        format = format_of(source)
+        assert isinstance(format, SlowFormat)
+        found = format.find(source, start)
     return (item for item in found if item[0] >= start)
 
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from pipeline.base.errors import DataError
 from pipeline.config.data_settings import DataSettings
+from pipeline.data.documents.read import is_readable
 from pipeline.data.documents.records import Source, with_line
-from pipeline.data.extraction.units import FORMATS
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.tasks import SPLIT_BYTES, SplitTask, cut_tasks
@@ -76,7 +76,7 @@ def expected_hold_outs(
     found: dict[str, HoldOut] = {}
     for corpus, (documents, text) in sizes.items():
         files = [source for source in sources if source.corpus == corpus]
-        tasks = cut_tasks(files) if all(file.format not in FORMATS for file in files) else []
+        tasks = cut_tasks(files) if all(map(is_readable, files)) else []
         if tasks and sum(task.weight for task in tasks) <= SPLIT_BYTES:
             found |= hold_outs(tasks, data)
         else:
@@ -103,7 +103,7 @@ def describe_hold_outs(
         return []
     held, text = (sum(sizes) for sizes in zip(*((a.held_text, a.text) for a in found.values())))
     advice = "to come closer, give more or shorter documents"
-    texts = [s for s in sources if s.corpus in far and s.format == "text"]
+    texts = [s for s in sources if s.corpus in far and s.raw_format == "text"]
     if any(source.plain_text == "blank_lines" for source in texts):
         advice += " (--plain-text lines if each line of the text is one)"
     return [
@@ -190,6 +190,6 @@ def _why_no_text(tasks: list[SplitTask], counts: DocumentCounts) -> str:
         )
     example = with_line(counts.bad_example, sources)
     what = example or reasons or f"{first.name}: only white space"
-    has_fields = first.format in ("jsonl", "wiki_jsonl", "parquet")
+    has_fields = first.raw_format in ("jsonl", "wiki_jsonl", "parquet")
     advice = "name the field with --text-field" if has_fields else "give other files"
     return f"corpus {first.corpus} has no text in {len(files)} file(s): {what}; {advice}"

@@ -22,7 +22,7 @@ from pipeline.data.corpora.download import download_missing
 from pipeline.data.corpora.sources import limit_pages
 from pipeline.data.documents.records import Source
 from pipeline.data.extraction.extract import not_extracted
-from pipeline.data.extraction.units import FORMATS
+from pipeline.data.extraction.units import format_of
 from pipeline.data.preparation.sources import list_published
 from pipeline.execution.workers import local_executor
 from pipeline.remote.copies import fetch_all, is_here, read_beginning
@@ -205,7 +205,7 @@ def _measure(files: list[Source]) -> Speed:
             alone = _alone(source, head[:_EXTRACTED_BYTES], folder)
             began_at = time.process_time()
             with suppress(DataError):  # its end is missing
-                for _ in FORMATS[source.format].begin(alone):
+                for _ in format_of(source).begin(alone):
                     pass
             extraction += time.process_time() - began_at
             extracted += min(len(head), _EXTRACTED_BYTES)

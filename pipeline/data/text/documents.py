@@ -12,7 +12,6 @@ import numpy.typing as npt
 import xxhash
 
 from pipeline.data.corpora.shapes import LONG_DOCUMENT
-from pipeline.data.documents.read import read
 from pipeline.data.documents.records import (
     PLAIN_TEXT_FORMATS,
     BadRecord,
@@ -22,6 +21,7 @@ from pipeline.data.documents.records import (
     Source,
 )
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
+from pipeline.data.extraction.units import stream
 from pipeline.data.text.clean import CleanText, clean
 from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
 from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
@@ -141,8 +141,8 @@ def read_batches(
     sources: list[Source] = []
     size = 0
     for piece in pieces:
-        plain = piece.source.format in PLAIN_TEXT_FORMATS
-        for record in _count_records(piece, counts) if plain else read(piece):
+        plain = piece.source.raw_format in PLAIN_TEXT_FORMATS
+        for record in _count_records(piece, counts) if plain else stream(piece):
             if isinstance(record, BadRecord):
                 counts.reject(record)
                 continue
@@ -169,7 +169,7 @@ def read_batches(
 def _count_records(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped | BadRecord]:
     """The records of a piece of plain text, which are counted."""
     add_counts(counts.plain_text, {"files": int(piece.start == 0), "documents": 0, "long": 0})
-    for record in read(piece):
+    for record in stream(piece):
         if isinstance(record, Record):
             found = counts.plain_text  # another one after each batch
             found["documents"] = found.get("documents", 0) + 1

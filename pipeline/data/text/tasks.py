@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.base.errors import DataError
-from pipeline.data.documents.read import cut
+from pipeline.data.documents.read import cut, is_stored_plain
 from pipeline.data.documents.records import Piece, Source
 
 SPLIT_BYTES = 32 << 20
@@ -47,6 +47,9 @@ class SplitTask:
 
 def piece_weight(piece: Piece) -> int:
     """Expected bytes of text in a piece."""
+    raw = piece.source.raw
+    if raw and is_stored_plain(raw):
+        return piece.weight
     packed = piece.source.compression or piece.source.format
     return piece.weight * _EXPANSION.get(packed, 1)
 

@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.documents.parquet import extraction_mark
-from pipeline.data.documents.records import Extract
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction import places, unit_files, units
+from pipeline.data.extraction import places, tables, units
 from pipeline.data.extraction.places import START
-from pipeline.data.extraction.unit_files import SCHEMA, write_file, write_unit
+from pipeline.data.extraction.unit_files import write_file, write_unit
 from pipeline.data.extraction.units import Unit, cut_units
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from tests.pipeline.data.dump import dump, page
@@ -31,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(units, "UNIT_BYTES", 3000)
     monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 20_000)
-    monkeypatch.setattr(unit_files, "GROUP_BYTES", 5000)
+    monkeypatch.setattr(tables, "GROUP_BYTES", 5000)
 
 
 def written(path: Path, given: Path, before: list[Unit], cut: list[Unit]) -> bytes:
@@ -99,22 +97,6 @@ def test_damage_in_a_unit_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="truncated or damaged"):
         written(tmp_path / "b", tmp_path / "x.xml", cut[:-1], cut)
     assert not (tmp_path / "x.xml").with_name(f"{cut[-1].start}-{cut[-1].stop}.parquet").exists()
-
-
-def test_regrouped_tables_have_the_same_rows() -> None:
-    rows = [
-        unit_files._row(
-            Extract(str(n), "", "", "é" * (n * 37 % 900), "" if n % 5 else "x", "", "", "", 0)
-        )
-        for n in range(300)
-    ]
-    whole = pa.Table.from_pylist(rows, SCHEMA)
-    parts = [whole.slice(at, 23) for at in range(0, 300, 23)]
-    groups = [*unit_files._regrouped(parts)]
-    assert pa.concat_tables(groups).equals(whole)
-    sizes = [sum(len(text or "") for text in group["text"].to_pylist()) for group in groups]
-    assert all(5000 <= size < 5900 for size in sizes[:-1])
-    assert [group.num_rows for group in unit_files._regrouped([])] == [0]
 
 
 def test_start_of_a_file_is_never_a_guess(tmp_path: Path) -> None:
