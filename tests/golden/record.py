@@ -19,10 +19,10 @@ from pipeline import export, train_tokenizer
 from pipeline.base.errors import run_command
 from pipeline.training.checkpoints.fragment_files import seal, unseal
 from pipeline.training.checkpoints.read import step_name
-from tests.golden import recording
+from tests.golden import formats, recording
 from tests.golden.recording import CELLS, EXPORTS, FAMILIES, GOLDEN, RUNS, SAVED, TOKENIZERS
 
-PARTS = ("tokenizers", "columns", "runs", "exports")
+PARTS = ("tokenizers", "columns", "formats", "runs", "exports")
 
 
 def main() -> None:
@@ -36,7 +36,9 @@ def main() -> None:
         work = Path(folder)
         if "tokenizers" in chosen:
             record_tokenizers()
-        for cell in cells if set(chosen) - {"tokenizers"} else ():
+        if "formats" in chosen:
+            record_formats(work / "formats")
+        for cell in cells if set(chosen) - {"tokenizers", "formats"} else ():
             recording.prepared(cell, work / cell)
         if "columns" in chosen:
             before = json.loads((GOLDEN / "columns.json").read_bytes())
@@ -59,6 +61,16 @@ def record_tokenizers() -> None:
             train_tokenizer.main, "--corpus", "sample", "--recipe", recipe,
             "--vocab-size", recording.VOCAB_SIZE, "--output", TOKENIZERS / name,
         )  # fmt: skip
+
+
+def record_formats(work: Path) -> None:
+    """The shards of a corpus of each format, a line each."""
+    found = {
+        name: formats.described(formats.prepared(name, files, work / name))
+        for name, files in formats.all_corpora().items()
+    }
+    lines = (f"{json.dumps(name)}: {json.dumps(values)}" for name, values in found.items())
+    (GOLDEN / "formats.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def follow_shards(fingerprints: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 `record.py` writes the recorded values and fixtures, `test_recorded.py` compares with them:
 
     columns.json    hashes of the columns of shards by cell, and their fingerprints
+    formats.json    hashes and counts of shards by format of the input, see `formats.py`
     losses.json     metrics of 20 steps by family
     logits.json     logits of the exports in transformers
     tokenizers/     four small ones of the sample

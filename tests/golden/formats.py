@@ -1,0 +1,333 @@
+"""A small corpus of every format that `prepare` reads, and what is recorded of its shards.
+
+The texts are stories of the sample; everything else is written here, so that a corpus is the same
+on every machine. `formats.json` holds, by corpus: the documents, bytes and losses of the manifest,
+rows by shard, the first and last document's id and origin, and a hash of all columns of rows, masks
+and documents.parquet. A format may be read in another way only if these stay as they are.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import xxhash
+
+from pipeline import prepare
+from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.documents.records import Format, PlainText
+from tests.golden import recording
+from tests.pipeline.data.compression.compressed_files import PACK
+from tests.pipeline.data.dump import dump, small_dump
+from tests.pipeline.data.dump import page as wiki_page
+from tests.pipeline.data.tars import tar
+from tests.pipeline.data.web_archive import conversion, members, record, response
+from tests.pipeline.data.web_archive import page as web_page
+
+Files = dict[str, bytes]
+"""By name below the corpus's folder."""
+
+CORPUS = "mine"
+SETTINGS = (
+    f"data.vocab_size={recording.VOCAB_SIZE}", "data.duplicates=2", "data.validation_fraction=0.05",
+)  # fmt: skip
+ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "text_file": ("--plain-text", "file"),
+    "text_book": ("--plain-text", "book"),
+    "text_lines": ("--plain-text", "lines"),
+    "names": ("--plain-text", "file"),
+    "warc_english": ("--language", "en", "--pages-per-domain", 3),
+    "losses": ("--max-bad-fraction", 0.2),
+    "json_field": ("--text-field", "a.b"),
+}
+"""Arguments beside the input, of corpora that need some."""
+
+COUNTS = ("documents", "bytes", "cut", "dropped", "bad", "noted", "plain_text")
+"""Of a manifest's corpus, those that are recorded; the others follow from the rows."""
+
+DOCUMENTS, CHARACTERS, LONG_PARAGRAPH = 32, 500, 1500
+
+
+def stories() -> list[str]:
+    """The first DOCUMENTS texts of about CHARACTERS, in whole paragraphs with wrapped lines."""
+    _, sources = corpus_sources("sample", [])
+    [path] = [source.path for source in sources if source.path.endswith("stories.jsonl")]
+    found, taken = [], ""
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        for paragraph in json.loads(line)["body"].strip().split("\n\n"):
+            if len(paragraph) < LONG_PARAGRAPH:
+                taken += f"\n\n{paragraph.strip()}"
+            if len(taken) >= CHARACTERS:
+                found.append(taken.strip())
+                taken = ""
+            if len(found) == DOCUMENTS:
+                return found
+    raise AssertionError("the sample has fewer stories")
+
+
+def all_corpora() -> dict[str, Files]:
+    """Every corpus that is recorded, by name."""
+    texts = stories()
+    lines = json_lines([{"text": text, "url": f"http://a.org/{n}"} for n, text in enumerate(texts)])
+    blank = "\n\n\n".join(texts).encode()
+    pages = {f"{n:02}.html": web_page(f"Tale {n}", paragraphs(text)).encode()
+             for n, text in enumerate(texts)}  # fmt: skip
+    separate = {f"{n:02}.txt": text.encode() for n, text in enumerate(texts)}
+    crawl, table = crawled(texts), pa.table({"id": range(len(texts)), "body": texts})
+    return {
+        "jsonl": {"news.jsonl": lines},
+        **{f"jsonl_{end}": {f"news.jsonl.{end}": pack(lines)} for end, pack in PACK.items()},
+        "json_array": {"news.json": json.dumps([{"content": text} for text in texts]).encode()},
+        "json_field": {"news.jsonl": json_lines([{"a": {"b": text}} for text in texts])},
+        "wiki_jsonl": {"AA/wiki_00": wikiextractor_lines(texts)},
+        "csv": {"news.csv": separated(texts, ",")},
+        "tsv": {"news.tsv": separated(texts, "\t")},
+        "parquet": {"news.parquet": parquet(table)},
+        "arrow": {"file.arrow": arrow(table, pa.ipc.new_file),
+                  "stream.arrow": arrow(table.slice(5), pa.ipc.new_stream)},
+        "text_file": separate,
+        "text_book": books(texts),
+        "text_blank_lines": {"news.txt": blank},
+        "text_lines": {"news.txt": b"".join(b" ".join(text.encode().split()) + b"\n"
+                                            for text in texts)},
+        **{f"text_{end}": {f"news.txt.{end}": pack(blank)} for end, pack in PACK.items()},
+        "doc": {"AA/wiki_00": wikiextractor_markup(texts)},
+        "mediawiki": {"dump.xml": dump(articles(texts))},
+        "mediawiki_bz2": {"dump.xml.bz2": PACK["bz2"](dump(articles(texts))),
+                          "small.xml.bz2": PACK["bz2"](small_dump())},
+        "html": pages,
+        "warc": {"crawl.warc": b"".join(crawl)},
+        "warc_gz": {"crawl.warc.gz": members(crawl)},
+        "warc_english": {"crawl.warc.gz": members(crawl)},
+        "wet_gz": {"crawl.wet.gz": members(
+            [record("warcinfo", b"a: b"), conversion(" \n"),
+             *(conversion("\n".join(["Home", *paragraphs(text)]), f"https://www.p{n}.org/")
+               for n, text in enumerate(texts))])},
+        "tar_xz": {"openwebtext.tar.xz": PACK["xz"](tar(
+            {f"a/{name}": text for name, text in separate.items()} | {"a/empty.txt": b""}))},
+        "tar_of_tars": {"all.tar": tar({"texts.tar.xz": PACK["xz"](tar(separate)),
+                                        "pages.tar": tar(pages)})},
+        "zip": {"all.zip": zipped({"a/news.jsonl": lines, "README.md": b"About it.\n",
+                                   "b/news.csv": separated(texts[:9], ",")} | pages)},
+        "zip_of_texts": {"all.zip": zipped(separate)},
+        "folder": mixed(texts, lines, pages),
+        "losses": {"news.jsonl": with_losses(lines), "news.parquet": parquet(with_nulls(table))},
+        "names": dict(zip(NAMES, separate.values())),
+        "crlf_tables": {"news.jsonl": crlf(lines), "news.csv": crlf(separated(texts, ";"))},
+        "crlf_text": {"news.txt": crlf(blank)},
+    }  # fmt: skip
+
+
+NAMES = (
+    "Ä ö.txt", "日本語/ファイル.txt", "русский.txt", "with space.txt", "a#b?c%20.txt",
+    "new\nline.txt", "joiner\u200d.txt", "no-ending", "x" * 240 + ".txt",
+    "/".join(["deep"] * 40) + "/file.txt",
+    "quote'\".txt", "e\u0301.txt", "at@12.txt",
+)  # fmt: skip
+
+
+def crlf(content: bytes) -> bytes:
+    """As Windows writes it, with a byte order mark."""
+    return b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
+
+
+def paragraphs(text: str) -> list[str]:
+    return [" ".join(part.split()) for part in text.split("\n\n")]
+
+
+def json_lines(rows: list[dict[str, Any]]) -> bytes:
+    """Half with characters beyond ASCII as they are."""
+    return b"".join(
+        json.dumps(row, ensure_ascii=n % 2 == 0).encode() + b"\n" for n, row in enumerate(rows)
+    )
+
+
+def wikiextractor_lines(texts: list[str]) -> bytes:
+    head = "https://en.wikipedia.org/wiki?curid="
+    return json_lines([
+        {"id": str(n), "revid": "1", "url": f"{head}{n}", "title": f"Tale {n}",
+         "text": f"Tale {n}\n\n{text} ( ; born 1809) ends." if n % 5 else ""}
+        for n, text in enumerate(texts)
+    ])  # fmt: skip
+
+
+def wikiextractor_markup(texts: list[str]) -> bytes:
+    head = "https://en.wikipedia.org/wiki?curid="
+    return "".join(
+        f'<doc id="{n}" url="{head}{n}" title="Tale {n}">\nTale {n}\n\n'
+        + (f"{text} A & B &lt; C ( ; born 1809).\n" if n % 5 else "")
+        + "\n</doc>\n"
+        for n, text in enumerate(texts)
+    ).encode()
+
+
+def separated(texts: list[str], separator: str) -> bytes:
+    """With quotes and line breaks in values."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, delimiter=separator, lineterminator="\n")
+    writer.writerow(["id", "url", "text"])
+    writer.writerows([n, f"http://a.org/{n}", text] for n, text in enumerate(texts))
+    return stream.getvalue().encode()
+
+
+def parquet(table: pa.Table) -> bytes:
+    stream = io.BytesIO()
+    pq.write_table(table, stream, row_group_size=7)
+    return stream.getvalue()
+
+
+def arrow(table: pa.Table, opened: Any) -> bytes:
+    stream = io.BytesIO()
+    with opened(stream, table.schema) as writer:
+        writer.write_table(table, max_chunksize=7)
+    return stream.getvalue()
+
+
+def books(texts: list[str]) -> Files:
+    """One with Project Gutenberg's header, one without, and two in a file."""
+
+    def gutenberg(title: str, parts: list[str]) -> str:
+        text = "\n\n".join(parts)
+        return (
+            f"The Project Gutenberg eBook of {title}\n\nProduced by A. Person\n\n"
+            f"*** START OF THE PROJECT GUTENBERG EBOOK {title.upper()} ***\n\n{text}\n\n"
+            "[Illustration: A bridge]\n\n"
+            f"*** END OF THE PROJECT GUTENBERG EBOOK {title.upper()} ***\n\nLicence\n"
+        )
+
+    plain = "\n\n".join(texts[8:16]).replace(" himself", " him-\nself", 1)
+    two = gutenberg("Third", texts[16:24]) + "\n\n" + gutenberg("Fourth", texts[24:])
+    return {
+        "first.txt": gutenberg("First", texts[:8]).encode(),
+        "second.txt": f"SECOND\n\nI\n\n{plain}\n\n[Pg 12]\n\nTHE END\n".encode(),
+        "two.txt": two.encode(),
+    }
+
+
+def articles(texts: list[str]) -> list[str]:
+    """Every sixth page is a redirect."""
+    return [
+        wiki_page(n, f"Tale {n}", f"A '''tale''' of [[duck]]s.\n\n{text}\n\n== End ==\n* [[A]]")
+        if n % 6
+        else wiki_page(n, f"Tale {n}", "#REDIRECT [[A]]", more='\n    <redirect title="A" />')
+        for n, text in enumerate(texts, 1)
+    ]
+
+
+def crawled(texts: list[str]) -> list[bytes]:
+    """Pages of eight sites, and records that are dropped for every other reason."""
+    pages = [
+        response(web_page(f"Tale {n}", paragraphs(text)), f"https://www.p{n % 8}.org/{n}", number=n)
+        for n, text in enumerate(texts)
+    ]
+    german = "Der Rat der Stadt hat am Dienstag beschlossen, die Brücke im Winter zu schließen."
+    return [
+        record("warcinfo", b"software: x\r\n"),
+        *pages,
+        response(web_page("Gone"), status=404),
+        response("%PDF", content_type="application/pdf"),
+        response("<nav><a href=x>World</a></nav>"),
+        response(texts[0], content_type="text/plain; charset=utf-8"),
+        response(web_page("Die Brücke", [german] * 4), "https://www.zeitung.de/1"),
+        record("revisit", b"HTTP/1.1 304 Not Modified\r\n\r\n"),
+    ]
+
+
+def zipped(files: Files) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return stream.getvalue()
+
+
+def mixed(texts: list[str], lines: bytes, pages: Files) -> Files:
+    """Small files of many formats in sub-folders, with some that are not read."""
+    return {
+        "README.md": b"What it is.\n",
+        ".hidden.txt": b"Not read.\n",
+        "empty.txt": b"",
+        "a/news.jsonl": lines,
+        "a/b/news.jsonl": lines[: lines.index(b"\n") + 1],
+        "a/b/more.csv": separated(texts[:7], ","),
+        "a/dump.xml.bz2": PACK["bz2"](dump(articles(texts[:8]))),
+        "b/archive.tar.gz": PACK["gz"](tar({f"{n}.txt": t.encode() for n, t in enumerate(texts)})),
+        "b/table.parquet": parquet(pa.table({"text": texts[:5]})),
+        "c/crawl.warc.gz": members(crawled(texts[:8])),
+        **{f"c/pages/{name}": page for name, page in list(pages.items())[:6]},
+        **{f"d/{n}/text.txt": text.encode() for n, text in enumerate(texts[:6])},
+    }
+
+
+def with_losses(lines: bytes) -> bytes:
+    """Bad records and empty ones between good ones."""
+    wrong = [b'{"text": " "}', b'{"title": "x"}', b'{"text": "\xff"}', b'{"text": ', b"", b"[1]"]
+    found = lines.splitlines()
+    for n, line in enumerate(wrong):
+        found.insert(n * 7 + 3, line)
+    return b"\n".join(found)
+
+
+def with_nulls(table: pa.Table) -> pa.Table:
+    column = [None if n == 4 else " \n" if n == 9 else text
+              for n, text in enumerate(table["body"].to_pylist())]  # fmt: skip
+    return table.set_column(1, "body", pa.array(column))
+
+
+# --- What is recorded of them
+
+
+def write(files: Files, folder: Path) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def formats_of(folder: Path, name: str) -> set[tuple[Format, PlainText | str]]:
+    """Formats of a corpus's files, each with how plain text is read, if it is some."""
+    words = ARGUMENTS.get(name, ())
+    plain = str(words[1]) if "--plain-text" in words else ""
+    _, sources = corpus_sources(CORPUS, [str(folder)], plain_text=plain)
+    return {(one.format, one.plain_text if one.format == "text" else "") for one in sources}
+
+
+def prepared(name: str, files: Files, work: Path) -> Path:
+    """The shards of a corpus; work: a new folder for it, them and extracted files."""
+    folder, output = write(files, work / "input"), work / "shards"
+    changes = [word for text in SETTINGS for word in ("--set", text)]
+    with mock.patch.dict(os.environ, TENFOLD_ROOT=str(work)):
+        recording.call(
+            prepare.main, "--corpus", CORPUS, "--input", folder, "--recipe", "roberta_tiny",
+            "--tokenizer", recording.TOKENIZERS / "byte-bpe", "--output", output, "--workers", 1,
+            *changes, *ARGUMENTS.get(name, ()),
+        )  # fmt: skip
+    return output
+
+
+def described(shards: Path) -> dict[str, Any]:
+    """What is recorded of a corpus."""
+    manifest = json.loads((shards / "manifest.json").read_bytes())
+    counts, found = manifest["corpora"][CORPUS], recording.described(shards)
+    columns = found["columns"]
+    documents = pq.read_table(shards / "documents.parquet", columns=["id", "origin"]).to_pylist()
+    return {
+        "counts": {name: counts[name] for name in COUNTS if counts[name]},
+        "rows": found["rows"],
+        "ends": [f"{one['id']} {one['origin']}" for one in (documents[0], documents[-1])],
+        "columns": _hash({name: columns[name] for name in columns if "documents" not in name}),
+        "documents": _hash({name: columns[name] for name in columns if "documents" in name}),
+    }
+
+
+def _hash(values: dict[str, str]) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(values, sort_keys=True).encode())
