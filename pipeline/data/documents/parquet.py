@@ -30,8 +30,8 @@ _FEW_ROWS = 64
 EXTRACTION_MARK = b"tenfold_extraction"
 """Metadata key of files that `extraction` wrote: the fingerprint of their source."""
 EXTRACTION_COLUMNS = [
-    "id", "url", "title", "text", "dropped", "revised", "language", "domain", "noted", "at", "cut",
-    "bad",
+    "id", "url", "title", "text", "dropped", "revised", "language", "domain", "noted", "file",
+    "at", "cut", "bad",
 ]  # fmt: skip
 """Of such files, see `extraction`."""
 CONTENT_MARK = b"tenfold_content"

@@ -139,7 +139,7 @@ def is_stored_plain(source: Source) -> bool:
 
     To compress text takes as long as to read it.
     """
-    return is_readable(source) and not source.compression
+    return source.format == "pack" or (is_readable(source) and not source.compression)
 
 
 def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
@@ -222,18 +222,27 @@ def _read_table(piece: Piece) -> Iterator[Record | BadRecord]:
 
 def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
-    columns = ("id", "url", "dropped", "bad", "noted", "at", "cut")
-    for row, text, (id, url, dropped, bad, noted, at, cut) in read_rows(
+    columns = ("id", "url", "dropped", "bad", "noted", "file", "at", "cut")
+    for row, text, (id, url, dropped, bad, noted, member, at, cut) in read_rows(
         source.path, groups, ("text",), columns
     ):
-        name = f"{source.name}@{row if at is None else at}"
+        file = member or source.name
+        name = extracted_id(file, row, at)
         if bad:
-            yield BadRecord(id if at is None else source.name + id, bad)
+            yield BadRecord(id if at is None else file + id, bad)
         elif dropped:
             yield Dropped(name, dropped)
         else:
-            origin = url or (source.name if id is None else f"{source.name}/{id}")
+            origin = url or (file if id is None else f"{file}/{id}")
             yield Record(name, origin, text, tuple(cut or ()), noted or "")
+
+
+def extracted_id(file: str, row: int, at: int | None) -> str:
+    """The id of an extracted document: its place in the user's file, else its row.
+
+    file: the name of the user's file.
+    """
+    return f"{file}@{row if at is None else at}"
 
 
 def _read_plain_text(piece: Piece) -> Iterator[Record | BadRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
@@ -21,9 +21,10 @@ ORIGIN_FIELDS = ("url", "path", "id")
 
 Format = Literal[
     "jsonl", "json_array", "wiki_jsonl", "csv", "parquet", "arrow", "text", "book", "doc",
-    "mediawiki", "html", "warc", "tar", "zip", "extracted",
+    "mediawiki", "html", "warc", "tar", "zip", "pack", "extracted",
 ]  # fmt: skip
-"""`wiki_jsonl`, `doc`: written by wikiextractor; `extracted`: written by `extraction`."""
+"""`wiki_jsonl`, `doc`: written by wikiextractor; `pack`: small files of any format, see `packs`;
+`extracted`: written by `extraction`."""
 PlainText = Literal["file", "book", "blank_lines", "lines"]
 PLAIN_TEXT_FORMATS: tuple[Format, ...] = ("text", "book")
 EXTRACTED: Format = "extracted"
@@ -42,6 +43,7 @@ FORMAT_NAMES: dict[Format, str] = {
     "zip": "zip archive",
     "tar": "archive of text files",
     "warc": "WARC",
+    "pack": "small files",
     EXTRACTED: "extracted documents",
 }
 """Names for messages."""
@@ -80,15 +82,15 @@ class Source:
     """For WARC and WET: ISO 639-1 code of the pages that are kept; empty: any."""
     published: PublishedFile | None = None
     """Where it is fetched from if there is no file at `path`; None: it is the user's."""
-    pages: tuple[tuple[str, str], ...] = ()
-    """Of a group of HTML files: names and paths."""
+    members: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    """Of a group of small files: the files, of which `path` is the first."""
     raw: Source | None = field(default=None, compare=False, repr=False)
     """Of an extracted file: the file that was extracted, which may not be here any more."""
 
     @property
     def paths(self) -> list[str]:
         """The file, or the files of a group."""
-        return [path for _, path in self.pages] or [self.path]
+        return [member.path for member in self.members] or [self.path]
 
     @property
     def raw_format(self) -> Format:
@@ -279,11 +281,12 @@ def with_line(example: str, sources: Iterable[Source]) -> str:
     """
     for source in sources:
         raw = source.raw or source
-        if not raw.compression and example.startswith(f"{source.name}@"):
-            position, _, reason = example.removeprefix(f"{source.name}@").partition(": ")
-            if position.isdecimal() and raw.format != EXTRACTED and Path(raw.path).exists():
-                line = count_lines(raw.path, int(position)) + 1
-                return f"{source.name}:{line}: {reason}"
+        for file in raw.members or (replace(raw, name=source.name),):
+            if not file.compression and example.startswith(f"{file.name}@"):
+                position, _, reason = example.removeprefix(f"{file.name}@").partition(": ")
+                if position.isdecimal() and file.format != EXTRACTED and Path(file.path).exists():
+                    line = count_lines(file.path, int(position)) + 1
+                    return f"{file.name}:{line}: {reason}"
     return example
 
 

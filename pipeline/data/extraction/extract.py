@@ -49,7 +49,8 @@ from pipeline.data.documents.unchanged import (
     state_of,
     unchanged,
 )
-from pipeline.data.extraction.html_files import gather_pages, pages_identity
+from pipeline.data.extraction.html_files import gather_pages
+from pipeline.data.extraction.packs import PACK, members_identity, pack_small_files
 from pipeline.data.extraction.tables import SCHEMA
 from pipeline.data.extraction.tasks import (
     ExtractionTask,
@@ -84,7 +85,7 @@ def extract(
     share of the files before it helps with the others. Raises DataError if a file has changed since
     it was extracted.
     """
-    sources = gather_pages(sources)
+    sources = pack_small_files(gather_pages(sources))
     slow = [source for source in sources if is_extracted(source)]
     if not slow:
         return sources
@@ -284,8 +285,8 @@ def _mark(source: Source, *, has_markup: bool) -> str:
             "file": [source.name, source.size, content_identity(source)],
         }
         | ({"language": source.language} if source.language else {})
-        | ({"pages": pages_identity(source)} if source.pages else {})
-        | ({"members": READERS} if source.format == "zip" else {})
+        | ({"files": members_identity(source)} if source.members else {})
+        | ({"members": READERS} if source.format in ("zip", PACK) else {})
         | ({"reading": _reading(source)} if by_settings else {})
         | ({"markup": markup.codes} if markup else {})
     )
@@ -310,7 +311,7 @@ def _made(source: Source, task: ExtractionTask) -> Source:
         compression="",
         mtime_ns=made.st_mtime_ns,
         published=None,
-        pages=(),
+        members=(),
         raw=raw,
     )
 

@@ -8,16 +8,11 @@ the names of its pages, as mirrors are written, or the corpus.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-
-import xxhash
 
 from pipeline.data.compression.codecs import sniff_compression
 from pipeline.data.documents.byte_blocks import read_blocks
-from pipeline.data.documents.read import file_ends
 from pipeline.data.documents.records import Extract, Source
-from pipeline.data.documents.unchanged import state_of
+from pipeline.data.extraction.packs import group_of
 from pipeline.data.extraction.places import Place
 from pipeline.data.extraction.warc import MAX_BLOCK_BYTES
 from pipeline.data.extraction.web_pages import page_of_body, read_limited
@@ -48,30 +43,20 @@ def gather_pages(sources: list[Source]) -> list[Source]:
 
 
 def _group(files: list[Source], number: int) -> Source:
-    pages = tuple((file.name, file.path) for file in files)
-    group = replace(files[0], name=f"html-{number:05d}", compression="", pages=pages)
-    size, mtime_ns = state_of(group)
-    return replace(group, size=size, mtime_ns=mtime_ns)
-
-
-def pages_identity(source: Source) -> str:
-    """A hash of the names and contents of the pages in a group."""
-    names = [
-        f"{name}\0{Path(path).stat().st_size}\0{file_ends(path)}" for name, path in source.pages
-    ]
-    return xxhash.xxh3_64_hexdigest("\0".join(names).encode())
+    return group_of(files, f"html-{number:05d}", "html")
 
 
 def find_html(source: Source, start: Place) -> Iterator[tuple[Place, tuple[str, bytes]]]:
     """Yield the name and the first bytes of every page of a group, and its number as its place."""
-    for number, (name, path) in enumerate(source.pages or ((source.name, source.path),)):
+    for number, page in enumerate(source.members or (source,)):
+        path = page.path
         body = bytearray()
         for block in read_blocks(path, sniff_compression(path), 0, MAX_BLOCK_BYTES):
             body += block
             if len(body) > MAX_BLOCK_BYTES:
                 break
         if (number, 0) >= start:
-            yield (number, 0), (name, bytes(body))
+            yield (number, 0), (page.name, bytes(body))
 
 
 def extract_html(source: Source, page: tuple[str, bytes]) -> Iterator[Extract]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pipeline.data.documents.parquet import EXTRACTION_COLUMNS
 from pipeline.data.documents.read import read
-from pipeline.data.documents.records import BadRecord, Dropped, Extract, Piece
+from pipeline.data.documents.records import BadRecord, Dropped, Extract, Piece, Record
 
 GROUP_BYTES = 16 << 20
 """Text per row group: half a split, so that workers can share a large file."""
@@ -26,8 +26,8 @@ SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in EXTRACTION
 """id, url, title, text, dropped, revised, language, domain, noted: as in `Extract`; the text of
 what was dropped is null. bad: why a record, whose name is the id, is unusable. at: where a record
 starts in the user's file, in bytes or rows, as in its id; null: its id has its row in this file.
-cut: as in `Record`."""
-FOUND = [name for name in EXTRACTION_COLUMNS if name not in ("bad", *_TYPES)]
+cut: as in `Record`. file: of a group of small files, the one that holds it."""
+FOUND = [name for name in EXTRACTION_COLUMNS if name not in ("bad", "file", *_TYPES)]
 """Columns of what is found in slow formats."""
 _values = attrgetter(*FOUND)
 
@@ -62,18 +62,20 @@ def _found_table(rows: list[tuple[str, ...]], bad: dict[int, str]) -> pa.Table:
     return _table({"text": texts}, others | {"bad": bad})
 
 
-def piece_tables(piece: Piece) -> Iterator[pa.Table]:
-    """The records of a piece, as `read` yields them, as tables of about GROUP_BYTES.
+def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa.Table]:
+    """The records of pieces, as `read` yields them, as tables of about GROUP_BYTES.
 
-    Names do not have the file's, which is put before them when they are read: it is the user's path
-    to the file, and may be another one then.
+    named: keep the names of the files, since they are several. The name of a single one is put
+    before ids when they are read: it is the user's path to the file, and may be another one then.
     """
     texts: list[str | None] = []
     ids: list[str] = []
     others: dict[str, dict[int, Any]] = {}
     size = 0
-    for record in read(replace(piece, source=replace(piece.source, name=""))):
+    for name, record in _records(pieces):
         row = len(texts)
+        if named:
+            others.setdefault("file", {})[row] = name
         if isinstance(record, BadRecord):
             ids.append("@0")
             texts.append(None)
@@ -97,6 +99,12 @@ def piece_tables(piece: Piece) -> Iterator[pa.Table]:
             yield _table({"text": texts, "at": _places(ids)}, others)
             texts, ids, others, size = [], [], {}, 0
     yield _table({"text": texts, "at": _places(ids)}, others)
+
+
+def _records(pieces: Iterable[Piece]) -> Iterator[tuple[str, Record | Dropped | BadRecord]]:
+    for piece in pieces:
+        for record in read(replace(piece, source=replace(piece.source, name=""))):
+            yield piece.source.name, record
 
 
 def _places(ids: list[str]) -> pa.Array:

@@ -41,7 +41,7 @@ from pipeline.data.extraction.units import (
 from pipeline.execution.ledger import lock_of
 
 _SPAN, _STATE = "tenfold_span", "tenfold_raw_state"
-_REPEATED = ["dropped", "bad", "language", "domain", "noted"]
+_REPEATED = ["dropped", "bad", "language", "domain", "noted", "file"]
 """Columns with few different values."""
 Row = dict[str, str | None]
 
@@ -115,7 +115,9 @@ def _unit_tables(unit: Unit, start: Place, span: Span) -> Iterator[pa.Table]:
         return extract_tables(unit_records(unit, start, span))
     span.begin = (unit.start, 0)
     span.end = (unit.stop, 0) if unit.stop < unit.source.size else END
-    return piece_tables(Piece(unit.source, unit.start, unit.stop, unit.stop - unit.start))
+    if members := unit.source.members:
+        return piece_tables((Piece(file, 0, file.size, file.size) for file in members), named=True)
+    return piece_tables([Piece(unit.source, unit.start, unit.stop, unit.stop - unit.start)])
 
 
 def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[Path, Span]]:

@@ -129,6 +129,7 @@ FORMATS: dict[Format, SlowFormat | PieceFormat] = {
     "wiki_jsonl": PieceFormat(READERS["wiki_jsonl"]),
     "json_array": PieceFormat(READERS["json_array"]),
     "csv": PieceFormat(READERS["csv"]),
+    "pack": PieceFormat(READING_VERSION),
 }
 """Formats that are extracted, with JSON lines in one large compressed file; others are read."""
 MOST_WHOLE_BYTES = 256 << 20

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import xxhash
 
 from pipeline.data.documents.parquet import read_rows
-from pipeline.data.documents.read import read
+from pipeline.data.documents.read import extracted_id, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Piece, Record, Source
 
 KEPT = ""
@@ -219,14 +219,28 @@ def _document(source: Source, record: Record, decide: Decide) -> Found:
 def _find_extracted(piece: Piece, decide: Decide) -> Iterator[Found]:
     """Yield records with the title, language, site and date from extraction."""
     source = piece.source
-    columns = ("url", "title", "dropped", "bad", "language", "domain", "revised")
+    columns = (
+        "at",
+        "id",
+        "url",
+        "title",
+        "dropped",
+        "bad",
+        "language",
+        "domain",
+        "revised",
+        "file",
+    )
     groups = range(piece.start, piece.stop)
-    for row, text, others in read_rows(source.path, groups, ("text",), columns):
-        url, title, dropped, bad, language, domain, date = (value or "" for value in others)
-        id = f"{source.name}@{row}"
+    for row, text, (at, *others) in read_rows(source.path, groups, ("text",), columns):
+        where, url, title, dropped, bad, language, domain, date, file = (
+            value or "" for value in others
+        )
+        file = file or source.name
+        id = file + where if bad and at is not None else extracted_id(file, row, at)
         reason = bad or dropped or decide(source.corpus, id)
         yield Found(
-            source.corpus, id, url or source.name, title, text or "", reason, bool(bad), language,
+            source.corpus, id, url or file, title, text or "", reason, bool(bad), language,
             domain or _site(url), date,
         )  # fmt: skip
 

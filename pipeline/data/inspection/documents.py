@@ -12,7 +12,7 @@ from pipeline.base.errors import escaped
 from pipeline.base.files import write_whole
 from pipeline.base.progress import tracked
 from pipeline.data.corpora.sources import corpus_sources, describe_input, print_input
-from pipeline.data.documents.read import cut
+from pipeline.data.documents.read import cut, is_readable
 from pipeline.data.documents.records import Source
 from pipeline.data.extraction.extract import extract
 from pipeline.data.inspection.document_statistics import Decide, DocumentStatistics, find, keep_all
@@ -45,7 +45,9 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     about = describe_input(sources)
     place = data_root() / "documents"
     decided = _decided(arguments, place / "decisions")
-    sources = extract(sources, place, local_executor(cores()))
+    slow = [source for source in sources if not is_readable(source)]
+    sources = [source for source in sources if is_readable(source)]
+    sources += extract(slow, place, local_executor(cores()))
     statistics = DocumentStatistics(arguments.samples)
     if decided:
         statistics.wanted |= {end for pair in decided.pairs for end in (pair.dropped, pair.kept)}

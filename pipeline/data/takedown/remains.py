@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.base.errors import DataError
+from pipeline.data.extraction.packs import PACK, members_of
 from pipeline.data.shards.document_index import TAKEN_DOWN
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.takedown.request import Request, read_groups
@@ -72,7 +73,12 @@ def _count_texts(directory: Path, request: Request) -> int:
 def _find_extracted(folder: Path, names: set[str]) -> list[Path]:
     """The files that `prepare` extracted from raw files with these names."""
     found = folder.glob("*.parquet") if folder.is_dir() else ()
-    return sorted(path for path in found if path.name.rpartition("-")[0] in names)
+    return sorted(
+        path
+        for path in found
+        if path.name.rpartition("-")[0] in names
+        or (path.name.startswith(f"{PACK}-") and not names.isdisjoint(members_of(path)))
+    )
 
 
 def _downloads(folder: Path, names: set[str]) -> list[Path]:

@@ -21,6 +21,7 @@ from pipeline.data.documents.records import (
     Source,
 )
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
+from pipeline.data.extraction.packs import PACK
 from pipeline.data.extraction.units import stream
 from pipeline.data.text.clean import CleanText, clean
 from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
@@ -139,38 +140,53 @@ def read_batches(
     """Yield the non-empty cleaned documents of `pieces` in order; adds the others to `counts`."""
     records: list[Record] = []
     sources: list[Source] = []
+    files: list[str] = []
     size = 0
     for piece in pieces:
-        plain = piece.source.raw_format in PLAIN_TEXT_FORMATS
-        for record in _count_records(piece, counts) if plain else stream(piece):
+        source = piece.source
+        is_pack = source.raw_format == PACK
+        for record in _count_records(piece, counts):
             if isinstance(record, BadRecord):
                 counts.reject(record)
                 continue
             if isinstance(record, Dropped):
                 counts.drop(record.reason)
                 continue
+            file = _file_of(record) if is_pack else source.name
             if record.cut:
                 add_counts(counts.cut, dict(record.cut))
                 for reason, size_cut in record.cut:
-                    counts.take_away(piece.source.name, reason, size_cut, size_cut)
+                    counts.take_away(file, reason, size_cut, size_cut)
             if record.noted:
                 add_counts(counts.noted, {record.noted: 1})
             is_short = len(record.text) <= RUN_CHARACTERS
             for part in (record,) if is_short else in_pieces(record):
                 records.append(part)
-                sources.append(piece.source)
+                sources.append(source)
+                files.append(file)
                 size += len(part.text) + _RECORD_BYTES
                 if size >= BATCH_CHARACTERS:
-                    yield from _batch(records, sources, seed, counts)
-                    records, sources, size = [], [], 0
-    yield from _batch(records, sources, seed, counts)
+                    yield from _batch(records, sources, files, seed, counts)
+                    records, sources, files, size = [], [], [], 0
+    yield from _batch(records, sources, files, seed, counts)
 
 
 def _count_records(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped | BadRecord]:
-    """The records of a piece of plain text, which are counted."""
-    add_counts(counts.plain_text, {"files": int(piece.start == 0), "documents": 0, "long": 0})
+    """The records of a piece; those of plain text are counted."""
+    raw = piece.source.raw or piece.source
+    plain = {file.name for file in raw.members or (raw,) if file.format in PLAIN_TEXT_FORMATS}
+    return _count_plain(piece, plain, counts) if plain else stream(piece)
+
+
+def _count_plain(
+    piece: Piece, plain: set[str], counts: DocumentCounts
+) -> Iterator[Record | Dropped | BadRecord]:
+    """The records of a piece; plain: names of the files of plain text in it."""
+    files = 0 if piece.start else len(plain)
+    add_counts(counts.plain_text, {"files": files, "documents": 0, "long": 0})
+    is_pack = piece.source.raw_format == PACK
     for record in stream(piece):
-        if isinstance(record, Record):
+        if isinstance(record, Record) and (not is_pack or _file_of(record) in plain):
             found = counts.plain_text  # another one after each batch
             found["documents"] = found.get("documents", 0) + 1
             if len(record.text) > LONG_DOCUMENT:
@@ -178,12 +194,21 @@ def _count_records(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dr
         yield record
 
 
+def _file_of(record: Record) -> str:
+    """The file of a record, by its id."""
+    return record.id.rpartition("@")[0]
+
+
 def _batch(
-    records: list[Record], sources: list[Source], seed: int, counts: DocumentCounts
+    records: list[Record],
+    sources: list[Source],
+    files: list[str],
+    seed: int,
+    counts: DocumentCounts,
 ) -> Iterator[DocumentBatch]:
     texts = [record.text for record in records]
     text, slow = _clean_in_time(texts)
-    _count_cleaning(texts, sources, text, slow, counts)
+    _count_cleaning(texts, files, text, slow, counts)
     filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
     for index in np.flatnonzero(~filled).tolist():
         counts.drop(TOO_SLOW if index in slow else "empty")
@@ -201,7 +226,7 @@ def _batch(
 
 def _count_cleaning(
     texts: list[str],
-    sources: list[Source],
+    files: list[str],
     text: CleanText,
     slow: list[int],
     counts: DocumentCounts,
@@ -212,10 +237,10 @@ def _count_cleaning(
     for index in np.flatnonzero(removed > cleaned).tolist():
         removed[index] = cleaned_away(texts[index], int(cleaned[index]))
     removed[slow] = 0
-    starts = [i for i, source in enumerate(sources) if not i or source is not sources[i - 1]]
-    for start, stop in itertools.pairwise([*starts, len(sources)]):
+    starts = [i for i, file in enumerate(files) if not i or file != files[i - 1]]
+    for start, stop in itertools.pairwise([*starts, len(files)]):
         gone, left = int(removed[start:stop].sum()), int(cleaned[start:stop].sum())
-        counts.take_away(sources[start].name, CLEANING, gone, gone + left)
+        counts.take_away(files[start], CLEANING, gone, gone + left)
 
 
 def _clean_in_time(texts: list[str]) -> tuple[CleanText, list[int]]:

@@ -34,7 +34,7 @@ def test_a_folder_becomes_one_file_without_tags_and_repeats(tmp_path: Path) -> N
     _, sources = corpus_sources("mine", [str(tmp_path / "in")])
     assert [source.format for source in sources] == ["html"] * 10
     [made] = extract(sources, tmp_path / "out", local_executor(1))
-    assert (made.format, made.name, made.pages) == ("extracted", "html-00000", ())
+    assert (made.format, made.name, made.members) == ("extracted", "html-00000", ())
     rows = {row["id"]: row for row in pq.read_table(made.path).to_pylist()}
     assert len(rows) == 10
     text = rows["paper.org/003.html"]["text"]
@@ -59,6 +59,6 @@ def test_large_folders_become_several_groups(
     monkeypatch.setattr(html_files, "GROUP_BYTES", 2 * max(source.size for source in sources))
     groups = gather_pages(sources)
     assert [source.name for source in groups] == ["html-00000", "html-00001", "html-00002"]
-    names = [name for source in groups for name, _ in source.pages]
+    names = [page.name for source in groups for page in source.members]
     assert names == [source.name for source in sources]
     assert sum(source.size for source in groups) == sum(source.size for source in sources)
