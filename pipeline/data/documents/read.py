@@ -1,4 +1,4 @@
-"""Raw files to documents: JSON, tables, plain text, wikiextractor mark-up, in pieces.
+"""Files to documents: JSON, tables, plain text, wikiextractor mark-up, in pieces.
 
 `sniff` detects a file's format from its content, `cut` divides it into pieces that can be read
 independently, `read` yields a piece's records. A record belongs to the piece in which it starts,
@@ -8,8 +8,8 @@ Dropped, with the reason; an unusable file raises a DataError.
 Memory is bounded by one block and one document, whatever the file's size.
 
 Ids are "name@position": for JSON lines and text the byte (after decompression) at which the record
-starts, for tables the row. Wiki dumps, WARC files and archives are slow to read, so they are read
-as Parquet, see `extraction`.
+starts, for tables the row. `prepare` reads JSON lines, Parquet and Arrow so. Of other formats it
+reads what `extraction` made of them, with the same ids.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Slow formats (dumps, WARC, tar, HTML) -> Parquet files of text, once."""
+"""Files that are not JSON lines, Parquet or Arrow -> Parquet files of documents, once."""

@@ -1,8 +1,10 @@
-"""Slow formats are extracted once, to Parquet files that every recipe reads.
+"""Files are extracted once, to Parquet files that every recipe reads; JSON lines need not be.
 
-A Wikipedia dump takes core-hours to become text, so `prepare` and `train_tokenizer` first write
-`$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` for each slow file, and read that from then
-on. The fingerprint covers the file, whatever its folder, and the code that reads it. Inside the
+A Wikipedia dump takes core-hours to become text, and a million small files take hours to be found.
+So `prepare` and `train_tokenizer` first write
+`$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` for each file that is not JSON lines, Parquet
+or Arrow, and read that from then on. Small files are packed, and HTML files gathered, before. The
+fingerprint covers the file, whatever its folder, and the version of its reader. Inside the
 Parquet file is the fingerprint that shards depend on; it covers the code for markup only if an
 archive was found to hold some. A large file is extracted in units of minutes, which a restart keeps
 (`units`); then its own file is put together from them, and they are removed. A file appears only
@@ -79,7 +81,7 @@ _GROUP_BYTES = 256 << 30
 def extract(
     sources: list[Source], directory: Path, executor: Executor, part: tuple[int, int] = (1, 1)
 ) -> list[Source]:
-    """Return the sources, with slow ones replaced by their Parquet files under `directory`.
+    """Return the sources, with Parquet files under `directory` in place of those to be extracted.
 
     Extracts the missing ones, and fetches published ones first. part: of a job array, does its
     share of the files before it helps with the others. Raises DataError if a file has changed since
