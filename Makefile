@@ -73,6 +73,7 @@ bench: venv
 	$(BIN)/python -m tests.benchmarks.bench_optimizer
 	$(BIN)/python -m tests.benchmarks.bench_checkpoint
 	$(BIN)/python -m tests.benchmarks.bench_plan
+	$(BIN)/python -m tests.benchmarks.bench_scale
 
 clean:
 	rm -rf .venv build *.egg-info
