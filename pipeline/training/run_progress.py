@@ -119,9 +119,9 @@ def restore(engine: ZeroEngine, checkpoint: Checkpoint) -> None:
                 f"{checkpoint.directory} has {part.name} of shape {saved}, the run's encoder needs "
                 f"{tuple(part.shape)}; fork with the encoder settings that it was trained with"
             )
-    for fragment in engine.optimizer.fragments():
-        stop = fragment.start + fragment.weight.numel()
-        saved_parts = checkpoint.read(fragment.name, fragment.start, stop)
+    fragments = list(engine.optimizer.fragments())
+    ranges = ((part.name, part.start, part.start + part.weight.numel()) for part in fragments)
+    for fragment, saved_parts in zip(fragments, checkpoint.read_each(ranges), strict=True):
         ours = (fragment.weight, fragment.exp_avg, fragment.exp_avg_sq)
         for mine, saved_part in zip(ours, saved_parts, strict=True):
             mine.copy_(saved_part)

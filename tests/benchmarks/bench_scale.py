@@ -85,13 +85,12 @@ def resume(folder: Path) -> Row:
         save(run, ranks)
         return counted(lambda: on_ranks(ranks, partial(read_share, run)))
 
-    small, large = resumed(8), resumed(16)
-    # A quadratic law: what each rank asks of the others' files grows with the ranks.
-    more = metadata(large) - 2 * metadata(small)
-    square = more / (16**2 - 2 * 8**2)
-    single = metadata(small) / 8 - square * 8
-    each = f"{single:.2f} + {square:.2f} x ranks per rank"
-    return Row("resume", small, each, RANKS * (single + square * RANKS))
+    sizes = (4, 8, 16)
+    calls = [resumed(ranks) for ranks in sizes]
+    # what each rank asks of the others' files grows with the square of the ranks
+    square, single, _ = law = np.polyfit(sizes, [metadata(found) for found in calls], 2).round(3)
+    each = f"{single:.2f} + {square + 0.0:.2f} x ranks per rank"
+    return Row("resume", calls[0], each, float(np.polyval(law, RANKS)))
 
 
 def shards_of(folder: Path, shards: int) -> Path:
@@ -128,8 +127,9 @@ def read_share(run: Path, ranks: RankGroup) -> None:
     """Resume one rank."""
     checkpoint, _ = open_latest(run, ranks)
     assert checkpoint is not None
-    for part in divide(fragments(), ranks.rank, ranks.world_size):
-        checkpoint.read(part.name, part.start, part.start + part.weight.numel())
+    share = divide(fragments(), ranks.rank, ranks.world_size)
+    ranges = ((part.name, part.start, part.start + part.weight.numel()) for part in share)
+    assert all(len(found) == 3 for found in checkpoint.read_each(ranges))
 
 
 ROWS: dict[str, Callable[[Path], Row]] = {"start": start, "mapping": mapping, "resume": resume}

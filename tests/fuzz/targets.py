@@ -40,7 +40,7 @@ from pipeline.loading.placement import Capacity
 from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.released.folder import CONFIG
-from pipeline.training.checkpoints.fragment_files import describe, seal
+from pipeline.training.checkpoints.fragment_files import INDEX, seal
 from pipeline.training.checkpoints.read import STATE, open_checkpoint, step_name
 from pipeline.training.weights.folders import load_folder, write_folder
 from tests.fuzz.formats import column_mutated, footer_mutated, headers_mutated
@@ -222,13 +222,14 @@ def _open_checkpoint(good: Path) -> Read:
 
     def read(random: Random, place: Path) -> Iterator[str]:
         _link(directory, place)
-        name = random.choice((STATE, "index-00000.json", "index-00001.json"))
+        name = random.choice((STATE, INDEX))
         values = json.loads((place / name).read_bytes())
-        values.pop("xxh3_64")
+        values.pop("xxh3_64", None)
         changed = value_mutated(values, random)
         sealed = isinstance(changed, dict) and random.random() < 0.9
         try:
-            content = seal(changed) if sealed else json_mutated(as_json(values), random)
+            write = seal if name == STATE else as_json
+            content = write(changed) if sealed else json_mutated(as_json(values), random)
         except ValueError:  # a NaN cannot be sealed
             content = as_json(changed)
         (place / name).unlink()
@@ -236,10 +237,7 @@ def _open_checkpoint(good: Path) -> Read:
         if name != STATE:
             state = json.loads((directory / STATE).read_bytes())
             state.pop("xxh3_64")
-            found = describe(place / name)
-            for file in state["files"]:
-                if file["file"] == name:
-                    file.update(bytes=found.bytes, xxh3_64=found.xxh3_64)
+            state["index"] |= {"bytes": len(content), "xxh3_64": hash_file(place / name)}
             (place / STATE).unlink()
             (place / STATE).write_bytes(seal(state))
         checkpoint = open_checkpoint(place)

@@ -2,7 +2,11 @@
 
     weights-00003.safetensors    fp32 weights, tensors "NAME@START"
     optimizer-00003.safetensors  both moments, tensors "NAME@START.exp_avg" and ".exp_avg_sq"
-    index-00003.json             both files' sizes and hashes, and an entry for every tensor
+    index-00003.json             both files' sizes and hashes, and an entry for every tensor; sealed
+    index.json                   the entries of all ranks, in the order of the ranks
+
+Rank 0 merges the ranks' indices into index.json when it publishes (publish.py) and removes them, so
+that a rank that resumes opens one of them.
 
 NAME is a logical parameter's Hugging Face name, START the fragment's first element in it. The
 fragments of all ranks make up the whole parameter: `read_range` reads any part of it.
@@ -31,7 +35,10 @@ from pipeline.training.optimizer.optimizer import FragmentState
 
 KINDS = ("weight", "exp_avg", "exp_avg_sq")
 """The values stored for every element, each as fp32."""
+INDEX = "index.json"
 CHUNK_BYTES = 1 << 22
+KEPT_FILES = 64
+"""Files that a reader keeps open, far below the usual limit of 1,024."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +69,7 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The files and tensors that one rank wrote."""
+    """The files and tensors that one rank wrote, or all of them."""
 
     files: tuple[StoredFile, ...]
     tensors: tuple[StoredTensor, ...]
@@ -87,10 +94,7 @@ def seal(values: Mapping[str, Any]) -> bytes:
 
 def unseal(path: Path) -> dict[str, Any]:
     """The values of a sealed file. Raises CheckpointError if any byte has changed."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
+    content = _read(path)
     try:
         values = as_object(content)
         if values.pop("xxh3_64", None) and seal(values) == content:
@@ -135,9 +139,8 @@ def write_fragments(directory: Path, rank: int, fragments: Iterable[FragmentStat
         stored: list[StoredTensor] = []
         files.append(write_synced(directory / name, _safetensors(name, entries, stored)))
         tensors += stored
-    index = {"files": [asdict(file) for file in files], "tensors": [asdict(t) for t in tensors]}
     unnamed = directory / f".{index_name(rank)}.tmp"
-    write_synced(unnamed, [seal(index)])
+    write_synced(unnamed, [seal(asdict(Index(tuple(files), tuple(tensors))))])
     sync_directory(directory)
     unnamed.rename(directory / index_name(rank))  # the last thing that can fail
 
@@ -145,19 +148,52 @@ def write_fragments(directory: Path, rank: int, fragments: Iterable[FragmentStat
 def read_index(directory: Path, rank: int) -> Index:
     """A rank's index. Raises CheckpointError if it is missing or damaged."""
     path = directory / index_name(rank)
+    return _index(path, unseal(path))
+
+
+def write_merged(directory: Path, indexes: Iterable[Index]) -> StoredFile:
+    """Write index.json of the ranks' indices, in this order."""
+    ranks = list(indexes)
+    files = [asdict(file) for index in ranks for file in index.files]
+    tensors = [asdict(tensor) for index in ranks for tensor in index.tensors]
+    content = json.dumps({"files": files, "tensors": tensors}, indent=1, allow_nan=False)
+    return write_synced(directory / INDEX, [content.encode() + b"\n"])
+
+
+def read_merged(directory: Path, stored: StoredFile) -> Index:
+    """index.json, of this size and hash. Raises CheckpointError if it is missing or damaged."""
+    path = directory / INDEX
+    content = _read(path)
+    found = xxhash.xxh3_64_hexdigest(content)
+    if (len(content), found) != (stored.bytes, stored.xxh3_64):
+        raise CheckpointError(
+            f"{path} is damaged: {len(content)} bytes of xxh3_64 {found}, not {stored.bytes} of "
+            f"{stored.xxh3_64}"
+        )
     try:
-        index = build(Index, unseal(path))
-        require_names(*index.files, *index.tensors)
+        return _index(path, as_object(content))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
+
+
+def _index(path: Path, values: Mapping[str, Any]) -> Index:
+    """Raises CheckpointError for a path that leaves the checkpoint, which a stranger may have
+    made, and for other entries than an index has."""
+    try:
+        index = build(Index, values)
+        for name in {entry.file for part in (index.files, index.tensors) for entry in part}:
+            if not is_plain_name(name):
+                raise ValueError(f"{name!r} is not the name of a file")
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
     return index
 
 
-def require_names(*stored: StoredFile | StoredTensor) -> None:
-    """Raises ValueError for a path that leaves the checkpoint, which a stranger may have made."""
-    for entry in stored:
-        if not is_plain_name(entry.file):
-            raise ValueError(f"{entry.file!r} is not the name of a file")
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
 
 
 def in_order(
@@ -191,8 +227,36 @@ def in_order(
     return found
 
 
+class OpenFiles:
+    """The files of a checkpoint that were read last. A rank's share is many fragments of few files,
+    and to open a file is what a shared file system is slow at."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._open: dict[str, BinaryIO] = {}
+
+    def __enter__(self) -> OpenFiles:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def get(self, name: str) -> BinaryIO:
+        """The open file of this name, at any position."""
+        file = self._open.pop(name, None) or (self._directory / name).open("rb")
+        self._open[name] = file  # last in the dict: the one used longest ago is closed first
+        if len(self._open) > KEPT_FILES:
+            self._open.pop(next(iter(self._open))).close()
+        return file
+
+    def path(self, name: str) -> Path:
+        """For messages."""
+        return self._directory / name
+
+
 def read_range(
-    directory: Path,
+    files: OpenFiles,
     tensors: Sequence[StoredTensor],
     start: int,
     stop: int,
@@ -211,36 +275,35 @@ def read_range(
             window = target[(first - start) * ITEM_BYTES : (last - start) * ITEM_BYTES]
             skip = (first - tensor.start) * ITEM_BYTES
             try:
-                with (directory / tensor.file).open("rb") as file:
-                    _read_checked(file, tensor, skip, window, trusted)
+                _read_checked(files.get(tensor.file), tensor, skip, window, trusted)
             except OSError as error:
-                raise CheckpointError(
-                    f"cannot read {directory / tensor.file}: {error.strerror}"
-                ) from error
+                path = files.path(tensor.file)
+                raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
     return result
 
 
-def describe(path: Path) -> StoredFile:
-    """Size and hash of a small file on the disk."""
-    content = path.read_bytes()
-    digest = xxhash.xxh3_64_hexdigest(content)
-    return StoredFile(file=path.name, bytes=len(content), xxh3_64=digest)
-
-
 def check_file(directory: Path, stored: StoredFile, *, content: bool) -> None:
-    """Raises CheckpointError unless the file has its size and, with `content`, its hash."""
+    """Raises CheckpointError unless the file has its size and, with `content`, its hash.
+
+    One call for metadata of the path either way.
+    """
     path = directory / stored.file
     try:
-        size = path.stat().st_size
-        if size != stored.bytes:
-            raise CheckpointError(f"{path} has {size} bytes, not {stored.bytes}")
-        if content:
-            with path.open("rb") as file:
-                found = _hash(file, stored.bytes)
-            if found != stored.xxh3_64:
-                raise CheckpointError(f"{path} is damaged: xxh3_64 {found}, not {stored.xxh3_64}")
+        if not content:
+            _check_size(path, path.stat().st_size, stored)
+            return
+        with path.open("rb") as file:
+            _check_size(path, os.fstat(file.fileno()).st_size, stored)
+            found = _hash(file, stored.bytes)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
+    if found != stored.xxh3_64:
+        raise CheckpointError(f"{path} is damaged: xxh3_64 {found}, not {stored.xxh3_64}")
+
+
+def _check_size(path: Path, size: int, stored: StoredFile) -> None:
+    if size != stored.bytes:
+        raise CheckpointError(f"{path} has {size} bytes, not {stored.bytes}")
 
 
 def divide(

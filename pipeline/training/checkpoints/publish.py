@@ -2,9 +2,9 @@
 
 Only rank 0 publishes. It waits until each rank has written its index, which is each rank's last
 file, or a note of why it could not write. It checks that every element of each parameter is there
-once, writes state.json, renames the directory, updates `latest`, then removes the checkpoints that
-are not kept. A crash between any two of these leaves the old checkpoints, or the new one as well,
-never half of one.
+once, merges the indices, writes state.json, renames the directory, updates `latest`, then removes
+the checkpoints that are not kept. A crash between any two of these leaves the old checkpoints, or
+the new one as well, never half of one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pipeline.base.publish import publish_folder
 from pipeline.cluster.ranks import format_rank_error
 from pipeline.training.checkpoints.fragment_files import (
     check_file,
-    describe,
     file_names,
     in_order,
     index_name,
     read_index,
     seal,
+    write_merged,
     write_synced,
 )
 from pipeline.training.checkpoints.read import (
@@ -143,14 +143,15 @@ def remove_leftovers(run_directory: Path) -> None:
 
 
 def _complete(temporary: Path, state: State) -> None:
-    """Check that the ranks' files hold every element once, then write state.json."""
+    """Check that the ranks' files hold every element once, then write index.json and state.json."""
     indexes = [read_index(temporary, rank) for rank in range(state.world_size)]
-    files = [file for index in indexes for file in index.files]
-    for file in files:
+    for file in (file for index in indexes for file in index.files):
         check_file(temporary, file, content=False)
     in_order((tensor for index in indexes for tensor in index.tensors), state.shapes)
-    files += [describe(temporary / index_name(rank)) for rank in range(state.world_size)]
-    record = {"format": FORMAT, **asdict(state), "files": [asdict(file) for file in files]}
+    merged = write_merged(temporary, indexes)
+    for rank in range(state.world_size):
+        (temporary / index_name(rank)).unlink()
+    record = {"format": FORMAT, **asdict(state), "index": asdict(merged)}
     write_synced(temporary / STATE, [seal(record)])
 
 

@@ -1,14 +1,16 @@
 """RUN/checkpoints -> the state of a run, for any ranks and ZeRO stage; saver.py writes it.
 
-    step-00000100/                     one checkpoint: every rank's three files (fragment_files.py)
-    step-00000100/state.json           written last: step, settings, shapes, all files
+    step-00000100/                     one checkpoint: every rank's two files (fragment_files.py)
+    step-00000100/index.json           all files and tensors of the ranks
+    step-00000100/state.json           written last: step, settings, shapes, hash of index.json
     latest                             the name of the newest one
     .step-00000200.tmp/                a save in progress, or what a crash left of one
     .step-00000100.replaced/           an older checkpoint of a step while it is being replaced
 
 `Checkpoint.read` returns any range of any parameter, whatever ranks and ZeRO stage wrote it. Only
-rank 0 chooses the checkpoint and verifies all of it once; the other ranks open the one it chose. A
-function with `ranks` has the same outcome on all of them, including the same CheckpointError.
+rank 0 chooses the checkpoint and verifies all of it once. The other ranks open the one it chose:
+state.json, index.json, and the files that hold their share. A function with `ranks` has the same
+outcome on all of them, including the same CheckpointError.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,17 +33,17 @@ from pipeline.loading.dataset import ExcludedShards
 from pipeline.training.checkpoints.data_position import Readings
 from pipeline.training.checkpoints.fragment_files import (
     KINDS,
+    OpenFiles,
     StoredFile,
     StoredTensor,
     check_file,
     in_order,
-    read_index,
+    read_merged,
     read_range,
-    require_names,
     unseal,
 )
 
-FORMAT = 3
+FORMAT = 4
 CHECKPOINTS = "checkpoints"
 LATEST = "latest"
 STATE = "state.json"
@@ -88,11 +90,6 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class _FileList:
-    files: tuple[StoredFile, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A published checkpoint, open for reading."""
 
@@ -108,15 +105,25 @@ class Checkpoint:
         self, name: str, start: int, stop: int
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Weights, exp_avg, exp_avg_sq: fp32 elements [start, stop) of a logical parameter."""
-        weight, exp_avg, exp_avg_sq = (self._read(name, kind, start, stop) for kind in KINDS)
-        return weight, exp_avg, exp_avg_sq
+        (found,) = self.read_each([(name, start, stop)])
+        return found
+
+    def read_each(
+        self, ranges: Iterable[tuple[str, int, int]]
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """As `read`, of several ranges, one at a time; opens each file once if they are ordered."""
+        with OpenFiles(self.directory) as files:
+            for part in ranges:
+                weight, exp_avg, exp_avg_sq = (self._read(files, kind, *part) for kind in KINDS)
+                yield weight, exp_avg, exp_avg_sq
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every logical parameter's name and whole fp32 weight, one at a time."""
-        for name, shape in self.state.shapes.items():
-            yield name, self._read(name, "weight", 0, math.prod(shape)).view(shape)
+        with OpenFiles(self.directory) as files:
+            for name, shape in self.state.shapes.items():
+                yield name, self._read(files, "weight", name, 0, math.prod(shape)).view(shape)
 
-    def _read(self, name: str, kind: str, start: int, stop: int) -> torch.Tensor:
+    def _read(self, files: OpenFiles, kind: str, name: str, start: int, stop: int) -> torch.Tensor:
         if name not in self.state.shapes:
             raise CheckpointError(f"{self.directory} has no parameter {name}")
         numel = math.prod(self.state.shapes[name])
@@ -124,7 +131,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self.directory} has {numel} elements of {name}, not [{start}, {stop})"
             )
-        return read_range(self.directory, self.tensors[name, kind], start, stop, self.trusted)
+        return read_range(files, self.tensors[name, kind], start, stop, self.trusted)
 
 
 def step_name(step: int) -> str:
@@ -190,28 +197,25 @@ def open_from(path: Path, ranks: RankGroup) -> tuple[Checkpoint, list[str]]:
 
 
 def open_checkpoint(directory: Path) -> Checkpoint:
-    """Open one checkpoint. Checks the sizes of its files now, and their content as it is read."""
+    """Open one checkpoint. Checks the content of its files as it is read."""
     path = directory / STATE
     values = unseal(path)
     if values.pop("format", None) != FORMAT:
         raise CheckpointError(f"{path} is not of format {FORMAT}; use the version that wrote it")
     try:
-        files = build(_FileList, {"files": values.pop("files", None)}).files
-        require_names(*files)
+        stored = build(StoredFile, values.pop("index", None))
         state = build(State, values)
         require(state.fingerprints, {"tokenizer": str}, "fingerprints")
     except ValueError as error:
         raise CheckpointError(
             f"{path} has other entries than this version writes: {error}"
         ) from error
-    for file in files:
-        check_file(directory, file, content=False)
-    tensors = [t for rank in range(state.world_size) for t in read_index(directory, rank).tensors]
+    index = read_merged(directory, stored)
     try:
-        ordered = in_order(tensors, state.shapes)
+        ordered = in_order(index.tensors, state.shapes)
     except CheckpointError as error:
         raise CheckpointError(f"{directory}: {error}") from error
-    return Checkpoint(directory, state, files, ordered)
+    return Checkpoint(directory, state, index.files, ordered)
 
 
 def verify(directory: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,14 +13,18 @@ from safetensors.torch import load_file
 
 from pipeline.base.errors import CheckpointError
 from pipeline.training.checkpoints.fragment_files import (
+    KEPT_FILES,
+    OpenFiles,
     check_file,
     divide,
     in_order,
     read_index,
+    read_merged,
     read_range,
     seal,
     unseal,
     write_fragments,
+    write_merged,
 )
 from pipeline.training.optimizer.optimizer import FragmentState
 from tests.pipeline.training import toy_checkpoints as toy
@@ -28,6 +33,12 @@ from tests.pipeline.training import toy_checkpoints as toy
 def fragment(name: str, start: int, values: list[float]) -> FragmentState:
     weight = torch.tensor(values)
     return FragmentState(name, start, weight, weight * 10, weight * 100)
+
+
+def read_part(directory: Path, *arguments: Any) -> torch.Tensor:
+    """`read_range` of files that nothing has read before."""
+    with OpenFiles(directory) as files:
+        return read_range(files, *arguments)
 
 
 def test_the_safetensors_library_reads_them(tmp_path: Path) -> None:
@@ -106,13 +117,13 @@ def test_a_flipped_bit_is_found_as_it_is_read(start: int, stop: int, tmp_path: P
     index = read_index(tmp_path, 0)
     parts = in_order(index.tensors, {"a": (8,)})["a", "weight"]
     trusted: set[tuple[str, int]] = set()
-    assert read_range(tmp_path, parts, 5, 8, trusted).tolist() == [0.0] * 3
+    assert read_part(tmp_path, parts, 5, 8, trusted).tolist() == [0.0] * 3
     path = tmp_path / parts[0].file
     content = bytearray(path.read_bytes())
     content[parts[0].byte + 4] ^= 1
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"weights-00000.safetensors is damaged: weight of a"):
-        read_range(tmp_path, parts, start, stop, trusted)
+        read_part(tmp_path, parts, start, stop, trusted)
     with pytest.raises(CheckpointError, match=r"weights-00000.safetensors is damaged"):
         check_file(tmp_path, index.files[0], content=True)
 
@@ -121,10 +132,10 @@ def test_a_fragment_is_checked_once(tmp_path: Path) -> None:
     write_fragments(tmp_path, 0, [fragment("a", 0, [1.0, 2.0, 3.0])])
     parts = in_order(read_index(tmp_path, 0).tensors, {"a": (3,)})["a", "exp_avg"]
     trusted: set[tuple[str, int]] = set()
-    assert read_range(tmp_path, parts, 0, 1, trusted).tolist() == [10.0]
+    assert read_part(tmp_path, parts, 0, 1, trusted).tolist() == [10.0]
     assert trusted == {(parts[0].file, parts[0].byte)}
-    assert read_range(tmp_path, parts, 1, 3, trusted).tolist() == [20.0, 30.0]
-    assert read_range(tmp_path, parts, 2, 2, trusted).tolist() == []
+    assert read_part(tmp_path, parts, 1, 3, trusted).tolist() == [20.0, 30.0]
+    assert read_part(tmp_path, parts, 2, 2, trusted).tolist() == []
 
 
 def test_a_cut_file_is_found_as_it_is_read(tmp_path: Path) -> None:
@@ -134,10 +145,10 @@ def test_a_cut_file_is_found_as_it_is_read(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-4])
     for start, stop in [(0, 3), (1, 3)]:
         with pytest.raises(CheckpointError, match="is damaged"):
-            read_range(tmp_path, parts, start, stop, set())
+            read_part(tmp_path, parts, start, stop, set())
     path.unlink()
     with pytest.raises(CheckpointError, match=r"cannot read .*No such file"):
-        read_range(tmp_path, parts, 0, 3, set())
+        read_part(tmp_path, parts, 0, 3, set())
 
 
 @pytest.mark.parametrize("file", ["../weights", "/weights", "a/weights", "..", ".", "", "a\n"])
@@ -151,9 +162,42 @@ def test_no_path_leaves_a_checkpoint(file: str, tmp_path: Path) -> None:
             read_index(tmp_path, 1)
 
 
+def test_the_indices_of_all_ranks_become_one(tmp_path: Path) -> None:
+    for rank in range(3):
+        write_fragments(tmp_path, rank, divide(toy.fragments(1), rank, 3))
+    indexes = [read_index(tmp_path, rank) for rank in range(3)]
+    stored = write_merged(tmp_path, indexes)
+    merged = read_merged(tmp_path, stored)
+    assert merged.files == tuple(file for index in indexes for file in index.files)
+    assert merged.tensors == tuple(tensor for index in indexes for tensor in index.tensors)
+    path = tmp_path / "index.json"
+    content = path.read_bytes()
+    for wrong in (content[:-1], content + b"\n", content.replace(b"weight", b"Weight", 1)):
+        path.write_bytes(wrong)
+        with pytest.raises(CheckpointError, match=r"index\.json is damaged"):
+            read_merged(tmp_path, stored)
+    path.unlink()
+    with pytest.raises(CheckpointError, match=r"cannot read .*index\.json: No such file"):
+        read_merged(tmp_path, stored)
+
+
+def test_few_files_stay_open(tmp_path: Path) -> None:
+    names = [f"file-{number}" for number in range(KEPT_FILES + 1)]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    with OpenFiles(tmp_path) as files:
+        first, second = files.get(names[0]), files.get(names[1])
+        assert files.get(names[0]) is first
+        for name in names[2:]:
+            assert files.get(name).read().decode() == name
+        assert second.closed and not first.closed
+        assert not files.get(names[1]).closed
+    assert first.closed
+
+
 @pytest.mark.parametrize("byte", [-1, 2**63, 10**30])
 def test_a_place_that_no_file_has(byte: int, tmp_path: Path) -> None:
     write_fragments(tmp_path, 0, [fragment("a", 0, [1.0, 2.0])])
     tensor = replace(read_index(tmp_path, 0).tensors[0], byte=byte)
     with pytest.raises(CheckpointError, match=rf"safetensors is damaged: .* at byte {byte}$"):
-        read_range(tmp_path, [tensor], 0, 2, set())
+        read_part(tmp_path, [tensor], 0, 2, set())

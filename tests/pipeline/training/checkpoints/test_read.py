@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from safetensors.torch import load_file
 from pipeline.base.errors import CheckpointError
 from pipeline.cluster.ranks import Alone
 from pipeline.training.checkpoints import read as checkpoint_module
-from pipeline.training.checkpoints.fragment_files import seal, unseal
+from pipeline.training.checkpoints.fragment_files import seal, unseal, write_synced
 from pipeline.training.checkpoints.read import (
     choose,
     choose_from,
@@ -83,7 +85,7 @@ def test_unknown_parameters_and_ranges_are_refused(run: Path) -> None:
 def test_a_checkpoint_is_readable_with_other_tools(run: Path) -> None:
     names = {file.name for file in directory(run, 200).iterdir()}
     assert names == {
-        "state.json", "index-00000.json", "index-00001.json",
+        "state.json", "index.json",
         "weights-00000.safetensors", "weights-00001.safetensors",
         "optimizer-00000.safetensors", "optimizer-00001.safetensors",
     }  # fmt: skip
@@ -100,7 +102,7 @@ def test_a_flipped_bit_anywhere_is_found_and_the_one_before_used(run: Path) -> N
     generator = random.Random(0)
     for file in sorted(directory(run, 200).iterdir()):
         content = file.read_bytes()
-        for _ in range(30):  # in each of seven files
+        for _ in range(30):  # in each of six files
             damaged = bytearray(content)
             position = generator.randrange(len(content))
             damaged[position] ^= 1 << generator.randrange(8)
@@ -161,11 +163,11 @@ def test_all_ranks_get_the_same_checkpoint(run: Path, monkeypatch: pytest.Monkey
 
 def test_if_no_checkpoint_is_usable_all_ranks_name_each(run: Path) -> None:
     (directory(run, 200) / "state.json").unlink()
-    (directory(run, 100) / "index-00001.json").write_text("{}")
+    (directory(run, 100) / "index.json").write_text("{}")
     errors = toy.on_ranks(2, lambda ranks: open_latest(run, ranks))
     assert all(isinstance(error, CheckpointError) for error in errors)
     assert len({str(error) for error in errors}) == 1
-    assert "step-00000200" in str(errors[0]) and "index-00001.json" in str(errors[0])
+    assert "step-00000200" in str(errors[0]) and "index.json" in str(errors[0])
 
 
 def test_a_run_without_checkpoints(tmp_path: Path) -> None:
@@ -237,19 +239,29 @@ def test_from_a_missing_or_damaged_checkpoint(run: Path) -> None:
         verify(directory(run, 200))
 
 
-@pytest.mark.parametrize("name", ["state.json", "index-00001.json"])
+def seal_all(directory: Path, name: str, values: dict[str, Any]) -> None:
+    """Write values to state.json or index.json, with the hashes that belong to them."""
+    if name == "state.json":
+        (directory / name).write_bytes(seal(values))
+        return
+    index = write_synced(directory / name, [json.dumps(values).encode()])
+    state = unseal(directory / "state.json") | {"index": asdict(index)}
+    (directory / "state.json").write_bytes(seal(state))
+
+
+@pytest.mark.parametrize("name", ["state.json", "index.json"])
 def test_any_damage_of_a_json_file_is_a_line_that_names_it(name: str, run: Path) -> None:
     """With the right hash too, as of a file that another program wrote."""
     path = directory(run, 200) / name
     whole = path.read_bytes()
-    values = unseal(path)
+    values = unseal(path) if name == "state.json" else json.loads(whole)
     for what, content in damaged(whole):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match=f"{path} "):
             verify(path.parent)
         assert choose(run)[0] == directory(run, 100), what
     for what, wrong in changed(values):
-        path.write_bytes(seal(wrong))
+        seal_all(path.parent, name, wrong)
         try:
             open_checkpoint(path.parent)
         except CheckpointError as error:

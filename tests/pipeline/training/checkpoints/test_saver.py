@@ -310,7 +310,9 @@ def test_everything_is_synced_before_it_gets_its_name(
             names = [f"weights-0000{rank[1]}.safetensors", f"optimizer-0000{rank[1]}.safetensors"]
             assert set(synced) >= {*names, source.name}
         else:
-            assert set(synced) >= {".index-00000.json.tmp", ".index-00001.json.tmp", "state.json"}
+            assert set(synced) >= {
+                ".index-00000.json.tmp", ".index-00001.json.tmp", "index.json", "state.json",
+            }  # fmt: skip
             assert synced[-1] == source.name == ".step-00000001.tmp"
         original["rename"](source, target)
 

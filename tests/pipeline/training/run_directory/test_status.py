@@ -33,7 +33,7 @@ def save(run: Path, step: int, age: float = 0.0) -> None:
     """A checkpoint of three files, 3,000 bytes."""
     folder = run / "checkpoints" / f"step-{step:08d}"
     folder.mkdir(parents=True)
-    for name in ("state.json", "weights-00000.safetensors", "index-00000.json"):
+    for name in ("state.json", "weights-00000.safetensors", "index.json"):
         (folder / name).write_bytes(bytes(1000))
     os.utime(folder / "state.json", (time.time() - age, time.time() - age))
     (run / "checkpoints" / "latest").write_text(f"{folder.name}\n")

@@ -1,0 +1,21 @@
+"""The counts of the benchmark, so that a call per file or per rank that creeps in fails here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+EXPECTED = {
+    # state.json, index.json and two files of tensors per rank; rank 0 reads all files once more
+    "resume": "6.00 + 0.00 x ranks per rank",
+}
+"""Calls for metadata per file and per rank, by the row's name on the command line."""
+
+
+@pytest.mark.parametrize("row", EXPECTED)
+def test_the_file_system_is_asked_no_more_than_this(row: str) -> None:
+    command = [sys.executable, "-m", "tests.benchmarks.bench_scale", "--rows", row]
+    table = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert table.splitlines()[2].split(" | ")[1] == EXPECTED[row], table
