@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ _ADVICE = {
     errno.EFBIG: "raise the limit of ulimit -f",
 }  # fmt: skip
 _BLOCK_BYTES = 1 << 20
+MISSING, NOT_A_FILE = -1, -2
+"""In place of the size of a file."""
 _PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
@@ -64,6 +67,20 @@ def why_not_written(path: Path, error: OSError, size: int = 0) -> str:
     needed = f", which takes {size / 1e6:,.1f} MB" if size else ""
     reason = error.strerror or error
     return f"cannot write {path}{needed}: {reason}; {advice} and rerun: nothing is lost"
+
+
+def size_of(path: Path | int) -> int:
+    """Bytes of a plain file, else MISSING or NOT_A_FILE; asks the file system once.
+
+    path: or a descriptor.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116, as Path has no descriptors
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
+        return MISSING
+    return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
 
 
 def is_plain_name(name: str) -> bool:

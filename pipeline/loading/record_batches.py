@@ -8,6 +8,8 @@ requested.
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +26,8 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from pipeline.base.errors import EXIT_USER_ERROR, DataError
-from pipeline.data.shards.arrow_files import BATCH_ROWS
+from pipeline.base.files import MISSING, size_of
+from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_in
 from pipeline.data.shards.manifest import check_is_file, check_size
 from pipeline.loading.resolve import StructArray
 
@@ -33,6 +36,12 @@ BUS_MESSAGE = (
     b"command again: it checks every file's size and names the bad file, or skips it with "
     b"data.damaged=skip\n"
 )
+_libc = ctypes.CDLL(None, use_errno=True)
+_mmap, _munmap = _libc.mmap, _libc.munmap
+_mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_mmap.restype = ctypes.c_size_t
+_munmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+_MAP_FAILED = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
 _HANDLERS: list[Any] = []
 """Keeps what the handler refers to alive until the process ends."""
 
@@ -102,7 +111,10 @@ class Columns:
         """Bits [blocks, words], 1 for rows whose ids were checked since they were loaded."""
         self._loaded = self.addresses[self.schema.names[0]]["data"]
         """[blocks] not 0 where a record batch is loaded."""
-        self._mapped: list[pa.Buffer] = []
+        self._mapped: dict[int, pa.Buffer] = {}
+        """The mapped file of each shard."""
+        self._replaced: list[pa.Buffer] = []
+        """Mapped files that copies have replaced; their memory was handed out."""
         self._mapped_originals: set[int] = set()
         """Shards that are mapped from `directory` although there may be a copy some time."""
         self._next_look = 0.0
@@ -154,6 +166,16 @@ class Columns:
             del self._read[block]
         return [self._read[block] for block in needed]
 
+    def corpus_of(self, block: int) -> str:
+        """The corpus of an addressable record batch of rows; asks the file system nothing."""
+        path, shard = self.path_of(block), self.layout.shard_of(block)
+        if (batch := self._read.get(block)) is None:
+            with _reading(path):
+                batch = pa.ipc.open_file(pa.BufferReader(self._mapped[shard])).get_batch(
+                    block - int(self.layout.block_starts[shard])
+                )
+        return corpus_in(batch, path)
+
     def _map_shard(self, shard: int) -> None:
         if self.copies:
             self._mapped_originals.add(shard)
@@ -170,7 +192,7 @@ class Columns:
         """The copy of a shard's file if there is one."""
         name, size = self.files[shard]
         path = self.copies / name if self.copies else None
-        return path if path and path.is_file() and path.stat().st_size == size else None
+        return path if path and size_of(path) == size else None
 
     def _from_copy(self, shard: int, read: Callable[[Path, int], Found]) -> Found:
         """What `read` finds in the copy of a shard's file, or else in the file."""
@@ -182,17 +204,14 @@ class Columns:
         return read(self.directory / self.files[shard][0], shard)
 
     def _map_file(self, path: Path, shard: int) -> None:
-        check_size(path.parent, path.name, self.files[shard][1])
         first, stop = self.layout.block_starts[shard : shard + 2].tolist()
         with _reading(path):
-            source = pa.memory_map(str(path))
-            # The mapping lives as long as this buffer. Closing the source frees its descriptor, so
-            # thousands of shards fit under the usual limit of 1,024 open files.
-            whole = source.read_buffer()
-            source.close()
+            whole = map_file(path, self.files[shard][1])
             reader = self._open(pa.BufferReader(whole), path, shard)
             found = [reader.get_batch(block - first) for block in range(first, stop)]
-        self._mapped.append(whole)
+        if shard in self._mapped:
+            self._replaced.append(self._mapped[shard])
+        self._mapped[shard] = whole
         for block, batch in zip(range(first, stop), found):
             self._put(batch, block, whole)
 
@@ -266,6 +285,42 @@ class Columns:
         self.checked[block] = 0
 
 
+class _Mapping:
+    """Mapped memory, until nothing refers to it."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        found = _mmap(None, size, mmap.PROT_READ, mmap.MAP_PRIVATE, descriptor, 0)
+        self.address, self.size, self._munmap = found, size, _munmap
+        if found == _MAP_FAILED:
+            number, self.size = ctypes.get_errno(), 0
+            raise OSError(number, os.strerror(number))
+
+    def __del__(self) -> None:
+        if self.size:
+            self._munmap(self.address, self.size)
+
+
+def map_file(path: Path, size: int) -> pa.Buffer:
+    """The bytes of a plain file in memory. Raises DataError if it is missing or of another size.
+
+    The path is looked up once: a file server has this to do for all files and ranks in the first
+    pass. `pa.memory_map` looks it up twice, and `mmap.mmap` keeps a descriptor, so that thousands
+    of shards would exceed the usual limit of 1,024 open files.
+    """
+    try:
+        # without waiting, as for the writer of a pipe
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        check_size(path.parent, path.name, size, MISSING)
+        raise
+    try:
+        check_size(path.parent, path.name, size, size_of(descriptor))
+        mapping = _Mapping(descriptor, size)
+    finally:
+        os.close(descriptor)
+    return pa.foreign_buffer(mapping.address, size, mapping)
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """Raise Arrow's errors about a file as DataError."""
@@ -300,10 +355,9 @@ def announce_bus_errors() -> None:
     """
     if _HANDLERS:
         return
-    libc = ctypes.CDLL(None)
     text = ctypes.create_string_buffer(BUS_MESSAGE)
     address, size, code = ctypes.addressof(text), len(BUS_MESSAGE), EXIT_USER_ERROR
-    write, leave, install = libc.write, libc._exit, libc.signal
+    write, leave, install = _libc.write, _libc._exit, _libc.signal
     write.argtypes, write.restype = [ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t], ctypes.c_long
     leave.argtypes, leave.restype = [ctypes.c_int], None
     install.argtypes, install.restype = [ctypes.c_int, ctypes.c_size_t], ctypes.c_size_t

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import xxhash
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import open_lock, remove_temporaries, try_lock, whole_file
+from pipeline.base.files import open_lock, remove_temporaries, size_of, try_lock, whole_file
 from pipeline.base.private_directories import own_directory
 from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size
 
@@ -164,8 +164,7 @@ class Staging:
             )
 
     def _is_there(self, file: Shard | MaskFile) -> bool:
-        copy = self.copies / file.file
-        return copy.is_file() and copy.stat().st_size == file.bytes
+        return size_of(self.copies / file.file) == file.bytes
 
     def _copy(self, file: Shard | MaskFile) -> None:
         """Copy one file; an original that is damaged or missing is left to its reader."""

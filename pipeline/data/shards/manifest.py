@@ -22,8 +22,8 @@ from typing import Any, Literal, get_args, get_type_hints
 import xxhash
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import is_plain_name
-from pipeline.base.typed_json import build, read_object, require
+from pipeline.base.files import MISSING, NOT_A_FILE, is_plain_name, size_of
+from pipeline.base.typed_json import as_object, build, require
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import SEPARATORS
 
@@ -175,14 +175,28 @@ class Manifest:
 
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a finished directory. Raises DataError if it is missing or unusable."""
+    return parse_manifest(directory, manifest_content(directory))
+
+
+def manifest_content(directory: Path) -> bytes:
+    """The bytes of the manifest of a finished directory. Raises DataError if it is missing."""
     path = directory / MANIFEST
-    if not path.exists():
+    size = size_of(path)
+    if size == MISSING:
         why = (
             "pipeline.prepare has not finished there" if directory.is_dir() else "no such directory"
         )
         raise DataError(f"{directory} holds no {MANIFEST}: {why}; run pipeline.prepare")
+    _check_is_file(path, size)
+    return path.read_bytes()
+
+
+def parse_manifest(directory: Path, text: bytes) -> Manifest:
+    """The manifest of these bytes; directory: its place, for messages. Raises DataError if it is
+    unusable."""
+    path = directory / MANIFEST
     try:
-        content = read_object(path)
+        content = as_object(text)
         version = content.pop("schema_version", None)
         if version != SCHEMA_VERSION:
             raise DataError(
@@ -343,15 +357,18 @@ def stored_masks(duplicates: int, split: str) -> int:
     return max(1, duplicates) if split == VALIDATION else duplicates
 
 
-def check_size(directory: Path, file: str, size: int) -> Path:
-    """The path of a shard file. Raises DataError if it is missing or has another size."""
+def check_size(directory: Path, file: str, size: int, found: int | None = None) -> Path:
+    """The path of a shard file. Raises DataError if it is missing or has another size.
+
+    found: `size_of` it if that is known.
+    """
     path = directory / file
-    if not path.exists():
+    actual = size_of(path) if found is None else found
+    if actual == MISSING:
         raise DataError(
             f"{path} is missing; copy it again or run pipeline.prepare into a new directory", path
         )
-    check_is_file(path)
-    actual = path.stat().st_size
+    _check_is_file(path, actual)
     if actual != size:
         raise DataError(
             f"{path} is damaged: {actual:,} bytes, the manifest says {size:,}; copy it again", path
@@ -361,7 +378,11 @@ def check_size(directory: Path, file: str, size: int) -> Path:
 
 def check_is_file(path: Path) -> None:
     """Raise DataError if `path` is a pipe or a device: to open one may wait forever."""
-    if path.exists() and not path.is_file():
+    _check_is_file(path, size_of(path))
+
+
+def _check_is_file(path: Path, size: int) -> None:
+    if size == NOT_A_FILE:
         raise DataError(f"{path} is damaged: it is not a plain file; copy it again", path)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.shards import arrow_files
-from pipeline.loading.record_batches import BUS_MESSAGE, Columns, Layout
+from pipeline.loading.record_batches import BUS_MESSAGE, Columns, Layout, map_file
 from pipeline.loading.resolve import ROW_COLUMNS
 from tests.pipeline.preparing import rewrite
 
@@ -69,6 +69,35 @@ def test_a_shard_is_mapped_as_a_whole_when_needed(random_shards: Path) -> None:
     assert np.array_equal(source.addresses[:2], before[:2])
     assert source.addresses["second_segment"]["offsets"].tolist() == [0] * 4
     assert source.addresses["pair_label"]["items"][[0, 1, 3]].min() >= 300
+
+
+def test_a_mapped_file_is_its_bytes_and_keeps_no_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 40)
+    before = len([*Path("/proc/self/fd").iterdir()])
+    whole = map_file(path, 10_240)
+    part = whole.slice(255, 2)
+    del whole
+    path.unlink()
+    assert part.to_pybytes() == b"\xff\x00"
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+    with pytest.raises(DataError, match="is missing"):
+        map_file(path, 10_240)
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match="0 bytes, the manifest says 10,240"):
+        map_file(path, 10_240)
+    with pytest.raises(OSError, match="Invalid argument"):
+        map_file(path, 0)
+
+
+def test_the_corpus_of_a_record_batch_that_is_mapped_or_read(random_shards: Path) -> None:
+    rows = columns(random_shards)
+    rows.map(np.array([2]))
+    assert rows.corpus_of(2) == "news"
+    rows = columns(random_shards)
+    with ThreadPoolExecutor(1) as pool:
+        held = rows.wait(np.array([3]), pool, 0)
+        assert rows.corpus_of(3) == "news" and held
 
 
 def test_record_batches_used_longest_ago_are_dropped(random_shards: Path) -> None:
