@@ -96,7 +96,7 @@ def _load(shards: Path, recipe_name: str) -> None:
     from pipeline.recipes import recipe
     from pipeline.training.feed import extras_of
 
-    dataset = Dataset.open(shards, "train")
+    dataset = Dataset.open(shards)
     in_blocks = dataset.manifest.compression != "none"
     attentions: tuple[Attention, ...] = ("row", "document")
     for attention in attentions:

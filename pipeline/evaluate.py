@@ -37,7 +37,7 @@ def main() -> None:
     arguments = parse_evaluate()
     given = load_model(arguments.model)
     rate = given.mask_rate if arguments.mask_rate is None else arguments.mask_rate
-    stored = [Dataset.open(path, VALIDATION, False) for path in arguments.data]
+    stored = [Dataset.open(path, VALIDATION) for path in arguments.data]
     datasets = [dataset.at_rate(rate) for dataset in stored]
     device = place(given.model)
     result: dict[str, Any] = {}

@@ -48,6 +48,9 @@ class RankGroup(Protocol):
     def gather(self, text: str) -> list[str]:
         """The text of every rank, on every rank; returns once all ranks have called it."""
 
+    def from_first(self, content: bytes) -> bytes:
+        """The content of the first rank, on every rank."""
+
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """The sum of `values` over all ranks, as float64 on the CPU."""
 
@@ -62,6 +65,10 @@ class Alone:
     def gather(self, text: str) -> list[str]:
         """Its own text."""
         return [text]
+
+    def from_first(self, content: bytes) -> bytes:
+        """Its own content."""
+        return content
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """The values themselves, as float64 on the CPU."""
@@ -157,6 +164,17 @@ class Cluster:
         parts = [torch.empty_like(mine) for _ in range(self.world_size)]
         dist.all_gather(parts, mine, group=self.control)
         return [bytes(part.numpy())[: int(size)].decode() for part, size in zip(parts, sizes)]
+
+    def from_first(self, content: bytes) -> bytes:
+        """The content of the first rank, on every rank."""
+        size = torch.tensor([len(content)])
+        dist.broadcast(size, 0, group=self.control)
+        found = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else size[:0]
+        if self.rank:
+            found = torch.empty(int(size), dtype=torch.uint8)
+        if int(size):
+            dist.broadcast(found, 0, group=self.control)
+        return found.numpy().tobytes()
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """The sum of `values` over all ranks, as float64 on the CPU."""

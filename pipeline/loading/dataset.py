@@ -33,7 +33,6 @@ from pipeline.data.shards.manifest import (
     TRAIN,
     Manifest,
     Shard,
-    check_size,
     read_manifest,
 )
 from pipeline.data.shards.verify import masking_for, masking_of
@@ -48,6 +47,7 @@ from pipeline.loading.resolve import (
     resolve_masks,
     resolve_rows,
 )
+from pipeline.loading.shard_files import file_sizes, find_damage
 from pipeline.loading.staging import Staging
 
 IntArray = npt.NDArray[np.int64]
@@ -111,20 +111,28 @@ class Dataset:
             columns.copies = staging.copies
 
     @classmethod
-    def open(
-        cls,
-        directory: Path,
-        split: str = "train",
-        check_sizes: bool = True,
-        skip_damaged: bool = False,
-    ) -> Dataset:
-        """Open a split of a directory that `pipeline.prepare` wrote.
+    def open(cls, directory: Path, split: str = TRAIN, skip_damaged: bool = False) -> Dataset:
+        """Open a split of a directory that `pipeline.prepare` wrote, in a process that is alone;
+        ranks open it with `cluster.shared_shards`.
 
         Raises DataError if a file is missing or its size differs from the manifest, or if the
-        split has no rows. skip_damaged: adds the file's shard to `damaged` instead. check_sizes:
-        stat every file; one process of a run is enough. A duplicate may lack all of its files.
+        split has no rows. skip_damaged: adds the file's shard to `damaged` instead. A duplicate
+        may lack all of its files.
         """
         manifest = read_manifest(directory)
+        sizes = file_sizes(directory, manifest.of(split))
+        return cls.checked(directory, manifest, split, sizes, skip_damaged)
+
+    @classmethod
+    def checked(
+        cls,
+        directory: Path,
+        manifest: Manifest,
+        split: str,
+        sizes: IntArray,
+        skip_damaged: bool = False,
+    ) -> Dataset:
+        """As `open`; sizes: `file_sizes` of the split."""
         if not manifest.of(split):
             why = "prepare more documents"
             if manifest.data.get("validation_fraction") == 1:
@@ -134,20 +142,10 @@ class Dataset:
         if split == TRAIN and manifest.duplicates == 0:
             masking = masking_of(directory, manifest, read_vocabulary(directory / "tokenizer"))
         dataset = cls(directory, manifest, manifest.of(split), masking)
-        for duplicate in range(-1, dataset.stored):
-            files = dataset._files(duplicate)
-            folder = (directory / files[0][0]).parent
-            present = {path.relative_to(directory).as_posix() for path in folder.glob("*")}
-            if duplicate >= 0 and not any(name in present for name, _ in files):
-                continue
-            for shard, (name, size) in zip(dataset.shards, files, strict=True):
-                try:
-                    if check_sizes or name not in present:
-                        check_size(directory, name, size)
-                except DataError:
-                    if not skip_damaged:
-                        raise
-                    dataset.damaged.add(shard.name)
+        for shard, error in find_damage(directory, dataset.shards, sizes):
+            if not skip_damaged:
+                raise error
+            dataset.damaged.add(shard.name)
         return dataset
 
     def drawing(self, data: DataSettings) -> Dataset:
@@ -322,11 +320,11 @@ class Dataset:
         return Records(fields, (held, masks))
 
     def _roots_of(self, blocks: IntArray) -> npt.NDArray[np.uint64]:
-        """`corpus_root` of each record batch."""
+        """`corpus_root` of each record batch, which must be addressable."""
         shards = self._layout.shards_of(blocks)
-        for shard in np.unique(shards[self._roots[shards] == 0]).tolist():
-            name = corpus_of(self.directory / self.shards[shard].file)
-            self._roots[shard] = corpus_root(self.manifest.seed, name)
+        for block in np.unique(blocks[self._roots[shards] == 0]).tolist():
+            name = self._rows.corpus_of(block)
+            self._roots[self._layout.shard_of(block)] = corpus_root(self.manifest.seed, name)
         return self._roots[shards]
 
     def _files(self, duplicate: int) -> list[tuple[str, int]]:

@@ -32,7 +32,7 @@ def open_validation(saved: SavedRun, record: RunRecord, given: Path | None) -> D
             f"the shards of {saved.directory} are no longer at {directory}; give their directory "
             "with --data DIR"
         )
-    dataset = Dataset.open(directory, VALIDATION, check_sizes=False)
+    dataset = Dataset.open(directory, VALIDATION)
     check_shards(saved.run, [dataset], record.tokenizer_sha256)
     return dataset
 

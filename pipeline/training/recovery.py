@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,7 +82,7 @@ class Recovery:
             found = checkpoint_before(
                 self.saver.checkpoints, spike.step, self.run.spikes.skip_before
             )
-            directory = self.cluster.gather(str(found or ""))[0]
+            directory = self.cluster.from_first(str(found or "").encode()).decode()
             if progress.rollbacks >= most:
                 with reported_once(self.cluster.rank):
                     raise DivergedError(
@@ -244,10 +244,10 @@ def exclude_shards(
     return replace(progress, excluded=excluded)
 
 
-def find_damaged_at_start(datasets: Sequence[Dataset], cluster: Cluster) -> ExcludedShards:
-    """The shards that any rank found damaged when it opened the datasets. Collective."""
-    found = [(index, file) for index, dataset in enumerate(datasets) for file in dataset.damaged]
-    return _gather_shards(found, cluster)
+def find_damaged_at_start(datasets: Sequence[Dataset]) -> ExcludedShards:
+    """The shards that were damaged when the datasets were opened; all ranks know them."""
+    found = ((index, file) for index, dataset in enumerate(datasets) for file in dataset.damaged)
+    return tuple(sorted(found))
 
 
 def find_damaged(
@@ -260,9 +260,6 @@ def find_damaged(
     file = mistake.file if mistake else None
     owned = [(index, dataset.shard_with(file)) for index, dataset in enumerate(datasets)]
     found = [(index, shard) for index, shard in owned if shard]
-    return _gather_shards(found, cluster), bool(found)
-
-
-def _gather_shards(found: Iterable[tuple[int, str]], cluster: Cluster) -> ExcludedShards:
-    texts = cluster.gather(json.dumps(sorted(found)))
-    return tuple(sorted({(index, file) for text in texts for index, file in json.loads(text)}))
+    texts = cluster.gather(json.dumps(found))
+    of_all = {(index, shard) for text in texts for index, shard in json.loads(text)}
+    return tuple(sorted(of_all)), bool(found)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pipeline.base.errors import CheckpointError
 from pipeline.cluster.process_group import device_name
-from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.ranks import ONE_PROCESS, Cluster, RankGroup, agreed
+from pipeline.cluster.shared_shards import open_shards
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
 from pipeline.data.shards.held_out import check_held_out
@@ -115,7 +116,7 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
         if checkpoint:
             check_source(checkpoint.state, record, checkpoint.directory, forked)
     progress = start_progress(checkpoint, record, forked)
-    damaged = find_damaged_at_start(data.train, cluster)
+    damaged = find_damaged_at_start(data.train)
     progress = exclude_shards(progress, data.train, damaged, cluster)
     if forked and checkpoint:
         source = checkpoint.directory.resolve()
@@ -143,11 +144,15 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
 
 
 def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
-    """Open the data and make the run's record; errors if these do not fit RUN or the ranks."""
-    earlier = read_record(job.output) if has_checkpoints(job.output) else None
+    """Open the data and make the run's record; errors if these do not fit RUN or the ranks.
+
+    Collective.
+    """
+    with agreed(cluster, CheckpointError):  # no rank opens data alone
+        earlier = read_record(job.output) if has_checkpoints(job.output) else None
     sha256 = earlier.tokenizer_sha256 if earlier else ""
     stage = job.deepspeed.stage(job.run.precision)
-    data = open_data(job.run, job.directories, cluster.world_size, stage, sha256, cluster.rank == 0)
+    data = open_data(job.run, job.directories, cluster.world_size, stage, sha256, cluster)
     if earlier:
         check_same(earlier, job.run, data.train, job.output)
         if job.init and cluster.rank == 0:
@@ -172,23 +177,24 @@ def open_data(
     world_size: int,
     stage: int,
     tokenizer_sha256: str = "",
-    check_files: bool = True,
+    ranks: RankGroup = ONE_PROCESS,
 ) -> RunData:
     """The datasets of --data, by phases, and the pairs; an error if they do not fit the run.
 
-    stage: the effective ZeRO stage; tokenizer_sha256: of the tokenizer that the run started with,
-    "" for a new run; check_files: also check the sizes of files, and whether one directory trains
-    on documents that another holds out; for one process of a run.
+    world_size, stage: number of ranks and effective ZeRO stage to plan for; tokenizer_sha256: of
+    the tokenizer that the run started with, "" for a new run; ranks: open the data together, and
+    the first one checks whether one directory trains on documents that another holds out.
+    Collective.
     """
     skips = run.data.damaged == "skip"
-    train = tuple(Dataset.open(path, TRAIN, check_files, skips) for path in directories)
+    train, stored = open_shards(directories, (TRAIN, VALIDATION), ranks, skip_damaged=skips)
     check_lengths(run, train)
     check_shards(run, train, tokenizer_sha256)
     check_phases(run, train)
-    if check_files:
+    if ranks.rank == 0:
         check_held_out([(dataset.directory, dataset.manifest) for dataset in train])
     rate = run.validation.mask_rate
-    validation = tuple(Dataset.open(path, VALIDATION, False).at_rate(rate) for path in directories)
+    validation = tuple(dataset.at_rate(rate) for dataset in stored)
     return RunData(
         train,
         validation,

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from pipeline.cluster.ranks import RankGroup
+from pipeline.cluster.shared_shards import open_shards
 from pipeline.data.shards.manifest import TRAIN
 from pipeline.loading.dataset import Dataset
 from pipeline.training.checkpoints.fragment_files import divide, write_fragments
@@ -58,7 +59,7 @@ def start(folder: Path) -> Row:
 
     def opened(shards: int, ranks: int) -> Counter[str]:
         directory = shards_of(folder, shards)
-        return counted(lambda: [Dataset.open(directory, TRAIN, rank == 0) for rank in range(ranks)])
+        return counted(lambda: on_ranks(ranks, lambda own: open_shards([directory], (TRAIN,), own)))
 
     small, more, wide = opened(10, 4), opened(20, 4), opened(10, 8)
     per_file = (metadata(more) - metadata(small)) / (10 * (1 + MASKS))

@@ -8,6 +8,9 @@ import sys
 import pytest
 
 EXPECTED = {
+    "start": "1.00 per file, 0.00 per rank",
+    # one open; and once for all files whether there are masks of this duplicate
+    "mapping": "1.02 per file",
     # state.json, index.json and two files of tensors per rank; rank 0 reads all files once more
     "resume": "6.00 + 0.00 x ranks per rank",
 }

@@ -17,7 +17,7 @@ import torch
 
 from pipeline import evaluate
 from pipeline.base.errors import CheckpointError
-from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.ranks import Alone
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
@@ -47,8 +47,13 @@ TIMES = {
 }  # fmt: skip
 
 
-def alone() -> Cluster:
-    return Cluster(0, 1, torch.device("cpu"), None)  # type: ignore[arg-type]
+class AloneCluster(Alone):
+    device = torch.device("cpu")
+
+
+def alone() -> Any:
+    """The cluster of a process that has not joined others."""
+    return AloneCluster()
 
 
 def lines(run: Path) -> list[dict[str, Any]]:

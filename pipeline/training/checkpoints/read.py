@@ -264,7 +264,7 @@ def _open_chosen(
         if ranks.rank == 0:
             path, messages = chosen()
             found = str(path or ""), messages
-    directory, messages = json.loads(ranks.gather(json.dumps(found))[0])
+    directory, messages = json.loads(ranks.from_first(json.dumps(found).encode()))
     if not directory:
         return None, messages
     with agreed(ranks, CheckpointError):

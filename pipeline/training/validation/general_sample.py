@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pipeline.base.errors import PipelineError
 from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.shared_shards import open_shards
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST, VALIDATION
@@ -47,7 +48,7 @@ def open_general(
     if not cluster.any(cluster.rank == 0 and (directory / MANIFEST).exists()):
         return None
     with cluster.agreed():
-        held_out = Dataset.open(directory, VALIDATION, cluster.rank == 0)
+        ((held_out,),) = open_shards([directory], (VALIDATION,), cluster)
         return held_out.at_rate(run.validation.mask_rate)
 
 

@@ -31,6 +31,9 @@ from pipeline.cluster.ranks import Cluster
 def main():
     cluster = Cluster.join()
     assert cluster.gather(f"rank {cluster.rank}" * cluster.rank) == ["", "rank 1"]
+    content = bytes([255, 0]) * (1 - cluster.rank)
+    assert cluster.from_first(content) == bytes([255, 0])
+    assert cluster.from_first(b"mine" * cluster.rank) == b""
     assert cluster.total(torch.tensor([1.0, cluster.rank])).tolist() == [2.0, 1.0]
     assert cluster.any(cluster.rank == 1) and not cluster.any(False)
     with cluster.agreed():

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from pipeline.base.errors import DataError, DivergedError
+from pipeline.cluster.ranks import Alone
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
 from pipeline.config.settings import override
@@ -42,7 +43,7 @@ from tests.pipeline.loading.test_placement import rows_of
 
 GROWS = ["batch.sequences=16", "batch.first_sequences=4", "batch.warmup_steps=9"]
 
-ALONE: Any = SimpleNamespace(rank=0, gather=lambda text: [text], world_size=1)
+ALONE: Any = Alone()
 
 
 def share_of(run: Run) -> Share:
@@ -173,7 +174,7 @@ def test_files_that_are_gone_or_short_are_found_at_the_start(
     with pytest.raises(DataError, match="is missing"):
         Dataset.open(data)
     dataset = Dataset.open(data, skip_damaged=True)
-    found = find_damaged_at_start([dataset], ALONE)
+    found = find_damaged_at_start([dataset])
     assert found == ((0, shards[0].name), (0, shards[1].name))
     progress = exclude_shards(Progress(step=3), [dataset], found, ALONE)
     assert progress.excluded == found

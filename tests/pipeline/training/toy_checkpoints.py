@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import threading
@@ -40,6 +41,13 @@ class ThreadRank:
         texts = list(self.texts)
         self.barrier.wait(timeout=60)
         return texts
+
+    def from_first(self, content: bytes) -> bytes:
+        return self.gather(content.decode("latin-1"))[0].encode("latin-1")
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        parts = [json.loads(text) for text in self.gather(json.dumps(values.tolist()))]
+        return torch.tensor(parts, dtype=torch.float64).sum(0)
 
 
 def on_ranks(world_size: int, function: Callable[[RankGroup], Any]) -> list[Any]:

@@ -116,7 +116,7 @@ def test_means_weigh_paradigms_alike() -> None:
 
 
 def test_tokens_of_training_rows_are_counted(lesson: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = Dataset.open(lesson, "validation", False)
+    dataset = Dataset.open(lesson, "validation")
     expected = np.zeros(2048, np.int64)
     for path in sorted((lesson / "rows").glob("train-*.arrow")):
         for row in pyarrow.ipc.open_file(path).read_all()["input_ids"].to_pylist():

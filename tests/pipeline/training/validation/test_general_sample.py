@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from pipeline.cluster.ranks import Alone
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.tokenizers.folders import save_vocabulary
@@ -20,7 +20,13 @@ from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.training.validation.general_sample import ROWS, open_general
 
-CLUSTER: Any = SimpleNamespace(rank=0, agreed=contextlib.nullcontext, any=bool)
+
+class AloneCluster(Alone):
+    agreed = contextlib.nullcontext
+    any = bool
+
+
+CLUSTER: Any = AloneCluster()
 WHOLE = {
     "bert_tiny": ("wordpiece-uncased", "pair"), "albert_tiny": ("unigram-uncased", "pair"),
     "spanbert_tiny": ("wordpiece", "sbo"), "electra_tiny": ("wordpiece-uncased", "rtd"),

@@ -1,0 +1,41 @@
+"""Sizes of files: each rank asks for its share, and all find the same damage."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.base.files import MISSING, NOT_A_FILE
+from pipeline.data.shards.manifest import read_manifest
+from pipeline.loading.shard_files import file_sizes, find_damage
+
+
+def test_the_shares_of_all_ranks_are_all_files(random_shards: Path) -> None:
+    shards = read_manifest(random_shards).of("train")
+    shares = [file_sizes(random_shards, shards, rank, 4) for rank in range(4)]
+    assert [np.count_nonzero(share) for share in shares] == [9, 8, 8, 8]
+    whole = file_sizes(random_shards, shards)
+    assert np.array_equal(sum(shares), whole)
+    assert whole.tolist() == [file.bytes for shard in shards for file in shard.files()]
+    assert list(find_damage(random_shards, shards, whole)) == []
+
+
+def test_damage_is_found_rows_first(random_shards: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
+    (directory / "mask-0/train-00000.arrow").write_bytes(b"short")
+    (directory / "mask-1/train-00002.arrow").unlink()
+    (directory / "rows/train-00001.arrow").unlink()
+    os.mkfifo(directory / "rows/train-00001.arrow")
+    shutil.rmtree(directory / "mask-2")  # a duplicate that was not copied
+    shards = read_manifest(directory).of("train")
+    sizes = file_sizes(directory, shards)
+    assert sizes.tolist().count(MISSING) == 4 and sizes.tolist().count(NOT_A_FILE) == 1
+    found = [(shard.name, str(error)) for shard, error in find_damage(directory, shards, sizes)]
+    assert [name for name, _ in found] == [
+        "train-00001.arrow", "train-00000.arrow", "train-00002.arrow",
+    ]  # fmt: skip
+    said = ("it is not a plain file", "is damaged: 5 bytes, the manifest says", "is missing; copy")
+    assert all(words in message for words, (_, message) in zip(said, found, strict=True))
