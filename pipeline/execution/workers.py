@@ -61,8 +61,12 @@ class Executor:
 
     runner: Runner
 
-    def run(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> None:
-        """Do all unfinished tasks, largest first."""
+    def run(
+        self, stage: Stage[AnyTask], tasks: list[AnyTask], part: tuple[int, int] = (1, 1)
+    ) -> None:
+        """Do all unfinished tasks, largest first; part: of a job array, does its share first."""
+        if part != (1, 1):
+            self.run(stage, share(tasks, *part))
         waiting = unfinished(stage, tasks)
         total, left = (sum(task.weight for task in some) for some in (tasks, waiting))
         # A large task started last would keep all other processes waiting.

@@ -1,4 +1,4 @@
-"""Clusters of similar documents from their signatures, in bounded memory.
+"""Clusters of similar documents from their signatures, in bounded memory and in separate steps.
 
 Locality-sensitive hashing (Indyk and Motwani 1998): documents that share a band (eight bytes of
 their signatures) are compared in all bytes, and those that agree in enough bytes form a cluster
@@ -7,45 +7,57 @@ their signatures) are compared in all bytes, and those that agree in enough byte
 probability 0.98 at index 0.8, 0.5 at 0.75, 0.06 at 0.7 and 0.0006 at 0.65. Exact copies are the
 special case of one band that is a hash of all words.
 
-Signatures are written to one file. Every band of every document, a hash and the document's number
-in 8 bytes, is written to a file chosen by the hash, each small enough to be sorted in memory. For
-100 M documents (about 300 GB of text), signatures and bands take 25.6 GB each, written and read
-once, and a band's file takes at most 16 MB. Only the union-find forest grows, by 4 bytes per
-document; it is memory-mapped from a file, so the kernel can reclaim its pages.
+Each step reads files in sequence and writes one file; steps of different words of the signatures
+are independent of each other:
 
-The root of a cluster is its first document in the group's order.
+1. `write_candidates`: the pairs of documents that share a band.
+2. `merge_candidates`: the distinct pairs of all bands, sorted.
+3. `write_agreement`: for each pair, in how many bytes of some words it agrees. A word of all
+   documents fits in memory, whole signatures do not: so no step reads a file in random order.
+4. `write_roots`: the pairs that agree in enough bytes, united.
+
+A pair is a number of 64 bits: the later document, then the earlier one. The root of a cluster is
+its first document in the group's order.
+
+Memory in bytes, for one word at a time: step 1 takes 17 per document and 134 MB, step 3 takes 9 and
+step 4 takes 4 per document. That is 1.3 GB for 70 M documents (200 GB of text), of which step 2
+takes at most 0.9 GB, if all have many copies: 0.3 for 1,100 runs and 0.6 to sort a block.
 """
 
 from __future__ import annotations
 
 import itertools
-import mmap
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.base.errors import DataError
 from pipeline.data.selection.minhash import ORDERS, Words, equal_parts
 from pipeline.kernels.bits import GOLDEN, U, mix
 
 LIKENESS_VERSION = 1
 """Increased when the same signatures give different clusters."""
-FILE_DOCUMENTS = 1 << 21
-"""Approximate number of bands in a file that is sorted in memory."""
+RANGE_DOCUMENTS = 1 << 21
+"""Approximate number of a band's hashes that are sorted at once."""
+RUN = 1 << 24
+"""Pairs in a sorted run of a file of candidates; the last run of a file is shorter."""
 _MOST_COMPARED = 8
 """A member of a bucket is compared with this many of its first members. A text quoted by a million
 documents makes a bucket of a million, too many for all pairs. Its copies share other bands."""
-_BLOCK = 1 << 16
-"""Rows that are numbered at a time."""
-_LOOKS = 16
-"""Comparisons before the mapped pages are released: the kernel may map 2 MiB around each."""
-_MOST_DOCUMENTS = 1 << 32
+_MERGED_DOCUMENTS = 1 << 16
+"""Later documents whose pairs are merged at once: 134 MB of pairs if all have many copies."""
+_READ = 1 << 15
+"""Pairs of a run that are read at once; 70 M documents make at most 1,100 runs."""
+_PAIRS = 1 << 20
+"""Pairs that are looked at at once."""
 
 Numbers = npt.NDArray[np.uint32]
+Pairs = npt.NDArray[np.uint64]
+Signed = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,137 +74,177 @@ EXACT = Likeness(words=1, least=8)
 NEAR = Likeness(words=ORDERS // 8, least=ORDERS * 3 // 4)
 
 
-def find_roots(
-    chunks: Iterable[tuple[npt.NDArray[np.uint32], Words]],
-    count: int,
-    likeness: Likeness,
-    scratch: Path,
-    file_documents: int = FILE_DOCUMENTS,
-) -> Path:
-    """Write a file with a uint32 per document: the number of the first document of its cluster.
+def write_candidates(
+    path: Path, words: Words, signed: Signed, band: int, range_documents: int = RANGE_DOCUMENTS
+) -> None:
+    """Write the pairs of documents that share a band, in sorted runs of `RUN`.
 
-    A document without copies has its own number. chunks: numbers [n] of documents below `count`,
-    in order, and their signatures [n, words]; the file has the same order. scratch: an empty
-    directory, for files of 16 bytes per word and document. Returns the path. Raises DataError if
-    there are too many documents.
+    words: [documents, bands] of the signatures, from `band` on; signed: [documents] False for
+    those that take no part.
     """
-    if count >= _MOST_DOCUMENTS:
-        raise DataError(f"{count:,} documents in a group, at most {_MOST_DOCUMENTS:,}; split it")
-    files = -(-max(count, 1) // file_documents)
-    rows = _spread(chunks, likeness, scratch, files)
-    path = scratch / "roots"
+    ranges = -(-max(len(words), 1) // range_documents)
+    room, held = np.empty(RUN + _MOST_COMPARED, np.uint64), 0
     with path.open("wb") as file:
-        for first in range(0, rows, _BLOCK):
-            np.arange(first, min(first + _BLOCK, rows), dtype=np.uint32).tofile(file)
-    if rows:
-        forest = np.memmap(path, np.uint32, "r+")
-        _join_bands(forest, rows, likeness, scratch, files)
-        with (scratch / "numbers").open("rb") as names:
-            for first in range(0, rows, _BLOCK):
-                _number_roots(forest, first, np.fromfile(names, np.uint32, _BLOCK))
-    return path
-
-
-def _spread(
-    chunks: Iterable[tuple[Numbers, Words]], likeness: Likeness, scratch: Path, files: int
-) -> int:
-    """Write signatures, and bands by hash. Returns the number of documents."""
-    rows = 0
-    with (scratch / "signatures").open("wb") as all, (scratch / "numbers").open("wb") as names:
-        for numbers, signatures in chunks:
-            numbers.tofile(names)
-            signatures.tofile(all)
-            for band in range(likeness.words):
-                keys, starts = _by_file(signatures[:, band], rows, band, files)
-                for file, (start, stop) in enumerate(itertools.pairwise(starts)):
-                    if start < stop:
-                        with _band_file(scratch, band, file).open("ab") as one:
-                            keys[start:stop].tofile(one)
-            rows += len(numbers)
-    return rows
-
-
-def _join_bands(forest: Numbers, rows: int, likeness: Likeness, scratch: Path, files: int) -> None:
-    with (scratch / "signatures").open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    signatures = np.frombuffer(mapped, np.uint64).reshape(rows, likeness.words)
-    for band in range(likeness.words):
-        for number in range(files):
-            path = _band_file(scratch, band, number)
-            if path.exists():
-                keys = np.fromfile(path, np.uint64)
-                keys.sort()
+        for column in range(words.shape[1]):
+            keys, starts = _by_range(words[:, column], signed, band + column, ranges)
+            for start, stop in itertools.pairwise(starts):
+                in_range = keys[start:stop]
+                in_range.sort()
                 at = 0
-                while at < len(keys):
-                    at = _join_alike(keys, at, signatures, forest, likeness.least)
-                    mapped.madvise(mmap.MADV_DONTNEED)  # they stay in the kernel's cache
-                path.unlink()
+                while at < len(in_range):
+                    at, held = _pair_up(in_range, at, room, held)
+                    if held >= RUN:
+                        room[:RUN].sort()
+                        room[:RUN].tofile(file)
+                        held -= RUN
+                        room[:held] = room[RUN : RUN + held]
+        room[:held].sort()
+        room[:held].tofile(file)
 
 
-def _band_file(scratch: Path, band: int, file: int) -> Path:
-    return scratch / f"band-{band:02d}-{file:05d}"
+def merge_candidates(path: Path, candidates: list[Path], documents: int) -> None:
+    """Write the distinct pairs of all files of candidates, sorted."""
+    runs = [run for one in candidates for run in _runs_in(one)]
+    with path.open("wb") as file:
+        for first in range(0, documents, _MERGED_DOCUMENTS):
+            last = U((first + _MERGED_DOCUMENTS << 32) - 1)
+            found = [pairs for run in runs for pairs in run.take_to(last)]
+            if found:
+                np.unique(np.concatenate(found)).tofile(file)
+
+
+def write_agreement(path: Path, pairs: Path, words: Words) -> None:
+    """Write a byte per pair: in how many bytes of `words` its documents agree, 255 for more.
+
+    words: [documents, words] of the signatures; the file has the order of `pairs`.
+    """
+    with path.open("wb") as file, pairs.open("rb") as source:
+        while len(some := np.fromfile(source, np.uint64, _PAIRS)):
+            _count_equal(some, words).tofile(file)
+
+
+def write_roots(
+    path: Path, pairs: Path, agreements: list[Path], least: int, documents: int
+) -> None:
+    """Write a uint32 per document: the number of the first document of its cluster.
+
+    A document without copies has its own number. agreements: files of `write_agreement`, for all
+    words together; least: bytes that must agree.
+    """
+    forest = np.arange(documents, dtype=np.uint32)
+    with ExitStack() as opened:
+        source = opened.enter_context(pairs.open("rb"))
+        counts = [opened.enter_context(one.open("rb")) for one in agreements]
+        while len(some := np.fromfile(source, np.uint64, _PAIRS)):
+            agreed = np.zeros(len(some), np.uint16)
+            for count in counts:
+                agreed += np.fromfile(count, np.uint8, len(some))
+            _unite(forest, some[agreed >= least])
+    _flatten(forest)
+    forest.tofile(path)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A sorted run of pairs in a file, read piece by piece."""
+
+    path: Path
+    at: int
+    stop: int
+    held: Pairs = field(default_factory=lambda: np.empty(0, np.uint64))
+
+    def take_to(self, last: np.uint64) -> Iterator[Pairs]:
+        """The next pairs, up to `last`."""
+        while len(self.held) or self.at < self.stop:
+            if not len(self.held):
+                count = min(_READ, self.stop - self.at)
+                self.held = np.fromfile(self.path, np.uint64, count, offset=8 * self.at)
+                self.at += count
+            count = int(np.searchsorted(self.held, last, "right"))
+            yield self.held[:count]
+            self.held = self.held[count:]
+            if len(self.held):
+                return
+
+
+def _runs_in(path: Path) -> list[_Run]:
+    pairs = path.stat().st_size // 8
+    return [_Run(path, at, min(at + RUN, pairs)) for at in range(0, pairs, RUN)]
 
 
 @numba.njit(cache=True, nogil=True)
-def _by_file(band, first, number, files):  # type: ignore[no-untyped-def]
-    """Keys (hash << 32 | row) ordered by file, and the start of each file's keys.
+def _by_range(words, signed, band, ranges):  # type: ignore[no-untyped-def]
+    """Keys (hash << 32 | document) of signed documents by range, and the start of each range.
 
-    band: uint64 [rows]; first: row of band[0]; number: of the band; files: how many.
-    Returns uint64 [rows] and int64 [files + 1].
+    words: uint64 [documents], of a band; signed: bool [documents]. A range is chosen by the lower
+    half of the hash, and the key has the upper half. Returns uint64 [signed documents] and int64
+    [ranges + 1].
     """
-    starts = np.zeros(files + 2, np.int64)
-    hashes = np.empty(len(band), np.uint64)
-    for row in range(len(band)):
-        hashes[row] = mix(band[row] + U(number + 1) * GOLDEN)
-        file = (hashes[row] & U(0xFFFFFFFF)) * U(files) >> U(32)
-        starts[file + U(2)] += 1
+    starts = np.zeros(ranges + 2, np.int64)
+    salt = U(band + 1) * GOLDEN
+    for document in range(len(words)):
+        if signed[document]:
+            chosen = (mix(words[document] + salt) & U(0xFFFFFFFF)) * U(ranges) >> U(32)
+            starts[chosen + U(2)] += 1
     starts = np.cumsum(starts)
-    keys = np.empty(len(band), np.uint64)
-    for row in range(len(band)):
-        file = (hashes[row] & U(0xFFFFFFFF)) * U(files) >> U(32)
-        keys[starts[file + U(1)]] = (hashes[row] >> U(32) << U(32)) | U(first + row)
-        starts[file + U(1)] += 1
+    keys = np.empty(starts[-1], np.uint64)
+    for document in range(len(words)):
+        if signed[document]:
+            hashed = mix(words[document] + salt)  # again: less than memory for all hashes costs
+            chosen = (hashed & U(0xFFFFFFFF)) * U(ranges) >> U(32)
+            keys[starts[chosen + U(1)]] = (hashed >> U(32) << U(32)) | U(document)
+            starts[chosen + U(1)] += 1
     return keys, starts[:-1]
 
 
 @numba.njit(cache=True, nogil=True)
-def _join_alike(keys, at, signatures, forest, least):  # type: ignore[no-untyped-def]
-    """Join documents with the same hash whose signatures agree, until `_LOOKS` comparisons.
+def _pair_up(keys, at, room, held):  # type: ignore[no-untyped-def]
+    """Append pairs with the same hash to room until it holds a run, or all keys are done.
 
-    keys: uint64 [n], sorted; at: index of the first key not yet compared with earlier ones;
-    signatures: uint64 [rows, words]; forest: uint32 [rows], changed. Returns the next `at`.
+    keys: uint64 [n], sorted; at: index of the first key not yet paired with earlier ones; room:
+    uint64 [a run + _MOST_COMPARED], of which `held` are used. Returns the next `at` and `held`.
     """
+    run = len(room) - _MOST_COMPARED
     begin = np.searchsorted(keys, keys[at] >> U(32) << U(32))  # start of its bucket
-    looks = 0
-    while at < len(keys) and looks < _LOOKS:
+    while at < len(keys) and held < run:
         if keys[at] >> U(32) != keys[begin] >> U(32):
             begin = at
-        row = np.int64(keys[at] & U(0xFFFFFFFF))
         for earlier in range(begin, min(at, begin + _MOST_COMPARED)):
-            other = np.int64(keys[earlier] & U(0xFFFFFFFF))
-            one, two = _root(forest, row), _root(forest, other)
-            if one != two:
-                looks += 1
-                if equal_parts(signatures[row], signatures[other]) >= least:
-                    forest[max(one, two)] = min(one, two)
+            room[held] = keys[at] << U(32) | keys[earlier] & U(0xFFFFFFFF)
+            held += 1
         at += 1
-    return at
+    return at, held
 
 
 @numba.njit(cache=True, nogil=True)
-def _root(forest, row):  # type: ignore[no-untyped-def]
-    """Root of a row in forest, uint32 [rows]; halves the path."""
-    while forest[row] != row:
-        forest[row] = forest[forest[row]]
-        row = np.int64(forest[row])
-    return row
+def _count_equal(pairs, words):  # type: ignore[no-untyped-def]
+    """uint8 [n] equal bytes of the documents of each pair, uint64 [n]; see `write_agreement`."""
+    agreed = np.empty(len(pairs), np.uint8)
+    for index in range(len(pairs)):
+        later, earlier = words[pairs[index] >> U(32)], words[pairs[index] & U(0xFFFFFFFF)]
+        agreed[index] = min(equal_parts(later, earlier), 255)
+    return agreed
 
 
 @numba.njit(cache=True, nogil=True)
-def _number_roots(forest, first, numbers):  # type: ignore[no-untyped-def]
-    """Replace rows from `first` on by their root's document number; earlier rows already have it.
+def _unite(forest, pairs):  # type: ignore[no-untyped-def]
+    """Unite the trees of each pair, uint64 [n], in forest, uint32 [documents]."""
+    for pair in pairs:
+        one, two = _root(forest, pair >> U(32)), _root(forest, pair & U(0xFFFFFFFF))
+        forest[max(one, two)] = min(one, two)
 
-    forest: uint32 [rows], changed in place; numbers: uint32 [n], of the documents of these rows.
-    """
-    for row in range(first, first + len(numbers)):
-        forest[row] = numbers[row - first] if forest[row] == row else forest[forest[row]]
+
+@numba.njit(cache=True, nogil=True)
+def _root(forest, document):  # type: ignore[no-untyped-def]
+    """Root of a document in forest, uint32 [documents]; halves the path."""
+    while forest[document] != document:
+        forest[document] = forest[forest[document]]
+        document = U(forest[document])
+    return document
+
+
+@numba.njit(cache=True, nogil=True)
+def _flatten(forest):  # type: ignore[no-untyped-def]
+    """Replace each document's parent, which is an earlier document, by its root."""
+    for document in range(len(forest)):
+        forest[document] = forest[forest[document]]

@@ -94,7 +94,12 @@ def spans_metadata(spans: list[ReadSpan]) -> dict[bytes, bytes]:
 
 def read_spans(path: Path) -> list[ReadSpan]:
     """The spans of the pieces that a survey or decisions are about."""
-    rows: list[list[Any]] = json.loads(pq.read_metadata(path).metadata[SPANS])
+    return spans_in(pq.read_metadata(path))
+
+
+def spans_in(about: pq.FileMetaData) -> list[ReadSpan]:
+    """`read_spans` of a file whose metadata was read."""
+    rows: list[list[Any]] = json.loads(about.metadata[SPANS])
     return [ReadSpan(*row) for row in rows]
 
 

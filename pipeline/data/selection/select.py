@@ -1,10 +1,10 @@
 """Selection: which documents of several corpora are kept, decided before any is packed.
 
 First each document is surveyed by itself (`survey`, in parallel): filters and decontamination drop
-documents, and the others get a signature. Then all signatures are compared (`clusters`), and the
-first document of each cluster of copies is kept: first corpus, first file, first position, with the
-corpora in the given order. The result does not depend on workers, on the order of files in a
-directory, or on interruptions.
+documents, and the others get a signature. Then all signatures are compared (`join`, in parallel by
+words), and the first document of each cluster of copies is kept: first corpus, first file, first
+position, with the corpora in the given order. The result does not depend on workers, on the order
+of files in a directory, or on interruptions.
 
 The decisions are a directory of Parquet files, one per task, under
 `$TENFOLD_ROOT/documents/decisions/`. It is named by a fingerprint of the files, rules and versions,
@@ -15,11 +15,11 @@ counted as dropped with a reason.
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -31,29 +31,24 @@ from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.config.settings import fingerprint
 from pipeline.data.documents.read import READING_VERSION, file_identity
 from pipeline.data.documents.records import Source
-from pipeline.data.selection.clusters import (
-    EXACT,
-    LIKENESS_VERSION,
-    NEAR,
-    Likeness,
-    Numbers,
-    find_roots,
-)
+from pipeline.data.selection.clusters import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers
 from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.decisions import SCHEMA, SPANS
 from pipeline.data.selection.filters import Filters
+from pipeline.data.selection.join import Join
 from pipeline.data.selection.minhash import SHINGLES_VERSION
 from pipeline.data.selection.survey import (
+    SURVEY_LAYOUT,
     SURVEY_VERSION,
     Rules,
     SurveyTask,
+    read_contents,
     remove_stale,
-    signed_documents,
     survey_stage,
 )
 from pipeline.data.text.clean import CLEANING_VERSION
 from pipeline.data.text.tasks import SplitTask
-from pipeline.execution.workers import Executor, share
+from pipeline.execution.workers import Executor
 
 DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}
 """Values of `--dedup`."""
@@ -102,65 +97,82 @@ def plan_selection(
         "dedup": dedup, "filters": rules.filters.describe(), "evaluation": rules.evaluation.mark,
     }  # fmt: skip
     files: dict[Source, list[object]] = {}
-    surveys = []
+    surveys, marks = [], []
     for task in tasks:
         for piece in task.pieces:
             if piece.source not in files:
                 files[piece.source] = file_identity(piece.source)
         pieces = [[files[piece.source], piece.start, piece.stop] for piece in task.pieces]
-        mark = fingerprint(decided_by | {"pieces": pieces})
-        surveys.append(SurveyTask(task, place / "surveys" / f"{mark}.parquet"))
-    marks = [survey.target.stem for survey in surveys]
+        marks.append(fingerprint(decided_by | {"pieces": pieces}))
+        path = place / "surveys" / f"{marks[-1]}.{SURVEY_LAYOUT}.parquet"
+        surveys.append(SurveyTask(task, path))
     mark = fingerprint({"likeness": LIKENESS_VERSION, "surveys": marks})
     return Selection(tasks, dedup, rules, place, surveys, mark)
 
 
 def decide(selection: Selection, executor: Executor, part: tuple[int, int] = (1, 1)) -> None:
-    """Make the decisions unless they exist; part: of a job array, surveys its share first."""
+    """Make the decisions unless they exist; part: as `Executor.run` takes it."""
     if not selection.mark or selection.directory.exists():
         return
-    for directory in (selection.place / "surveys", selection.directory.parent):
-        make_directory(directory)
+    for name in ("surveys", "joins", "decisions"):
+        make_directory(selection.place / name)
     remove_stale(selection.surveys)
-    stage = survey_stage(selection.place / "surveys", selection.rules)
-    if part != (1, 1):
-        executor.run(stage, share(selection.surveys, *part))
-    executor.run(stage, selection.surveys)
+    executor.run(
+        survey_stage(selection.place / "surveys", selection.rules), selection.surveys, part
+    )
+    ends, content = read_contents(selection.surveys)
+    roots = None
+    if likeness := selection.rules.likeness:
+        paths = [survey.target for survey in selection.surveys]
+        directory = selection.place / "joins"
+        join = Join(paths, ends[-1], likeness, directory, content, selection.directory)
+        roots = join.find_roots(executor, part)
     with one_at_a_time(selection.directory.with_name(f".{selection.mark}.lock")):
-        if selection.directory.exists():
-            return
-        try:
-            with scratch_folder(selection.directory) as scratch:
-                (scratch / "decisions").mkdir()
-                counts = _join(selection, scratch)
-                publish_folder(scratch / "decisions", selection.directory)
-        except TakenError:  # where locks exclude nobody; both decide the same
-            print(f"selection: another process made {selection.directory} first", flush=True)
-            return
-        except OSError as error:
+        counts = _publish(selection, ends, roots)
+    if roots:
+        join.remove()
+    if counts:
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if reason)
+        print(
+            f"selection: {sum(counts.values()):,} documents; dropped {dropped or 'none'}",
+            flush=True,
+        )
+
+
+def _publish(selection: Selection, ends: list[int], roots: Path | None) -> Counter[str] | None:
+    """Make the decisions' directory unless another process did; see `_write_decisions`."""
+    if selection.directory.exists():
+        return None
+    try:
+        with scratch_folder(selection.directory) as scratch:
+            (scratch / "decisions").mkdir()
+            counts = _write_decisions(selection, ends, roots, scratch / "decisions")
+            publish_folder(scratch / "decisions", selection.directory)
+        return counts
+    except (OSError, TakenError) as error:
+        if not selection.directory.exists():
+            assert isinstance(error, OSError)
             raise DataError(
-                f"cannot write to {selection.directory.parent}: {error.strerror}; free about 600 "
+                f"cannot write to {selection.directory.parent}: {error.strerror}; free about 100 "
                 "bytes per document and rerun"
             ) from error
-    dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if reason)
-    print(f"selection: {sum(counts.values()):,} documents; dropped {dropped or 'none'}", flush=True)
+    # where locks exclude nobody: both decide the same, and the first one removed the join's files
+    print(f"selection: another process made {selection.directory} first", flush=True)
+    return None
 
 
-def _join(selection: Selection, scratch: Path) -> Counter[str]:
-    """Write all decisions below `scratch`. Returns documents by drop reason, "" for kept ones."""
-    paths = [survey.target for survey in selection.surveys]
-    ends = np.cumsum([pq.read_metadata(path).num_rows for path in paths])
-    firsts = [0, *ends[:-1].tolist()]
-    likeness = selection.rules.likeness
+def _write_decisions(
+    selection: Selection, ends: list[int], roots: Path | None, directory: Path
+) -> Counter[str]:
+    """Write all decisions. Returns documents by drop reason, "" for kept ones.
+
+    ends: number of documents up to each survey's end; roots: see `Join`, None: no deduplication.
+    """
     counts: Counter[str] = Counter()
     with ExitStack() as opened:
-        roots = None
-        if likeness:
-            chunks = signed_documents(paths, firsts, likeness)
-            found = find_roots(chunks, int(ends[-1]), likeness, scratch)
-            roots = opened.enter_context(found.open("rb"))
-        for survey, first in zip(selection.surveys, firsts):
-            path = _decisions(scratch / "decisions", survey.task)
+        found = opened.enter_context(roots.open("rb")) if roots else None
+        for survey, first in zip(selection.surveys, [0, *ends]):
+            path = _decisions(directory, survey.task)
             with (
                 pq.ParquetFile(survey.target, pre_buffer=False) as file,
                 whole_file(path, lasting=False) as temporary,
@@ -168,31 +180,20 @@ def _join(selection: Selection, scratch: Path) -> Counter[str]:
             ):
                 for rows in file.iter_batches(columns=["id", "dropped"]):
                     reasons = rows["dropped"].to_pylist()
-                    mine = _take_roots(roots, first, reasons)
-                    for row in np.flatnonzero(mine != np.arange(first, first + len(rows))).tolist():
-                        task = selection.tasks[int(np.searchsorted(ends, mine[row], "right"))]
+                    numbers = np.arange(first, first + len(rows), dtype=np.uint32)
+                    clusters = np.fromfile(found, np.uint32, len(rows)) if found else numbers
+                    for row in np.flatnonzero(clusters != numbers).tolist():
+                        task = selection.tasks[bisect_right(ends, clusters[row])]
                         reason = _REASONS[selection.dedup]
                         if task.corpus != survey.task.corpus:
                             reason += f" of one in {task.corpus}"
                         reasons[row] = reason
                     counts.update(reason or "" for reason in reasons)
-                    writer.write_table(_table(survey.task.corpus, rows["id"], reasons, mine))
+                    writer.write_table(_table(survey.task.corpus, rows["id"], reasons, clusters))
                     first += len(rows)
                 writer.add_key_value_metadata({SPANS: file.metadata.metadata[SPANS]})
     assert sum(counts.values()) == ends[-1]
     return counts
-
-
-def _take_roots(roots: BinaryIO | None, first: int, reasons: list[str | None]) -> Numbers:
-    """The cluster's first document for each document from `first` on; its own number if dropped.
-
-    roots: the file of `find_roots`, read up to here; None: no deduplication.
-    """
-    numbers = np.arange(first, first + len(reasons), dtype=np.uint32)
-    if roots is not None:
-        signed = np.array([reason is None for reason in reasons], np.bool_)
-        numbers[signed] = np.fromfile(roots, np.uint32, int(signed.sum()))
-    return numbers
 
 
 def _table(corpus: str, ids: pa.Array, reasons: list[str | None], roots: Numbers) -> pa.Table:

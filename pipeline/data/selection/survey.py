@@ -1,13 +1,15 @@
 """Survey of single documents: each gets a signature, or a reason for dropping it.
 
 One Parquet file per task has a row for each of its cleaned documents, in order. It is named by a
-fingerprint of the files and rules, and appears only when it is complete.
+fingerprint of the files and rules, and appears only when it is complete. Each word of the
+signatures is a column of its own, in few row groups, so the join reads a word of all documents
+without the others.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,11 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.base.files import one_at_a_time
+from pipeline.config.settings import fingerprint
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
 from pipeline.data.documents.unchanged import has_content, reading
-from pipeline.data.selection.clusters import EXACT, Likeness
+from pipeline.data.selection.clusters import EXACT, Likeness, Signed
 from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
-from pipeline.data.selection.decisions import read_spans, spans_metadata
+from pipeline.data.selection.decisions import read_spans, spans_in, spans_metadata
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
@@ -32,6 +35,12 @@ from pipeline.execution.workers import Stage
 
 SURVEY_VERSION = 1
 """Increased when the same documents give a different survey."""
+SURVEY_LAYOUT = 2
+"""Increased when a survey is stored differently, which changes no decision."""
+_GROUP_ROWS = 1 << 16
+"""Least rows in a group of a file, but the last: 17 MB of signatures in memory."""
+_TEXTS = ["id", "dropped"]
+"""Columns that every survey has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,16 @@ def _is_stale(survey: SurveyTask) -> bool:
     return any(not has_content(piece.source, [span]) for piece, span in spans)
 
 
+def read_contents(surveys: list[SurveyTask]) -> tuple[list[int], str]:
+    """Documents up to the end of each survey, and a fingerprint of what was read for all."""
+    ends, read = [0], []
+    for survey in surveys:
+        about = pq.read_metadata(survey.target)
+        ends.append(ends[-1] + about.num_rows)
+        read.append([span.xxh3_64 for span in spans_in(about)])
+    return ends[1:], fingerprint({"read": read})
+
+
 def survey_stage(directory: Path, rules: Rules) -> Stage[SurveyTask]:
     """The stage of all surveys under `directory`."""
     return Stage(directory, partial(_start, rules))
@@ -107,20 +126,27 @@ class Surveyor:
         with only_once(task.target) as temporary:
             if temporary is None:
                 return
-            packed = {"compression": {"id": "zstd", "dropped": "zstd"}}
+            packed = {"compression": dict.fromkeys(_TEXTS, "zstd"), "use_dictionary": _TEXTS}
             with (
-                pq.ParquetWriter(temporary, self._schema(), **packed) as writer,
+                pq.ParquetWriter(
+                    temporary, self._schema(), write_statistics=False, **packed
+                ) as writer,
                 reading(task.task.pieces) as (pieces, spans),
             ):
+                group: list[pa.Table] = []
                 for batch in read_batches(pieces, 0, DocumentCounts()):
-                    writer.write_table(self._table_in_time(batch))
+                    group.append(self._table_in_time(batch))
+                    if sum(map(len, group)) >= _GROUP_ROWS:
+                        writer.write_table(pa.concat_tables(group))
+                        group = []
+                if group:
+                    writer.write_table(pa.concat_tables(group))
                 writer.add_key_value_metadata(spans_metadata(spans()))
 
     def _schema(self) -> pa.Schema:
-        fields = [pa.field("id", pa.string()), pa.field("dropped", pa.string())]
-        if self.rules.likeness:
-            fields.append(pa.field("signature", pa.binary(8 * self.rules.likeness.words)))
-        return pa.schema(fields)
+        words = range(self.rules.likeness.words if self.rules.likeness else 0)
+        fields = [pa.field(name, pa.string()) for name in _TEXTS]
+        return pa.schema(fields + [pa.field(name, pa.uint64()) for name in _word_names(words)])
 
     def _table_in_time(self, batch: DocumentBatch) -> pa.Table:
         """The table of a batch, where documents that take too long are dropped."""
@@ -141,9 +167,7 @@ class Surveyor:
         columns = [pa.array(batch.ids), pa.array(self._reasons(batch), pa.string())]
         if self.rules.likeness:
             sign = word_hashes if self.rules.likeness == EXACT else signatures
-            made = sign(batch.buffer, batch.offsets)
-            kind = pa.binary(8 * self.rules.likeness.words)
-            columns.append(pa.Array.from_buffers(kind, len(made), [None, pa.py_buffer(made)]))
+            columns += [pa.array(word) for word in sign(batch.buffer, batch.offsets).T]
         return pa.table(columns, schema=self._schema())
 
     def _reasons(self, batch: DocumentBatch) -> list[str | None]:
@@ -157,20 +181,26 @@ class Surveyor:
         return list(reasons)
 
 
-def signed_documents(
-    surveys: list[Path], firsts: list[int], likeness: Likeness
-) -> Iterator[tuple[npt.NDArray[np.uint32], Words]]:
-    """Numbers and signatures of the documents that were not dropped, in chunks.
+def _word_names(words: range) -> list[str]:
+    """Columns of words of the signatures."""
+    return [f"word-{word:02d}" for word in words]
 
-    firsts: number of each file's first document.
+
+def read_words(surveys: list[Path], documents: int, words: range) -> tuple[Words, Signed]:
+    """[documents, words] some words of all signatures, and [documents] False for dropped ones.
+
+    documents: in all surveys. Memory: 8 bytes per word, and 1 byte, per document.
     """
-    for path, first in zip(surveys, firsts):
+    names = _word_names(words)
+    made, signed = np.zeros((documents, len(words)), np.uint64), np.zeros(documents, np.bool_)
+    first = 0
+    for path in surveys:
         with pq.ParquetFile(path, pre_buffer=False) as file:
-            for rows in file.iter_batches(columns=["dropped", "signature"]):
-                kept = rows.column("dropped").is_null().to_numpy(zero_copy_only=False)
-                column = rows.column("signature")
-                words = np.frombuffer(column.buffers()[1], np.uint64)
-                words = words.reshape(-1, likeness.words)[column.offset :][: len(column)]
-                numbers = first + np.flatnonzero(kept)
+            for rows in file.iter_batches(columns=["dropped", *names]):
+                here = slice(first, first + len(rows))
+                signed[here] = rows["dropped"].is_null().to_numpy(zero_copy_only=False)
+                for index, name in enumerate(names):
+                    made[here, index] = rows[name].to_numpy()
                 first += len(rows)
-                yield numbers.astype(np.uint32), words[kept]
+    assert first == documents
+    return made, signed

@@ -5,8 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from pipeline.data.selection.clusters import EXACT, NEAR, Likeness, find_roots
+from pipeline.data.selection import clusters
+from pipeline.data.selection.clusters import (
+    EXACT,
+    NEAR,
+    Likeness,
+    merge_candidates,
+    write_agreement,
+    write_candidates,
+    write_roots,
+)
 from pipeline.data.selection.minhash import equal_parts, signatures, word_hashes
 from pipeline.data.text.clean import clean
 from tests.benchmarks.planted import copy_of, document, jaccard
@@ -17,17 +27,23 @@ def roots(
     scratch: Path,
     likeness: Likeness = NEAR,
     *,
-    numbers: np.ndarray | None = None,
-    count: int = 0,
-    chunk: int = 1000,
-    file_documents: int = 1 << 20,
+    has: np.ndarray | None = None,
+    words: int = 32,
+    range_documents: int = 1 << 20,
 ) -> list[int]:
-    numbers = np.arange(len(signed)) if numbers is None else numbers
+    """All steps in turn; words: of the signatures that a step reads at a time."""
     scratch.mkdir()
-    starts = range(0, len(signed), chunk)
-    chunks = ((numbers[i : i + chunk].astype(np.uint32), signed[i : i + chunk]) for i in starts)
-    found = find_roots(chunks, count or len(signed), likeness, scratch, file_documents)
-    return np.fromfile(found, np.uint32).tolist()
+    has = np.ones(len(signed), np.bool_) if has is None else has
+    parts = {first: signed[:, first : first + words] for first in range(0, likeness.words, words)}
+    candidates = [scratch / f"candidates-{first}" for first in parts]
+    agreement = [scratch / f"agreement-{first}" for first in parts]
+    for path, (first, part) in zip(candidates, parts.items()):
+        write_candidates(path, part, has, first, range_documents)
+    merge_candidates(scratch / "pairs", candidates, len(signed))
+    for path, part in zip(agreement, parts.values()):
+        write_agreement(path, scratch / "pairs", part)
+    write_roots(scratch / "roots", scratch / "pairs", agreement, likeness.least, len(signed))
+    return np.fromfile(scratch / "roots", np.uint32).tolist()
 
 
 def all_pairs(signed: np.ndarray, likeness: Likeness) -> list[int]:
@@ -52,16 +68,23 @@ def families(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.array(made).view(np.uint64)
 
 
-def test_clusters_equal_those_of_all_pairs(tmp_path: Path) -> None:
-    """In one file and in many, in chunks of any size, and with dropped documents."""
+def test_clusters_equal_those_of_all_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one range of hashes and in many, by any number of words, and with dropped documents."""
     signed = families(np.random.default_rng(0), 400)
     expected = all_pairs(signed, NEAR)
     assert 20 < len(set(expected)) < 300
     assert roots(signed, tmp_path / "a") == expected
-    assert roots(signed, tmp_path / "b", chunk=7, file_documents=9) == expected
-    numbers = np.arange(400) * 2 + 1
-    sparse = roots(signed, tmp_path / "c", numbers=numbers, count=801)
-    assert sparse == [numbers[root] for root in expected]
+    assert roots(signed, tmp_path / "b", words=5, range_documents=9) == expected
+    sparse = np.repeat(signed, 2, axis=0)
+    found = roots(sparse, tmp_path / "c", has=np.arange(800) % 2 == 1, words=1)
+    assert found[::2] == [*range(0, 800, 2)]
+    assert found[1::2] == [2 * root + 1 for root in expected]
+    pairs = (tmp_path / "a" / "pairs").read_bytes()
+    assert (tmp_path / "b" / "pairs").read_bytes() == pairs
+    for name, value in (("RUN", 7), ("_READ", 3), ("_PAIRS", 11), ("_MERGED_DOCUMENTS", 13)):
+        monkeypatch.setattr(clusters, name, value)
+    assert roots(signed, tmp_path / "d", words=5) == expected
+    assert (tmp_path / "d" / "pairs").read_bytes() == pairs
 
 
 def test_exact_copies_are_one_band(tmp_path: Path) -> None:
@@ -70,7 +93,7 @@ def test_exact_copies_are_one_band(tmp_path: Path) -> None:
     assert roots(hashes, tmp_path / "a", EXACT) == [0, 1, 0, 3, 1, 5]
     # different documents stay apart even if all bits of their bucket agree
     hashes = np.random.default_rng(0).integers(1 << 60, size=(300_000, 1), dtype=np.uint64)
-    assert roots(hashes, tmp_path / "b", EXACT, chunk=1 << 16) == [*range(300_000)]
+    assert roots(hashes, tmp_path / "b", EXACT) == [*range(300_000)]
 
 
 def test_many_with_the_same_band_are_not_all_compared(tmp_path: Path) -> None:
@@ -83,7 +106,9 @@ def test_many_with_the_same_band_are_not_all_compared(tmp_path: Path) -> None:
 
 
 def test_no_documents_to_compare(tmp_path: Path) -> None:
-    assert roots(np.empty((0, 32), np.uint64), tmp_path / "a", count=3) == []
+    assert roots(np.empty((0, 32), np.uint64), tmp_path / "a") == []
+    dropped = np.zeros(3, np.bool_)
+    assert roots(np.zeros((3, 32), np.uint64), tmp_path / "b", has=dropped) == [0, 1, 2]
 
 
 def test_recall_and_precision(tmp_path: Path) -> None:

@@ -180,6 +180,8 @@ def test_killed_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     for place in (
+        "pipeline.data.selection.join.write_candidates",
+        "pipeline.data.selection.join.write_roots",
         "pipeline.data.selection.select._table",
         "pipeline.data.selection.survey.Surveyor._table",
     ):

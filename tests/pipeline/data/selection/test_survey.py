@@ -15,7 +15,7 @@ from pipeline.data.selection.clusters import EXACT, NEAR, Likeness
 from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.filters import Filters, Reasons
 from pipeline.data.selection.minhash import signatures, word_hashes
-from pipeline.data.selection.survey import Rules, SurveyTask, signed_documents, survey_stage
+from pipeline.data.selection.survey import Rules, SurveyTask, read_words, survey_stage
 from pipeline.data.text.clean import Offsets, clean
 from pipeline.data.text.tasks import cut_tasks
 from pipeline.execution.workers import unfinished
@@ -55,26 +55,38 @@ def test_each_document_has_a_row(tmp_path: Path) -> None:
     ]  # fmt: skip
     text = clean(texts)
     signed = signatures(text.buffer, text.offsets)
-    assert rows["signature"].to_pylist() == [row.tobytes() for row in signed]
-    [(numbers, words)] = signed_documents([path], [100], NEAR)
-    assert numbers.tolist() == [100, 104] and (words == signed[[0, 4]]).all()
+    assert rows.column_names == ["id", "dropped", *(f"word-{word:02d}" for word in range(32))]
+    words, has = read_words([path], 5, range(32))
+    assert has.tolist() == [True, False, False, False, True] and (words == signed).all()
+    words, _ = read_words([path, path], 10, range(3, 5))
+    assert (words == np.concatenate([signed, signed])[:, 3:5]).all()
 
 
 def test_exact_copies_and_none(tmp_path: Path) -> None:
     path, texts = survey(tmp_path, EXACT)
     text = clean(texts)
     hashes = word_hashes(text.buffer, text.offsets)
-    [(numbers, words)] = signed_documents([path], [0], EXACT)
-    assert numbers.tolist() == [0, 4] and (words == hashes[[0, 4]]).all()
+    words, has = read_words([path], 5, range(1))
+    assert np.flatnonzero(has).tolist() == [0, 4] and (words == hashes).all()
     path.unlink()
     path, _ = survey(tmp_path, None)
     assert pq.read_schema(path).names == ["id", "dropped"]
 
 
-def test_numbers_continue_over_several_files(tmp_path: Path) -> None:
+def test_a_word_is_read_in_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches share a row group, until it has enough rows."""
+    monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 10)
+    path, texts = survey(tmp_path, NEAR)
+    assert pq.read_metadata(path).num_row_groups == 1
+    path.unlink()
+    monkeypatch.setattr("pipeline.data.selection.survey._GROUP_ROWS", 2)
     path, _ = survey(tmp_path, NEAR)
-    chunks = [*signed_documents([path, path], [0, 5], NEAR)]
-    assert np.concatenate([numbers for numbers, _ in chunks]).tolist() == [0, 4, 5, 9]
+    about = pq.read_metadata(path)
+    sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+    assert len(sizes) > 1 and min(sizes[:-1]) >= 2 and sum(sizes) == 5
+    text = clean(texts)
+    words, _ = read_words([path], 5, range(32))
+    assert (words == signatures(text.buffer, text.offsets)).all()
 
 
 def test_a_document_that_is_filtered_too_long_is_dropped(
@@ -94,5 +106,5 @@ def test_a_document_that_is_filtered_too_long_is_dropped(
     assert rows["dropped"].to_pylist() == [
         None, "too few words", "contaminated", "over 10 s of CPU", None,
     ]  # fmt: skip
-    [(numbers, _)] = signed_documents([path], [0], NEAR)
-    assert numbers.tolist() == [0, 4]
+    _, has = read_words([path], 5, range(1))
+    assert np.flatnonzero(has).tolist() == [0, 4]

@@ -1,0 +1,221 @@
+"""The join in tasks: the clusters of all pairs, few opens, resumed by task, by any processes."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.data.selection import join as join_module
+from pipeline.data.selection import survey
+from pipeline.data.selection.clusters import NEAR
+from pipeline.data.selection.join import Join
+from pipeline.data.selection.minhash import signatures
+from pipeline.data.text.clean import clean
+from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
+from tests.benchmarks.planted import copy_of, document
+from tests.pipeline.data.selection.test_clusters import all_pairs
+
+ALONE = (1, 1)
+WORDS = range(32)
+
+
+def signed_texts(count: int) -> np.ndarray:
+    """Signatures of the paragraphs of our documentation, and of documents with planted copies."""
+    readme = Path(__file__).parents[4] / "README.md"
+    texts = [text for text in readme.read_text().split("\n\n") for _ in range(2)]
+    rng = np.random.default_rng(0)
+    while len(texts) < count:
+        words = document(rng, int(rng.integers(20, 90)))
+        likes = [copy_of(words, level, rng) for level in rng.uniform(0.5, 1, rng.integers(0, 12))]
+        texts += [" ".join(some) for some in [words, *likes]]
+    text = clean([texts[at] for at in rng.permutation(count)])
+    return signatures(text.buffer, text.offsets)
+
+
+def write_surveys(folder: Path, signed: np.ndarray, rows: int) -> list[Path]:
+    folder.mkdir()
+    paths = []
+    for first in range(0, len(signed), rows):
+        some = signed[first : first + rows]
+        columns = {f"word-{word:02d}": some[:, word] for word in WORDS}
+        paths.append(folder / f"{first:06d}.parquet")
+        pq.write_table(
+            pa.table({"dropped": pa.nulls(len(some), pa.string()), **columns}), paths[-1]
+        )
+    return paths
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Join, list[int]]:
+    """A join with a task per word, and the roots that it has to find."""
+    signed = signed_texts(300)
+    monkeypatch.setattr(join_module, "_TASK_WORDS", 300)
+    paths = write_surveys(tmp_path / "surveys", signed, 40)
+    (tmp_path / "joins").mkdir()
+    planned = Join(paths, 300, NEAR, tmp_path / "joins", "content", tmp_path / "decisions")
+    return planned, all_pairs(signed, NEAR)
+
+
+def found(planned: Join, executor: Executor | None = None, part: tuple[int, int] = ALONE) -> Any:
+    path = planned.find_roots(executor or local_executor(1), part)
+    return np.fromfile(path, np.uint32).tolist()
+
+
+def test_roots_are_those_of_all_pairs(planned: tuple[Join, list[int]]) -> None:
+    join, expected = planned
+    assert found(join) == expected
+    assert len({root for root, times in Counter(expected).items() if times > 1}) > 40
+    assert [len(join.files(name)) for name in ("candidates", "pairs", "agreement")] == [32, 1, 32]
+    join.remove()
+    assert [*join.directory.iterdir()] == []
+
+
+def test_few_documents_are_one_task(
+    planned: tuple[Join, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join, expected = planned
+    monkeypatch.setattr(join_module, "_TASK_WORDS", 3000)
+    assert [len(join.files(name)) for name in ("candidates", "agreement")] == [4, 4]
+    assert found(join) == expected
+    monkeypatch.undo()
+    assert [len(join.files(name)) for name in ("candidates", "agreement")] == [1, 1]
+    join.remove()
+    assert found(join) == expected
+    many = replace(join, documents=70_000_000)
+    assert len(many.files("candidates")) == len(many.files("agreement")) == 32
+
+
+opened: list[str] | None = None
+
+
+def _listen(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and opened is not None:
+        opened.append(str(arguments[0]))
+
+
+@pytest.fixture
+def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Names of opened files, those that Arrow opens included."""
+    global opened
+    opened = seen = []
+    sys.addaudithook(_listen)
+    real = survey.pq.ParquetFile
+
+    def spied(path: Path, **options: Any) -> pq.ParquetFile:
+        seen.append(str(path))
+        return real(path, **options)
+
+    monkeypatch.setattr(survey.pq, "ParquetFile", spied)
+    yield seen
+    opened = None
+
+
+def test_each_task_opens_each_survey_once(
+    planned: tuple[Join, list[int]], opens: list[str]
+) -> None:
+    """However many ranges of hashes, runs and documents there are."""
+    join, expected = planned
+    assert found(join) == expected
+    surveys = [name for name in opens if name.endswith(".parquet")]
+    assert len(surveys) == 2 * 32 * len(join.surveys)
+    others = [name for name in opens if str(join.directory) in name]
+    assert len(others) < 66 * 8  # its lock, its file twice, the directory, and what it reads
+
+
+def test_a_killed_join_continues_with_the_tasks_that_are_left(
+    planned: tuple[Join, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join, expected = planned
+    done: list[str] = []
+
+    def counted(name: str, most: int) -> Any:
+        real = join_module._STEPS[name]
+
+        def step(join: Join, words: range, path: Path) -> None:
+            if len(done) == most:
+                path.write_bytes(b"half")
+                raise KeyboardInterrupt
+            real(join, words, path)
+            done.append(f"{name} {words[0]}")
+
+        return step
+
+    for most, name in ((20, "candidates"), (45, "agreement"), (66, "none")):
+        with monkeypatch.context() as patched:
+            for each in join_module._STEPS:
+                patched.setitem(join_module._STEPS, each, counted(each, most))
+            if name == "none":
+                assert found(join) == expected
+            else:
+                with pytest.raises(KeyboardInterrupt):
+                    found(join)
+                assert len(done) == most and done[-1].startswith(name)
+    assert len(done) == len(set(done)) == 66
+
+
+def test_parts_of_an_array_do_their_shares_first(planned: tuple[Join, list[int]]) -> None:
+    join, expected = planned
+    asked: list[tuple[str, int]] = []
+
+    def recorded(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+        asked.append((tasks[0].name.split("-")[-2] if tasks else "", len(tasks)))
+        return local_executor(1).runner(stage, tasks)
+
+    assert found(join, Executor(recorded), (2, 2)) == expected
+    assert [count for _, count in asked] == [16, 16, 0, 1, 16, 16, 0, 1]
+    join.remove()
+    stage = Stage(
+        join.directory, partial(join_module._start, join, join_module._STEPS["candidates"])
+    )
+    local_executor(2).run(stage, join._tasks("candidates"))  # by spawned processes
+    written = {path: path.stat().st_mtime_ns for path in join.files("candidates")}
+    assert found(join) == expected
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+
+
+def test_a_join_that_another_process_ended_has_nothing_to_do(
+    planned: tuple[Join, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where locks exclude nobody: the other one published the decisions and removed all files."""
+    join, _ = planned
+    real = join_module._STEPS["pairs"]
+
+    def late(join: Join, words: range, path: Path) -> None:
+        join.remove()
+        real(join, words, path)
+
+    def ended(join: Join, words: range, path: Path) -> None:
+        join.decisions.mkdir()
+        late(join, words, path)
+
+    monkeypatch.setitem(join_module._STEPS, "pairs", late)
+    with pytest.raises(DataError, match="-pairs-00: No such file or directory"):
+        join.find_roots(local_executor(1), ALONE)  # gone for another reason
+    monkeypatch.setitem(join_module._STEPS, "pairs", ended)
+    assert not join.find_roots(local_executor(1), ALONE).exists()
+
+
+def test_files_of_other_text_are_not_taken(planned: tuple[Join, list[int]], tmp_path: Path) -> None:
+    join, expected = planned
+    other = signed_texts(330)[30:]
+    paths = write_surveys(tmp_path / "others", other, 40)
+    assert found(join) == expected
+    assert found(replace(join, surveys=paths, content="other")) == all_pairs(other, NEAR)
+
+
+def test_too_many_documents(planned: tuple[Join, list[int]]) -> None:
+    with pytest.raises(
+        DataError, match="4,294,967,296 documents in a group, at most 4,294,967,296"
+    ):
+        replace(planned[0], documents=1 << 32).find_roots(local_executor(1), ALONE)
