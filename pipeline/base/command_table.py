@@ -7,6 +7,7 @@ COMMANDS = {
     "prepare": "text -> shards with ten masks per sequence; needs CPUs only",
     "inspect": "show what is in shards, a tokenizer, raw documents, a run or a model",
     "takedown": "shards -> the same shards without the text of some documents",
+    "clean": "list, and with --yes remove, what earlier commands left and no shards need",
     "plan": "estimate what a run takes: memory, hours, cost, disk, passes over the data",
     "doctor": "check whether these machines can run a job, before it waits in a queue",
     "train": "shards -> a trained model; resumes by itself",

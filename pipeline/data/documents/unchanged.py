@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -135,7 +136,12 @@ def _hash(source: Source, start: int, stop: int) -> str:
     """Of the bytes [start, stop) of a file; of an extracted one, of all that was extracted."""
     if source.format != EXTRACTED:
         return PieceReading().take_file(source.path, start, stop).digest
-    joined = "".join(hashes := extraction_content(source.path))
+    return extracted_hash(source.path)
+
+
+def extracted_hash(path: str) -> str:
+    """The hash, in the spans of an extracted file, of all that it was extracted from."""
+    joined = "".join(hashes := extraction_content(path))
     return joined if len(hashes) < 2 else xxhash.xxh3_64_hexdigest(joined.encode())
 
 
@@ -160,7 +166,7 @@ def _compare_raw(source: Source) -> None:
 
 def is_known(source: Source, target: Path) -> bool:
     """Whether `identify` need not read the file; target: what is extracted from it."""
-    return placed_state(source) in _known(target).states
+    return placed_state(source) in known_content(target).states
 
 
 def identify(source: Source, target: Path) -> RawContent:
@@ -168,7 +174,7 @@ def identify(source: Source, target: Path) -> RawContent:
 
     Raises DataError if `target` was extracted from other content.
     """
-    known = _known(target)
+    known = known_content(target)
     if placed_state(source) in known.states:
         return known
     with unchanged([source]):
@@ -183,16 +189,24 @@ def identify(source: Source, target: Path) -> RawContent:
             )
     content = RawContent(hashes, (known.states if known.hashes == hashes else []) + states)
     with suppress(OSError, DataError):  # the folder may be read-only
-        write_whole(_known_path(target), json.dumps(content).encode())
+        write_whole(content_file(target), json.dumps(content).encode())
     return content
 
 
-def _known_path(target: Path) -> Path:
+def content_file(target: Path) -> Path:
+    """Where `identify` keeps what is known of an extracted file's raw file."""
     return target.with_name(f".{target.stem}.content.json")
 
 
-def _known(target: Path) -> RawContent:
+def known_content(target: Path) -> RawContent:
+    """What `identify` kept; empty if there is nothing, or nothing that can be read."""
     with suppress(OSError, ValueError, TypeError):
-        hashes, states = json.loads(_known_path(target).read_bytes())
+        hashes, states = json.loads(content_file(target).read_bytes())
         return RawContent([*hashes], [*states])
     return RawContent([], [])
+
+
+def mark_used(target: Path) -> None:
+    """Date what is kept of an extracted file, so that `pipeline.clean` sees when it was used."""
+    with suppress(OSError):  # the folder may be read-only
+        os.utime(content_file(target))

@@ -48,6 +48,7 @@ from pipeline.data.documents.unchanged import (
     RawContent,
     identify,
     is_known,
+    mark_used,
     state_of,
     unchanged,
 )
@@ -301,6 +302,7 @@ def _reading(source: Source) -> list[Any]:
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:
+    mark_used(task.target)
     made = task.target.stat()
     raw = source
     if source.published and is_here(source.published):

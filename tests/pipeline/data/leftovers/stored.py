@@ -1,0 +1,45 @@
+"""A small $TENFOLD_ROOT with an extracted dump and shards, all written two days ago."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.data.documents.sniff import sniff
+from pipeline.data.documents.unchanged import extracted_hash
+from pipeline.data.extraction.extract import extract
+from pipeline.data.preparation.assemble import INPUTS
+from pipeline.data.shards.manifest import MANIFEST
+from pipeline.execution.workers import local_executor
+from tests.pipeline.data.dump import small_dump
+
+DAYS = 2
+
+
+def age(folder: Path) -> None:
+    """Date everything below a folder DAYS back."""
+    then = time.time() - DAYS * 86_400
+    for path in [*folder.rglob("*"), folder]:
+        os.utime(path, (then, then), follow_symlinks=False)
+
+
+def extracted_dump(root: Path, name: str = "dump.xml", content: bytes = b"") -> Path:
+    """The extracted file of a dump that lies next to the root."""
+    raw = root.parent / name
+    raw.write_bytes(content or small_dump())
+    [made] = extract([sniff(raw, "wikipedia", name)], root / "documents", local_executor(1))
+    age(root)
+    return Path(made.path)
+
+
+def write_shards(directory: Path, *read: Path) -> Path:
+    """What is looked at in shards that were made of these extracted files."""
+    directory.mkdir(parents=True)
+    hashes = [extracted_hash(str(path)) for path in read]
+    pq.write_table(pa.table({"xxh3_64": pa.array(hashes, pa.string())}), directory / INPUTS)
+    (directory / MANIFEST).write_text("{}")
+    return directory

@@ -1,0 +1,49 @@
+"""Shards are found wherever they are below the root, with what they were made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import ConfigError
+from pipeline.data.documents.unchanged import extracted_hash
+from pipeline.data.leftovers.made_shards import read_made_shards
+from pipeline.data.preparation.assemble import INPUTS
+from pipeline.execution.work_directory import WORK
+from tests.pipeline.data.leftovers.stored import extracted_dump, write_shards
+
+
+def test_shards_and_what_they_read(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    path = extracted_dump(root)
+    one = write_shards(root / "shards" / "one", path)
+    two = write_shards(root / "arms" / "deep" / "two", path)
+    other = write_shards(tmp_path / "other", path)
+    linked = write_shards(tmp_path / "linked", path)
+    (root / "shards" / "link").symlink_to(linked)
+    (linked / WORK).mkdir()
+    (one / WORK).mkdir()
+    made = read_made_shards(root, [other])
+    expected = sorted(map(str, [one, two, other, root / "shards" / "link"]))
+    assert made.need([extracted_hash(str(path)), "another"]) == expected
+    assert (made.count, made.work, made.doubts) == (4, [one / WORK], [])
+
+
+def test_unfinished_and_unclear_shards_are_doubts(tmp_path: Path) -> None:
+    (tmp_path / "shards" / "half" / WORK).mkdir(parents=True)
+    old = write_shards(tmp_path / "shards" / "old")
+    (old / INPUTS).unlink()
+    damaged = write_shards(tmp_path / "shards" / "damaged")
+    (damaged / INPUTS).write_bytes(b"PAR1")
+    made = read_made_shards(tmp_path, [])
+    assert made.doubts == [
+        f"{damaged} does not say what it was made of, and may need it",
+        f"the unfinished shards in {tmp_path / 'shards/half'} may need it",
+        f"{old} does not say what it was made of, and may need it",
+    ]
+
+
+def test_data_must_be_complete_shards(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a directory of complete shards"):
+        read_made_shards(tmp_path, [tmp_path / "none"])

@@ -1,0 +1,180 @@
+"""Only what surely no shards need is listed, and goes unless it is used, linked or locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.base.files import open_lock, try_lock
+from pipeline.data.documents.records import ReadSpan
+from pipeline.data.documents.unchanged import content_file, extracted_hash, mark_used
+from pipeline.data.leftovers.made_shards import read_made_shards
+from pipeline.data.leftovers.stored_items import StoredItem, find_items, remove_item
+from pipeline.data.selection.decisions import spans_metadata
+from pipeline.execution.ledger import lock_of
+from pipeline.execution.work_directory import WORK
+from tests.pipeline.data.leftovers.stored import age, extracted_dump, write_shards
+
+
+def found(root: Path) -> dict[str, str]:
+    """Why each item is kept, by path below the root."""
+    items = find_items(root, read_made_shards(root, []))
+    return {item.path.relative_to(root).as_posix(): item.kept for item in items}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def dump(root: Path) -> Path:
+    return extracted_dump(root)
+
+
+def reason(dump: Path) -> str:
+    root = dump.parents[1]
+    return found(root)[dump.relative_to(root).as_posix()]
+
+
+def test_an_extracted_file_that_no_shards_read(root: Path, dump: Path) -> None:
+    [item] = find_items(root, read_made_shards(root, []))
+    assert (item.path, item.kept, item.lock) == (dump, "", lock_of(dump))
+    assert item.what == f"extracted; again from {root.parent / 'dump.xml'} (0.0 MB)"
+    assert item.size == dump.stat().st_size + content_file(dump).stat().st_size
+
+
+def _published(dump: Path) -> None:
+    about, raw = content_file(dump), dump.parents[2] / "dump.xml"
+    about.write_text(about.read_text().replace(raw.name, ".dump.xml.0123.copy"))
+    raw.unlink()
+    age(dump.parent)
+
+
+def _hold(dump: Path) -> None:
+    lock = open_lock(lock_of(dump.with_name("other.parquet")))
+    assert try_lock(lock)
+    _held.append(lock)
+
+
+_held: list[object] = []
+KEPT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "read": (lambda dump: [write_shards(dump.parents[1] / "shards" / x, dump) for x in "abc"],
+             "made of it: ROOT/shards/a, ROOT/shards/b and 1 more"),
+    "unfinished shards": (lambda dump: (dump.parents[1] / "shards/x" / WORK).mkdir(parents=True),
+                          "the unfinished shards in ROOT/shards/x may need it"),
+    "at work": (_hold, "another process is at work in ROOT/documents"),
+    "used": (mark_used, "used in the last day, maybe by a command that still runs"),
+    "raw file gone": (lambda dump: (dump.parents[2] / "dump.xml").unlink(),
+                      "its raw file is not at TMP/dump.xml, so it may be the only copy"),
+    "unknown": (lambda dump: content_file(dump).unlink(),
+                "its raw file is unknown, so it may be the only copy"),
+    "published": (_published, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_why_an_extracted_file_is_kept(case: str, dump: Path) -> None:
+    change, expected = KEPT[case]
+    change(dump)
+    root = dump.parents[1]
+    expected = expected.replace("ROOT", str(root)).replace("TMP", str(root.parent))
+    try:
+        assert reason(dump) == expected
+    finally:
+        _held.clear()
+
+
+def test_everything_else(root: Path, dump: Path) -> None:
+    documents, downloads = root / "documents", root / "downloads"
+    write_shards(root / "shards" / "a", dump)
+    (root / "shards" / "a" / WORK).mkdir()
+    mark = extracted_hash(str(dump))
+    for name, hash in (("surveys/mine", mark), ("surveys/other", "0"), ("decisions/x/0", "0")):
+        path = documents / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        spans = [ReadSpan("c", "dump.xml", 0, 0, hash)]
+        pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(spans_metadata(spans)), path)
+    for path in (
+        documents / ".dump.xml-1.0-5.parquet", documents / ".dump.xml-1.parquet.9.tmp",
+        documents / ".gone-1.content.json", downloads / "crawl" / ".a.gz.0123.part",
+        downloads / "crawl" / ".list.json", downloads / "crawl" / "b.gz", downloads / "mine.txt",
+    ):  # fmt: skip
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    pq.write_table(pa.table({"text": ["mine"]}), documents / "mine.parquet")
+    (documents / "link.parquet").symlink_to(dump)
+    age(root)
+    raw = "raw text; remove it yourself if you need it no more"
+    made = f"made of it: {root / 'shards/a'}"
+    assert found(root) == {
+        f"documents/{dump.name}": made,
+        "documents/mine.parquet": "no command of this version extracted it",
+        "documents/.dump.xml-1.0-5.parquet": "",
+        "documents/.dump.xml-1.parquet.9.tmp": "",
+        "documents/.gone-1.content.json": "",
+        "documents/surveys/mine.parquet": made,
+        "documents/surveys/other.parquet": "",
+        "documents/decisions/x": "",
+        "downloads/crawl/.a.gz.0123.part": "",
+        "downloads/crawl/.list.json": "later runs find the same files by it",
+        "downloads/crawl": raw,
+        "downloads/mine.txt": raw,
+        "shards/a/.work": "",
+    }
+
+
+def test_a_linked_folder_is_left_alone(root: Path, dump: Path) -> None:
+    dump.parent.rename(root.parent / "elsewhere")
+    dump.parent.symlink_to(root.parent / "elsewhere")
+    assert found(root) == {"documents": "it is a link"}
+
+
+def only(root: Path) -> StoredItem:
+    [item] = find_items(root, read_made_shards(root, []))
+    return item
+
+
+def test_a_file_goes_with_what_is_kept_of_it(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    extracted_dump(root)
+    assert remove_item(only(root), root) == ""
+    assert not [*(root / "documents").iterdir()] and (tmp_path / "dump.xml").exists()
+
+
+def test_a_work_folder_goes(tmp_path: Path) -> None:
+    work = write_shards(tmp_path / "shards" / "a") / WORK
+    (work / "parts").mkdir(parents=True)
+    (work / "parts" / "0").write_text("x")
+    (work / "lock").touch()
+    with open_lock(work / "lock") as lock:
+        assert try_lock(lock)
+        assert remove_item(only(tmp_path), tmp_path) == "another process uses it"
+    assert remove_item(only(tmp_path), tmp_path) == ""
+    assert sorted(path.name for path in work.parent.iterdir()) == [
+        "inputs.parquet", "manifest.json",
+    ]  # fmt: skip
+
+
+def test_what_is_left(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    path = extracted_dump(root)
+    item = only(root)
+    assert remove_item(replace(item, kept="a reason"), root) == "a reason"
+    with open_lock(lock_of(path)) as lock:
+        assert try_lock(lock)
+        assert remove_item(item, root) == "another process uses it"
+    mark_used(path)
+    assert remove_item(item, root) == "it was used meanwhile"
+    age(root)
+    path.rename(tmp_path / "mine.parquet")
+    path.symlink_to(tmp_path / "mine.parquet")
+    outside = f"it is a link, or outside {root}"
+    assert remove_item(item, root) == outside
+    assert remove_item(replace(item, path=tmp_path / "mine.parquet", more=()), root) == outside
+    assert (tmp_path / "mine.parquet").exists()
