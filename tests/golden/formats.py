@@ -47,6 +47,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "names": ("--plain-text", "file"),
     "warc_english": ("--language", "en", "--pages-per-domain", 3),
     "losses": ("--max-bad-fraction", 0.2),
+    "small_files": ("--max-bad-fraction", 0.05),
     "json_field": ("--text-field", "a.b"),
 }
 """Arguments beside the input, of corpora that need some."""
@@ -124,6 +125,7 @@ def all_corpora() -> dict[str, Files]:
         "names": dict(zip(NAMES, separate.values())),
         "crlf_tables": {"news.jsonl": crlf(lines), "news.csv": crlf(separated(texts, ";"))},
         "crlf_text": {"news.txt": crlf(blank)},
+        "small_files": small_files(texts),
     }  # fmt: skip
 
 
@@ -248,6 +250,22 @@ def zipped(files: Files) -> bytes:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name), content)
     return stream.getvalue()
+
+
+def small_files(texts: list[str]) -> Files:
+    """A paragraph or two in each of many files of several formats, one of which is damaged."""
+    found: Files = {}
+    for number, text in enumerate(paragraphs("\n\n".join(texts))[:150]):
+        name = f"{number % 4}/{number:03}"
+        if number % 7 == 3:
+            found[f"{name}.jsonl"] = json_lines([{"text": text, "url": f"http://a/{number}"}])
+        elif number % 7 == 5:
+            found[f"{name}.csv"] = f'id,text\n{number},"{text}"\n'.encode()
+        elif number % 7 == 6:
+            found[f"{name}.txt.gz"] = PACK["gz"](text.encode())
+        else:
+            found[f"{name}.txt"] = f"{text}\n\n{number} is the end.\n".encode()
+    return found | {"2/bad.txt": b"It is \xff not UTF-8.\n\nBut this is.\n"}
 
 
 def mixed(texts: list[str], lines: bytes, pages: Files) -> Files:

@@ -8,10 +8,10 @@ import io
 import lzma
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
@@ -25,10 +25,10 @@ from pipeline.data.documents.parquet import CONTENT_MARK, EXTRACTION_MARK, extra
 from pipeline.data.documents.read import cut, file_identity, read
 from pipeline.data.documents.records import BadRecord, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction import tar_archives, unit_files, units
+from pipeline.data.extraction import tar_archives, units
 from pipeline.data.extraction.extract import extract
+from pipeline.data.extraction.tables import SCHEMA, extract_tables
 from pipeline.data.extraction.tar_archives import read_tar
-from pipeline.data.extraction.unit_files import SCHEMA
 from pipeline.execution.workers import local_executor
 from tests.pipeline.data.dump import small_dump
 from tests.pipeline.data.tars import PAGES, Content, extracted, tar
@@ -329,22 +329,25 @@ PLAIN = PAGES | {
 def test_texts_alone_keep_their_mark_and_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: int
 ) -> None:
-    """Neither depends on the packages that read markup in archives."""
+    """Neither depends on the reader of markup in archives."""
     monkeypatch.setattr(units, "TAR_UNIT_BYTES", unit)
     (tmp_path / "plain.tar").write_bytes(tar(PLAIN))
     made = extracted(tmp_path / "plain.tar", tmp_path / "out")
     assert extraction_mark(made.path) == "6a390cc1b745afd2"
     assert fingerprint({"f": file_identity(made)}) == "1f7c88dff28d98e2"
     assert "6a390cc1b745afd2" not in made.path, "is extracted again"
-    rows = [unit_files._row(record) for record in records(tmp_path / "plain.tar")]
+    (table,) = extract_tables(records(tmp_path / "plain.tar"))
     content = str(pq.read_schema(made.path).metadata[CONTENT_MARK].decode())
     schema = SCHEMA.with_metadata({EXTRACTION_MARK: "6a390cc1b745afd2", CONTENT_MARK: content})
-    with pq.ParquetWriter(tmp_path / "expected", schema, compression="zstd") as writer:
-        writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+    repeated = ["dropped", "bad", "language", "domain", "noted", "file"]
+    with pq.ParquetWriter(
+        tmp_path / "expected", schema, compression="zstd", use_dictionary=repeated
+    ) as writer:
+        writer.write_table(table)
     assert Path(made.path).read_bytes() == (tmp_path / "expected").read_bytes()
 
 
-def test_packages_of_the_web_reader_mark_archives_with_markup(
+def test_the_reader_of_markup_marks_archives_with_markup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "texts.tar").write_bytes(tar({"a.txt": b"One."}))
@@ -355,7 +358,10 @@ def test_packages_of_the_web_reader_mark_archives_with_markup(
         return [extraction_mark(extracted(path, tmp_path / "out").path) for path in paths]
 
     before = marks()
-    monkeypatch.setattr("pipeline.data.extraction.extract._version", lambda name: "another")
+    format = units.FORMATS["tar"]
+    assert isinstance(format, units.SlowFormat) and format.markup
+    other = replace(format, markup=replace(format.markup, codes=(1, 2, 3)))
+    monkeypatch.setitem(units.FORMATS, "tar", other)
     after = marks()
     assert after[0] == before[0] and after[1] != before[1]
 
