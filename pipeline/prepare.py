@@ -13,8 +13,6 @@ import shutil
 import sys
 import time
 
-from pipeline.base.command_line import cores
-from pipeline.base.errors import ConfigError
 from pipeline.costs.preparation.dry_run import print_estimate
 from pipeline.data.corpora.explain import explain
 from pipeline.data.preparation.outcome import report_result
@@ -23,30 +21,13 @@ from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
 from pipeline.data.text.tasks import SPLIT_BYTES
-from pipeline.execution.mpi import join, run_together
-from pipeline.execution.workers import Executor, local_executor
+from pipeline.execution.mpi import run_together, spread
+from pipeline.execution.workers import Executor
 from pipeline.released.choice import head_advice, read_settings
 
 
 def main() -> None:
-    ranks = join()
-    if ranks is None:
-        arguments = prepare_arguments()
-        workers = arguments.workers or cores()
-        prepare(arguments, local_executor(workers))
-    elif ranks.rank:
-        ranks.follow()
-    else:
-        with ranks.leading():
-            arguments = prepare_arguments()
-            if arguments.workers:
-                raise ConfigError(
-                    f"--workers {arguments.workers}: under MPI every rank is a worker; omit "
-                    "--workers, and start one rank per core"
-                )
-            print(f"{ranks.size} ranks on {ranks.hosts} node(s)", flush=True)
-            arguments.workers = ranks.size
-            prepare(arguments, Executor(ranks.run))
+    spread(prepare_arguments, prepare)
 
 
 def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
@@ -67,7 +48,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short
     )
     part = arguments.part or (1, 1)
-    for line in describe_transfers(found.files, part[1] * (arguments.workers or cores())):
+    for line in describe_transfers(found.files, part[1] * arguments.workers):
         print(line, flush=True)
     if arguments.dry_run:
         print_estimate(arguments, found, run.data)

@@ -196,6 +196,40 @@ def _add_run_and_changes(parser: argparse.ArgumentParser, example: str) -> None:
     )
 
 
+def add_workers_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --workers, for a command that may also run under MPI; None without it."""
+    parser.add_argument(
+        "--workers",
+        type=_workers,
+        metavar="N",
+        help="number of processes (default: one per core; under srun or mpiexec: one per rank)",
+    )
+
+
+def add_part_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --part: the share of a job in an array, from (1, N) to (N, N); None without it."""
+    parser.add_argument(
+        "--part",
+        type=_part,
+        metavar="I/N",
+        help="do the I-th of N shares of the work, 1/N to N/N, e.g. in a job array; the last share "
+        "to finish publishes the shards",
+    )
+
+
+def _workers(text: str) -> int:
+    if not (text.isdecimal() and int(text)):
+        raise ConfigError(f"--workers must be positive, got {text}; omit it for all cores")
+    return int(text)
+
+
+def _part(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ConfigError(f"--part {text}: name one of N parts, 1/N to N/N, e.g. 1/4 to 4/4")
+    return int(number), int(count)
+
+
 def add_model_argument(parser: argparse.ArgumentParser) -> None:
     """Add MODEL_OR_RUN."""
     parser.add_argument(

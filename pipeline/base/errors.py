@@ -37,22 +37,24 @@ class PipelineError(Exception):
     exit_code = EXIT_USER_ERROR
     """Of the command that it ends."""
 
-
-class ConfigError(PipelineError):
-    """An unusable recipe, `--set` or command-line value."""
-
     def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
         """problems: if there are several, each with its values and remedy, one line each."""
         super().__init__("\n  ".join((message, *problems)))
         self.problems = tuple(problems)
 
 
+class ConfigError(PipelineError):
+    """An unusable recipe, `--set` or command-line value."""
+
+
 class DataError(PipelineError):
     """Unusable input files, tokenizer or shards."""
 
-    def __init__(self, message: str, file: Path | None = None) -> None:
+    def __init__(
+        self, message: str, file: Path | None = None, *, problems: Sequence[str] = ()
+    ) -> None:
         """file: the file of a shard that alone is damaged."""
-        super().__init__(message)
+        super().__init__(message, problems)
         self.file = file
 
 
@@ -69,7 +71,7 @@ class DivergedError(PipelineError):
 def run_command(main: Callable[[], None], *, at_once: bool = False) -> None:
     """Run a command's `main`; a PipelineError becomes one `error:` line and its exit code.
 
-    A ConfigError with several problems prints one more line for each.
+    An error with several problems prints one more line for each.
 
     at_once: exit without the interpreter's clean-up, in which a thread of a process group can still
     abort a finished command and change its exit code.
@@ -114,8 +116,7 @@ def _run(main: Callable[[], None]) -> None:
     try:
         main()
     except PipelineError as error:
-        problems = error.problems if isinstance(error, ConfigError) else ()
-        lines = str(error).split("\n  ") if problems else [str(error)]
+        lines = str(error).split("\n  ") if error.problems else [str(error)]
         print("error:", "\n  ".join(map(one_line, lines)), file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:

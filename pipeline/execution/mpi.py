@@ -8,6 +8,7 @@ rank dies. Parts are complete or absent, so the next run keeps finished work.
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import importlib.metadata
 import os
@@ -26,8 +27,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from pipeline.base.command_line import cores
 from pipeline.base.errors import (
     EXIT_BY_USER,
     EXIT_USER_ERROR,
@@ -35,7 +38,7 @@ from pipeline.base.errors import (
     PipelineError,
     run_command,
 )
-from pipeline.execution.workers import AnyTask, Stage, Task
+from pipeline.execution.workers import AnyTask, Executor, Stage, Task, local_executor
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -53,6 +56,7 @@ _LAST_WORD_SECONDS = 2.0
 """Time for rank 0 to print an error before the job ends."""
 _STAGGER_SECONDS = 4.0
 """Most time between the starts of two ranks on busy nodes."""
+_Report = tuple[Task, Any] | Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Ranks:
             raise
         self._dismiss()
 
-    def run(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+    def run(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         """Have all ranks do `tasks`; each free rank gets the next one. Called by rank 0."""
         waiting = deque(tasks)
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -121,7 +125,10 @@ class Ranks:
         return message
 
     def _next_report(self, own: queue.SimpleQueue[Any]) -> tuple[int, Any]:
-        """The next rank to report, and its finished task or error; own: rank 0's own reports."""
+        """The next rank to report, and its finished task with the result, or error.
+
+        own: rank 0's own reports.
+        """
         from mpi4py import MPI
 
         status = MPI.Status()
@@ -138,12 +145,10 @@ class Ranks:
             self.comm.send(None, dest=rank)
 
 
-def _work(
-    rank: int, receive: Callable[[], Any], report: Callable[[Task | Exception], None]
-) -> None:
+def _work(rank: int, receive: Callable[[], Any], report: Callable[[_Report], None]) -> None:
     """Receive a stage, then its tasks, then the next stage, until None.
 
-    Reports each finished task, or the error.
+    Reports each finished task with its result, or the error.
     """
     try:
         message = receive()
@@ -161,19 +166,54 @@ def _do_all(
     rank: int,
     stage: Stage[Any],
     receive: Callable[[], Any],
-    report: Callable[[Task | Exception], None],
+    report: Callable[[_Report], None],
 ) -> Any:
     """Do the tasks that follow `stage`; returns the message after them, a stage or None."""
-    with (stage.directory / f"rank-{rank:05d}.log").open("a") as log:
+    path = stage.directory / f"rank-{rank:05d}.log" if stage.directory else Path(os.devnull)
+    with path.open("a") as log:
         _write(log, f"rank {rank}, process {os.getpid()} on {socket.gethostname()}")
         do_task = stage.start()
         while (message := receive()) is not None and not isinstance(message, Stage):
             started_at = time.monotonic()
-            do_task(message)
+            result = do_task(message)
             seconds = time.monotonic() - started_at
             _write(log, f"{message.name}, {message.weight / 1e6:.1f} MB: {seconds:.1f} s")
-            report(message)
+            report((message, result))
     return message
+
+
+def spread(
+    parse: Callable[[], argparse.Namespace],
+    do: Callable[[argparse.Namespace, Executor], None],
+    *,
+    instead: str = "use --part",
+    announced: bool = True,
+) -> None:
+    """The `main` of a command whose tasks are spread over this machine's workers or MPI ranks.
+
+    parse: reads the command line, which has --workers; do: the command, called once, with the
+    number of processes as `workers`; instead: what else a user without MPI can do; announced: print
+    how many ranks there are.
+    """
+    ranks = join(instead)
+    if ranks is None:
+        arguments = parse()
+        arguments.workers = arguments.workers or cores()
+        do(arguments, local_executor(arguments.workers))
+    elif ranks.rank:
+        ranks.follow()
+    else:
+        with ranks.leading():
+            arguments = parse()
+            if arguments.workers:
+                raise ConfigError(
+                    f"--workers {arguments.workers}: under MPI every rank is a worker; omit "
+                    "--workers, and start one rank per core"
+                )
+            if announced:
+                print(f"{ranks.size} ranks on {ranks.hosts} node(s)", flush=True)
+            arguments.workers = ranks.size
+            do(arguments, Executor(ranks.run))
 
 
 def run_together(main: Callable[[], None]) -> None:
@@ -246,16 +286,17 @@ def announced_size() -> int:
     return max(1, *(_number(name) for name in LAUNCHERS))
 
 
-def join() -> Ranks | None:
+def join(instead: str = "use --part") -> Ranks | None:
     """Initialize MPI and return this process's rank; None, without importing mpi4py, if alone.
 
-    Raises ConfigError, on rank 0 only, if a launcher started several processes that MPI does not
-    connect: each would do all the work and overwrite the others' files.
+    instead: what else a user without MPI can do. Raises ConfigError, on rank 0 only, if a launcher
+    started several processes that MPI does not connect: each would do all the work and overwrite
+    the others' files.
     """
     if announced_size() == 1:
         return None
     try:
-        return _join()
+        return _join(instead)
     except ConfigError:
         if any(_number(rank) > 0 for rank in LAUNCHERS.values()):
             # Some launchers terminate all ranks when one exits, and return the code of any of them.
@@ -279,7 +320,7 @@ def _avoid_ucx() -> None:
         os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
 
 
-def _join() -> Ranks:
+def _join(instead: str) -> Ranks:
     _avoid_ucx()
     sizes = {name: _number(name) for name in LAUNCHERS if _number(name) > 1}
     shown = ", ".join(f"{name}={value}" for name, value in sizes.items())
@@ -291,7 +332,7 @@ def _join() -> Ranks:
         # RuntimeError: mpi4py is installed but finds no MPI library
         raise ConfigError(
             f"a launcher started several processes ({shown}), which need MPI: {error}; "
-            "pip install mpi4py and load your site's MPI, or use --part"
+            f"pip install mpi4py and load your site's MPI, or {instead}"
         ) from error
     comm = MPI.COMM_WORLD
     if comm.size == 1 or comm.size not in sizes.values():
@@ -299,7 +340,7 @@ def _join() -> Ranks:
         raise ConfigError(
             f"a launcher started several processes ({shown}), but MPI sees {comm.size}: the "
             f"launcher belongs to another MPI than mpi4py's ({library}); use that MPI's mpiexec, "
-            "srun --mpi=pmi2 (MPICH) or --mpi=pmix (Open MPI), or --part"
+            f"srun --mpi=pmi2 (MPICH) or --mpi=pmix (Open MPI), or {instead}"
         )
     hosts = comm.allgather(socket.gethostname())
     return Ranks(comm, comm.rank, comm.size, len(set(hosts)))

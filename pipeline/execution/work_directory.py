@@ -1,6 +1,6 @@
 """OUT/.work: the directory of finished parts, and its lock.
 
-A `prepare` that does everything holds an exclusive lock. One that does a share (`--part i/n`) holds
+A command that does everything holds an exclusive lock. One that does a share (`--part i/n`) holds
 a shared lock, and asks for the exclusive lock when its share is done. Only the last one gets it, so
 exactly one process publishes the shards, while no other writes. The kernel releases the locks of a
 process that dies.
@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from pipeline.base.errors import DataError
 from pipeline.base.files import open_lock, try_lock
 from pipeline.execution.ledger import record_once
+from pipeline.execution.workers import AnyLastingTask, Stage, unfinished
 
 WORK = ".work"
 _LOCK = "lock"
@@ -31,6 +32,28 @@ class WorkDirectory:
     lock: BinaryIO
     has_locks: bool
     """False on a file system without locks."""
+
+    def is_last(
+        self,
+        part: tuple[int, int],
+        stage: Stage[AnyLastingTask],
+        tasks: list[AnyLastingTask],
+        unit: str,
+    ) -> bool:
+        """Whether all parts are finished and this one publishes the shards; prints why not.
+
+        tasks: of all parts; unit: what they are, in the plural.
+        """
+        name = f"part {part[0]}/{part[1]} is finished"
+        if not self.has_locks:
+            print(f"{name}; run the command without --part once all parts are finished")
+        elif not self.take_alone():
+            print(f"{name}; other parts are running, and the last to finish publishes the shards")
+        elif missing := len(unfinished(stage, tasks)):
+            print(f"{name}; {missing:,} of {len(tasks):,} {unit} belong to parts not yet run")
+        else:
+            return True
+        return False
 
     def take_alone(self) -> bool:
         """Upgrade to the exclusive lock. False, with the lock released, if another process has one.

@@ -20,7 +20,7 @@ from pipeline.base.progress import with_progress
 
 
 class Task(Protocol):
-    """A unit of work that writes files."""
+    """A unit of work."""
 
     @property
     def weight(self) -> int:
@@ -30,57 +30,83 @@ class Task(Protocol):
     def name(self) -> str:
         """Its description in logs."""
 
+
+class LastingTask(Protocol):
+    """A task that writes files, the last of them its marker, so that it is done only once."""
+
+    @property
+    def weight(self) -> int:
+        """As of any task."""
+
+    @property
+    def name(self) -> str:
+        """As of any task."""
+
     @property
     def marker(self) -> str:
         """Name of the file in the stage's directory that exists once the task is done."""
 
 
 AnyTask = TypeVar("AnyTask", bound=Task)
+AnyLastingTask = TypeVar("AnyLastingTask", bound=LastingTask)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage(Generic[AnyTask]):
     """What all tasks of one kind share; every process gets a copy."""
 
-    directory: Path
-    """Directory of results, markers and logs."""
-    start: Callable[[], Callable[[AnyTask], None]]
-    """Prepares a process; returns the function that does a task, or finishes an interrupted one."""
+    directory: Path | None
+    """Directory of results, markers and logs; None if tasks only return what they find."""
+    start: Callable[[], Callable[[AnyTask], Any]]
+    """Prepares a process; returns the function that does a task, or finishes an interrupted one.
+
+    The result of that function is small, as it is sent between processes."""
 
 
 class Runner(Protocol):
     """Processes that do tasks."""
 
-    def __call__(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
-        """Do all tasks, in any order; yield each when it is finished."""
+    def __call__(
+        self, stage: Stage[AnyTask], tasks: list[AnyTask]
+    ) -> Iterator[tuple[AnyTask, Any]]:
+        """Do all tasks, in any order; yield each with its result when it is finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Does the unfinished tasks of a stage and shows progress."""
+    """Does the tasks of a stage, largest first.
+
+    A large task started last would keep all other processes waiting.
+    """
 
     runner: Runner
 
     def run(
-        self, stage: Stage[AnyTask], tasks: list[AnyTask], part: tuple[int, int] = (1, 1)
+        self,
+        stage: Stage[AnyLastingTask],
+        tasks: list[AnyLastingTask],
+        part: tuple[int, int] = (1, 1),
     ) -> None:
-        """Do all unfinished tasks, largest first; part: of a job array, does its share first."""
+        """Do all unfinished tasks and show progress; part: of a job array, does its share first."""
         if part != (1, 1):
             self.run(stage, share(tasks, *part))
         waiting = unfinished(stage, tasks)
         total, left = (sum(task.weight for task in some) for some in (tasks, waiting))
-        # A large task started last would keep all other processes waiting.
-        waiting.sort(key=lambda task: task.weight, reverse=True)
-        finished = self.runner(stage, waiting)
+        finished = (task for task, _ in self.results(stage, waiting))
         for _ in with_progress(finished, lambda task: task.weight, total, total - left):
             pass
+
+    def results(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
+        """Do all tasks; yield each with its result when it is finished."""
+        yield from self.runner(stage, sorted(tasks, key=lambda task: task.weight, reverse=True))
 
 
 _do_task: Callable[[Any], None]
 
 
-def unfinished(stage: Stage[AnyTask], tasks: list[AnyTask]) -> list[AnyTask]:
+def unfinished(stage: Stage[AnyLastingTask], tasks: list[AnyLastingTask]) -> list[AnyLastingTask]:
     """The unfinished tasks."""
+    assert stage.directory is not None, "which has the markers"
     # On network file systems a directory listing is fresher than cached lookups of single names.
     there = {path.name for path in stage.directory.iterdir()}
     return [task for task in tasks if task.marker not in there]
@@ -101,19 +127,20 @@ def share(tasks: list[AnyTask], number: int, count: int) -> list[AnyTask]:
 def local_executor(workers: int) -> Executor:
     """An executor with `workers` processes on this machine; a single one is this process."""
 
-    def finished(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+    def finished(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         if min(workers, len(tasks)) > 1:
             yield from _in_pool(stage, tasks, min(workers, len(tasks)))
         elif tasks:
             do_task = stage.start()
             for task in tasks:
-                do_task(task)
-                yield task
+                yield task, do_task(task)
 
     return Executor(finished)
 
 
-def _in_pool(stage: Stage[AnyTask], tasks: list[AnyTask], workers: int) -> Iterator[AnyTask]:
+def _in_pool(
+    stage: Stage[AnyTask], tasks: list[AnyTask], workers: int
+) -> Iterator[tuple[AnyTask, Any]]:
     # spawn: a forked child would inherit the locks of threads that do not exist in it
     context = get_context("spawn")
     # The stage can be large, so it is sent through a queue, whose thread waits for the workers.
@@ -128,8 +155,7 @@ def _in_pool(stage: Stage[AnyTask], tasks: list[AnyTask], workers: int) -> Itera
                 needed.put(stage)
             futures = {pool.submit(_do, task): task for task in tasks}
         for future in as_completed(futures):
-            future.result()
-            yield futures[future]
+            yield futures[future], future.result()
     except BrokenProcessPool as error:
         raise DataError(
             f"one of {workers} workers died, killed or out of memory; finished work is "
@@ -180,5 +206,5 @@ def _follow_parent() -> None:
     os._exit(1)
 
 
-def _do(task: Task) -> None:
-    _do_task(task)
+def _do(task: Task) -> Any:
+    return _do_task(task)

@@ -27,8 +27,8 @@ from pipeline.data.selection.select import Selection
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.tasks import SplitTask
-from pipeline.execution.work_directory import WORK, WorkDirectory, work_directory
-from pipeline.execution.workers import Executor, Stage, share, unfinished
+from pipeline.execution.work_directory import WORK, work_directory
+from pipeline.execution.workers import Executor, share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,27 +164,10 @@ def run_tasks(
         )
         stage = prepare_stage(parts, job.tokenizer.vocabulary)
         executor.run(stage, share(tasks, *part) if part else tasks)
-        is_last = part is None or _is_last(part, work, stage, tasks)
-        if not is_last:
+        if part and not work.is_last(part, stage, tasks, "splits"):
             yield None
             return
         made = read_parts(work.path, tasks)
         if need_counts(job.run.data):
             made = draw_later(parts, job.tokenizer.vocabulary, tasks, made, executor)
         yield FinishedTasks(parts, tasks, made)
-
-
-def _is_last(
-    part: tuple[int, int], work: WorkDirectory, stage: Stage[SplitTask], tasks: list[SplitTask]
-) -> bool:
-    """Whether all parts are finished and this one publishes the shards; prints why not."""
-    name = f"part {part[0]}/{part[1]} is finished"
-    if not work.has_locks:
-        print(f"{name}; run the command without --part once all parts are finished")
-    elif not work.take_alone():
-        print(f"{name}; other parts are running, and the last to finish publishes the shards")
-    elif missing := len(unfinished(stage, tasks)):
-        print(f"{name}; {missing:,} of {len(tasks):,} splits belong to parts not yet run")
-    else:
-        return True
-    return False

@@ -9,8 +9,10 @@ from pathlib import Path
 from pipeline.base.command_line import (
     Parser,
     add_input_arguments,
+    add_part_argument,
     add_published_arguments,
     add_recipe_arguments,
+    add_workers_argument,
     example_text,
 )
 from pipeline.base.errors import ConfigError
@@ -60,19 +62,8 @@ def prepare_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         help="directory of the shards (default: "
         "$TENFOLD_ROOT/shards/<corpus>-<recipe>-<fingerprint>; TENFOLD_ROOT is ./data unless set)",
     )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="number of processes (default: one per core; under srun or mpiexec: one per rank)",
-    )
-    parser.add_argument(
-        "--part",
-        type=_part,
-        metavar="I/N",
-        help="do the I-th of N shares of the work, 1/N to N/N, e.g. in a job array; the last share "
-        "to finish publishes the shards",
-    )
+    add_workers_argument(parser)
+    add_part_argument(parser)
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -121,10 +112,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(
             f"--filter {wanted[0]}: --months keeps language={kept} only; add --language "
             f"{wanted[0].partition('=')[2]}"
-        )
-    if arguments.workers is not None and arguments.workers < 1:
-        raise ConfigError(
-            f"--workers must be positive, got {arguments.workers}; omit it for all cores"
         )
 
 
@@ -180,10 +167,3 @@ def _add_selection_arguments(parser: Parser) -> None:
         "smaller share of words with letters than min-letters=0.8, a larger share of repeated "
         "lines than max-repeated=0.3, or in another language than language=en (default: none)",
     )
-
-
-def _part(text: str) -> tuple[int, int]:
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise ConfigError(f"--part {text}: name one of N parts, 1/N to N/N, e.g. 1/4 to 4/4")
-    return int(number), int(count)

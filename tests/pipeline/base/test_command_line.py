@@ -12,6 +12,8 @@ import pytest
 
 from pipeline.base.command_line import (
     Parser,
+    add_part_argument,
+    add_workers_argument,
     check_least,
     example_text,
 )
@@ -27,6 +29,25 @@ def test_counts_have_a_least_value() -> None:
     check_least(("--seeds", 1, 1), ("--steps", 0, 0), ("--nodes", 3, 2))
     with pytest.raises(ConfigError, match=r"^--steps must be 0 or more, got -1$"):
         check_least(("--seeds", 1, 1), ("--steps", -1, 0))
+
+
+def test_workers_and_parts() -> None:
+    parser = Parser(prog="tool")
+    add_workers_argument(parser)
+    add_part_argument(parser)
+    found = parser.parse_args([])
+    assert (found.workers, found.part) == (None, None)
+    found = parser.parse_args(["--workers", "3", "--part", "2/4"])
+    assert (found.workers, found.part) == (3, (2, 4))
+    for words, message in {
+        "--workers 0": "--workers must be positive, got 0; omit it for all cores",
+        "--workers x": "--workers must be positive, got x; omit it for all cores",
+        "--part 0/4": "--part 0/4: name one of N parts, 1/N to N/N, e.g. 1/4 to 4/4",
+        "--part 5/4": "--part 5/4: name one of N parts, 1/N to N/N, e.g. 1/4 to 4/4",
+        "--part 2": "--part 2: name one of N parts, 1/N to N/N, e.g. 1/4 to 4/4",
+    }.items():
+        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+            parser.parse_args(words.split())
 
 
 def test_a_mistake_says_where_help_is() -> None:

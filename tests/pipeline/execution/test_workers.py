@@ -90,6 +90,22 @@ def test_two_processes_do_each_task_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_with_their_tasks_and_need_no_directory(workers: int) -> None:
+    results = local_executor(workers).results(Stage(None, start_names), LINES)
+    assert sorted((task.name, found) for task, found in results) == [
+        ("a", "a of 1"), ("b", "b of 9"), ("c", "c of 5"), ("d", "d of 7"),
+    ]  # fmt: skip
+
+
+def start_names() -> Callable[[Line], str]:
+    return describe
+
+
+def describe(task: Line) -> str:
+    return f"{task.name} of {task.weight}"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
 def test_the_error_of_a_task_ends_the_stage(workers: int, tmp_path: Path) -> None:
     stage = Stage(tmp_path, partial(start, tmp_path))
     with pytest.raises(DataError, match="a bad task"):
