@@ -1,8 +1,9 @@
 """Inspect shards or documents: `python -m pipeline.inspect PATH [--sequence I] [--verify]`.
 
 Shows sequences as the encoder sees them, their masks side by side, and statistics over all rows.
-`--verify` reads every byte, checks the hashes and draws every mask again. If the loader draws masks
-while it reads, those of the first ten epochs are drawn and shown.
+`--verify` reads every byte, checks the hashes and draws every mask again, on all cores, or on the
+ranks of an MPI job under srun or mpiexec. If the loader draws masks while it reads, those of the
+first ten epochs are drawn and shown.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pipeline.base.errors import ConfigError, run_command
+from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.inspection.arguments import parse_inspect
 from pipeline.data.inspection.documents import holds_documents, inspect_documents
@@ -21,21 +22,27 @@ from pipeline.data.preparation.tokenizer_training import REPORT_BYTES, sample_te
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.quality import report
+from pipeline.execution.mpi import run_together, spread
+from pipeline.execution.workers import Executor
 
 
 def main() -> None:
-    arguments = parse_inspect()
+    spread(parse_inspect, inspect, instead="start one process", announced=False)
+
+
+def inspect(arguments: argparse.Namespace, executor: Executor) -> None:
+    """Print what a path holds; `executor` extracts text and verifies shards."""
     directory: Path = arguments.directory
     if lines := describe_place(directory):
         print("\n".join(lines))
     elif holds_documents(directory):
-        inspect_documents(arguments)
+        inspect_documents(arguments, executor)
     else:
         check_options(arguments)
         if (directory / "tokenizer.json").exists():
             print_tokenizer(directory)
         else:
-            inspect_shards(arguments)
+            inspect_shards(arguments, executor)
 
 
 def check_options(arguments: argparse.Namespace) -> None:
@@ -57,5 +64,5 @@ def print_tokenizer(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_together(main)
     sys.exit(0)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from pipeline import inspect
-from tests.pipeline.preparing import Call
+from tests.pipeline.preparing import FORKED, MPIEXEC, Call, finish, started
 
 
 def test_a_path_is_shown_as_what_it_is(prepared: Path, tmp_path: Path, call: Call) -> None:
@@ -21,6 +25,53 @@ def test_a_path_is_shown_as_what_it_is(prepared: Path, tmp_path: Path, call: Cal
         run: f"{run}: a run",
     }.items():
         assert said in call(inspect.main, path)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_workers_and_ranks_verify_with_the_output_of_one_process(
+    damaged: bool, prepared: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "copy"
+    shutil.copytree(prepared, directory)
+    if damaged:
+        for name in ("rows/train-00004.arrow", "mask-3/train-00001.arrow"):
+            with (directory / name).open("r+b") as file:
+                file.seek(1000)
+                file.write(b"wrong")
+    command = ("-m", "pipeline.inspect", directory, "--verify")
+    one = finish(sys.executable, *command, "--workers", 1)
+    assert one.returncode == (2 if damaged else 0), one.stderr
+    if damaged:
+        head, *lines = one.stderr.splitlines()
+        assert head == f"error: {directory}: 2 files are wrong:"
+        assert [line.split()[0] for line in lines] == [
+            f"{directory}/mask-3/train-00001.arrow", f"{directory}/rows/train-00004.arrow"
+        ]  # fmt: skip
+    for start in ((sys.executable,), (MPIEXEC, "-n", 3, *FORKED)):
+        several = finish(*start, *command, *(["--workers", 2] if len(start) == 1 else []))
+        errors = [line for line in several.stderr.splitlines() if not line.startswith("Abort(")]
+        assert (several.returncode, several.stdout, errors) == (
+            one.returncode, one.stdout, one.stderr.splitlines()
+        )  # fmt: skip
+
+
+def test_interrupted_workers_end(prepared: Path) -> None:
+    command = ("-m", "pipeline.inspect", prepared, "--verify", "--workers", 2)
+    with started(sys.executable, *command) as process:
+        while len(workers := children(process.pid)) < 3:  # one of them tracks resources
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (
+        130, "interrupted; run the same command again to resume\n"
+    )  # fmt: skip
+    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
+
+
+def children(process: int) -> list[int]:
+    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(child) for child in found]
 
 
 @pytest.mark.parametrize("option", [("--html", "p.html"), ("--corpus", "x"), ("--decisions",)])

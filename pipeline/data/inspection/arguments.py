@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pipeline.base.command_line import Parser, add_reading_arguments, example_text
+from pipeline.base.command_line import (
+    Parser,
+    add_reading_arguments,
+    add_workers_argument,
+    example_text,
+)
 from pipeline.base.errors import ConfigError
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
 
@@ -54,8 +59,10 @@ def parse_inspect() -> argparse.Namespace:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="shards: read every file, check its hash, redraw every mask and compare",
+        help="shards: read every file, check its hash, redraw every mask and compare; names all "
+        "files that are wrong",
     )
+    add_workers_argument(parser)
     parser.add_argument(
         "--corpus",
         default="",

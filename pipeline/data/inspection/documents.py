@@ -7,7 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
-from pipeline.base.command_line import cores, data_root
+from pipeline.base.command_line import data_root
 from pipeline.base.errors import escaped
 from pipeline.base.files import write_whole
 from pipeline.base.progress import tracked
@@ -19,7 +19,7 @@ from pipeline.data.inspection.document_statistics import Decide, DocumentStatist
 from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
-from pipeline.execution.workers import local_executor
+from pipeline.execution.workers import Executor
 
 _PIECE_BYTES = 8 << 20
 _NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}
@@ -34,8 +34,11 @@ def holds_documents(path: Path) -> bool:
     return bool(names) and not names & _NO_DOCUMENTS
 
 
-def inspect_documents(arguments: argparse.Namespace) -> None:
-    """Print a report about the documents of a path, and write the HTML page if requested."""
+def inspect_documents(arguments: argparse.Namespace, executor: Executor) -> None:
+    """Print a report about the documents of a path, and write the HTML page if requested.
+
+    executor: extracts the text.
+    """
     path: Path = arguments.directory
     name, inputs = (arguments.corpus, [str(path)]) if arguments.corpus else (str(path), [])
     if path.resolve() == (data_root() / "documents").resolve():  # without its subdirectories
@@ -47,7 +50,7 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     decided = _decided(arguments, place / "decisions")
     slow = [source for source in sources if not is_readable(source)]
     sources = [source for source in sources if is_readable(source)]
-    sources += extract(slow, place, local_executor(cores()))
+    sources += extract(slow, place, executor)
     statistics = DocumentStatistics(arguments.samples)
     if decided:
         statistics.wanted |= {end for pair in decided.pairs for end in (pair.dropped, pair.kept)}

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import describe_counts, describe_cut
 from pipeline.data.inspection.sequences import PAIRS, locate, print_sequence
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
@@ -26,24 +25,25 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.shards.predicted import describe_predicted
 from pipeline.data.shards.row_statistics import Statistics, measure, read_masks
-from pipeline.data.shards.verify import verify
-from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.data.shards.verify import read_tokenizer, verify
+from pipeline.execution.workers import Executor
 
 
-def inspect_shards(arguments: argparse.Namespace) -> None:
+def inspect_shards(arguments: argparse.Namespace, executor: Executor) -> None:
     """Print what shards hold; first verify them, if that is asked for.
 
-    Raises DataError for missing or damaged files, and ConfigError for a sequence that is not there.
+    executor: verifies. Raises DataError for missing or damaged files, and ConfigError for a
+    sequence that is not there.
     """
     directory: Path = arguments.directory
     manifest = read_manifest(directory)
     split = arguments.split or (TRAIN if manifest.of(TRAIN) else VALIDATION)
     shard, row = locate(manifest, split, arguments.sequence)
-    check_sizes(directory, manifest)
-    vocabulary = read_tokenizer(directory, manifest)
     if arguments.verify:  # first, so that no damaged row is shown as valid
-        verify(directory, manifest, vocabulary)
+        vocabulary = verify(directory, manifest, executor)
+    else:
+        check_sizes(directory, manifest)
+        vocabulary = read_tokenizer(directory, manifest)
     print_summary(directory, manifest)
     tokenizer = Tokenizer.from_str(vocabulary.tokenizer_json)
     mask = str(tokenizer.id_to_token(vocabulary.mask))
@@ -65,18 +65,6 @@ def check_sizes(directory: Path, manifest: Manifest) -> None:
         check_size(directory, name, entry["bytes"])
     for file in (file for member in manifest.shards for file in member.files()):
         check_size(directory, file.file, file.bytes)
-
-
-def read_tokenizer(directory: Path, manifest: Manifest) -> Vocabulary:
-    """The tokenizer of the shards. Raises DataError if they were made with another one."""
-    vocabulary = read_vocabulary(directory / "tokenizer")
-    expected = manifest.tokenizer["sha256"]
-    if vocabulary.sha256 == expected:
-        return vocabulary
-    raise DataError(
-        f"{directory / 'tokenizer'} is not the tokenizer these shards were made with (sha256 "
-        f"{vocabulary.sha256[:12]}, the manifest says {expected[:12]}); copy it again"
-    )
 
 
 def print_summary(directory: Path, manifest: Manifest) -> None:

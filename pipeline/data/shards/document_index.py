@@ -14,7 +14,10 @@ document are pads. Such a document has no `origin` any more, since a URL often h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +44,10 @@ DOCUMENTS_SCHEMA = pa.schema(
 SEQUENCE_COLUMNS = ("first_sequence", "last_sequence", "other_sequences")
 TAKEN_DOWN = "taken_down"
 """Column of shards from which documents were taken down; absent where none was."""
+_NO_DOCUMENTS = pa.schema(
+    [*(DOCUMENTS_SCHEMA.field(name) for name in SEQUENCE_COLUMNS), (TAKEN_DOWN, pa.bool_())]
+).empty_table()
+_ANY_SEQUENCE = (0, (1 << 64) - 1)
 
 
 def is_held_out(sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -88,30 +95,111 @@ def with_taken_down(path: Path, there: list[str], names: Sequence[str]) -> list[
     return [*names, *({TAKEN_DOWN} & set(there))]
 
 
-def documents_of(directory: Path, sequences: npt.NDArray[np.uint64]) -> pa.Table:
-    """Where the documents of a shard are: SEQUENCE_COLUMNS and TAKEN_DOWN, in order.
+class DocumentIndex:
+    """documents.parquet of a directory, opened when it is first read, once per process.
 
-    sequences: [rows] of the shard.
+    A row group holds the documents of one part of the text. The footer of thousands of them takes
+    longer to parse than the few that a shard needs take to read, so the file stays open.
     """
-    path = directory / DOCUMENTS
-    names = with_taken_down(path, pq.read_schema(path).names, SEQUENCE_COLUMNS)
-    within = [("first_sequence", ">=", sequences[0]), ("first_sequence", "<=", sequences[-1])]
-    documents = pq.read_table(path, columns=names, filters=within)
-    if TAKEN_DOWN not in names:
-        documents = documents.append_column(TAKEN_DOWN, pa.array(np.zeros(len(documents), bool)))
-    first = documents["first_sequence"].to_numpy()
-    places = np.minimum(np.searchsorted(sequences, first), len(sequences) - 1)
-    return documents.filter(pa.array(sequences[places] == first))  # others are of other shards
+
+    def __init__(self, directory: Path) -> None:
+        """directory: of shards."""
+        self.path = directory / DOCUMENTS
+
+    def tables(self, names: Sequence[str] = DOCUMENTS_SCHEMA.names) -> Iterator[pa.Table]:
+        """All row groups in order: the columns `names`, then TAKEN_DOWN.
+
+        Raises DataError if the file is missing or damaged, as `documents_of` does.
+        """
+        for group in range(self._opened.num_row_groups):
+            yield self._read(group, names)
+
+    def documents_of(self, sequences: npt.NDArray[np.uint64]) -> pa.Table:
+        """Where the documents of a shard are: SEQUENCE_COLUMNS and TAKEN_DOWN, in order.
+
+        sequences: [rows] of the shard.
+        """
+        found = []
+        for group in self._bounds.holding(sequences[0], sequences[-1]):
+            documents = self._read(group, SEQUENCE_COLUMNS)
+            first = documents["first_sequence"].to_numpy()
+            places = np.minimum(np.searchsorted(sequences, first), len(sequences) - 1)
+            own = sequences[places] == first  # others are of other shards
+            found.append(documents.filter(pa.array(own)))
+        return pa.concat_tables(found) if found else _NO_DOCUMENTS
+
+    @functools.cached_property
+    def _opened(self) -> pq.ParquetFile:
+        with self._named():
+            return pq.ParquetFile(self.path)
+
+    @functools.cached_property
+    def _bounds(self) -> _Bounds:
+        with self._named():
+            with_taken_down(self.path, self._opened.schema_arrow.names, SEQUENCE_COLUMNS)
+            return _Bounds.read(self._opened)
+
+    def _read(self, group: int, names: Sequence[str]) -> pa.Table:
+        with self._named():
+            wanted = with_taken_down(self.path, self._opened.schema_arrow.names, names)
+            # Other workers use the other cores.
+            table = self._opened.read_row_group(group, columns=wanted, use_threads=False)
+        if TAKEN_DOWN not in wanted:
+            table = table.append_column(TAKEN_DOWN, pa.array(np.zeros(len(table), np.bool_)))
+        return table.select([*names, TAKEN_DOWN])
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the file in errors."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise DataError(f"{self.path} is missing; copy it again") from error
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{self.path} is damaged: {error}; copy it again") from error
 
 
-def verify_documents(directory: Path, file: str, rows: pa.Table) -> None:
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Which `first_sequence` each row group can hold: arrays [row groups]."""
+
+    least: npt.NDArray[np.uint64]
+    most: npt.NDArray[np.uint64]
+    least_from: npt.NDArray[np.uint64]
+    """Least of this group and those after it."""
+    most_until: npt.NDArray[np.uint64]
+    """Most of this group and those before it."""
+
+    @classmethod
+    def read(cls, file: pq.ParquetFile) -> _Bounds:
+        """From the statistics of the row groups; one without them may hold any."""
+        column = file.schema.names.index("first_sequence")
+        groups = (file.metadata.row_group(group) for group in range(file.num_row_groups))
+        chunks = (group.column(column).statistics for group in groups)
+        ranges = [
+            (chunk.min, chunk.max) if chunk is not None and chunk.has_min_max else _ANY_SEQUENCE
+            for chunk in chunks
+        ]
+        least, most = np.array(ranges, np.uint64).reshape(-1, 2).T
+        least_from = np.minimum.accumulate(least[::-1])[::-1]
+        return cls(least, most, least_from, np.maximum.accumulate(most))
+
+    def holding(self, first: np.uint64, last: np.uint64) -> list[int]:
+        """The row groups that can hold a document between two sequences, in order."""
+        begin = np.searchsorted(self.most_until, first)
+        end = np.searchsorted(self.least_from, last, "right")
+        between = slice(begin, end)
+        holds = (self.least[between] <= last) & (self.most[between] >= first)
+        found: list[int] = (begin + np.flatnonzero(holds)).tolist()
+        return found
+
+
+def verify_documents(path: Path, documents: pa.Table, file: str, rows: pa.Table) -> None:
     """Raise DataError unless each row of a shard is named by as many documents as it holds.
 
-    file: of the shard; rows: its table.
+    path: of the index; documents: of the shard, from it; file: of the shard; rows: its table.
     """
-    path = directory / DOCUMENTS
     sequences = rows["sequence"].to_numpy()
-    documents = documents_of(directory, sequences)
     first, last = (documents[name].to_numpy() for name in SEQUENCE_COLUMNS[:2])
     ends = np.searchsorted(sequences, last, side="right")
     others = documents["other_sequences"].combine_chunks().flatten().to_numpy()

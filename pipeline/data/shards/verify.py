@@ -6,13 +6,14 @@ schemes, depend on the text that is gone. They must be well formed, and predict 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from pipeline.base.errors import DataError
 from pipeline.base.progress import tracked
@@ -20,79 +21,164 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.config.formats import SEPARATORS
 from pipeline.data.rows.masks import GENERATOR_VERSION, Masking, Masks
 from pipeline.data.rows.predictions import Predictions
-from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.document_index import documents_of, verify_documents
+from pipeline.data.shards.document_index import DocumentIndex, verify_documents
 from pipeline.data.shards.manifest import (
     MANIFEST,
     TRAIN,
     VALIDATION,
     Manifest,
+    MaskFile,
     Shard,
     check_size,
     hash_file,
     stored_masks,
 )
 from pipeline.data.shards.segments import BoolArray, IntArray, taken_tokens
-from pipeline.data.shards.token_counts import TOKEN_COUNTS, count_ids, read_counts
-from pipeline.data.tokenizers.definitions import BYTE_BPE
-from pipeline.data.tokenizers.folders import read_word_starts
+from pipeline.data.shards.token_counts import TOKEN_COUNTS, Counts, count_ids, read_counts
+from pipeline.data.shards.well_formed import wrong_rows
+from pipeline.data.tokenizers.folders import read_vocabulary, read_word_starts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.execution.workers import Executor, Stage
 
 
-def verify(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
-    """Hash every file and draw every mask again. Raises DataError naming the first difference."""
-    verify_files(directory, manifest)
-    for shard in tracked(manifest.shards, "verifying", "shards"):
-        verify_shard(directory, manifest, shard, vocabulary)
-    if TOKEN_COUNTS in manifest.files and not manifest.takedowns:
-        _verify_counts(directory, manifest, vocabulary)
+def verify(directory: Path, manifest: Manifest, executor: Executor) -> Vocabulary:
+    """Hash every file and draw every mask again, on all workers. Returns the vocabulary.
 
-
-def verify_files(directory: Path, manifest: Manifest) -> None:
-    """Raise DataError naming the first other file that differs from the manifest."""
-    for name, entry in manifest.files.items():
-        _verify_hash(check_size(directory, name, entry["bytes"]), entry["xxh3_64"])
-
-
-def verify_shard(directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary) -> None:
-    """Raise DataError naming the file if a hash, a row or a mask of `shard` is wrong."""
-    for file in shard.files():
-        _verify_hash(check_size(directory, file.file, file.bytes), file.xxh3_64)
-    table = arrow_files.read_table(directory / shard.file)
-    ids, offsets = arrow_files.ragged(table["input_ids"])
-    wrong = (
-        _wrong_rows(manifest, shard, vocabulary, ids, offsets)
-        or _wrong_columns(table, ids)
-        or _wrong_pairs(table, ids, offsets, vocabulary.eos)
-    )
+    Raises DataError naming every file that is wrong, in the manifest's order. If one is wrong that
+    shards depend on, such as the tokenizer, shards are hashed but not read.
+    """
+    wrong = _wrong_files(directory, manifest)
+    counted = _counted_split(manifest)
+    check: Callable[[], Callable[[ShardTask], ShardFindings]] = partial(_start_hashing, directory)
+    if not wrong:
+        vocabulary = read_tokenizer(directory, manifest)
+        masking = masking_of(directory, manifest, vocabulary)
+        about = replace(manifest, shards=())  # each process gets a copy, and each task its shard
+        check = ShardCheck(directory, about, vocabulary, masking, counted).start
+    tasks = [ShardTask(number, shard) for number, shard in enumerate(manifest.shards)]
+    found: dict[int, list[str]] = {}
+    counts = np.zeros(manifest.tokenizer["size"], np.uint64)
+    results = executor.results(Stage(None, check), tasks)
+    for task, findings in tracked(results, "verifying", "shards", len(tasks)):
+        found[task.number] = findings.wrong
+        if findings.counts is not None:
+            counts += findings.counts
+    wrong += [line for task in tasks for line in found[task.number]]
+    if counted and not wrong:
+        wrong = _wrong_counts(directory, manifest, counts)
+    wrong = list(dict.fromkeys(wrong))  # many shards may name the same file
+    if len(wrong) > 1:
+        raise DataError(f"{directory}: {len(wrong):,} files are wrong:", problems=wrong)
     if wrong:
-        raise DataError(f"{directory / shard.file}: {wrong}; run pipeline.prepare again")
-    verify_documents(directory, shard.file, table)
-    separators = SEPARATORS[manifest.tokenizer["kind"]]
-    taken = taken_tokens(table, documents_of(directory, table["sequence"].to_numpy()), separators)
-    if wrong := _wrong_takedown(ids, taken, vocabulary):
-        raise DataError(f"{directory / shard.file}: {wrong}; run pipeline.takedown again")
-    stored = stored_masks(manifest.duplicates, shard.split)
-    if len(shard.masks) != stored:
-        raise DataError(
-            f"{directory / shard.file} has {len(shard.masks)} masks, the manifest says {stored}; "
-            "run pipeline.prepare again"
-        )
-    drawn = masking_of(directory, manifest, vocabulary).draw_duplicates(
-        ids, offsets, str(table["corpus"][0]), table["sequence"].to_numpy(), range(stored)
-    )
-    for mask, expected in zip(shard.masks, drawn):
-        path = directory / mask.file
-        found = arrow_files.masks_of(arrow_files.read_table(path))
-        if taken.any():
-            expected = _with_taken_rows(path, found, expected, taken, ids, offsets, vocabulary)
-        if mask.predictions != expected.predictions:
+        raise DataError(wrong[0])
+    return vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """One shard to verify."""
+
+    number: int
+    """Index in the manifest."""
+    shard: Shard
+
+    @property
+    def weight(self) -> int:
+        """Bytes of its files."""
+        return sum(file.bytes for file in self.shard.files())
+
+    @property
+    def name(self) -> str:
+        """What it is, for logs."""
+        return f"shard {self.shard.file}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFindings:
+    """What the verification of a shard found."""
+
+    wrong: list[str]
+    """An error for each file that is wrong."""
+    counts: Counts | None = None
+    """[vocabulary] tokens of its rows, if the directory's counts are of its split."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCheck:
+    """What all shards of a verification have in common."""
+
+    directory: Path
+    manifest: Manifest
+    vocabulary: Vocabulary
+    masking: Masking
+    """Of the directory."""
+    counted: str
+    """The split whose tokens are counted, as `_counted_split` returns it."""
+
+    def start(self) -> Callable[[ShardTask], ShardFindings]:
+        """The function that verifies a shard."""
+        return partial(self.check, DocumentIndex(self.directory))
+
+    def check(self, index: DocumentIndex, task: ShardTask) -> ShardFindings:
+        """Hash the files of a shard; if all are right, read its rows and draw its masks again."""
+        shard = task.shard
+        if wrong := _wrong_hashes(self.directory, shard.files()):
+            return ShardFindings(wrong)
+        try:
+            ids = self._check_content(index, shard)
+        except DataError as error:
+            return ShardFindings([str(error)])
+        if shard.split != self.counted:
+            return ShardFindings([])
+        return ShardFindings([], count_ids(ids, self.vocabulary.special))
+
+    def _check_content(self, index: DocumentIndex, shard: Shard) -> npt.NDArray[Any]:
+        """The tokens of a shard. Raises DataError if a row, a mask or its documents are wrong."""
+        directory, manifest, vocabulary = self.directory, self.manifest, self.vocabulary
+        path = directory / shard.file
+        table = arrow_files.read_table(path)
+        ids, offsets = arrow_files.ragged(table["input_ids"])
+        if wrong := wrong_rows(table, manifest, shard, vocabulary):
+            raise DataError(f"{path}: {wrong}; run pipeline.prepare again")
+        documents = index.documents_of(table["sequence"].to_numpy())
+        verify_documents(index.path, documents, shard.file, table)
+        taken = taken_tokens(table, documents, SEPARATORS[manifest.tokenizer["kind"]])
+        if wrong := _wrong_takedown(ids, taken, vocabulary):
+            raise DataError(f"{path}: {wrong}; run pipeline.takedown again")
+        stored = stored_masks(manifest.duplicates, shard.split)
+        if len(shard.masks) != stored:
             raise DataError(
-                f"{path}: {expected.predictions:,} predictions, the manifest says "
-                f"{mask.predictions:,}; run pipeline.prepare again"
+                f"{path} has {len(shard.masks)} masks, the manifest says {stored}; run "
+                "pipeline.prepare again"
             )
-        _verify_masks(path, found, expected)
+        drawn = self.masking.draw_duplicates(
+            ids, offsets, str(table["corpus"][0]), table["sequence"].to_numpy(), range(stored)
+        )
+        for mask, expected in zip(shard.masks, drawn):
+            path = directory / mask.file
+            found = arrow_files.masks_of(arrow_files.read_table(path))
+            if taken.any():
+                expected = _with_taken_rows(path, found, expected, taken, ids, offsets, vocabulary)
+            if mask.predictions != expected.predictions:
+                raise DataError(
+                    f"{path}: {expected.predictions:,} predictions, the manifest says "
+                    f"{mask.predictions:,}; run pipeline.prepare again"
+                )
+            _verify_masks(path, found, expected)
+        return ids
+
+
+def read_tokenizer(directory: Path, manifest: Manifest) -> Vocabulary:
+    """The tokenizer of the shards. Raises DataError if they were made with another one."""
+    vocabulary = read_vocabulary(directory / "tokenizer")
+    expected = manifest.tokenizer["sha256"]
+    if vocabulary.sha256 == expected:
+        return vocabulary
+    raise DataError(
+        f"{directory / 'tokenizer'} is not the tokenizer these shards were made with (sha256 "
+        f"{vocabulary.sha256[:12]}, the manifest says {expected[:12]}); copy it again"
+    )
 
 
 def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Masking:
@@ -117,19 +203,6 @@ def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> M
         ) from error
 
 
-def _verify_counts(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> None:
-    """Raise DataError unless the stored counts are those of the rows."""
-    counts = np.zeros(vocabulary.size, np.uint64)
-    for shard in manifest.of(TRAIN) or manifest.of(VALIDATION):
-        ids, _ = arrow_files.ragged(arrow_files.read_table(directory / shard.file)["input_ids"])
-        counts += count_ids(ids, vocabulary.special)
-    if not np.array_equal(counts, read_counts(directory, manifest, vocabulary.size)):
-        raise DataError(
-            f"{directory / TOKEN_COUNTS} does not count the tokens of the rows; run "
-            "pipeline.prepare again"
-        )
-
-
 def masking_for(data: DataSettings, prepared: Masking, directory: Path) -> Masking:
     """A directory's masking with other settings; prepared: its own.
 
@@ -145,89 +218,62 @@ def masking_for(data: DataSettings, prepared: Masking, directory: Path) -> Maski
     return replace(law, seed=prepared.seed)
 
 
-def _verify_hash(path: Path, expected: str) -> None:
-    found = hash_file(path)
-    if found != expected:
-        raise DataError(
-            f"{path} is damaged: xxh3_64 {found}, the manifest says {expected}; copy it again"
-        )
+def _start_hashing(directory: Path) -> Callable[[ShardTask], ShardFindings]:
+    return partial(_hash, directory)
 
 
-def _wrong_rows(
-    manifest: Manifest,
-    shard: Shard,
-    vocabulary: Vocabulary,
-    ids: npt.NDArray[Any],
-    offsets: npt.NDArray[np.int64],
-) -> str:
-    """What is wrong with the tokens of the rows, or ""."""
-    lengths = np.diff(offsets)
-    if len(lengths) != shard.sequences or len(ids) != shard.tokens:
-        return (
-            f"{len(lengths):,} rows and {len(ids):,} tokens, the manifest says "
-            f"{shard.sequences:,} and {shard.tokens:,}"
-        )
-    if lengths.max() > manifest.sequence_length or lengths.min() < 3:
-        return f"a row has {lengths.max()} or {lengths.min()} tokens, which is out of range"
-    if ids.max() >= vocabulary.size:
-        return f"a row has id {ids.max()}, but the tokenizer has {vocabulary.size} ids"
-    if (ids[offsets[:-1]] != vocabulary.bos).any() or (
-        ids[offsets[1:] - 1] != vocabulary.eos
-    ).any():
-        return "a row does not start and end with its special tokens"
-    if np.count_nonzero(ids == vocabulary.bos) != len(lengths):
-        return "a row has a start token inside"
-    never = [vocabulary.mask]
-    if not manifest.takedowns:
-        never.append(vocabulary.pad)
-    if vocabulary.kind == BYTE_BPE:  # encodes every text without unknown tokens
-        never.append(vocabulary.unk)
-    if np.isin(ids, never).any():
-        return "a row has a mask, padding or unknown token"
-    return ""
+def _hash(directory: Path, task: ShardTask) -> ShardFindings:
+    return ShardFindings(_wrong_hashes(directory, task.shard.files()))
 
 
-def _wrong_columns(table: pa.Table, ids: npt.NDArray[Any]) -> str:
-    """What is wrong with the other columns, or ""."""
-    if len(table["corpus"].unique()) != 1:
-        return "corpora are mixed"
-    sequences = table["sequence"].to_numpy()
-    if (sequences[1:] <= sequences[:-1]).any():
-        return "sequence ids do not ascend"
-    starts, mark_offsets = arrow_files.ragged(table["document_starts"])
-    _, offsets = arrow_files.ragged(table["input_ids"])
-    if (starts[mark_offsets[:-1]] != 0).any():
-        return "a row's first document does not start at 0"
-    inner = np.delete(np.arange(len(starts)), mark_offsets[:-1])
-    rows = np.searchsorted(mark_offsets, inner, side="right") - 1
-    places = offsets[rows] + starts[inner]
-    if (starts[inner] <= starts[inner - 1]).any() or (places >= offsets[rows + 1] - 1).any():
-        return "document starts do not ascend inside a row"
-    if len(inner) and len(np.unique(ids[places - 1])) != 1:
-        return "a document is not separated from the previous one"
-    return ""
+def _wrong_files(directory: Path, manifest: Manifest) -> list[str]:
+    """An error for each other file that differs from the manifest."""
+    return [
+        line
+        for name, entry in manifest.files.items()
+        for line in _wrong_hash(directory, name, entry["bytes"], entry["xxh3_64"])
+    ]
 
 
-def _wrong_pairs(
-    table: pa.Table, ids: npt.NDArray[Any], offsets: npt.NDArray[np.int64], eos: int
-) -> str:
-    """What is wrong with the segments of the rows, or ""."""
-    second = table["second_segment"].to_numpy().astype(np.int64)
-    label = table["pair_label"].to_numpy()
-    paired = np.flatnonzero(second)
-    places = offsets[paired] + second[paired]
-    if (second[paired] < 3).any() or (places >= offsets[paired + 1] - 1).any():
-        return "a second segment is outside its row"
-    if (ids[places - 1] != eos).any() or (ids[places] == eos).any():
-        return "a second segment does not start after a separator"
-    if not np.isin(label, [IN_ORDER, RANDOM_NEXT, UNLABELLED]).all():
-        return f"a pair label is {label.min()} or {label.max()}, which is not a label"
-    if (label[second == 0] != UNLABELLED).any():
-        return "a row of one segment has a pair label"
-    mixed = table["document_starts"].combine_chunks().value_lengths().to_numpy()[paired] == 2
-    if (mixed != (label[paired] == RANDOM_NEXT)).any():
-        return "a pair's documents do not match its label"
-    return ""
+def _wrong_hashes(directory: Path, files: Iterable[Shard | MaskFile]) -> list[str]:
+    """An error for each of a shard's files that differs from the manifest."""
+    return [
+        line
+        for file in files
+        for line in _wrong_hash(directory, file.file, file.bytes, file.xxh3_64)
+    ]
+
+
+def _wrong_hash(directory: Path, name: str, size: int, expected: str) -> list[str]:
+    """The error of a file that is missing, or has another size or hash; none if it is right."""
+    try:
+        path = check_size(directory, name, size)
+    except DataError as error:
+        return [str(error)]
+    try:
+        found = hash_file(path)
+    except OSError as error:
+        return [f"{path} cannot be read: {error.strerror}; copy it again"]
+    if found == expected:
+        return []
+    return [f"{path} is damaged: xxh3_64 {found}, the manifest says {expected}; copy it again"]
+
+
+def _counted_split(manifest: Manifest) -> str:
+    """The split whose tokens the stored counts are of, or "" if there are none to compare."""
+    if TOKEN_COUNTS not in manifest.files or manifest.takedowns:
+        return ""
+    return TRAIN if manifest.of(TRAIN) else VALIDATION
+
+
+def _wrong_counts(directory: Path, manifest: Manifest, counts: Counts) -> list[str]:
+    """The error if the stored counts are not those of the rows."""
+    if np.array_equal(counts, read_counts(directory, manifest, len(counts))):
+        return []
+    return [
+        f"{directory / TOKEN_COUNTS} does not count the tokens of the rows; run pipeline.prepare "
+        "again"
+    ]
 
 
 def _wrong_takedown(ids: npt.NDArray[Any], taken: BoolArray, vocabulary: Vocabulary) -> str:

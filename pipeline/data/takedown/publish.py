@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline.base.errors import ConfigError
 from pipeline.base.files import remove_temporaries, sync_directory, whole_file, write_whole
-from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN
+from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN, DocumentIndex
 from pipeline.data.shards.manifest import (
     MANIFEST,
     Manifest,
@@ -26,7 +26,7 @@ from pipeline.data.shards.manifest import (
     hash_file,
     read_manifest,
 )
-from pipeline.data.takedown.request import Request, read_groups
+from pipeline.data.takedown.request import Request
 from pipeline.data.takedown.shard import TakedownTask, TakedownWorker, copy
 from pipeline.execution.work_directory import WORK, work_directory
 from pipeline.execution.workers import Executor, Stage
@@ -96,7 +96,7 @@ def _write_documents(data: Path, output: Path, request: Request) -> None:
 def _mark_documents(data: Path, request: Request) -> Iterator[pa.Table]:
     """The row groups of the new documents.parquet."""
     ids = pa.array(sorted(id for _, id in request.names), pa.string())
-    for table in read_groups(data):
+    for table in DocumentIndex(data).tables():
         chosen = table[TAKEN_DOWN].to_numpy().copy()
         for row in np.flatnonzero(pc.is_in(table["id"], ids).to_numpy()).tolist():
             name = (table["corpus"][row].as_py(), table["id"][row].as_py())

@@ -10,9 +10,9 @@ import numpy as np
 
 from pipeline.base.errors import DataError
 from pipeline.data.extraction.packs import PACK, members_of
-from pipeline.data.shards.document_index import TAKEN_DOWN
+from pipeline.data.shards.document_index import TAKEN_DOWN, DocumentIndex
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.data.takedown.request import Request, read_groups
+from pipeline.data.takedown.request import Request
 from pipeline.execution.work_directory import WORK
 
 _MOST_FILES = 10
@@ -65,7 +65,7 @@ def _count_texts(directory: Path, request: Request) -> int:
     """Documents in `directory` with a text that was taken down elsewhere."""
     return sum(
         int((np.isin(table["text_hash"].to_numpy(), request.text_hashes) & ~taken).sum())
-        for table in read_groups(directory, ["text_hash"])
+        for table in DocumentIndex(directory).tables(["text_hash"])
         for taken in [table[TAKEN_DOWN].to_numpy()]
     )
 

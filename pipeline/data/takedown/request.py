@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.errors import ConfigError
 from pipeline.config.settings import fingerprint
-from pipeline.data.shards.document_index import (
-    DOCUMENTS,
-    DOCUMENTS_SCHEMA,
-    TAKEN_DOWN,
-    with_taken_down,
-)
+from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN, DocumentIndex
 
 _COLUMNS = ["id", "corpus", "first_sequence", "text_hash"]
 
@@ -56,13 +50,14 @@ def find_documents(directory: Path, given: Sequence[str]) -> Request:
     ConfigError for an id that no document has.
     """
     wanted = dict.fromkeys(given)
-    found = _search(directory, wanted)
+    index = DocumentIndex(directory)
+    found = _search(index, wanted)
     files = [name for name in wanted if name not in found and Path(name).is_file()]
     for name in files:
         del wanted[name]
         wanted |= dict.fromkeys(_read_ids(Path(name)))
     if files:
-        found = _search(directory, wanted)
+        found = _search(index, wanted)
     _require_all(directory, wanted, found)
     rows = [row for name in wanted for row in found[name]]
     new = [row for row in rows if not row[TAKEN_DOWN]]
@@ -74,32 +69,13 @@ def find_documents(directory: Path, given: Sequence[str]) -> Request:
     )
 
 
-def read_groups(directory: Path, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """documents.parquet in row groups, with TAKEN_DOWN; columns: the others, None for all."""
-    path = directory / DOCUMENTS
-    try:
-        with pq.ParquetFile(path) as file:
-            names = columns or DOCUMENTS_SCHEMA.names
-            wanted = with_taken_down(path, file.schema_arrow.names, names)
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group, columns=wanted)
-                if TAKEN_DOWN not in wanted:
-                    none = pa.array(np.zeros(len(table), np.bool_))
-                    table = table.append_column(TAKEN_DOWN, none)
-                yield table.select([*names, TAKEN_DOWN])
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing; copy it again") from error
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is damaged: {error}; copy it again") from error
-
-
-def _search(directory: Path, wanted: dict[str, None]) -> dict[str, list[dict[str, Any]]]:
+def _search(index: DocumentIndex, wanted: dict[str, None]) -> dict[str, list[dict[str, Any]]]:
     """The documents of each wanted name that some document has."""
     plain = {name.rpartition("\t")[2] for name in wanted}
     # An argument may be no UTF-8; no id is then equal to it.
     ids = pa.array([name.encode(errors="replace") for name in sorted(plain)], pa.string())
     found: dict[str, list[dict[str, Any]]] = {}
-    for table in read_groups(directory, _COLUMNS):
+    for table in index.tables(_COLUMNS):
         for row in table.filter(pc.is_in(table["id"], ids)).to_pylist():
             for name in (row["id"], f"{row['corpus']}\t{row['id']}"):
                 if name in wanted:

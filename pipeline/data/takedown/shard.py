@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from pipeline.base.files import whole_file, write_whole
 from pipeline.config.formats import SEPARATORS
 from pipeline.data.rows.predictions import Predictions
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.document_index import documents_of
+from pipeline.data.shards.document_index import DocumentIndex
 from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size, hash_file
 from pipeline.data.shards.segments import BoolArray, taken_tokens
 from pipeline.data.tokenizers.folders import read_vocabulary
@@ -72,9 +73,9 @@ class TakedownWorker:
 
     def start(self) -> Callable[[TakedownTask], None]:
         """The function that does a task."""
-        return self.do
+        return partial(self.do, DocumentIndex(self.output))
 
-    def do(self, task: TakedownTask) -> None:
+    def do(self, index: DocumentIndex, task: TakedownTask) -> None:
         """Write the files of the new shard, then its marker."""
         shard = task.shard
         for file in shard.files():
@@ -83,18 +84,18 @@ class TakedownWorker:
         touched = np.isin(self.first_sequences, rows["sequence"].to_numpy())
         content: dict[str, Any] = {"shard": asdict(shard), "sequences": 0, "tokens": 0}
         if touched.any():
-            content = self._clear(shard, rows)
+            content = self._clear(index, shard, rows)
         else:
             for file in shard.files():
                 copy(self.data / file.file, self.output / file.file, linked=True)
         write_whole(self.work / task.marker, json.dumps(content).encode())
 
-    def _clear(self, shard: Shard, rows: pa.Table) -> dict[str, Any]:
+    def _clear(self, index: DocumentIndex, shard: Shard, rows: pa.Table) -> dict[str, Any]:
         """Write the shard without the taken text. Returns the content of its marker."""
         for file in shard.files():
             _check_hash(self.data / file.file, file.xxh3_64)
         vocabulary = read_vocabulary(self.data / "tokenizer")
-        documents = documents_of(self.output, rows["sequence"].to_numpy())
+        documents = index.documents_of(rows["sequence"].to_numpy())
         taken = taken_tokens(rows, documents, SEPARATORS[self.manifest.tokenizer["kind"]])
         ids, offsets = arrow_files.ragged(rows["input_ids"])
         cleared = taken & ~vocabulary.special[ids]

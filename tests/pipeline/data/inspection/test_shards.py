@@ -21,7 +21,7 @@ Inspect = Callable[..., str]
 
 @pytest.fixture
 def show(call: Call) -> Inspect:
-    return functools.partial(call, inspect.main)
+    return functools.partial(call, inspect.main, "--workers", 1)
 
 
 @pytest.fixture

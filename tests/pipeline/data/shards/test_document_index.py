@@ -11,8 +11,16 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.rows.pack import pack
-from pipeline.data.shards.document_index import DOCUMENTS, document_table, verify_documents
+from pipeline.data.shards.document_index import (
+    DOCUMENTS,
+    DOCUMENTS_SCHEMA,
+    TAKEN_DOWN,
+    DocumentIndex,
+    document_table,
+    verify_documents,
+)
 from pipeline.data.tokenizers.token_ids import Tokens
+from tests.pipeline.data.parquet_reads import count_reads
 from tests.pipeline.data.rows.test_pack import BOS, EOS, FORMATS, VOCABULARY, data
 
 COUNT = 30
@@ -46,6 +54,12 @@ def made(settings: str, draws: int) -> tuple[pa.Table, pa.Table, list[set[int]]]
     return table, columns, held
 
 
+def compare(directory: Path, columns: pa.Table) -> None:
+    index = DocumentIndex(directory)
+    found = index.documents_of(columns["sequence"].to_numpy())
+    verify_documents(index.path, found, "train-00000.arrow", columns)
+
+
 @pytest.mark.parametrize("draws", [1, 3])
 @pytest.mark.parametrize("settings", FORMATS)
 def test_each_document_names_the_sequences_that_hold_it(
@@ -60,7 +74,7 @@ def test_each_document_names_the_sequences_that_hold_it(
         rows = [(7 << 32) + row for row, inside in enumerate(held) if document in inside]
         assert sorted(named) == rows
     pq.write_table(table, tmp_path / DOCUMENTS)
-    verify_documents(tmp_path, "train-00000.arrow", columns)
+    compare(tmp_path, columns)
 
 
 def test_a_wrong_index_is_refused(tmp_path: Path) -> None:
@@ -70,11 +84,78 @@ def test_a_wrong_index_is_refused(tmp_path: Path) -> None:
     entries[lender]["other_sequences"].pop()
     pq.write_table(pa.Table.from_pylist(entries, table.schema), tmp_path / DOCUMENTS)
     with pytest.raises(DataError, match="does not name the documents of sequence"):
-        verify_documents(tmp_path, "train-00000.arrow", columns)
+        compare(tmp_path, columns)
     entries[lender]["other_sequences"] = [1]
     pq.write_table(pa.Table.from_pylist(entries, table.schema), tmp_path / DOCUMENTS)
     with pytest.raises(DataError, match="documents of sequence 1 "):
-        verify_documents(tmp_path, "train-00000.arrow", columns)
+        compare(tmp_path, columns)
     pq.write_table(table.drop_columns(["last_sequence"]), tmp_path / DOCUMENTS)
     with pytest.raises(DataError, match="has no column last_sequence: it is damaged, or"):
-        verify_documents(tmp_path, "train-00000.arrow", columns)
+        compare(tmp_path, columns)
+
+
+def write_groups(directory: Path, groups: list[list[int]], **options: object) -> None:
+    """documents.parquet whose row groups hold documents of one sequence each."""
+    with pq.ParquetWriter(directory / DOCUMENTS, DOCUMENTS_SCHEMA, **options) as writer:
+        for group in groups:
+            rows = [
+                {"id": str(first), "first_sequence": first, "last_sequence": first}
+                for first in group
+            ]
+            writer.write_table(pa.Table.from_pylist(rows, DOCUMENTS_SCHEMA))
+
+
+@pytest.mark.parametrize("parts", [5, 200])
+def test_a_shard_costs_the_same_however_many_parts_there_are(
+    parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts have train documents, then held-out ones, as those of prepare."""
+    reads = count_reads(monkeypatch)
+    bases = [part << 33 for part in range(parts)]
+    held_out = [base | 1 << 32 for base in bases]
+    write_groups(tmp_path, [[base, base + 1, held] for base, held in zip(bases, held_out)])
+    index = DocumentIndex(tmp_path)
+    for base in bases[:4]:
+        found = index.documents_of(np.array([base, base + 1], np.uint64))
+        assert found["first_sequence"].to_pylist() == [base, base + 1]
+    assert (reads.opened, reads.groups) == (1, [0, 1, 2, 3])
+    found = index.documents_of(np.array(held_out[2:4], np.uint64))
+    assert found["first_sequence"].to_pylist() == held_out[2:4]
+    assert (reads.opened, reads.groups[4:]) == (1, [2, 3])
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_row_groups_in_any_order(statistics: bool, tmp_path: Path) -> None:
+    """Also empty ones, and sequences of 64 bits."""
+    rng = np.random.default_rng(0)
+    top = (1 << 64) - 100
+    values = rng.permutation(60).reshape(20, 3)
+    groups = [[], *([top + int(value) for value in group] for group in values), []]
+    write_groups(tmp_path, groups, write_statistics=statistics)
+    index = DocumentIndex(tmp_path)
+    for _ in range(50):
+        low, high = sorted(rng.integers(0, 62, 2).tolist())
+        sequences = np.arange(low, high + 1, dtype=np.uint64) + np.uint64(top)
+        found = index.documents_of(sequences)["first_sequence"].to_pylist()
+        assert found == [first for group in groups for first in group if first in set(sequences)]
+
+
+def test_documents_that_cannot_be_read(tmp_path: Path) -> None:
+    write_groups(tmp_path, [[1, 2]])
+    path = tmp_path / DOCUMENTS
+    pq.write_table(pq.read_table(path).drop(["text_hash"]), path)
+    with pytest.raises(DataError, match="has no column text_hash"):
+        list(DocumentIndex(tmp_path).tables())
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(DataError, match="is damaged"):
+        list(DocumentIndex(tmp_path).tables())
+    path.unlink()
+    with pytest.raises(DataError, match="is missing"):
+        list(DocumentIndex(tmp_path).tables())
+
+
+def test_nothing_is_marked_where_nothing_was_taken(tmp_path: Path) -> None:
+    write_groups(tmp_path, [[1, 2]])
+    (group,) = DocumentIndex(tmp_path).tables(["id"])
+    assert group.column_names == ["id", TAKEN_DOWN]
+    assert not np.any(group[TAKEN_DOWN].to_numpy())

@@ -16,8 +16,8 @@ from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import (
     DOCUMENTS,
     TAKEN_DOWN,
+    DocumentIndex,
     document_table,
-    documents_of,
 )
 from pipeline.data.shards.segments import taken_tokens
 from pipeline.data.tokenizers.token_ids import Tokens
@@ -74,11 +74,12 @@ def test_taken_tokens_are_those_of_the_documents(
     for _ in range(10):
         taken = rng.random(len(index)) < rng.choice([0.03, 0.5])
         pq.write_table(index.append_column(TAKEN_DOWN, pa.array(taken)), tmp_path / DOCUMENTS)
-        found = taken_tokens(rows, documents_of(tmp_path, rows["sequence"].to_numpy()), SEPARATORS)
+        held = DocumentIndex(tmp_path).documents_of(rows["sequence"].to_numpy())
+        found = taken_tokens(rows, held, SEPARATORS)
         assert np.array_equal(found[owners >= 0], np.isin(owners, every[taken])[owners >= 0])
 
 
 def test_nothing_is_taken_from_prepared_shards(prepared: Path) -> None:
     rows = arrow_files.read_table(prepared / "rows/train-00000.arrow")
-    found = documents_of(prepared, rows["sequence"].to_numpy())
+    found = DocumentIndex(prepared).documents_of(rows["sequence"].to_numpy())
     assert not taken_tokens(rows, found, SEPARATORS).any()

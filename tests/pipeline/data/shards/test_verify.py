@@ -1,81 +1,113 @@
-"""Verifying a shard redraws its masks and finds malformed rows."""
+"""Verifying shards redraws their masks, reads each file once, and names all that are wrong."""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.shards.verify import verify_files, verify_shard
-from pipeline.data.tokenizers.folders import read_vocabulary
-from tests.pipeline.preparing import rewrite
+from pipeline.data.shards.manifest import MANIFEST, hash_file, read_manifest
+from pipeline.data.shards.token_counts import TOKEN_COUNTS
+from pipeline.data.shards.verify import verify
+from pipeline.execution.workers import local_executor
+from tests.pipeline.data.letters import prepare_letters
+from tests.pipeline.data.parquet_reads import count_reads
+from tests.pipeline.preparing import Call, rewrite
 
 
-def test_every_mask_derives_again(prepared: Path) -> None:
-    manifest = read_manifest(prepared)
-    vocabulary = read_vocabulary(prepared / "tokenizer")
-    assert len(manifest.of("train")) == 5 and len(manifest.of("validation")) == 5
-    verify_files(prepared, manifest)
-    assert "documents.parquet" in manifest.files and "tokenizer/word_starts.bin" in manifest.files
-    for shard in manifest.shards:
-        assert len(shard.masks) == 10
-        verify_shard(prepared, manifest, shard, vocabulary)
-
-
-@pytest.fixture(scope="module")
-def rows(prepared: Path) -> pa.Table:
-    manifest = read_manifest(prepared)
-    return arrow_files.read_table(prepared / manifest.of("train")[2].file)
-
-
-def changed(table: pa.Table, column: str, row: int, change: Callable[[Any], Any]) -> pa.Table:
-    values = table[column].to_pylist()
-    values[row] = change(values[row])
-    index = table.schema.get_field_index(column)
-    field = table.schema.field(index)
-    return table.set_column(index, field, pa.array(values, field.type))
-
-
-@pytest.mark.parametrize(
-    ("column", "change", "message"),
-    [
-        ("input_ids", lambda ids: [ids[1], *ids[1:]], "does not start and end with its special"),
-        ("input_ids", lambda ids: [*ids[:-1], ids[1]], "does not start and end with its special"),
-        ("input_ids", lambda ids: [ids[0], ids[0], *ids[2:]], "a start token inside"),
-        ("input_ids", lambda ids: [ids[0], 4, *ids[2:]], "a mask, padding or unknown token"),
-        (
-            "input_ids",
-            lambda ids: [ids[0], 2048, *ids[2:]],
-            "has id 2048, but the tokenizer has 2048",
-        ),
-        ("input_ids", lambda ids: ids[:-1], "tokens, the manifest says 6,260 and"),
-        ("sequence", lambda sequence: sequence - 5, "sequence ids do not ascend"),
-        ("document_starts", lambda starts: [1, *starts[1:]], "does not start at 0"),
-        ("document_starts", lambda starts: [0, 3, 2], "do not ascend inside a row"),
-        ("pair_label", lambda _: 7, "a pair label is -1 or 7"),
-        ("pair_label", lambda _: 1, "a row of one segment has a pair label"),
-        ("second_segment", lambda _: 1, "is outside its row"),
-    ],
-)
-def test_rows_that_are_not_well_formed(
-    column: str, change: Callable[[Any], Any], message: str,
-    prepared: Path, rows: pa.Table, tmp_path: Path,
-) -> None:  # fmt: skip
-    """The hash is correct, so only the rows show it."""
-    manifest = read_manifest(prepared)
+@pytest.fixture
+def copy(prepared: Path, tmp_path: Path) -> Path:
     shutil.copytree(prepared, tmp_path / "copy")
-    shard = manifest.of("train")[2]
-    entry = rewrite(tmp_path / "copy" / shard.file, changed(rows, column, 3, change))
-    entry["file"] = shard.file
-    vocabulary = read_vocabulary(prepared / "tokenizer")
-    assert vocabulary.mask == 4 and vocabulary.size == 2048
-    with pytest.raises(DataError, match=f"{shard.file}: .*{message}"):
-        verify_shard(tmp_path / "copy", manifest, replace(shard, **entry), vocabulary)
+    return tmp_path / "copy"
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def errors(directory: Path, workers: int = 1) -> tuple[str, ...]:
+    """What `verify` says about damaged shards, one problem each."""
+    with pytest.raises(DataError) as error:
+        verify(directory, read_manifest(directory), local_executor(workers))
+    return error.value.problems or (str(error.value),)
+
+
+def test_every_mask_derives_again(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """documents.parquet is opened once, and each shard reads the row groups of its own parts."""
+    manifest = read_manifest(prepared)
+    assert len(manifest.of("train")) == 5 and len(manifest.of("validation")) == 5
+    assert all(len(shard.masks) == 10 for shard in manifest.shards)
+    assert "documents.parquet" in manifest.files and "tokenizer/word_starts.bin" in manifest.files
+    groups = pq.read_metadata(prepared / "documents.parquet").num_row_groups
+    assert groups == 5
+    reads = count_reads(monkeypatch)
+    vocabulary = verify(prepared, manifest, local_executor(1))
+    assert vocabulary.sha256 == manifest.tokenizer["sha256"]
+    assert reads.opened == 1
+    assert sorted(reads.groups) == [group for group in range(groups) for _ in range(2)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_all_files_that_are_wrong_are_named_in_order(workers: int, copy: Path) -> None:
+    damage(copy / "mask-2/train-00000.arrow")
+    damage(copy / "mask-7/train-00000.arrow")
+    damage(copy / "rows/train-00003.arrow")
+    (copy / "mask-0/train-00001.arrow").unlink()
+    with (copy / "mask-1/validation-00004.arrow").open("ab") as file:
+        file.write(b"more")
+    names = [
+        ("mask-2/train-00000.arrow", "is damaged: xxh3_64 "),
+        ("mask-7/train-00000.arrow", "is damaged: xxh3_64 "),
+        ("mask-0/train-00001.arrow", "is missing; "),
+        ("rows/train-00003.arrow", "is damaged: xxh3_64 "),
+        ("mask-1/validation-00004.arrow", "is damaged: "),
+    ]
+    for line, (name, said) in zip(errors(copy, workers), names, strict=True):
+        assert line.startswith(f"{copy / name} {said}")
+    # without the tokenizer shards cannot be read, but their hashes are compared
+    damage(copy / "tokenizer/tokenizer.json")
+    first, *others = errors(copy, workers)
+    assert first.startswith(f"{copy / 'tokenizer/tokenizer.json'} is damaged")
+    assert [line.split()[0] for line in others] == [str(copy / name) for name, _ in names]
+
+
+def test_rows_with_a_correct_hash_that_are_wrong(copy: Path) -> None:
+    path = copy / "rows/train-00002.arrow"
+    table = arrow_files.read_table(path)
+    sequences = table["sequence"].to_numpy().copy()
+    sequences[7] = sequences[5]
+    index = table.schema.get_field_index("sequence")
+    table = table.set_column(index, table.schema.field(index), pa.array(sequences))
+    manifest = json.loads((copy / MANIFEST).read_bytes())
+    manifest["shards"][2] |= rewrite(path, table)
+    (copy / MANIFEST).write_text(json.dumps(manifest))
+    assert errors(copy) == (f"{path}: sequence ids do not ascend; run pipeline.prepare again",)
+
+
+def test_counts_that_are_not_those_of_the_rows(
+    call: Call, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """Of a special token, which no mask depends on."""
+    directory = prepare_letters(
+        call, tiny_tokenizer, tmp_path, ["data.masks.random_ids=unigram", "data.duplicates=1"]
+    )
+    verify(directory, read_manifest(directory), local_executor(1))
+    path = directory / TOKEN_COUNTS
+    counts = np.fromfile(path, "<u8")
+    counts[0] += 1
+    counts.tofile(path)
+    manifest = json.loads((directory / MANIFEST).read_bytes())
+    manifest["files"][TOKEN_COUNTS]["xxh3_64"] = hash_file(path)
+    (directory / MANIFEST).write_text(json.dumps(manifest))
+    assert errors(directory) == (
+        f"{path} does not count the tokens of the rows; run pipeline.prepare again",
+    )

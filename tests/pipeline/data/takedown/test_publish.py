@@ -49,11 +49,11 @@ def test_a_killed_takedown_is_nothing_and_goes_on(
     done: list[str] = []
     do = TakedownWorker.do
 
-    def interrupted(self: TakedownWorker, task: Any) -> None:
+    def interrupted(self: TakedownWorker, index: Any, task: Any) -> None:
         if done:
             raise KeyboardInterrupt
         done.append(task.name)
-        do(self, task)
+        do(self, index, task)
 
     with monkeypatch.context() as patch:
         patch.setattr(TakedownWorker, "do", interrupted)

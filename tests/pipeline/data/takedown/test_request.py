@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.errors import ConfigError
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, TAKEN_DOWN
-from pipeline.data.takedown.request import find_documents, read_groups
+from pipeline.data.takedown.request import find_documents
 
 
 @pytest.fixture
@@ -73,24 +72,3 @@ def test_mistakes(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="cannot be read as a list of ids"):
         find_documents(directory, [str(tmp_path / "binary")])
-
-
-def test_documents_that_cannot_be_read(directory: Path) -> None:
-    path = directory / DOCUMENTS
-    pq.write_table(pq.read_table(path).drop(["text_hash"]), path)
-    with pytest.raises(DataError, match="has no column text_hash"):
-        list(read_groups(directory))
-    path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(DataError, match="is damaged"):
-        list(read_groups(directory))
-    path.unlink()
-    with pytest.raises(DataError, match="is missing"):
-        list(read_groups(directory))
-
-
-def test_nothing_is_marked_where_nothing_was_taken(directory: Path) -> None:
-    path = directory / DOCUMENTS
-    pq.write_table(pq.read_table(path).drop([TAKEN_DOWN]), path)
-    (group,) = read_groups(directory, ["id"])
-    assert group.column_names == ["id", TAKEN_DOWN]
-    assert not np.any(group[TAKEN_DOWN].to_numpy())
