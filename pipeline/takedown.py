@@ -2,31 +2,44 @@
 
 Writes the shards of DIR without the text of these documents: their tokens become pads, which
 nothing predicts. All else stays, so a run on DIR may resume on NEW. Prints where else the text
-still is.
+still is. Shards are tasks of this machine's workers or of the ranks of an MPI job; `--part i/n`
+does a share. Kill it at any time and run it again: finished shards are kept.
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from pathlib import Path
 
-from pipeline.base.command_line import Parser, check_least, cores, data_root, example_text
-from pipeline.base.errors import run_command
+from pipeline.base.command_line import (
+    Parser,
+    add_part_argument,
+    add_workers_argument,
+    data_root,
+    example_text,
+)
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
 from pipeline.data.takedown.remains import find_remains
 from pipeline.data.takedown.request import find_documents
-from pipeline.execution.workers import local_executor
+from pipeline.execution.mpi import run_together, spread
+from pipeline.execution.workers import Executor
 
 
 def main() -> None:
-    arguments = _parse()
+    spread(_parse, takedown)
+
+
+def takedown(arguments: argparse.Namespace, executor: Executor) -> None:
+    """Find the documents and write the new shards; `executor` runs the tasks."""
     data, output = arguments.data, arguments.output
-    check_least(("--workers", arguments.workers, 1))
     manifest = read_manifest(data)
     request = find_documents(data, arguments.documents)
-    new = take_down(data, manifest, request, output, local_executor(arguments.workers))
+    new = take_down(data, manifest, request, output, executor, arguments.part)
+    if new is None:
+        return
     taken = new.takedowns[-1]
     before = f"; {len(request.taken_before):,} were gone already" if request.taken_before else ""
     print(
@@ -70,15 +83,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--output", type=Path, required=True, metavar="NEW", help="directory of the new shards"
     )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=cores(),
-        metavar="N",
-        help="number of processes (default: one per core)",
-    )
+    add_workers_argument(parser)
+    add_part_argument(parser)
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_together(main)
+    sys.exit(0)

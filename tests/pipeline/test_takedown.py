@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,7 +12,7 @@ import pytest
 from pipeline import inspect, takedown
 from pipeline.data.shards.manifest import read_manifest
 from tests.pipeline.data.letters import LETTERS, check, id_of, prepare_letters
-from tests.pipeline.preparing import Call
+from tests.pipeline.preparing import FORKED, MPIEXEC, Call, contents, finish, started
 
 FORMATS = {
     "full_sentences": ["data.masking=whole_word"],
@@ -57,3 +59,30 @@ def test_only_the_text_of_the_documents_is_gone(
     marked = {row["id"] for row in documents if row["taken_down"]}
     assert marked == {id_of(old, letter) for letter in taken}
     assert all(bool(row["origin"]) != row["taken_down"] for row in documents)
+
+
+def test_parts_workers_and_ranks_give_the_bytes_of_one_process(
+    prepared: Path, tmp_path: Path
+) -> None:
+    """Three parts at a time, of which exactly one publishes."""
+    ids = pq.read_table(prepared / "documents.parquet")["id"].to_pylist()[::40]
+    command = ("-m", "pipeline.takedown", "--data", prepared, "--documents", *ids, "--output")
+    one = finish(sys.executable, *command, tmp_path / "one", "--workers", 1)
+    assert one.returncode == 0 and f"took down {len(ids)} documents" in one.stdout, one.stderr
+    with ExitStack() as stack:
+        parts = [
+            stack.enter_context(
+                started(sys.executable, *command, tmp_path / "parts", *workers, "--part", part)
+            )
+            for part, workers in (("1/3", ["--workers", 2]), ("2/3", []), ("3/3", []))
+        ]
+        said = [part.communicate(timeout=120) for part in parts]
+    assert [part.returncode for part in parts] == [0, 0, 0], said
+    out = "".join(text for text, _ in said)
+    assert out.count("the last to finish publishes") + out.count("not yet run") == 2
+    assert out.count("took down") == 1
+    ranks = finish(MPIEXEC, "-n", 3, *FORKED, *command, tmp_path / "ranks")
+    assert ranks.returncode == 0, ranks.stderr
+    assert ranks.stdout.startswith("3 ranks on 1 node(s)\n") and ranks.stdout.count("took") == 1
+    whole = contents(tmp_path / "one")
+    assert contents(tmp_path / "parts") == whole == contents(tmp_path / "ranks")

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import ConfigError
-from pipeline.base.files import remove_temporaries, sync_directory, whole_file, write_whole
+from pipeline.base.files import remove_temporaries, sync_directory, write_whole
 from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN, DocumentIndex
 from pipeline.data.shards.manifest import (
     MANIFEST,
@@ -28,41 +28,77 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.takedown.request import Request
 from pipeline.data.takedown.shard import TakedownTask, TakedownWorker, copy
+from pipeline.execution.ledger import only_once
 from pipeline.execution.work_directory import WORK, work_directory
-from pipeline.execution.workers import Executor, Stage
+from pipeline.execution.workers import Executor, Stage, share
 
 
 def take_down(
-    data: Path, manifest: Manifest, request: Request, output: Path, executor: Executor
-) -> Manifest:
+    data: Path,
+    manifest: Manifest,
+    request: Request,
+    output: Path,
+    executor: Executor,
+    part: tuple[int, int] | None = None,
+) -> Manifest | None:
     """Write `data` without the documents of `request` to `output`; returns the new manifest.
 
-    What a killed takedown has finished is kept. manifest: of `data`.
+    What a killed takedown has finished is kept. manifest: of `data`; part: do only this share of
+    the shards. Returns None if another part will publish the new shards.
     """
     mark = request.fingerprint(manifest.fingerprint)
     with work_directory(
-        output, mark, {}, lambda: _is_complete(output, mark), made_of="--data or --documents"
+        output,
+        mark,
+        {},
+        lambda: _is_complete(output, mark),
+        shared=part is not None,
+        made_of="--data or --documents",
     ) as work:
         if work is None:
             return read_manifest(output)
-        folders = {(output / file.file).parent for s in manifest.shards for file in s.files()}
-        for folder in (output, output / "tokenizer", *folders):
-            folder.mkdir(parents=True, exist_ok=True)
-            remove_temporaries(folder)
-        _write_documents(data, output, request)
         for name, entry in manifest.files.items():
-            if name != DOCUMENTS:
-                copy(check_size(data, name, entry["bytes"]), output / name)
+            check_size(data, name, entry["bytes"])
+        for folder in _folders(output, manifest):
+            folder.mkdir(parents=True, exist_ok=True)
+        with only_once(work.path / DOCUMENTS) as temporary:
+            if temporary is not None:
+                _write_documents(data, temporary, request)
         tasks = [TakedownTask(number, shard) for number, shard in enumerate(manifest.shards)]
         worker = TakedownWorker(data, output, work.path, manifest, request.first_sequences)
-        executor.run(Stage(work.path, worker.start), tasks)
+        stage = Stage(work.path, worker.start)
+        executor.run(stage, share(tasks, *part) if part else tasks)
+        if part and not work.is_last(part, stage, tasks, "shards"):
+            return None
         markers = [json.loads((work.path / task.marker).read_bytes()) for task in tasks]
-        new = _new_manifest(manifest, mark, request, markers, output)
-        for folder in folders:
-            sync_directory(folder)
-        write_whole(output / MANIFEST, new.to_json())
-        shutil.rmtree(work.path, ignore_errors=True)
+        return _publish(worker, mark, request, markers)
+
+
+def _publish(
+    worker: TakedownWorker, mark: str, request: Request, markers: list[dict[str, Any]]
+) -> Manifest:
+    """Complete the output once all its shards are written; markers: of all tasks, in order."""
+    data, output, manifest = worker.data, worker.output, worker.manifest
+    folders = _folders(output, manifest)
+    for folder in folders:
+        remove_temporaries(folder)
+    # a link, so that a run that is killed here finds the work whole
+    copy(worker.work / DOCUMENTS, output / DOCUMENTS, linked=True)
+    for name in manifest.files:
+        if name != DOCUMENTS:
+            copy(data / name, output / name)
+    new = _new_manifest(manifest, mark, request, markers, output)
+    for folder in folders:
+        sync_directory(folder)
+    write_whole(output / MANIFEST, new.to_json())
+    shutil.rmtree(worker.work, ignore_errors=True)
     return new
+
+
+def _folders(output: Path, manifest: Manifest) -> set[Path]:
+    """The folders of the new shards."""
+    files = [*manifest.files, *(file.file for shard in manifest.shards for file in shard.files())]
+    return {(output / file).parent for file in files}
 
 
 def _is_complete(output: Path, mark: str) -> bool:
@@ -79,18 +115,17 @@ def _is_complete(output: Path, mark: str) -> bool:
     return True
 
 
-def _write_documents(data: Path, output: Path, request: Request) -> None:
+def _write_documents(data: Path, path: Path, request: Request) -> None:
     """documents.parquet in the same row groups, with the documents marked as taken down.
 
     These lose their origin, since a URL often holds the title.
     """
-    with whole_file(output / DOCUMENTS) as temporary:
-        groups = _mark_documents(data, request)
-        first = next(groups)
-        with pq.ParquetWriter(temporary, first.schema) as writer:
-            writer.write_table(first)
-            for group in groups:
-                writer.write_table(group)
+    groups = _mark_documents(data, request)
+    first = next(groups)
+    with pq.ParquetWriter(path, first.schema) as writer:
+        writer.write_table(first)
+        for group in groups:
+            writer.write_table(group)
 
 
 def _mark_documents(data: Path, request: Request) -> Iterator[pa.Table]:

@@ -63,9 +63,9 @@ class TakedownWorker:
     data: Path
     """The shards that are read."""
     output: Path
-    """The new ones; its documents.parquet says which documents are taken down."""
+    """The new ones."""
     work: Path
-    """Holds the markers."""
+    """Holds the markers, and the new documents.parquet, which says what is taken down."""
     manifest: Manifest
     """Of `data`."""
     first_sequences: npt.NDArray[np.uint64]
@@ -73,7 +73,7 @@ class TakedownWorker:
 
     def start(self) -> Callable[[TakedownTask], None]:
         """The function that does a task."""
-        return partial(self.do, DocumentIndex(self.output))
+        return partial(self.do, DocumentIndex(self.work))
 
     def do(self, index: DocumentIndex, task: TakedownTask) -> None:
         """Write the files of the new shard, then its marker."""

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from pipeline import inspect, takedown
+from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.takedown import publish
 from pipeline.data.takedown.shard import TakedownWorker
 from tests.pipeline.data.letters import check, id_of, prepare_letters
 from tests.pipeline.preparing import Call, contents
@@ -38,6 +40,43 @@ def test_takedowns_in_a_chain_equal_one(call: Call, tiny_tokenizer: Path, tmp_pa
     call(takedown.main, "--data", old, *arguments)
     same = {name: hash for name, hash in contents(data).items() if name != "manifest.json"}
     assert same == {n: h for n, h in contents(tmp_path / "at-once").items() if n != "manifest.json"}
+
+
+def test_parts_give_the_bytes_of_one_takedown(
+    call: Call, tiny_tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is killed after a shard, or before it publishes, and run again."""
+    old = prepare_letters(call, tiny_tokenizer, tmp_path, ["data.duplicates=2"])
+    names = ["--data", old, "--documents", *(id_of(old, letter) for letter in "bkde")]
+
+    def take(name: str, *options: object, code: int = 0) -> str:
+        words = [*names, "--output", tmp_path / name, "--workers", 1, *options]
+        return call(takedown.main, *words, code=code)
+
+    whole = take("whole")
+    tasks = len(read_manifest(old).shards)
+    assert tasks == 2
+    new = tmp_path / "new"
+    with monkeypatch.context() as patch:
+        patch.setattr(TakedownWorker, "do", stop)
+        take("new", "--part", "2/2", code=130)
+    assert (new / ".work" / DOCUMENTS).exists()
+    for part in ("2/2", "2/2"):
+        said = take("new", "--part", part)
+        assert said == f"part {part} is finished; 1 of 2 shards belong to parts not yet run\n"
+    written = (new / ".work" / DOCUMENTS).stat().st_mtime_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "_new_manifest", stop)
+        take("new", "--part", "1/2", code=130)
+    assert (new / DOCUMENTS).stat().st_mtime_ns == written, "written once"
+    assert take("new", "--part", "1/2") == whole.replace(str(tmp_path / "whole"), str(new))
+    assert contents(new) == contents(tmp_path / "whole")
+    assert not list(new.rglob(".*"))
+    assert "took down 4 documents" in take("new", "--part", "2/2"), "complete already"
+
+
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_killed_takedown_is_nothing_and_goes_on(
