@@ -8,6 +8,7 @@ cuts its work, and so the shards.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, whole_file
-from pipeline.data.documents.read import is_stored_plain
+from pipeline.data.documents.read import cut, is_stored_plain
 from pipeline.data.documents.records import BadRecord, Extract, Piece, Source
 from pipeline.data.documents.unchanged import CHANGED, RawContent, placed_state, unchanged
 from pipeline.data.extraction.places import END, START, Place
@@ -116,7 +117,8 @@ def _unit_tables(unit: Unit, start: Place, span: Span) -> Iterator[pa.Table]:
     span.begin = (unit.start, 0)
     span.end = (unit.stop, 0) if unit.stop < unit.source.size else END
     if members := unit.source.members:
-        return piece_tables((Piece(file, 0, file.size, file.size) for file in members), named=True)
+        pieces = (piece for file in members for piece in cut(file, sys.maxsize))
+        return piece_tables(pieces, named=True)
     return piece_tables([Piece(unit.source, unit.start, unit.stop, unit.stop - unit.start)])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
@@ -49,6 +51,21 @@ def test_records_are_those_of_the_files(tmp_path: Path) -> None:
     assert {source.raw_format for source in found} == {"pack"}
     bad = [record for record in records(found) if isinstance(record, BadRecord)]
     assert [record.where for record in bad] == ["0/0003.csv:1"]
+
+
+def test_tables_of_several_groups_are_packed(tmp_path: Path) -> None:
+    for number in range(packs.FEWEST_FILES * 2):
+        table = pa.table({"text": [f"{number} {n}" for n in range(5)] + [None]})
+        if number % 2:
+            pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=2)
+        else:
+            with pa.ipc.new_file(tmp_path / f"{number}.arrow", table.schema) as file:
+                file.write_table(table, max_chunksize=2)
+    sources = found_in(tmp_path)
+    found = extract(sources, tmp_path / "out", local_executor(1))
+    assert len(found) == 1
+    assert len(records(found)) == len(sources) * 6
+    assert records(found) == records(sources)
 
 
 def test_counts_are_those_of_the_files(tmp_path: Path) -> None:
