@@ -21,6 +21,10 @@ from pipeline.data.documents.records import BadRecord, Dropped, Extract, Piece, 
 
 GROUP_BYTES = 16 << 20
 """Text per row group: half a split, so that workers can share a large file."""
+GROUP_ROWS = 1 << 20
+"""Rows of a row group at most: of rows without text, any number would be one group."""
+TABLE_ROWS = 1 << 16
+"""Rows of a table at most that are held as Python's objects, which take 300 bytes a row."""
 _TYPES = {"at": pa.int64(), "cut": pa.map_(pa.string(), pa.int64())}
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in EXTRACTION_COLUMNS])
 """id, url, title, text, dropped, revised, language, domain, noted: as in `Extract`; the text of
@@ -63,7 +67,7 @@ def _found_table(rows: list[tuple[str, ...]], bad: dict[int, str]) -> pa.Table:
 
 
 def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa.Table]:
-    """The records of pieces, as `read` yields them, as tables of about GROUP_BYTES.
+    """The records of pieces, as `read` yields them, as tables of at most about GROUP_BYTES.
 
     named: keep the names of the files, since they are several. The name of a single one is put
     before ids when they are read: it is the user's path to the file, and may be another one then.
@@ -95,7 +99,7 @@ def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa
                 others.setdefault("cut", {})[row] = record.cut
             if record.noted:
                 others.setdefault("noted", {})[row] = record.noted
-        if size >= GROUP_BYTES:
+        if size >= GROUP_BYTES or len(texts) >= TABLE_ROWS:
             yield _table({"text": texts, "at": _places(ids)}, others)
             texts, ids, others, size = [], [], {}, 0
     yield _table({"text": texts, "at": _places(ids)}, others)
@@ -137,14 +141,19 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, each table but the last with GROUP_BYTES of text and no row more."""
+    """The same rows, each table but the last with GROUP_BYTES of text and no row more, or with
+    GROUP_ROWS."""
     held: list[pa.Table] = []
     size = 0
     for table in tables:
         lengths = pc.fill_null(pc.utf8_length(table["text"]), 0)
         ends = np.cumsum(lengths.to_numpy(), dtype=np.int64)
         start = before = 0
-        while (last := int(np.searchsorted(ends, before + GROUP_BYTES - size))) < len(ends):
+        while True:
+            last = int(np.searchsorted(ends, before + GROUP_BYTES - size))
+            last = min(last, start + GROUP_ROWS - 1 - sum(part.num_rows for part in held))
+            if last >= len(ends):
+                break
             yield pa.concat_tables([*held, table.slice(start, last + 1 - start)]).combine_chunks()
             held, size, start, before = [], 0, last + 1, int(ends[last])
         if start < len(ends):

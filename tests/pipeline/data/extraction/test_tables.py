@@ -16,7 +16,12 @@ from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extra
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction import tables, units
 from pipeline.data.extraction.extract import extract
-from pipeline.data.extraction.tables import EXTRACTION_COLUMNS, extract_tables, regrouped
+from pipeline.data.extraction.tables import (
+    EXTRACTION_COLUMNS,
+    extract_tables,
+    piece_tables,
+    regrouped,
+)
 from pipeline.data.extraction.units import is_extracted
 from pipeline.execution.workers import local_executor
 
@@ -139,3 +144,17 @@ def test_regrouped_tables_have_the_same_rows(monkeypatch: pytest.MonkeyPatch) ->
     sizes = [sum(len(text or "") for text in group["text"].to_pylist()) for group in groups]
     assert all(5000 <= size < 5900 for size in sizes[:-1])
     assert [group.num_rows for group in regrouped([])] == [0]
+
+
+def test_rows_without_text_fill_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"id,text\n" + b"1,\n2,x,y\n" * 50)
+    (piece,) = cut(sniff(path, "corpus", "a.csv"), 1 << 20)
+    (whole,) = piece_tables([piece])
+    monkeypatch.setattr(tables, "TABLE_ROWS", 7)
+    monkeypatch.setattr(tables, "GROUP_ROWS", 16)
+    parts = [*piece_tables([piece])]
+    assert {part.num_rows for part in parts[:-1]} == {7}
+    groups = [*regrouped(parts)]
+    assert [group.num_rows for group in groups] == [16] * 6 + [4]
+    assert pa.concat_tables(groups).equals(whole)
