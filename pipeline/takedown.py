@@ -22,7 +22,8 @@ from pipeline.base.command_line import (
 )
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
-from pipeline.data.takedown.remains import find_remains
+from pipeline.data.takedown.purge import purge
+from pipeline.data.takedown.remains import extracted_files, find_remains
 from pipeline.data.takedown.request import find_documents
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
@@ -46,8 +47,12 @@ def takedown(arguments: argparse.Namespace, executor: Executor) -> None:
         f"{output}: took down {len(request.names):,} documents, {taken['tokens']:,} tokens in "
         f"{taken['sequences']:,} sequences{before}"
     )
+    if arguments.purge:
+        for path in extracted_files(data_root() / "documents", request):
+            count = purge(path, request.text_hashes, manifest.seed)
+            print(f"{path}: {count:,} documents taken out")
     print("their text is still in these places:")
-    for line in find_remains(data, output, data_root(), request):
+    for line in find_remains(data, output, data_root(), request, manifest.seed):
         print(f"  {line}")
     print(f"next: python -m pipeline.inspect {shlex.quote(str(output))} --verify")
 
@@ -82,6 +87,12 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--output", type=Path, required=True, metavar="NEW", help="directory of the new shards"
+    )
+    parser.add_argument(
+        "--purge",
+        action="store_true",
+        help="also take the text out of the Parquet files that `prepare` extracted from the input, "
+        "so that shards which are prepared from them later do not hold it",
     )
     add_workers_argument(parser)
     add_part_argument(parser)

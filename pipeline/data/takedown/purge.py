@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, whole_file
 from pipeline.config.settings import fingerprint
+from pipeline.data.documents.arrow_tables import naming_tables
 from pipeline.data.documents.parquet import EXTRACTION_MARK
 from pipeline.data.documents.records import Record
 from pipeline.data.text.clean import clean
@@ -32,9 +36,10 @@ def purge(path: Path, text_hashes: npt.NDArray[np.uint64], seed: int) -> int:
     replaced as a whole, and is another one for the fingerprints of shards. Its rows stay, and so do
     the ids of the others.
     """
-    with one_at_a_time(lock_of(path)), pq.ParquetFile(path) as file:
-        chosen = [_chosen(file.read_row_group(group, ["text"]), text_hashes, seed)
-                  for group in range(file.num_row_groups)]  # fmt: skip
+    with (
+        one_at_a_time(lock_of(path)), naming_tables(str(path)), pq.ParquetFile(path) as file,
+    ):  # fmt: skip
+        chosen = [*_chosen(file, text_hashes, seed)]
         count = sum(int(rows.sum()) for rows in chosen)
         if not count:
             return 0
@@ -55,15 +60,24 @@ def purge(path: Path, text_hashes: npt.NDArray[np.uint64], seed: int) -> int:
     return count
 
 
+def holds_texts(path: Path, text_hashes: npt.NDArray[np.uint64], seed: int) -> bool:
+    """Whether `purge` would drop documents of a file; a file that cannot be read may hold them."""
+    with suppress(DataError), naming_tables(str(path)), pq.ParquetFile(path) as file:
+        return any(rows.any() for rows in _chosen(file, text_hashes, seed))
+    return True
+
+
 def _chosen(
-    table: pa.Table, text_hashes: npt.NDArray[np.uint64], seed: int
-) -> npt.NDArray[np.bool_]:
-    """Which rows have one of the texts, or a part of it."""
+    file: pq.ParquetFile, text_hashes: npt.NDArray[np.uint64], seed: int
+) -> Iterator[npt.NDArray[np.bool_]]:
+    """For each row group, which rows have one of the texts, or a part of it."""
     wanted = set(text_hashes.tolist())
-    return np.array(
-        [text is not None and not wanted.isdisjoint(_hashes(text, seed))
-         for text in table["text"].to_pylist()], np.bool_,
-    )  # fmt: skip
+    for group in range(file.num_row_groups):
+        texts = file.read_row_group(group, ["text"])["text"].to_pylist()
+        yield np.array(
+            [text is not None and not wanted.isdisjoint(_hashes(text, seed)) for text in texts],
+            np.bool_,
+        )
 
 
 def _hashes(text: str, seed: int) -> set[int]:

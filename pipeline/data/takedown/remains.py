@@ -12,6 +12,7 @@ from pipeline.base.errors import DataError
 from pipeline.data.extraction.packs import PACK, members_of
 from pipeline.data.shards.document_index import TAKEN_DOWN, DocumentIndex
 from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.takedown.purge import holds_texts
 from pipeline.data.takedown.request import Request
 from pipeline.execution.work_directory import WORK
 
@@ -19,16 +20,21 @@ _MOST_FILES = 10
 """Raw files that are listed."""
 
 
-def find_remains(data: Path, output: Path, root: Path, request: Request) -> list[str]:
+def find_remains(data: Path, output: Path, root: Path, request: Request, seed: int) -> list[str]:
     """One line for each other place that holds text of the documents, or may hold it.
 
-    data: the shards that they were taken from; output: the new ones; root: $TENFOLD_ROOT.
+    data: the shards that they were taken from; output: the new ones; root: $TENFOLD_ROOT; seed: of
+    the shards.
     """
-    files = sorted({id.rpartition("@")[0] or id for _, id in request.names | request.taken_before})
+    files = _files(request)
     lines = [f"{data}: the shards before this takedown"]
     lines += _shards_with_text([data.parent, root / "shards"], data, output, request)
+    lines += [
+        f"{path}: extracted text"
+        for path in extracted_files(root / "documents", request)
+        if holds_texts(path, request.text_hashes, seed)
+    ]
     names = {Path(file).name for file in files}
-    lines += [f"{path}: extracted text" for path in _find_extracted(root / "documents", names)]
     lines += [f"{path}: downloaded" for path in _downloads(root / "downloads", names)]
     shown = ", ".join(files[:_MOST_FILES]) + (", ..." if len(files) > _MOST_FILES else "")
     return [
@@ -70,8 +76,17 @@ def _count_texts(directory: Path, request: Request) -> int:
     )
 
 
-def _find_extracted(folder: Path, names: set[str]) -> list[Path]:
-    """The files that `prepare` extracted from raw files with these names."""
+def _files(request: Request) -> list[str]:
+    """The raw files of the documents."""
+    return sorted({id.rpartition("@")[0] or id for _, id in request.names | request.taken_before})
+
+
+def extracted_files(folder: Path, request: Request) -> list[Path]:
+    """The files that `prepare` extracted from raw files with the names of the documents' files.
+
+    folder: of extracted files; packs are among them if one of their files has such a name.
+    """
+    names = {Path(file).name for file in _files(request)}
     found = folder.glob("*.parquet") if folder.is_dir() else ()
     return sorted(
         path

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline import prepare, takedown
 from pipeline.data.documents.parquet import extraction_content, extraction_mark
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Dropped, Record
@@ -17,6 +18,7 @@ from pipeline.data.extraction.extract import extract
 from pipeline.data.takedown.purge import PURGED, purge
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.execution.workers import local_executor
+from tests.pipeline.preparing import Call, tiny
 
 SEED = 7
 LINES = [f"The  secret of number {n}." if n % 9 == 2 else f"Line {n}." for n in range(60)]
@@ -80,3 +82,23 @@ def test_a_purged_file_is_not_made_again(extracted: Path, tmp_path: Path) -> Non
     source = sniff(tmp_path / "a.txt", "mine", "a.txt", plain_text="lines", forced_text=True)
     (made,) = extract([source], tmp_path / "documents", local_executor(1))
     assert Path(made.path) == extracted and extracted.read_bytes() == now
+
+
+def test_the_command_purges_and_lists(
+    call: Call, tiny_tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    (tmp_path / "a.txt").write_text("\n".join(LINES))
+    old = tmp_path / "shards"
+    arguments = ["--corpus", tmp_path / "a.txt", "--plain-text", "lines", "--workers", 1]
+    call(prepare.main, *arguments, *tiny(tiny_tokenizer, old))
+    id = f"a.txt@{len(LINES[0]) + len(LINES[1]) + 2}"
+    (extracted,) = (tmp_path / "documents").glob("*.parquet")
+    out = call(
+        takedown.main, "--data", old, "--documents", id, "--output", tmp_path / "new",
+        "--workers", 1, "--purge",
+    )  # fmt: skip
+    assert f"{extracted}: 1 documents taken out" in out
+    assert f"{extracted}: extracted text" not in out
+    assert b"number 2." not in extracted.read_bytes()
+    assert b"number 11." in extracted.read_bytes()
