@@ -59,8 +59,7 @@ def parse_inspect() -> argparse.Namespace:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="shards: read every file, check its hash, redraw every mask and compare; names all "
-        "files that are wrong",
+        help="shards: check every file's hash, redraw every mask; name all files that are wrong",
     )
     add_workers_argument(parser)
     parser.add_argument(
