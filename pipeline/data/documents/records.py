@@ -93,6 +93,12 @@ class Source:
         return [member.path for member in self.members] or [self.path]
 
     @property
+    def raw_files(self) -> tuple[Source, ...]:
+        """The user's file, or the files of a group, also after they were extracted."""
+        raw = self.raw or self
+        return raw.members or (raw,)
+
+    @property
     def raw_format(self) -> Format:
         """The format of the user's file, also after it was extracted."""
         return (self.raw or self).format

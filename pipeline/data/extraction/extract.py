@@ -298,7 +298,8 @@ def _mark(source: Source, *, has_markup: bool) -> str:
 def _reading(source: Source) -> list[Any]:
     """What decides how a file, or those in an archive, are read."""
     reading = [source.text_field, source.plain_text, READING_VERSION]
-    return [*reading, BZIP2_VERSION] if source.compression == "bz2" else reading
+    files = source.members or (source,)
+    return [*reading, BZIP2_VERSION] if any(f.compression == "bz2" for f in files) else reading
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:

@@ -103,7 +103,8 @@ def describe_hold_outs(
         return []
     held, text = (sum(sizes) for sizes in zip(*((a.held_text, a.text) for a in found.values())))
     advice = "to come closer, give more or shorter documents"
-    texts = [s for s in sources if s.corpus in far and s.raw_format == "text"]
+    files = [file for s in sources if s.corpus in far for file in s.raw_files]
+    texts = [file for file in files if file.format == "text"]
     if any(source.plain_text == "blank_lines" for source in texts):
         advice += " (--plain-text lines if each line of the text is one)"
     return [
@@ -181,7 +182,7 @@ def _with_rest(seen: HoldOut, weight: int, fraction: float) -> HoldOut:
 
 def _why_no_text(tasks: list[SplitTask], counts: DocumentCounts) -> str:
     sources = list(dict.fromkeys(piece.source for task in tasks for piece in task.pieces))
-    first, files = sources[0], {source.path for source in sources}
+    first, *_ = files = list(dict.fromkeys(file for source in sources for file in source.raw_files))
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.dropped.items())
     if counts.left_out:
         return (
@@ -190,6 +191,6 @@ def _why_no_text(tasks: list[SplitTask], counts: DocumentCounts) -> str:
         )
     example = with_line(counts.bad_example, sources)
     what = example or reasons or f"{first.name}: only white space"
-    has_fields = first.raw_format in ("jsonl", "wiki_jsonl", "parquet")
+    has_fields = first.format in ("jsonl", "wiki_jsonl", "parquet")
     advice = "name the field with --text-field" if has_fields else "give other files"
     return f"corpus {first.corpus} has no text in {len(files)} file(s): {what}; {advice}"

@@ -173,8 +173,8 @@ def read_batches(
 
 def _count_records(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped | BadRecord]:
     """The records of a piece; those of plain text are counted."""
-    raw = piece.source.raw or piece.source
-    plain = {file.name for file in raw.members or (raw,) if file.format in PLAIN_TEXT_FORMATS}
+    files = piece.source.raw_files
+    plain = {file.name for file in files if file.format in PLAIN_TEXT_FORMATS}
     return _count_plain(piece, plain, counts) if plain else stream(piece)
 
 

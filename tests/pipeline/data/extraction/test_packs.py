@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 from pathlib import Path
 
 import pyarrow as pa
@@ -130,3 +131,13 @@ def test_members_of_a_pack_are_known(tmp_path: Path) -> None:
     (made, *_) = extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
     names = {Path(r.id.rpartition("@")[0]).name for r in records([made]) if isinstance(r, Record)}
     assert names <= members_of(Path(made.path))
+
+
+def test_packs_depend_on_how_their_files_are_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(packs.FEWEST_FILES):
+        (tmp_path / f"{number}.txt.bz2").write_bytes(bz2.compress(b"A text."))
+    before = extract(found_in(tmp_path), tmp_path / "out", local_executor(1))
+    monkeypatch.setattr("pipeline.data.extraction.extract.BZIP2_VERSION", 99)
+    assert extract(found_in(tmp_path), tmp_path / "out", local_executor(1)) != before

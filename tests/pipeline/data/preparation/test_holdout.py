@@ -12,6 +12,8 @@ import pytest
 from pipeline import inspect
 from pipeline.base.errors import DataError
 from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.extraction.extract import extract
+from pipeline.data.extraction.packs import FEWEST_FILES
 from pipeline.data.preparation import holdout
 from pipeline.data.preparation.holdout import (
     EVERY_HASH,
@@ -23,6 +25,7 @@ from pipeline.data.preparation.holdout import (
 )
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.tasks import cut_tasks
+from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
@@ -148,3 +151,13 @@ def test_of_a_large_corpus_the_rest_is_expected(tmp_path: Path) -> None:
     assert found.text == sum(task.weight for task in tasks)
     assert found.held_text / found.text == pytest.approx(0.1, rel=0.2)
     assert not describe_hold_outs({"in": found}, 0.1, sources)
+
+
+def test_files_in_packs_are_named_if_there_is_no_text(tmp_path: Path) -> None:
+    for number in range(FEWEST_FILES):
+        (tmp_path / f"{number:02}.jsonl").write_text('{"raw": "Some words."}\n')
+    _, sources = corpus_sources("in", [str(tmp_path)])
+    packed = extract(sources, tmp_path / "out", local_executor(1))
+    assert len(packed) == 1
+    with pytest.raises(DataError, match=rf"{FEWEST_FILES} file\(s\): 00.jsonl:1: .*--text-field"):
+        hold_outs(cut_tasks(packed), recipe("roberta_tiny").data)
