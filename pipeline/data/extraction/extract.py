@@ -103,6 +103,8 @@ def extract(
     if part != (1, 1):
         _extract_files(share(tasks, *part), directory, executor, part)
     _extract_files(tasks, directory, executor, part)
+    # Files that differ in the middle alone have one Parquet file, which holds one of them.
+    _identify([task for task in tasks if task.marker in waiting], directory, executor)
     made = {source: _made(source, task) for source, task in zip(slow, tasks)}
     return [made.get(source, source) for source in sources]
 

@@ -50,6 +50,16 @@ def test_every_page_is_a_document_or_counted_as_dropped(tmp_path: Path) -> None:
     assert [row["dropped"] is None for row in rows] == [row["text"] is not None for row in rows]
 
 
+def test_a_file_is_not_read_as_another_with_the_same_name_and_ends(tmp_path: Path) -> None:
+    for folder, word in (("a", b"one"), ("b", b"two")):
+        (tmp_path / folder).mkdir()
+        text = b"A line.\n" * 10_000 + word + b"\nA line." * 10_000
+        (tmp_path / folder / "x.txt").write_bytes(text)
+    files = sources(tmp_path / "a/x.txt", tmp_path / "b/x.txt")
+    with pytest.raises(DataError, match="b/x[.]txt has changed"):
+        extract(files, tmp_path / "documents", local_executor(1))
+
+
 def test_a_file_is_extracted_once_and_again_when_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "small.xml"
     path.write_bytes(small_dump())

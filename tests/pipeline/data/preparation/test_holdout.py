@@ -159,5 +159,5 @@ def test_files_in_packs_are_named_if_there_is_no_text(tmp_path: Path) -> None:
     _, sources = corpus_sources("in", [str(tmp_path)])
     packed = extract(sources, tmp_path / "out", local_executor(1))
     assert len(packed) == 1
-    with pytest.raises(DataError, match=rf"{FEWEST_FILES} file\(s\): 00.jsonl:1: .*--text-field"):
+    with pytest.raises(DataError, match=rf"{FEWEST_FILES} file\(s\): 00[.]jsonl:1: .*--text-field"):
         hold_outs(cut_tasks(packed), recipe("roberta_tiny").data)
