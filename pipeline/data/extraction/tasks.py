@@ -13,6 +13,11 @@ _NAME_BYTES = 160
 """Kept of a file's name in those of its Parquet file, units and locks: a name has at most 255."""
 
 
+def kept_name(name: str) -> str:
+    """What the name of a file's Parquet file has of its own."""
+    return name.encode()[:_NAME_BYTES].decode(errors="ignore")
+
+
 @dataclass(frozen=True, slots=True)
 class ExtractionTask:
     """One raw file to extract to one Parquet file, from its units."""
@@ -25,8 +30,7 @@ class ExtractionTask:
     @property
     def target(self) -> Path:
         """The Parquet file."""
-        name = self.source.name.encode()[:_NAME_BYTES].decode(errors="ignore")
-        return self.directory / f"{name}-{self.mark}.parquet"
+        return self.directory / f"{kept_name(self.source.name)}-{self.mark}.parquet"
 
     @property
     def weight(self) -> int:

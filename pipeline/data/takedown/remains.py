@@ -10,6 +10,7 @@ import numpy as np
 
 from pipeline.base.errors import DataError
 from pipeline.data.extraction.packs import PACK, members_of
+from pipeline.data.extraction.tasks import kept_name
 from pipeline.data.shards.document_index import TAKEN_DOWN, DocumentIndex
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.takedown.purge import holds_texts
@@ -88,10 +89,11 @@ def extracted_files(folder: Path, request: Request) -> list[Path]:
     """
     names = {Path(file).name for file in _files(request)}
     found = folder.glob("*.parquet") if folder.is_dir() else ()
+    kept = set(map(kept_name, names))
     return sorted(
         path
         for path in found
-        if path.name.rpartition("-")[0] in names
+        if path.name.rpartition("-")[0] in kept
         or (path.name.startswith(f"{PACK}-") and not names.isdisjoint(members_of(path)))
     )
 

@@ -56,7 +56,7 @@ def test_a_file_is_not_read_as_another_with_the_same_name_and_ends(tmp_path: Pat
         text = b"A line.\n" * 10_000 + word + b"\nA line." * 10_000
         (tmp_path / folder / "x.txt").write_bytes(text)
     files = sources(tmp_path / "a/x.txt", tmp_path / "b/x.txt")
-    with pytest.raises(DataError, match="b/x[.]txt has changed"):
+    with pytest.raises(DataError, match=r"b/x[.]txt has changed"):
         extract(files, tmp_path / "documents", local_executor(1))
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline import prepare, takedown
+from pipeline.data.corpora.sources import corpus_sources
+from pipeline.data.extraction.extract import extract
+from pipeline.data.takedown.remains import find_remains
+from pipeline.data.takedown.request import Request
+from pipeline.execution.workers import local_executor
 from tests.pipeline.data.letters import id_of, prepare_letters
 from tests.pipeline.preparing import Call, tiny
 
@@ -47,3 +53,13 @@ def test_the_other_places_are_listed(
         "the raw input of pipeline.prepare: letters.jsonl",
         f"copies of {old} elsewhere, and models that were trained on it",
     ]
+
+
+def test_files_of_long_names_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / f"{'y' * 200}.txt"
+    path.write_text("A text.")
+    _, sources = corpus_sources("mine", [str(path)])
+    (made,) = extract(sources, tmp_path / "documents", local_executor(1))
+    none = np.array([], np.uint64)
+    request = Request(frozenset({("mine", f"{path.name}@0")}), none, frozenset(), none)
+    assert f"{made.path}: extracted text" in find_remains(tmp_path, tmp_path, tmp_path, request)
