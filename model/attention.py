@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model.dropout import drop
-from model.pieces import BlockLayout, Pieces, piece_of, places_of
+from model.pieces import BlockLayout, Pieces, piece_of, positions_in_pieces
 from model.row_attention import row_attention
 
 AttentionKernel = Literal[
@@ -159,7 +159,7 @@ def padded_attention(
         shown = (shown | (apart_SS == 0)) & (apart_SS <= reach)  # as in `RowBlock.spans`
     mixed_PHSK = F.scaled_dot_product_attention(query, key, value, shown, dropout)
     tokens, bounds = len(projected_T3HK), pieces.cu_seqlens
-    place_T = piece_of(bounds, tokens) * pieces.longest + places_of(bounds, tokens)
+    place_T = piece_of(bounds, tokens) * pieces.longest + positions_in_pieces(bounds, tokens)
     return mixed_PHSK.transpose(1, 2).flatten(0, 1).index_select(0, place_T)
 
 

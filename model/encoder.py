@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from model.config import EncoderConfig, Initializer
 from model.layers import Embeddings, Layer, Reach, Stream
 from model.linear import Linear
-from model.pieces import Pieces, lay_out, places_of
+from model.pieces import Pieces, lay_out, positions_in_pieces
 from model.rotary import Rotation, rotation_of
 
 MOST_GRAPHS = 32
@@ -51,7 +51,7 @@ class Encoder(nn.Module):
         last layer is not computed; in eval mode, and no piece is empty.
         """
         assert places_P is None or not self.training
-        places_T = places_of(pieces.cu_seqlens, len(input_ids_T))
+        places_T = positions_in_pieces(pieces.cu_seqlens, len(input_ids_T))
         normed_TD: Tensor = self.projection(self.embeddings(input_ids_T, places_T, segment_ids_T))
         reaches = self._reaches(pieces, places_T, normed_TD.dtype)
         # Two tensors, as between later layers: given one twice, torch would compile a graph of its

@@ -61,7 +61,7 @@ def piece_of(cu_seqlens: Tensor, tokens: int) -> Tensor:
     return torch.searchsorted(cu_seqlens[1:], numbers, right=True)
 
 
-def places_of(cu_seqlens: Tensor, tokens: int) -> Tensor:
+def positions_in_pieces(cu_seqlens: Tensor, tokens: int) -> Tensor:
     """The position [T] of each token in its piece, from 0."""
     first_T = cu_seqlens.index_select(0, piece_of(cu_seqlens, tokens))
     return torch.arange(tokens, device=cu_seqlens.device) - first_T

@@ -11,13 +11,18 @@ import sys
 
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.experiments.ablate_arguments import chosen_jobs, parse_ablate, read_ablation
-from pipeline.experiments.ablation_estimate import check_arms, describe, describe_arms, estimate
+from pipeline.experiments.ablation_estimate import (
+    check_arms,
+    describe_arms,
+    describe_costs,
+    estimate_arms,
+)
 from pipeline.experiments.children import Children
 from pipeline.experiments.results import collect
 from pipeline.experiments.runner import (
     AblationRunner,
-    check_output,
-    claim_output,
+    check_ablation,
+    claim_ablation,
     with_scored_tasks,
 )
 from pipeline.reporting.ablation_section import read_ablation_report
@@ -34,10 +39,10 @@ def main() -> None:
     if not arguments.collect:
         print("\n".join(describe_arms(ablation)), flush=True)
     if arguments.dry_run:
-        check_output(ablation)
-        print("\n".join(describe(runner, estimate(runner))))
+        check_ablation(ablation)
+        print("\n".join(describe_costs(runner, estimate_arms(runner))))
         return
-    claim_output(ablation)
+    claim_ablation(ablation)
     if not arguments.collect:
         check_arms(runner, jobs)
         runner.finish(jobs)

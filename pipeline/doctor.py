@@ -14,11 +14,11 @@ from typing import Any
 
 from pipeline.base.command_line import Parser, add_recipe_arguments, example_text
 from pipeline.base.errors import EXIT_USER_ERROR, ConfigError, run_command
-from pipeline.diagnosis import report
+from pipeline.diagnosis import check_report
 from pipeline.diagnosis.checks import FAIL, Check, worst_status
 from pipeline.diagnosis.examination import examine
 from pipeline.diagnosis.exchange import Exchange
-from pipeline.diagnosis.placement import find_placement
+from pipeline.diagnosis.own_rank import find_placement
 from pipeline.diagnosis.signals import SignalWatch
 from pipeline.released.choice import Recipe, read_settings
 
@@ -43,11 +43,13 @@ def _print(
     arguments: argparse.Namespace, rows: list[dict[str, Any]], checks: list[Check], seconds: float
 ) -> None:
     if arguments.json:
-        print(report.to_json(rows, checks, seconds), flush=True)
+        print(check_report.report_as_json(rows, checks, seconds), flush=True)
         return
-    lines = [] if arguments.brief else [*report.table_lines(rows), ""]
-    lines += report.check_lines(checks, arguments.brief)
-    print("\n".join([*lines, report.summary(checks, len(rows), seconds)]), flush=True)
+    lines = [] if arguments.brief else [*check_report.table_lines(rows), ""]
+    lines += check_report.check_lines(checks, arguments.brief)
+    print(
+        "\n".join([*lines, check_report.summarize_checks(checks, len(rows), seconds)]), flush=True
+    )
 
 
 def _choose(arguments: argparse.Namespace) -> Recipe | None:

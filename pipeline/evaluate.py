@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline.base.errors import run_command
 from pipeline.base.model_folder import check_imports
-from pipeline.evaluation.arguments import parse_evaluate
+from pipeline.evaluation.evaluate_arguments import parse_evaluate
 
 if __name__ == "__main__":
     run_command(partial(check_imports, parse_evaluate))  # before torch and `model` are imported
@@ -25,12 +25,12 @@ from pipeline.evaluation.held_out import (
     RATE,
     score_held_out,
 )
-from pipeline.evaluation.reports import report, to_json
-from pipeline.evaluation.zero_shot.sentences import score_sentences
+from pipeline.evaluation.reports import print_scores, scores_as_json
+from pipeline.evaluation.zero_shot.scored_sentences import score_sentences
 from pipeline.loading.compatibility import check_datasets
 from pipeline.loading.dataset import Dataset
 from pipeline.training.model_or_run import find_vocabulary, load_model
-from pipeline.training.weights.folders import place
+from pipeline.training.weights.model_folders import move_to_device
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     rate = given.mask_rate if arguments.mask_rate is None else arguments.mask_rate
     stored = [Dataset.open(path, VALIDATION) for path in arguments.data]
     datasets = [dataset.at_rate(rate) for dataset in stored]
-    device = place(given.model)
+    device = move_to_device(given.model)
     result: dict[str, Any] = {}
     tables: list[str] = []
     if datasets:
@@ -58,9 +58,9 @@ def main() -> None:
         )  # fmt: skip
         result |= found
     if arguments.json:
-        print(to_json(given.name, device_name(device), result))
+        print(scores_as_json(given.name, device_name(device), result))
     else:
-        report(given.name, result)
+        print_scores(given.name, result)
         print("\n".join(tables), end="\n" if tables else "")
 
 

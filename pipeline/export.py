@@ -25,7 +25,7 @@ from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import read_scores
 from pipeline.training.checkpoints.read import CHECKPOINTS, step_name
 from pipeline.training.run_directory.run_json import read_record
-from pipeline.training.weights.folders import load_run
+from pipeline.training.weights.model_folders import load_run
 
 
 def main() -> None:

@@ -26,24 +26,24 @@ from pipeline.downstream.data_summary import about_data, describe_data, find_cop
 from pipeline.downstream.jobs import (
     choose_arms,
     claim_output,
-    claimed,
     describe_result,
+    hold_job,
     is_done,
     plan_jobs,
     run_job,
 )
 from pipeline.downstream.scores import (
-    assemble,
+    assemble_scores,
     check_started_from,
     describe_model,
-    publish,
-    report,
+    publish_scores,
+    summarize_scores,
 )
 from pipeline.downstream.starting_weights import load_fine_tuned, load_start
 from pipeline.downstream.tfidf import why_not
 from pipeline.downstream.work import (
     choose_protocol,
-    describe_settings,
+    describe_work,
     make_encoder,
     prepare_work,
 )
@@ -69,7 +69,7 @@ def main() -> None:
     work = prepare_work(arguments.output, task, data, tests, start, protocol, encoder)
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     jobs = plan_jobs(seeds, len(work.points), arms)
-    claim_output(arguments.output, describe_settings(arguments, data, start, protocol))
+    claim_output(arguments.output, describe_work(arguments, data, start, protocol))
     copies = find_copies(data)
     if part == 0:  # ranks share a terminal
         for line in describe_data(task, data, copies):
@@ -77,7 +77,7 @@ def main() -> None:
         if missing and arguments.baselines == "all":
             note(f"without tfidf: {missing}")
     for job in jobs[part::parts]:
-        with claimed(work, job):
+        with hold_job(work, job):
             if not is_done(work, job):
                 note(describe_result(work, job, run_job(work, job)))
     if left := sum(not is_done(work, job) for job in jobs):
@@ -88,9 +88,9 @@ def main() -> None:
         "grid": arguments.grid,
         "data": about_data(data, encoder, copies),
     }
-    scores = assemble(work, jobs, about)
-    publish(work, scores, encoder)
-    print(report(scores), flush=True)
+    scores = assemble_scores(work, jobs, about)
+    publish_scores(work, scores, encoder)
+    print(summarize_scores(scores), flush=True)
     print(arguments.output)
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.inspection.arguments import parse_inspect
-from pipeline.data.inspection.documents import holds_documents, inspect_documents
-from pipeline.data.inspection.places import describe_place
-from pipeline.data.inspection.shards import inspect_shards
+from pipeline.data.inspection.inspect_arguments import parse_inspect
+from pipeline.data.inspection.inspect_documents import holds_documents, inspect_documents
+from pipeline.data.inspection.inspect_shards import inspect_shards
+from pipeline.data.inspection.path_kinds import describe_place
 from pipeline.data.preparation.tokenizer_training import REPORT_BYTES, sample_texts
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.data.tokenizers.quality import report
+from pipeline.data.tokenizers.quality import report_quality
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
 
@@ -59,7 +59,7 @@ def print_tokenizer(directory: Path) -> None:
     _, sources = corpus_sources("sample", [])
     case = "uncased" if vocabulary.lower_case else "cased"
     print(f"{directory}: {vocabulary.kind}, {case}, {vocabulary.size:,} ids; on the sample corpus:")
-    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
+    for line in report_quality(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
         print(f"  {line}")
 
 

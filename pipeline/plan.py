@@ -22,12 +22,12 @@ if __name__ == "__main__":
 from pipeline.base.command_line import check_least
 from pipeline.config.run import Run
 from pipeline.costs.cost_plan import PlannedRun, make_cost_plan
-from pipeline.costs.devices import GPUS, Hardware
+from pipeline.costs.device_rates import GPUS, Hardware
 from pipeline.costs.expected_data import expected_datasets
 from pipeline.costs.site_rates import read_site, site_file
 from pipeline.diagnosis.checks import FAIL, WARN
-from pipeline.diagnosis.placement import LaunchPlace
-from pipeline.diagnosis.shards import QUICK_SECONDS, check_shards
+from pipeline.diagnosis.own_rank import LaunchPlace
+from pipeline.diagnosis.shard_checks import QUICK_SECONDS, check_shard_files
 from pipeline.planning.deepspeed_config import read_deepspeed_file
 from pipeline.planning.schedule import batch_advice, check_warm_ups
 from pipeline.released.choice import head_advice, read_recipe
@@ -74,7 +74,7 @@ def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
 
 def _look_at(directories: list[Path], run: Run) -> list[str]:
     """Warnings about the files of shards. Raises DataError if a run would stop."""
-    checks, _ = check_shards(directories, LaunchPlace(), run, QUICK_SECONDS)
+    checks, _ = check_shard_files(directories, LaunchPlace(), run, QUICK_SECONDS)
     for check in checks:
         if check.status == FAIL:
             raise DataError(f"{check.name}: {check.value}; {check.remedy}")

@@ -12,13 +12,13 @@ from pathlib import Path
 from pipeline.base.command_line import Parser, example_text
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.base.files import write_whole
-from pipeline.data.inspection.places import describe_place
+from pipeline.data.inspection.path_kinds import describe_place
 from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_page, as_text
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import read_scores
 from pipeline.reporting.sections import Report, make_report, report_command
-from pipeline.training.run_directory.status import is_run
+from pipeline.training.run_directory.run_status import is_run
 
 MOST_RUNS = 8
 """More curves in one frame cannot be told apart."""

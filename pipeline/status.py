@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pipeline.base.command_line import Parser, example_text
 from pipeline.base.errors import ConfigError, run_command
-from pipeline.data.inspection.places import describe_place
+from pipeline.data.inspection.path_kinds import describe_place
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.training.run_directory.status import is_run, read_status
+from pipeline.training.run_directory.run_status import is_run, read_status
 from pipeline.training.run_directory.status_words import describe_run, tabulate_runs
 
 

@@ -27,7 +27,7 @@ from pipeline.cluster.ranks import (
     Cluster,
     ending_with_lost_ranks,
     launched_rank,
-    reported_once,
+    report_once,
 )
 from pipeline.kernels.cache import set_torch_caches
 from pipeline.training.announce import dry_run, finish, print_start
@@ -52,7 +52,7 @@ def main() -> None:
     stop.listen()
     LauncherWatch(stop).start()
     set_torch_caches()  # by every rank: caches are on its node's disk
-    with reported_once(launched_rank()):
+    with report_once(launched_rank()):
         job = read_job(arguments)
         if arguments.dry_run:
             dry_run(job)

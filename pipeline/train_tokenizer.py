@@ -20,7 +20,7 @@ from pipeline.base.command_line import (
 )
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.data.extraction.extract import extract
-from pipeline.data.preparation.sources import find_sources
+from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.tokenizer_training import SAMPLE_BYTES, train_tokenizer
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.execution.workers import local_executor

@@ -98,7 +98,7 @@ import os
 import shutil
 from pipeline.base.errors import CheckpointError, run_command
 from pipeline.costs.disk import PARAMETER_BYTES
-from pipeline.planning.plan import parameters_of
+from pipeline.planning.phase_plan import parameters_of
 from pipeline.training.job import read_job
 from pipeline.training.network_arguments import parse_train
 

@@ -16,7 +16,7 @@ from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer_training import sample_texts, train_tokenizer
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.launching import process
@@ -90,7 +90,7 @@ def word_vocabularies(
 
     def build(folder: Path) -> None:
         trained = {
-            f"{kind}{'-uncased' * lower_case}": train(
+            f"{kind}{'-uncased' * lower_case}": train_vocabulary(
                 kind, lambda: iter(sample_text), 2000, lower_case=lower_case
             )
             for kind in ("wordpiece", "unigram")

@@ -368,10 +368,10 @@ def test_the_speed_table_repeats_what_was_measured() -> None:
 
 
 def test_the_table_of_families_is_what_the_code_counts() -> None:
+    from model.hugging_face.config_json import their_config
     from model.hugging_face.families import ELECTRA
-    from model.hugging_face.settings import their_config
     from pipeline.config.data_settings import max_predictions
-    from pipeline.planning.plan import encoder_config, flops_of, has_pairs, parameters_of
+    from pipeline.planning.phase_plan import encoder_config, flops_of, has_pairs, parameters_of
 
     rows = re.findall(
         r"^\| `(\w+)` \| ([\d,]+) \| ([\d.]+) T.* \|.*\| (?:`(\w+)`.*)?\|$",

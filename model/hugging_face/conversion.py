@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.encoder import shared_from
+from model.hugging_face.config_json import our_config, their_config
 from model.hugging_face.families import (
     ALBERT,
     BOUNDARY_HEAD,
@@ -30,7 +31,6 @@ from model.hugging_face.families import (
     family_of,
 )
 from model.hugging_face.loss_record import loss_entry, recorded_part
-from model.hugging_face.settings import our_config, their_config
 from model.hugging_face.sizes import check_sizes, named
 from model.objectives.masked_language import LossPart, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
@@ -114,7 +114,7 @@ def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict
     Raises ValueError if no class can be configured to compute what this model computes.
     """
     config = their_config(model.config, model.pair_head is not None)
-    state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
+    state = {name: piece.detach().clone() for name, piece in view_parameters(model).items()}
     aliases = {**family(model).tied, **copies_of(model.config, family(model))}
     state |= identity_mapping(model.config, family(model))
     state |= {alias: state[name].clone() for alias, name in aliases.items()}
@@ -156,7 +156,7 @@ def fill(
 
     unused: prefixes of names to ignore; tied: alias -> name of the tied weight.
     """
-    pieces = pieces_of(model)
+    pieces = view_parameters(model)
     known = pieces.keys() | tied.keys()
     unknown = sorted(name for name in state if name not in known and not name.startswith(unused))
     missing = sorted(pieces.keys() - state.keys())
@@ -178,7 +178,7 @@ def copy_pieces(pieces: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> No
         piece.copy_(state[name])
 
 
-def pieces_of(model: Model) -> dict[str, Tensor]:
+def view_parameters(model: Model) -> dict[str, Tensor]:
     """Views of the model's parameters under transformers' names."""
     return views(model, logical_parameters(model))
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.hugging_face.conversion import fill, pieces_of
+from model.hugging_face.conversion import fill, view_parameters
 from model.hugging_face.electra_settings import electra_config, their_electra_config
 from model.hugging_face.families import COPYING_PREFIX, ELECTRA, RESTORING_PREFIX
 from model.hugging_face.loss_record import ENTRY, loss_entry, recorded_part
@@ -37,7 +37,7 @@ def to_folders(model: ReplacedTokenModel) -> tuple[Folder, Folder]:
 
     Raises ValueError if transformers' classes cannot compute what this model computes.
     """
-    state = {name: piece.detach().clone() for name, piece in pieces_of(model).items()}
+    state = {name: piece.detach().clone() for name, piece in view_parameters(model).items()}
     detector = {name: weight for name, weight in state.items() if not name.startswith(OWNED)}
     common = _common(tied=model.generator is None, own=model.own_embeddings)
     filler = {name: weight for name, weight in detector.items() if name.startswith(common)}
@@ -78,7 +78,7 @@ def from_folders(
         for name, weight in filler[0].items()
         if name.startswith(SHARED)
     )
-    state = joined(detector[0], filler[0], tied=tied, own=own)
+    state = join_folders(detector[0], filler[0], tied=tied, own=own)
     kind, weight = _objective(*detector)
     model = ReplacedTokenModel(
         config,
@@ -108,7 +108,7 @@ def _objective(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> tuple[
     return kind, part.weight
 
 
-def joined(
+def join_folders(
     detector: Mapping[str, Tensor], filler: Mapping[str, Tensor], *, tied: bool, own: bool
 ) -> dict[str, Tensor]:
     """The weights of both under `families.ELECTRA`'s names.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from model.config import EncoderConfig
+from model.hugging_face.config_json import COMMON, check_numbers
 from model.hugging_face.families import ELECTRA
-from model.hugging_face.settings import COMMON, check_numbers
 
 
 def their_electra_config(config: EncoderConfig, architecture: str) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _nearest(layer: int, ours: EncoderConfig, theirs: EncoderConfig) -> int:
     return min(alike, key=lambda source: abs(source * ours.layers - layer * theirs.layers))
 
 
-def deepened(
+def deepen(
     state: Mapping[str, Tensor], own: Family, part: str, ours: EncoderConfig, theirs: EncoderConfig
 ) -> dict[str, Tensor]:
     """A folder's weights with as many layers as the model; part: encoder or generator."""
@@ -111,7 +111,7 @@ def deepened(
     return found
 
 
-def lengthened(
+def lengthen(
     state: Mapping[str, Tensor], ours: EncoderConfig, theirs: EncoderConfig
 ) -> dict[str, Tensor]:
     """A folder's weights with position tables as long as the model's.

@@ -76,7 +76,7 @@ def why_not_wider(ours: EncoderConfig, theirs: EncoderConfig) -> str:
     return ""
 
 
-def widened(
+def widen(
     state: Mapping[str, Tensor], own: Family, ours: EncoderConfig, theirs: EncoderConfig
 ) -> dict[str, Tensor]:
     """A folder's weights with the widths of the model; see `why_not_wider`."""

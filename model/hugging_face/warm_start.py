@@ -14,23 +14,23 @@ import torch
 from torch import Tensor
 
 from model.config import EncoderConfig
+from model.hugging_face.config_json import our_config, their_config
 from model.hugging_face.conversion import (
     PADDED,
     Model,
     copies_of,
     family,
     logical_parameters,
-    pieces_of,
     todays_name,
+    view_parameters,
     without_mapping,
 )
-from model.hugging_face.electra_folders import joined
+from model.hugging_face.electra_folders import join_folders
 from model.hugging_face.electra_settings import electra_config
 from model.hugging_face.families import ELECTRA, Family, model_type_of
-from model.hugging_face.growth import EmbeddingRows, can_deepen, deepened, lengthened
-from model.hugging_face.heads import HEADS
-from model.hugging_face.settings import our_config, their_config
-from model.hugging_face.tiling import WIDTHS, why_not_wider, widened
+from model.hugging_face.growth import EmbeddingRows, can_deepen, deepen, lengthen
+from model.hugging_face.head_names import HEADS
+from model.hugging_face.tiling import WIDTHS, why_not_wider, widen
 from model.objectives.replaced_tokens import ReplacedTokenModel
 
 Folder = tuple[Mapping[str, Tensor], Mapping[str, Any]]
@@ -116,12 +116,14 @@ def take_over(
     state = without_mapping(own, model.config, state)
     if generator is not None:
         assert isinstance(model, ReplacedTokenModel)
-        state = joined(state, generator[0], tied=model.generator is None, own=model.own_embeddings)
+        state = join_folders(
+            state, generator[0], tied=model.generator is None, own=model.own_embeddings
+        )
     state = _grow(model, state, folder[1], None if generator is None else generator[1])
     aliases = {**own.tied, **_shared(model)}
     _check_tied(state, aliases)
     owners = _owners(model)
-    pieces = pieces_of(model)
+    pieces = view_parameters(model)
     lacking = sorted(pieces.keys() - state.keys())
     optional = {*HEADS, *(GENERATOR_PARTS if generator is None else ())}
     if wrong := [name for name in lacking if owners[name].split(".")[0] not in optional]:
@@ -158,12 +160,12 @@ def _grow(
     """A folder's weights with the layers, widths and positions of the model; theirs, generator: the
     configurations of the folder and of its generator."""
     own, found = family(model), _their_encoder(family(model), theirs)
-    state = widened(state, own, model.config, found)
-    state = deepened(state, own, "encoder", model.config, found)
+    state = widen(state, own, model.config, found)
+    state = deepen(state, own, "encoder", model.config, found)
     if generator is not None and isinstance(model, ReplacedTokenModel):
         fillers = _their_encoder(own, generator)
-        state = deepened(state, own, "generator", model.generator_config, fillers)
-    return lengthened(state, model.config, found)
+        state = deepen(state, own, "generator", model.generator_config, fillers)
+    return lengthen(state, model.config, found)
 
 
 def _with_prefix(state: dict[str, Tensor], own: Family) -> dict[str, Tensor]:

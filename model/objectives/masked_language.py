@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig, Initializer
 from model.encoder import Encoder, initialize
-from model.objectives.heads import MaskedLanguageHead, PairHead
 from model.objectives.span_boundary import SpanBoundaryHead, boundaries
+from model.objectives.word_heads import MaskedLanguageHead, PairHead
 from model.pieces import Pieces
 
 Sums = dict[str, Tensor]
@@ -128,7 +128,7 @@ class MaskedLanguageModel(nn.Module):
     def forward(self, inputs: Inputs) -> Sums:
         """The sums of mlm, of pair if there are labels, and of sbo if there is a head for it."""
         if inputs.words_only:
-            return word_losses(self.encoder, self.head, inputs)
+            return compute_word_losses(self.encoder, self.head, inputs)
         hidden_TD = self.encoder(inputs.input_ids_T, inputs.pieces, inputs.segment_ids_T)
         sums = masked_language_sums(self.head, hidden_TD, inputs)
         if self.pair_head and inputs.pair_labels_R is not None:
@@ -156,7 +156,7 @@ class MaskedLanguageModel(nn.Module):
         return logits_P2
 
 
-def word_losses(encoder: Encoder, head: MaskedLanguageHead, inputs: Inputs) -> Sums:
+def compute_word_losses(encoder: Encoder, head: MaskedLanguageHead, inputs: Inputs) -> Sums:
     """What `Inputs.words_only` asks for."""
     hidden_KD = encoder(inputs.input_ids_T, inputs.pieces, inputs.segment_ids_T, inputs.positions_K)
     return {"word_losses": head(hidden_KD, inputs.labels_K)[0]}

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from model.config import EncoderConfig, Initializer
 from model.encoder import Encoder, initialize
 from model.linear import LinearGelu
-from model.objectives.heads import MaskedLanguageHead
-from model.objectives.masked_language import Inputs, LossPart, Sums, word_losses, word_sums
+from model.objectives.masked_language import Inputs, LossPart, Sums, compute_word_losses, word_sums
 from model.objectives.replaced_words import RestoringHead, restored_sums
+from model.objectives.word_heads import MaskedLanguageHead
 from model.pieces import Pieces
 
 BINS = 1 << 16
@@ -111,7 +111,7 @@ class ReplacedTokenModel(nn.Module):
         Without draws nothing is replaced, and only the sums of mlm are returned.
         """
         if inputs.words_only:
-            return word_losses(self.generator or self.encoder, self.head, inputs)
+            return compute_word_losses(self.generator or self.encoder, self.head, inputs)
         seen = inputs.pieces, inputs.segment_ids_T
         hidden_KD = self._generate(inputs.input_ids_T, *seen).index_select(0, inputs.positions_K)
         if inputs.draws_K is None:
@@ -119,7 +119,7 @@ class ReplacedTokenModel(nn.Module):
             return word_sums(losses_K, found_K, inputs)
         losses_K, found_K, words_K, _ = self.head(hidden_KD, inputs.labels_K, inputs.draws_K)
         sums = word_sums(losses_K, found_K, inputs)
-        shown_T, replaced_T = replaced(inputs, words_K)
+        shown_T, replaced_T = replace_tokens(inputs, words_K)
         hidden_TD = self.encoder(shown_T, *seen)
         weights_T = token_weights(inputs)
         if self.restoring:
@@ -177,7 +177,7 @@ def share_parameters(owner: nn.Module, other: nn.Module) -> None:
             setattr(theirs, name, parameter)
 
 
-def replaced(inputs: Inputs, words_K: Tensor) -> tuple[Tensor, Tensor]:
+def replace_tokens(inputs: Inputs, words_K: Tensor) -> tuple[Tensor, Tensor]:
     """The discriminator's input [T], and which tokens differ from the original [T], float32.
 
     words_K: sampled from the generator.

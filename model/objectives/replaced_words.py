@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
-from model.objectives.heads import MaskedLanguageHead
 from model.objectives.masked_language import Inputs, Sums
+from model.objectives.word_heads import MaskedLanguageHead
 
 
 class RestoringHead(nn.Module):

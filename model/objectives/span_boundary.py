@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.linear import LinearGelu
-from model.objectives.heads import WordLosses, word_losses
+from model.objectives.word_heads import WordLosses, word_losses
 
 MOST_TARGETS = 15
 """Words of a span that are predicted: SpanBERT's --max-pair-targets."""

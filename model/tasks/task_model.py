@@ -10,6 +10,13 @@ from torch import Tensor, nn
 
 from model.config import EncoderConfig
 from model.encoder import Encoder, initialize
+from model.hugging_face.config_json import (
+    CLASSIFIER_DROPOUT,
+    POOLING,
+    our_config,
+    their_config,
+    with_pooling,
+)
 from model.hugging_face.conversion import (
     LogicalParameter,
     copies_of,
@@ -28,13 +35,6 @@ from model.hugging_face.families import (
     Names,
     family_named,
     model_type_of,
-)
-from model.hugging_face.settings import (
-    CLASSIFIER_DROPOUT,
-    POOLING,
-    our_config,
-    their_config,
-    with_pooling,
 )
 from model.hugging_face.sizes import check_sizes, named
 from model.pieces import Pieces

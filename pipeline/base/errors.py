@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipeline.base.shown_urls import shown_text
+from pipeline.base.shown_urls import show_text
 
 EXIT_USER_ERROR = 2
 EXIT_DIVERGED = 3
@@ -104,7 +104,7 @@ def one_line(message: str) -> str:
     URLs lose what could be a secret: a message may quote any argument. The middle of a long message
     is dropped: names in a damaged file have any length.
     """
-    line = escaped(_SPACES.sub(" ", shown_text(message)).strip())
+    line = escaped(_SPACES.sub(" ", show_text(message)).strip())
     if len(line) <= LONGEST_MESSAGE:
         return line
     return f"{line[: LONGEST_MESSAGE // 2]} ... {line[-LONGEST_MESSAGE // 2 :]}"

@@ -118,7 +118,7 @@ _ANCHORS = {"start": "l", "middle": "m", "end": "r"}
 _Shape = _Line | _Dot | _Text | _Life
 
 
-def draw(plot: Plot) -> str:
+def draw_plot(plot: Plot) -> str:
     """A figure with caption, key and picture; empty without points."""
     series = _drawn(plot)
     if not series:

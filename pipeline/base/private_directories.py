@@ -13,15 +13,14 @@ import os
 import pwd
 import stat
 import tempfile
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
 from pipeline.base.errors import ConfigError
 
-MOST_LINKS = 40
-"""Links in a path before the kernel, too, gives up."""
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
+_MOST_LINKS = 40
+"""Links in links before the kernel, too, gives up."""
 
 
 def own_directory(
@@ -34,8 +33,8 @@ def own_directory(
     OSError if it cannot be created.
     """
     try:
-        resolved = _make(directory)
-        _check_content(resolved)
+        resolved = _resolve(directory.absolute())
+        _check_tree(resolved)
     except _Refused as refused:
         raise ConfigError(
             f"{refused}, so others could change {content} from {directory}; "
@@ -53,88 +52,77 @@ class _Refused(Exception):
     """A level that others can change; the message says which and why."""
 
 
-def _make(directory: Path) -> Path:
-    """The directory without links, all of its levels checked; levels that are missing are made."""
-    waiting = list(reversed(directory.absolute().parts[1:]))
-    level, links, among_others = Path("/"), 0, False
-    status = os.lstat(level)
-    while waiting:
-        _check_owner(level, status, is_parent=not among_others)
-        shared = _is_writable_by_others(level, status)
-        if shared and not status.st_mode & stat.S_ISVTX:
-            raise _Refused(f"{level} is writable by {_by_whom(status)}")
-        name = waiting.pop()
-        if name == "..":  # `level` has no links, so this is its parent
-            level, among_others = level.parent, True
-            status = os.lstat(level)
-            continue
-        entry = level / name
-        try:
-            status = os.lstat(entry)
-        except FileNotFoundError:
-            _make_one(entry)
-            status = os.lstat(entry)
-        if stat.S_ISLNK(status.st_mode):
-            _check_owner(entry, status, is_parent=True)
-            links += 1
-            if shared:
-                raise _Refused(f"{entry} is a link in a directory that others can write to")
-            if links > MOST_LINKS:
-                raise _Refused(f"{entry} is one of too many links")
-            target = entry.readlink()
-            waiting += reversed(target.parts[1:] if target.is_absolute() else target.parts)
-            if target.is_absolute():
-                level, among_others = Path("/"), False
-            status = os.lstat(level)
-            continue
-        if not stat.S_ISDIR(status.st_mode):
-            raise NotADirectoryError(f"{entry} is not a directory")
-        level, among_others = entry, shared
-    _check_entry(level, status)
+def _resolve(path: Path, links: int = 0) -> Path:
+    """An absolute path without links; directories that are missing are made.
+
+    A level is looked up once those above it are checked, so that nobody else can replace what was
+    seen there. links: how many led to this path.
+    """
+    if path.name == "..":
+        return _resolve(path.parent, links).parent
+    parent = _resolve(path.parent, links) if path.name else path
+    others_write = bool(path.name) and _others_can_write(parent, parent.lstat())
+    level = parent / path.name
+    if not os.path.lexists(level):
+        with contextlib.suppress(FileExistsError):  # by a faster process; checked like any other
+            level.mkdir(mode=0o700)
+    status = level.lstat()  # once: others may replace their own entry of a sticky directory
+    _check_owner(level, status, is_parent=not others_write)
+    if stat.S_ISLNK(status.st_mode):
+        if others_write:
+            raise _Refused(f"{level} is a link in a directory that others can write to")
+        if links == _MOST_LINKS:
+            raise _Refused(f"{level} is one of too many links")
+        return _resolve(parent / level.readlink(), links + 1)
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(f"{level} is not a directory")
+    if not status.st_mode & stat.S_ISVTX:
+        _check_mode(level, status)
     return level
 
 
-def _make_one(directory: Path) -> None:
-    with contextlib.suppress(FileExistsError):  # by a faster process; it is checked like any other
-        directory.mkdir(mode=0o700)
-
-
-def _check_content(directory: Path) -> None:
-    """Raise _Refused if something in `directory` is another's, or writable by others.
+def _check_tree(path: Path, is_reachable: bool = True) -> None:
+    """Raise _Refused if `path` or something below it is another's, or writable by others.
 
     Nobody else can enter a directory of mode 700, so there only its entries' owners matter, in case
     that others could write to it before; in one that others can enter, everything below it counts.
     """
-    others_enter = bool(os.lstat(directory).st_mode & _OTHERS_ENTER)
-    check = _check_entry if others_enter else _check_owner
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # temporary files of other processes
-                status = entry.stat(follow_symlinks=False)
-                check(Path(entry.path), status)
-                if others_enter and stat.S_ISDIR(status.st_mode):
-                    _check_content(Path(entry.path))
-
-
-def _check_entry(path: Path, status: os.stat_result) -> None:
+    status = path.lstat()
     _check_owner(path, status)
-    if not stat.S_ISLNK(status.st_mode) and _is_writable_by_others(path, status):
-        raise _Refused(f"{path} is writable by {_by_whom(status)}")
+    if not is_reachable or stat.S_ISLNK(status.st_mode):
+        return
+    _check_mode(path, status)
+    if stat.S_ISDIR(status.st_mode):
+        others_enter = bool(status.st_mode & (stat.S_IXGRP | stat.S_IXOTH))
+        for entry in path.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # temporary files of other processes
+                _check_tree(entry, is_reachable=others_enter)
 
 
 def _check_owner(path: Path, status: os.stat_result, is_parent: bool = False) -> None:
     """Raise _Refused if `path` belongs to somebody else; is_parent: it may be root's in a container
     that does not know root, as it is above a cache, and not where others can write."""
-    if status.st_uid in (0, os.geteuid()) or (is_parent and status.st_uid in _unknown_owners()):
-        return
-    raise _Refused(f"{path} belongs to {_user(status.st_uid)}")
+    owner = status.st_uid
+    if owner not in (0, os.geteuid()) and not (is_parent and owner == _unknown_owner()):
+        raise _Refused(f"{path} belongs to user {_name_of(owner, pwd.getpwuid)}")
 
 
-def _is_writable_by_others(path: Path, status: os.stat_result) -> bool:
-    """Whether group or others can write; with an access list, the group's bit is its maximum."""
-    if status.st_mode & _OTHERS_WRITE == stat.S_IWGRP:
-        return not _is_own_group(status.st_gid) or _has_access_list(path)
-    return bool(status.st_mode & _OTHERS_WRITE)
+def _check_mode(path: Path, status: os.stat_result) -> None:
+    if _others_can_write(path, status):
+        group = f"group {_name_of(status.st_gid, grp.getgrgid)}"
+        whom = "everybody" if status.st_mode & stat.S_IWOTH else group
+        raise _Refused(f"{path} is writable by {whom}")
+
+
+def _others_can_write(path: Path, status: os.stat_result) -> bool:
+    """Whether group or others can; with an access list, the group's bit is its maximum."""
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) != stat.S_IWGRP:
+        return bool(status.st_mode & stat.S_IWOTH)
+    try:
+        has_list = "system.posix_acl_access" in os.listxattr(path, follow_symlinks=False)
+    except OSError:  # a file system without access lists
+        has_list = False
+    return has_list or not _is_own_group(status.st_gid)
 
 
 @cache
@@ -148,35 +136,19 @@ def _is_own_group(group: int) -> bool:
     return is_own and set(found.gr_mem) <= {user.pw_name}
 
 
-def _has_access_list(path: Path) -> bool:
-    try:
-        return "system.posix_acl_access" in os.listxattr(path, follow_symlinks=False)
-    except OSError:  # a file system without access lists
-        return False
-
-
 @cache
-def _unknown_owners() -> frozenset[int]:
+def _unknown_owner() -> int | None:
     """The user id that a container's user namespace shows for those it does not know, as root."""
     try:
         if str(0xFFFFFFFF) in Path("/proc/self/uid_map").read_text().split():
-            return frozenset()  # every user is known here
-        return frozenset((int(Path("/proc/sys/kernel/overflowuid").read_text()),))
+            return None  # every user is known here
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
     except (OSError, ValueError):
-        return frozenset()
+        return None
 
 
-def _by_whom(status: os.stat_result) -> str:
-    if status.st_mode & stat.S_IWOTH:
-        return "everybody"
+def _name_of(number: int, lookup: Callable[[int], Sequence[object]]) -> str:
     try:
-        return f"group {grp.getgrgid(status.st_gid).gr_name}"
+        return str(lookup(number)[0])
     except KeyError:
-        return f"group {status.st_gid}"
-
-
-def _user(number: int) -> str:
-    try:
-        return f"user {pwd.getpwuid(number).pw_name}"
-    except KeyError:
-        return f"user {number}"
+        return str(number)

@@ -28,7 +28,7 @@ _RECORDED = re.compile(r" \(object [0-9a-f]{16}\)$")
 _SHORTEST = 4  # shorter parts stand in any message
 
 
-def shown_url(url: str) -> str:
+def show_url(url: str) -> str:
     """The URL rebuilt from its scheme, host, port and path (RFC 3986, section 3).
 
     User, password, query, fragment and the parameters of a path's segments may be secrets. Keys are
@@ -47,7 +47,7 @@ def recorded_url(text: str) -> str:
     if not any(map(_LINK.fullmatch, _CHAIN.split(text))) or _RECORDED.search(text):
         return text
     found = hashlib.sha256(object_url(text).encode(errors="surrogateescape")).hexdigest()[:16]
-    return f"{shown_url(text)} (object {found})"
+    return f"{show_url(text)} (object {found})"
 
 
 def object_url(url: str) -> str:
@@ -55,9 +55,9 @@ def object_url(url: str) -> str:
     return "::".join(_object_link(link) for link in _CHAIN.split(url))
 
 
-def shown_text(text: str, url: str = "") -> str:
-    """A message in which each URL is as `shown_url` gives it, and no secret of `url` is left."""
-    text = _IN_TEXT.sub(lambda found: shown_url(found[1]) + found[2], text)
+def show_text(text: str, url: str = "") -> str:
+    """A message in which each URL is as `show_url` gives it, and no secret of `url` is left."""
+    text = _IN_TEXT.sub(lambda found: show_url(found[1]) + found[2], text)
     for secret in _secrets(url):
         text = text.replace(secret, _HIDDEN)
     return text
@@ -95,7 +95,7 @@ def _split_login(rest: str) -> tuple[str, str, str]:
 
 
 def _secrets(url: str) -> list[str]:
-    """What `shown_url` leaves out of a URL, in parts as services quote them, longest first."""
+    """What `show_url` leaves out of a URL, in parts as services quote them, longest first."""
     found: set[str] = set()
     for link in _CHAIN.split(url):
         if given := _LINK.fullmatch(link):

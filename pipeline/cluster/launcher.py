@@ -60,7 +60,7 @@ class LauncherWatch:
     def start(self) -> None:
         """Check now, then keep checking in a thread. Call this from the main thread."""
         mark = next((name for name in (TORCHRUN, DEEPSPEED) if name in os.environ), "")
-        if not mark or not processes.started(os.getpid()):
+        if not mark or not processes.read_start_time(os.getpid()):
             return
         launcher, started = _find_launcher()
         if started and processes.is_python(launcher):
@@ -73,7 +73,7 @@ class LauncherWatch:
     def _watch(self) -> None:
         while True:
             for process, started in self._watched.items():
-                if processes.started(process) != started:
+                if processes.read_start_time(process) != started:
                     self._end(f"the launcher (process {process}) is gone")
                     return
             self._woken.wait(CHECK_SECONDS)
@@ -122,7 +122,7 @@ def _find_launcher() -> tuple[int, str]:
 
     while True:
         process = nearest()
-        started = processes.started(process)
+        started = processes.read_start_time(process)
         if started or process == nearest():  # else it has just died
             return process, started
 
@@ -135,7 +135,7 @@ def _find_runner(launcher: int) -> dict[int, str]:
     runner = processes.parent(launcher) if DEEPSPEED in os.environ else 0
     words = [word for word in processes.command(runner)[1:] if not word.startswith("-")]
     found = processes.is_python(runner) and bool(words) and Path(words[0]).name in RUNNERS
-    return {runner: processes.started(runner)} if found else {}
+    return {runner: processes.read_start_time(runner)} if found else {}
 
 
 def _discard_broken_outputs() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def started(process: int) -> str:
+def read_start_time(process: int) -> str:
     """When a process started, in kernel ticks; "" if it is gone or a zombie.
 
     Process IDs are reused: ID and start time together identify a process.

@@ -123,7 +123,7 @@ class Cluster:
     @classmethod
     def join(cls) -> Cluster:
         """Meet the other processes, see `process_group.init_distributed`."""
-        with reported_once(launched_rank()):
+        with report_once(launched_rank()):
             longest_wait = timeout()
         try:
             device = init_distributed()
@@ -151,7 +151,7 @@ class Cluster:
     @contextmanager
     def agreed(self) -> Iterator[None]:
         """As `agreed`, but only the first rank raises the error and the others exit silently."""
-        with reported_once(self.rank), agreed(self):
+        with report_once(self.rank), agreed(self):
             yield
 
     def gather(self, text: str) -> list[str]:
@@ -238,7 +238,7 @@ def ending_with_lost_ranks(rank: int) -> Iterator[None]:
 
 
 @contextmanager
-def reported_once(rank: int) -> Iterator[None]:
+def report_once(rank: int) -> Iterator[None]:
     """Only the first rank raises an error that all ranks raise inside; the others exit silently."""
     try:
         yield

@@ -14,7 +14,7 @@ from pipeline.costs.shapes.parameters import logical_count
 from pipeline.costs.shapes.partition import Partition, partition
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.planning.deepspeed_config import DeepSpeedFile
-from pipeline.planning.plan import micro_batches
+from pipeline.planning.phase_plan import micro_batches
 from pipeline.planning.schedule import resolve_batch_size
 
 WIRE_SHARES = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0}

@@ -10,16 +10,16 @@ from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.costs.communication import bytes_sent
 from pipeline.costs.data_use import data_use, data_warnings
-from pipeline.costs.devices import Hardware
+from pipeline.costs.device_rates import Hardware
 from pipeline.costs.disk import disk, text_bytes
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.expected_data import NOWHERE
 from pipeline.costs.memory import host_memory, largest_micro_batch, memory, not_planned
-from pipeline.costs.plan_sections import CostPlan, PlanSection, shown
+from pipeline.costs.plan_sections import CostPlan, PlanSection, format_value
 from pipeline.costs.preparation.stage_time import STARTUP_SECONDS, Work, stage_seconds
 from pipeline.costs.site_rates import SiteRates
 from pipeline.costs.training_time import budget, run_hours, step_parts, total
-from pipeline.data.text.tasks import SPLIT_BYTES
+from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.loading.dataset import Dataset
 from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.planning.doubts import Machines, doubts
@@ -194,8 +194,9 @@ def _room(planned: PlannedRun, section: PlanSection) -> list[str]:
     if needed.most <= device.memory:
         return []
     return [
-        f"a rank needs {shown(needed.value, 'bytes')}, up to {shown(needed.most, 'bytes')}, and "
-        f"{device.name} has {shown(device.memory, 'bytes')}; "
+        f"a rank needs {format_value(needed.value, 'bytes')}, "
+        f"up to {format_value(needed.most, 'bytes')}, and "
+        f"{device.name} has {format_value(device.memory, 'bytes')}; "
         + (
             f"add --set batch.per_device={most.value:.0f}"
             if most.value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.costs.estimate import Estimate
+from pipeline.planning.phase_plan import format_count
 from pipeline.planning.phases import LATER_ORDER, Phase
-from pipeline.planning.plan import counted
 
 FEW_PASSES = 1.0
 
@@ -88,7 +88,7 @@ def _waste(phase: Phase, of: str) -> list[Estimate]:
     return [
         Estimate(
             f"dead tokens on a GPU{of}", fixed.dead_share, "share", "computed",
-            f"{counted(fixed.accumulation, 'micro-batch')} of {fixed.capacity.tokens:,} tokens "
-            "per rank",
+            f"{format_count(fixed.accumulation, 'micro-batch')} of {fixed.capacity.tokens:,} "
+            "tokens per rank",
         )
     ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from model.objectives.heads import CHUNK_BYTES
+from model.objectives.word_heads import CHUNK_BYTES
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.costs.estimate import Estimate

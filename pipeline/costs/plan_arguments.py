@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from pipeline.base.command_line import Parser, add_training_arguments, cores, example_text
-from pipeline.costs.devices import GPUS
+from pipeline.costs.device_rates import GPUS
 
 
 def parse_plan() -> argparse.Namespace:

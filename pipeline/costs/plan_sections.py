@@ -72,7 +72,7 @@ class CostPlan:
         return found
 
 
-def shown(value: float, unit: str) -> str:
+def format_value(value: float, unit: str) -> str:
     """`1.42 GB`, `12.3 ms`, `3.1 h`, `7.5 %`: a value with its unit, three digits."""
     return " ".join(filter(None, _scale(value, unit)))
 
@@ -91,7 +91,7 @@ def _scale(value: float, unit: str) -> tuple[str, str]:
 
 def _lines(part: Estimate, width: int) -> list[str]:
     """A line of an estimate, and more if what it assumes does not fit."""
-    start = f"  {part.name:26} {shown(part.value, part.unit):>12}  {_band(part):20} "
+    start = f"  {part.name:26} {format_value(part.value, part.unit):>12}  {_band(part):20} "
     text = f"{part.basis}: {part.assumption}"
     return textwrap.wrap(
         text, max(width, len(start) + 30), initial_indent=start,

@@ -12,7 +12,7 @@ from model.objectives.flops import attention_flops
 from pipeline.config.run import Run
 from pipeline.costs.kernel_rates import StepWork
 from pipeline.loading.placement import Capacity
-from pipeline.planning.plan import (
+from pipeline.planning.phase_plan import (
     encoder_config,
     flops_of,
     generator_config,

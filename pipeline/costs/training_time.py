@@ -14,14 +14,14 @@ from dataclasses import replace
 
 from pipeline.config.run import Run
 from pipeline.costs.communication import bytes_sent, wire_bytes
-from pipeline.costs.devices import CPU_CORE_FLOPS, CPU_UPDATE_SECONDS, Hardware
+from pipeline.costs.device_rates import CPU_CORE_FLOPS, CPU_UPDATE_SECONDS, Hardware
 from pipeline.costs.estimate import Basis, Estimate
 from pipeline.costs.kernel_rates import KERNEL_RATES, KernelRates, step_seconds
 from pipeline.costs.site_rates import MachineRates, MeasuredRate, SiteRates, median_flops
 from pipeline.costs.step_work import launch_seconds, step_work
 from pipeline.planning.deepspeed_config import DeepSpeedFile
+from pipeline.planning.phase_plan import Plan, flops_of
 from pipeline.planning.phases import Phase
-from pipeline.planning.plan import Plan, flops_of
 from pipeline.planning.schedule import sequences_until
 
 PUBLISHED: Basis = "published"

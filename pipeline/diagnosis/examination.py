@@ -14,13 +14,13 @@ from pipeline.diagnosis.checks import WARN, Check, judge, merge
 from pipeline.diagnosis.devices import compare_devices, find_device
 from pipeline.diagnosis.exchange import Exchange, check_clocks
 from pipeline.diagnosis.host import check_host, find_interfaces
-from pipeline.diagnosis.shards import (
+from pipeline.diagnosis.shard_checks import (
     QUICK_SECONDS,
-    check_shards,
+    check_shard_files,
     check_staging,
     compare_fingerprints,
 )
-from pipeline.diagnosis.shared_directory import check_output, checkpoint_bytes
+from pipeline.diagnosis.shared_directory import check_output_directory, checkpoint_bytes
 from pipeline.diagnosis.signals import SignalWatch
 from pipeline.diagnosis.versions import compare_versions, find_versions
 from pipeline.released.choice import Recipe, head_advice
@@ -38,8 +38,8 @@ def examine(
     if arguments.output:
         one = checkpoint_bytes(settings) if settings else 0.0
         most = settings.checkpoint.most_kept(settings.steps) if settings else 1
-        own += check_output(ranks, arguments.output, one, most * one)
-    shards, prints = check_shards(arguments.data, placement, settings, QUICK_SECONDS)
+        own += check_output_directory(ranks, arguments.output, one, most * one)
+    shards, prints = check_shard_files(arguments.data, placement, settings, QUICK_SECONDS)
     own += shards
     if chosen and chosen.model:
         own.append(_check_heads(chosen))
@@ -49,7 +49,7 @@ def examine(
     if arguments.full:
         from pipeline.diagnosis import rates  # torch: seconds that the quick form does without
 
-        own += rates.measure(ranks, rows, versions)
+        own += rates.measure_rates(ranks, rows, versions)
     answers = ranks.gather([versions, prints, [asdict(check) for check in own]])
     checks = merge([[_read_check(item) for item in answer[2]] for answer in answers])
     if answers:

@@ -19,7 +19,7 @@ from typing import Any
 
 from pipeline.base.errors import PipelineError
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge
-from pipeline.diagnosis.placement import LaunchPlace
+from pipeline.diagnosis.own_rank import LaunchPlace
 
 JOIN_SECONDS = 30.0
 """For all ranks to start."""

@@ -20,7 +20,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from pipeline.base.command_line import cores
 from pipeline.base.errors import DataError
-from pipeline.costs.devices import CPU, rates_of
+from pipeline.costs.device_rates import CPU, rates_of
 from pipeline.costs.site_rates import MachineRates, add_rate, machine_key, site_file
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, skip
 from pipeline.diagnosis.exchange import Exchange
@@ -45,7 +45,7 @@ SLOWEST_LINK = 0.1e9
 """Bytes per second that any network for training exceeds: gigabit Ethernet has 0.125e9."""
 
 
-def measure(
+def measure_rates(
     ranks: Exchange, table: Sequence[Mapping[str, Any]], versions: Mapping[str, str]
 ) -> list[Check]:
     """Rates of products, all-reduces and pairs of nodes, on rank 0. Collective.

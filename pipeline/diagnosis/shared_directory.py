@@ -34,7 +34,7 @@ _STATE_BYTES = 12
 _OLD, _NEW = b"old" * 2000, b"new" * 2000
 
 
-def check_output(
+def check_output_directory(
     ranks: Exchange, output: Path, needed: float = 0.0, planned: float = 0.0
 ) -> list[Check]:
     """The checks of the directory that a run is written to. Collective.

@@ -10,10 +10,10 @@ from pipeline.data.selection.minhash import word_hashes
 from pipeline.data.shards.manifest import MANY_COPIES
 from pipeline.data.text.clean import clean
 from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.finetune_tasks import LabelledTask, TaskData, is_published
 from pipeline.downstream.reading.division import DIVISION_SEED
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.labels import describe_labels
-from pipeline.downstream.tasks import LabelledTask, TaskData, is_published
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Copies:
 
 
 def find_copies(data: TaskData) -> list[Copies]:
-    """Per development set, see `count_copies`."""
+    """Per development set, see `count_shared_examples`."""
     sets = {"development": data.dev} | {split.path.stem: split for split in data.more_dev}
     return [
-        Copies(name, len(s.examples), count_copies(s.examples, data.train.examples))
+        Copies(name, len(s.examples), count_shared_examples(s.examples, data.train.examples))
         for name, s in sets.items()
     ]
 
@@ -76,7 +76,7 @@ def about_data(data: TaskData, encoder: RowEncoder, copies: list[Copies]) -> dic
     }
 
 
-def count_copies(examples: Sequence[Example], training: Sequence[Example]) -> int:
+def count_shared_examples(examples: Sequence[Example], training: Sequence[Example]) -> int:
     """How many examples have the texts of a training example, in order, whatever the label.
 
     Texts are compared as `--dedup exact` compares documents: the same words in the same order,

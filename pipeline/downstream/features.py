@@ -17,8 +17,8 @@ from tokenizers import Encoding, Tokenizer
 from pipeline.base.progress import tracked
 from pipeline.data.tokenizers.definitions import BYTE_BPE
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.downstream.finetune_tasks import TaskKind
 from pipeline.downstream.reading.examples import Answer, Example
-from pipeline.downstream.tasks import TaskKind
 
 QUESTION = 64
 """Most tokens of a question (google-research/bert run_squad.py)."""

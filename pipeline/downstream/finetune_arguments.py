@@ -10,15 +10,7 @@ from pathlib import Path
 
 from pipeline.base.command_line import Parser, add_model_argument, check_least, example_text
 from pipeline.base.errors import ConfigError
-from pipeline.downstream.protocols import (
-    LEAST_LENGTH,
-    PROTOCOLS,
-    SMALL_WIDTH,
-    TuningProtocol,
-)
-from pipeline.downstream.reading.hub import fetch
-from pipeline.downstream.reading.tables import TableColumns, ending
-from pipeline.downstream.tasks import (
+from pipeline.downstream.finetune_tasks import (
     KINDS,
     METRICS,
     TASKS,
@@ -30,6 +22,14 @@ from pipeline.downstream.tasks import (
     find_file,
     read_task,
 )
+from pipeline.downstream.protocols import (
+    LEAST_LENGTH,
+    PROTOCOLS,
+    SMALL_WIDTH,
+    TuningProtocol,
+)
+from pipeline.downstream.reading.hub_tasks import fetch_task
+from pipeline.downstream.reading.tables import TableColumns, ending
 
 MOST_SEED = 2**31
 """Of --first-seed; generators take no larger ones."""
@@ -229,7 +229,7 @@ def choose_task(arguments: argparse.Namespace) -> LabelledTask:
             return TASKS[arguments.task]
         if not arguments.data or arguments.train or arguments.dev:
             raise ConfigError("--fetch keeps the task in --data DIR, without --train and --dev")
-        fetch(arguments.task, arguments.data)
+        fetch_task(arguments.task, arguments.data)
         return as_fetched(TASKS[arguments.task])
     if arguments.fetch:
         raise ConfigError(f"--fetch goes with a published task, not with --task {arguments.task}")
@@ -291,7 +291,7 @@ def _check_named(kind: TaskKind, labels: list[str]) -> None:
         raise ConfigError(f"--labels {' '.join(map(repr, labels))} must be two or more, each once")
 
 
-def choose_files(
+def choose_task_files(
     arguments: argparse.Namespace, task: LabelledTask
 ) -> tuple[Path, Path | None, tuple[Path, ...]]:
     """The training file, the development file (None: part of the training file), further ones.
@@ -332,7 +332,7 @@ def read_data(arguments: argparse.Namespace, task: LabelledTask) -> TaskData:
     )
     if arguments.first_seed > MOST_SEED:
         raise ConfigError(f"--first-seed {arguments.first_seed} is above {MOST_SEED:,}; lower it")
-    train, dev, more = choose_files(arguments, task)
+    train, dev, more = choose_task_files(arguments, task)
     share = arguments.dev_share or task.dev_share
     return read_task(task, train, dev, more, share, arguments.train_rows)
 

@@ -25,14 +25,14 @@ from pipeline.base.publish import TakenError, whole_folder
 from pipeline.base.typed_json import name_damage, read_object, require
 from pipeline.cluster.process_group import device_name
 from pipeline.downstream.features import Feature
-from pipeline.downstream.predictions import Predicted, predictions, score, unsure
+from pipeline.downstream.finetune_tasks import LabelledTask
 from pipeline.downstream.protocols import TuningProtocol
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.starting_weights import StartingWeights, save_weights
-from pipeline.downstream.tasks import LabelledTask
+from pipeline.downstream.task_predictions import Predicted, predictions, score, unsure
 from pipeline.downstream.tfidf import fit_predict
 from pipeline.downstream.training import fine_tune, predict
-from pipeline.execution.ledger import check_same, record_once, taken
+from pipeline.execution.ledger import check_same_work, hold_lock, record_once
 
 MODEL, BAG, RANDOM, TFIDF = "model", "bag", "random", "tfidf"
 ARMS = (MODEL, BAG, RANDOM)
@@ -112,7 +112,7 @@ def claim_output(output: Path, settings: dict[str, Any]) -> None:
     """
     make_directory(output / "jobs", "name another --output")
     before = record_once(output / SETTINGS, settings, "give another --output")
-    check_same(output, before, json.loads(json.dumps(settings)))
+    check_same_work(output, before, json.loads(json.dumps(settings)))
 
 
 def is_done(work: TuningWork, job: TuningJob) -> bool:
@@ -129,11 +129,11 @@ def result_of(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def claimed(work: TuningWork, job: TuningJob) -> Iterator[None]:
+def hold_job(work: TuningWork, job: TuningJob) -> Iterator[None]:
     """Hold the lock of a job, whose files one process writes. Raises ConfigError if another does,
     such as an element of an array that was submitted twice."""
     path = work.output / f".{job.name}.lock"
-    with taken(path) as lock:
+    with hold_lock(path) as lock:
         if lock is None:
             raise ConfigError(
                 f"{work.folder(job)} is being written by another pipeline.finetune, which has "

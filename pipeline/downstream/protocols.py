@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from pipeline.downstream.tasks import LabelledTask
+from pipeline.downstream.finetune_tasks import LabelledTask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -48,11 +48,11 @@ from pipeline.downstream.jobs import (
     predict_examples,
     result_of,
 )
-from pipeline.downstream.predictions import majority, score, submission
 from pipeline.downstream.starting_weights import FINE_TUNED, StartingWeights, save_folder
-from pipeline.evaluation.scoring.seed_summary import summary
+from pipeline.downstream.task_predictions import majority, score, submission
+from pipeline.evaluation.scoring.seed_summary import summarize_seeds
 from pipeline.execution.ledger import lock_of
-from pipeline.training.weights.folders import load_weights
+from pipeline.training.weights.model_folders import load_weights
 
 SCHEMA_VERSION = 1
 SCORES = "scores.json"
@@ -74,7 +74,7 @@ def check_started_from(output: Path, start: StartingWeights) -> None:
         )
 
 
-def assemble(
+def assemble_scores(
     work: TuningWork,
     jobs: Sequence[TuningJob],
     about: Mapping[str, Any],
@@ -84,7 +84,7 @@ def assemble(
     results = [(job, result) for job, result in found if job.arm != TFIDF]
     metric = work.task.metrics[0]
     medians = [
-        summary(_values(results, MODEL, point, metric))["median"]
+        summarize_seeds(_values(results, MODEL, point, metric))["median"]
         for point in range(len(work.points))
     ]
     chosen = max(range(len(medians)), key=lambda point: medians[point])  # type: ignore[arg-type,return-value]
@@ -124,7 +124,7 @@ def assemble(
     }
 
 
-def publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -> list[str]:
+def publish_scores(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -> list[str]:
     """Write the best model, its predictions, test files in GLUE's form, then scores.json.
 
     Returns the names of what was written. Processes that finish at the same time write one after
@@ -208,7 +208,7 @@ def versions() -> dict[str, str]:
     return {"tenfold": __version__, "torch": torch.__version__}
 
 
-def report(scores: Mapping[str, Any]) -> str:
+def summarize_scores(scores: Mapping[str, Any]) -> str:
     """A few lines for the terminal."""
     protocol, grid = scores["protocol"], scores["grid"]
     lines = [f"{scores['task']}, {scores['model']['origin']}"]
@@ -262,7 +262,7 @@ def _summaries(
     results: Sequence[tuple[TuningJob, Mapping[str, Any]]], arm: str, point: int
 ) -> dict[str, Any]:
     names = next(result["metrics"] for job, result in results if job.arm == arm)
-    return {name: summary(_values(results, arm, point, name)) for name in names}
+    return {name: summarize_seeds(_values(results, arm, point, name)) for name in names}
 
 
 def _majority(work: TuningWork) -> dict[str, float]:

@@ -13,10 +13,10 @@ import xxhash
 from torch import Tensor
 
 from model.config import EncoderConfig
+from model.hugging_face.config_json import with_dropout, with_pooling
 from model.hugging_face.conversion import to_hugging_face
 from model.hugging_face.electra_folders import to_folders
 from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA
-from model.hugging_face.settings import with_dropout, with_pooling
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.tasks.heads import HEADS
 from model.tasks.task_model import (
@@ -36,7 +36,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.released.folder import CONFIG, WEIGHTS
 from pipeline.training.checkpoints.weight_file import write_weights
 from pipeline.training.run_directory.run_json import read_record, recorded_pooling
-from pipeline.training.weights.folders import (
+from pipeline.training.weights.model_folders import (
     SavedRun,
     is_generator,
     load_run,

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.downstream.finetune_tasks import TaskKind
 from pipeline.downstream.reading.examples import Example
-from pipeline.downstream.tasks import TaskKind
 
 KINDS: tuple[TaskKind, ...] = ("classification", "regression", "choices")
 """Of tasks that predict from whole texts; spans and tags are places in them."""

@@ -23,8 +23,8 @@ from pipeline.downstream.batches import (
     row_length,
 )
 from pipeline.downstream.features import Feature
+from pipeline.downstream.finetune_tasks import TaskKind
 from pipeline.downstream.protocols import TuningProtocol
-from pipeline.downstream.tasks import TaskKind
 from pipeline.training.out_of_memory import STEPS_BETWEEN_RETURNS, return_free_memory
 
 PREDICTED_ROWS = 64
@@ -70,7 +70,9 @@ def fine_tune(
             loss.backward()  # type: ignore[no-untyped-call]
             if protocol.clip:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), protocol.clip)
-            set_rates(optimizer, protocol.peak_lr * linear(step, total, protocol.warmup))
+            set_rates(
+                optimizer, protocol.peak_lr * follow_linear_schedule(step, total, protocol.warmup)
+            )
             optimizer.step()
             optimizer.zero_grad()
             losses.append(loss.item())
@@ -118,7 +120,7 @@ def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate * group["scale"]
 
 
-def linear(step: int, total: int, warmup: float) -> float:
+def follow_linear_schedule(step: int, total: int, warmup: float) -> float:
     """Factor of the rate at a step counted from 0: up to 1, then down to 0."""
     first = math.ceil(warmup * total)
     if step < first:
@@ -132,18 +134,18 @@ def task_loss(logits_NL: Tensor, batch: TaskBatch, kind: TaskKind) -> Tensor:
         return F.mse_loss(logits_NL[:, 0], batch.targets)
     targets = batch.targets.long()
     if kind == "choices":
-        return F.cross_entropy(padded(logits_NL[:, 0], batch.counts), targets)
+        return F.cross_entropy(pad_features(logits_NL[:, 0], batch.counts), targets)
     if kind == "spans":
         ends = targets.view(-1, 2)
         losses = [
-            F.cross_entropy(padded(logits_NL[:, side], batch.counts), ends[:, side])
+            F.cross_entropy(pad_features(logits_NL[:, side], batch.counts), ends[:, side])
             for side in (0, 1)
         ]
         return (losses[0] + losses[1]) / 2
     return F.cross_entropy(logits_NL, targets)
 
 
-def padded(logits_N: Tensor, counts: Sequence[int]) -> Tensor:
+def pad_features(logits_N: Tensor, counts: Sequence[int]) -> Tensor:
     """Logits of each feature in a row of its own, -inf after its last."""
     return torch.nn.utils.rnn.pad_sequence(
         by_feature(logits_N, counts), batch_first=True, padding_value=-math.inf

@@ -13,6 +13,13 @@ from pipeline.base.progress import note
 from pipeline.cluster.process_group import compute_device, device_name
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.finetune_arguments import apply_changes
+from pipeline.downstream.finetune_tasks import (
+    LabelledTask,
+    TaskData,
+    is_published,
+    read_tests,
+    scored_by_tags,
+)
 from pipeline.downstream.jobs import TuningWork
 from pipeline.downstream.protocols import (
     LEAST_LENGTH,
@@ -23,13 +30,6 @@ from pipeline.downstream.protocols import (
 from pipeline.downstream.reading.examples import check_gold, content_hash
 from pipeline.downstream.reading.labels import check_labels, check_meant, check_varied
 from pipeline.downstream.starting_weights import StartingWeights
-from pipeline.downstream.tasks import (
-    LabelledTask,
-    TaskData,
-    is_published,
-    read_tests,
-    scored_by_tags,
-)
 
 
 def choose_protocol(
@@ -106,7 +106,7 @@ def prepare_work(
     )
 
 
-def describe_settings(
+def describe_work(
     arguments: argparse.Namespace, data: TaskData, start: StartingWeights, protocol: TuningProtocol
 ) -> dict[str, Any]:
     """What must be equal for an output to be continued, files by their content."""

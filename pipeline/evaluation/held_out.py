@@ -35,7 +35,7 @@ from pipeline.cluster.process_group import device_name
 from pipeline.config.formats import Attention
 from pipeline.data.shards.arrow_files import corpus_of
 from pipeline.evaluation.device_copies import on_device
-from pipeline.evaluation.loss_parts import add, pack, part_metrics, present, unpack
+from pipeline.evaluation.loss_parts import add, pack_sums, part_metrics, present, unpack
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.evaluation.zero_shot.pseudo_likelihood import (
     maskable_sequence,
@@ -230,7 +230,7 @@ def evaluate(
                 sequences.add(inputs, found.pop("word_losses"), len(batch.samples.row))
             add(sums, found)
             counts += batch.counts
-    everywhere = total(torch.cat([torch.from_numpy(counts).double(), pack(sums)]))
+    everywhere = total(torch.cat([torch.from_numpy(counts).double(), pack_sums(sums)]))
     reached = LossCounts(*map(int, everywhere[: len(counts)].tolist()))
     return Scores(parts, unpack(everywhere[len(counts) :], sums), reached)
 
@@ -276,7 +276,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         module.train()
 
 
-def unmasked(loader: Loader, count: int) -> list[Tensor]:
+def read_unmasked(loader: Loader, count: int) -> list[Tensor]:
     """The first `count` sequences of a pass with their original ids.
 
     Each is [2, length]: ids and segment ids.
@@ -323,7 +323,7 @@ def score_held_out(
     if sequences:
         tokenizer = datasets[0].manifest.tokenizer
         special = {int(tokenizer[name]) for name in ("bos", "pad", "eos", "unk", "mask")}
-        rows = unmasked(validation_loader(datasets, ROWS), sequences)
+        rows = read_unmasked(validation_loader(datasets, ROWS), sequences)
         maskable = [maskable_sequence(row.numpy(), special) for row in rows]
         result |= score_pseudo_perplexity(model, maskable, tokenizer["mask"], device)
     return result

@@ -77,7 +77,7 @@ def add(total: Sums, sums: Sums) -> None:
         total[name] = total[name] + value if name in total else value
 
 
-def pack(sums: Sums) -> Tensor:
+def pack_sums(sums: Sums) -> Tensor:
     """All sums in one vector on the CPU, for an all-reduce."""
     if not sums:
         return torch.zeros(0, dtype=torch.float64)
@@ -85,7 +85,7 @@ def pack(sums: Sums) -> Tensor:
 
 
 def unpack(vector: Tensor, like: Sums) -> Sums:
-    """The inverse of `pack`; like: sums of the same names and shapes."""
+    """The inverse of `pack_sums`; like: sums of the same names and shapes."""
     parts = torch.split(vector, [value.numel() for value in like.values()])
     return {
         name: part.view(value.shape)

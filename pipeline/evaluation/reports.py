@@ -17,14 +17,14 @@ LOSS_OF = "mlm_loss/"
 """Prefix of the fields with each corpus's loss."""
 
 
-def to_json(name: str, device: str, scores: Mapping[str, Any]) -> str:
+def scores_as_json(name: str, device: str, scores: Mapping[str, Any]) -> str:
     """One JSON object: the model's name, the device's and the scores; NaN becomes null."""
     unknown = [k for k, found in scores.items() if isinstance(found, float) and found != found]
     about = {"model": name, "device": device}
     return json.dumps(about | dict(scores) | dict.fromkeys(unknown))
 
 
-def report(name: str, result: Mapping[str, Any]) -> None:
+def print_scores(name: str, result: Mapping[str, Any]) -> None:
     """Print the scores."""
     if "predictions" in result:
         _report_held_out(name, result)

@@ -3,9 +3,9 @@
 1. A piece of work is done when its file is there. The file is written last and appears whole, so a
    kill leaves the work done or not done, never half done.
 2. Who does the work holds its lock, which the kernel releases when a process dies. Others wait and
-   find the file (`only_once`), or do something else meanwhile (`taken`).
+   find the file (`only_once`), or do something else meanwhile (`hold_lock`).
 3. All work of an output has the same settings: the first process records them (`record_once`), and
-   a later one that has others is refused (`check_same`). Extraction needs no such file, as the
+   a later one that has others is refused (`check_same_work`). Extraction needs no such file, as the
    name of what it makes has a hash of all that decides the content.
 
 Where locks exclude nobody, two processes may do the same work. Then files replace each other, and
@@ -46,7 +46,7 @@ def only_once(target: Path, instead: Path | None = None) -> Iterator[Path | None
 
 
 @contextmanager
-def taken(lock: Path) -> Iterator[IO[Any] | None]:
+def hold_lock(lock: Path) -> Iterator[IO[Any] | None]:
     """Hold the lock of a piece of work, for child processes too; None if another process does."""
     make_directory(lock.parent, "name another --output")
     with open_lock(lock) as file:
@@ -65,7 +65,7 @@ def record_once(path: Path, settings: Mapping[str, Any], remedy: str) -> dict[st
         return read_object(path)
 
 
-def check_same(output: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same_work(output: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise ConfigError naming the first setting in which the work of an output would differ.
 
     before: as recorded, so of JSON's types, as `now` must be.

@@ -195,7 +195,7 @@ def spread(
     number of processes as `workers`; instead: what else a user without MPI can do; announced: print
     how many ranks there are.
     """
-    ranks = join(instead)
+    ranks = join_mpi(instead)
     if ranks is None:
         arguments = parse()
         arguments.workers = arguments.workers or cores()
@@ -286,7 +286,7 @@ def announced_size() -> int:
     return max(1, *(_number(name) for name in LAUNCHERS))
 
 
-def join(instead: str = "use --part") -> Ranks | None:
+def join_mpi(instead: str = "use --part") -> Ranks | None:
     """Initialize MPI and return this process's rank; None, without importing mpi4py, if alone.
 
     instead: what else a user without MPI can do. Raises ConfigError, on rank 0 only, if a launcher

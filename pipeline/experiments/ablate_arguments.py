@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.base.command_line import Parser, add_input_arguments, check_least, example_text
 from pipeline.base.errors import ConfigError
-from pipeline.downstream.tasks import TASKS, find_file
+from pipeline.downstream.finetune_tasks import TASKS, find_file
 from pipeline.experiments.ablation import Ablation, AblationJob, make_arms
 from pipeline.experiments.arms import (
     SCALES,

@@ -136,7 +136,7 @@ def _check_changes(arm: Arm, steps: int) -> None:
 
 def _made(arm: Arm, common: Sequence[str], steps: int) -> AblationArm:
     run = run_of(replace(arm, changes=(*common, *arm.changes)))
-    run = shortened(run, steps) if steps else run
+    run = shorten_run(run, steps) if steps else run
     check_warm_ups(run, f"arm {arm.name}: ")
     every = max(1, run.steps // POINTS)
     return AblationArm(arm=arm, run=override(run, [f"validation.every={every}"]))
@@ -155,7 +155,7 @@ def _check_held_out(arms: Sequence[AblationArm]) -> None:
                 )
 
 
-def shortened(run: Run, steps: int) -> Run:
+def shorten_run(run: Run, steps: int) -> Run:
     """The run with another number of steps; warm-up, decay and phases keep their shares."""
 
     def share(count: int) -> int:
@@ -171,7 +171,7 @@ def shortened(run: Run, steps: int) -> Run:
     return override(run, changes)
 
 
-def parts_of(run: Run) -> list[Run]:
+def split_phases(run: Run) -> list[Run]:
     """The settings of each phase, the last one last; each reads shards of its own format."""
     return [*(in_phase(run, phase, i == 0) for i, phase in enumerate(run.phases)), run]
 

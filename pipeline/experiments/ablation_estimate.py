@@ -30,21 +30,21 @@ from pipeline.experiments.ablation import (
     Ablation,
     AblationArm,
     AblationJob,
-    parts_of,
+    split_phases,
 )
-from pipeline.experiments.children import ChildError, Children
-from pipeline.experiments.fine_tuning import seconds_of
-from pipeline.experiments.runner import AblationRunner, arm_file
-from pipeline.experiments.shards import (
+from pipeline.experiments.arm_shards import (
     LOGS,
     directories,
     prepare_command,
     prepare_log,
     shard_directory,
 )
+from pipeline.experiments.children import ChildError, Children
+from pipeline.experiments.fine_tuning import read_seconds
+from pipeline.experiments.runner import AblationRunner, arm_file
 from pipeline.recipes import recipe
 from pipeline.remote.urls import is_url
-from pipeline.training.run_directory.status import METRICS, RECORD
+from pipeline.training.run_directory.run_status import METRICS, RECORD
 
 MEASURED_STEPS = 4
 """The first is not counted: it compiles."""
@@ -83,11 +83,11 @@ def check_arms(runner: AblationRunner, jobs: Sequence[AblationJob]) -> None:
     """By what was looked at: a directory of shards or an arm; empty for one that can be made."""
     refused: dict[str, list[str]] = {}
     for arm in arms:
-        for part in parts_of(arm.run):
+        for part in split_phases(arm.run):
             key = shard_directory(ablation, part).name
             if key not in reasons:
                 reasons[key] = _why_not_prepared(ablation, part, runner.children)
-        found = {shard_directory(ablation, part).name: None for part in parts_of(arm.run)}
+        found = {shard_directory(ablation, part).name: None for part in split_phases(arm.run)}
         reason = next(filter(None, (reasons[key] for key in found)), "")
         if reason := reason or _why_not_trained(ablation, arm, runner.children):
             refused.setdefault(reason, []).append(arm.name)
@@ -122,7 +122,7 @@ def _why_not_trained(ablation: Ablation, arm: AblationArm, children: Children) -
     shards = directories(ablation, arm)
     if all((directory / MANIFEST).exists() for directory in shards):
         data: list[object] = ["--data", *shards]
-    elif any(part.batch.mixture for part in parts_of(arm.run)):
+    elif any(part.batch.mixture for part in split_phases(arm.run)):
         return ""  # names corpora that only shards have
     else:
         data = ["--tokens", "1e9"]
@@ -152,7 +152,7 @@ class ArmEstimate:
         return self.seconds * (self.runs - self.done)
 
 
-def estimate(runner: AblationRunner) -> list[ArmEstimate]:
+def estimate_arms(runner: AblationRunner) -> list[ArmEstimate]:
     """The cost of each arm, the baseline first."""
     found = []
     for arm in runner.ablation.arms:
@@ -208,7 +208,7 @@ def tokens_of(run: Run, per_sequence: float) -> float:
     return steps * last + earlier
 
 
-def describe(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator[str]:
+def describe_costs(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator[str]:
     """The estimate in words."""
     ablation = runner.ablation
     jobs = ablation.jobs()
@@ -228,7 +228,7 @@ def describe(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator[str]:
     left = sum(part.left for part in found)
     for task, _ in ablation.tasks:
         tuned = [job for job in jobs if not runner.has_diverged(job)]
-        done = seconds_of(ablation, tuned, task)
+        done = read_seconds(ablation, tuned, task)
         seconds, count = _recorded(done)
         if count:
             left += seconds * (len(tuned) - len(done))

@@ -19,8 +19,8 @@ from typing import IO, Any
 from pipeline.base.errors import EXIT_DIVERGED, ConfigError, DataError
 from pipeline.base.files import write_whole
 from pipeline.base.typed_json import check_finite, name_damage, read_object, require
+from pipeline.downstream.finetune_tasks import TASKS
 from pipeline.downstream.protocols import PROTOCOLS, usual_protocol
-from pipeline.downstream.tasks import TASKS
 from pipeline.experiments.ablation import (
     RUNS,
     Ablation,
@@ -38,11 +38,11 @@ _SCORES, _WEIGHTS, _SETTINGS = "scores.json", "model", "finetune.json"
 
 
 def protocol_name(baseline: AblationArm) -> str:
-    """The usual protocol of an arm's family and width. Raises ConfigError as `family_of`."""
-    return usual_protocol(family_of(baseline), baseline.run.encoder.width)
+    """The usual protocol of an arm's family and width. Raises as `find_recipe_family`."""
+    return usual_protocol(find_recipe_family(baseline), baseline.run.encoder.width)
 
 
-def family_of(baseline: AblationArm) -> str:
+def find_recipe_family(baseline: AblationArm) -> str:
     """The first part of an arm's recipe. Raises ConfigError if no family is named so."""
     recipe = baseline.arm.recipe
     family = recipe.partition("_")[0]
@@ -70,7 +70,7 @@ def has_scores(ablation: Ablation, task: str) -> bool:
     return any(ablation.output.glob(f"{RUNS}/*/*/finetune-{task}.json"))
 
 
-def fine_tune(
+def fine_tune_run(
     ablation: Ablation, job: AblationJob, children: Children, log: Path, lock: IO[Any] | None
 ) -> None:
     """Fine-tune a run on each task that it has no score of. Raises ChildError."""
@@ -134,7 +134,7 @@ def check_examples(ablation: Ablation, jobs: list[AblationJob]) -> None:
             )
 
 
-def seconds_of(ablation: Ablation, jobs: list[AblationJob], task: str) -> list[float]:
+def read_seconds(ablation: Ablation, jobs: list[AblationJob], task: str) -> list[float]:
     """Seconds of the fine-tunings of a task that are done."""
     found = [_read(score_file(ablation, job, task)) for job in jobs]
     return [float(each["seconds"]) for each in found if each is not None]

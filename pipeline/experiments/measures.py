@@ -21,9 +21,9 @@ from pipeline.base.typed_json import as_object, check_finite, name_damage, read_
 from pipeline.config.formats import PAIR_FORMATS
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.experiments.ablation import Ablation, AblationArm, AblationJob
+from pipeline.experiments.arm_shards import held_out, prepare_shards, why_not_scored
 from pipeline.experiments.children import Children
-from pipeline.experiments.shards import held_out, prepare_shards, why_not_scored
-from pipeline.training.run_directory.status import METRICS, RECORD
+from pipeline.training.run_directory.run_status import METRICS, RECORD
 
 RESULT = "result.json"
 PAIR_ACCURACY = "pair_accuracy/"
@@ -69,7 +69,7 @@ def diverged_result(job: AblationJob, rate: float, why: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measure(
+def measure_run(
     ablation: Ablation,
     job: AblationJob,
     rate: float,

@@ -42,9 +42,9 @@ import numpy as np
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
-from pipeline.data.shards.held_out import held_out_key
+from pipeline.data.shards.held_out_check import held_out_key
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.evaluation.scoring.seed_summary import CONFIDENCE, summary
+from pipeline.evaluation.scoring.seed_summary import CONFIDENCE, summarize_seeds
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
     Ablation,
@@ -53,6 +53,7 @@ from pipeline.experiments.ablation import (
     first_unlike,
     initial_weights,
 )
+from pipeline.experiments.arm_shards import check_inputs, held_out
 from pipeline.experiments.fine_tuning import check_examples
 from pipeline.experiments.measures import (
     COSTS,
@@ -65,7 +66,6 @@ from pipeline.experiments.measures import (
     sequence_losses,
 )
 from pipeline.experiments.runner import AblationRunner
-from pipeline.experiments.shards import check_inputs, held_out
 from pipeline.experiments.significance import (
     MIN_BOOTSTRAP_SEEDS,
     holm,
@@ -99,7 +99,9 @@ def collect(runner: AblationRunner) -> Path | None:
     _check_pairs(runner.ablation, jobs, results)
     check_inputs(runner.ablation)
     path = runner.ablation.output / ABLATION
-    write_whole(path, json.dumps(assemble(runner, results), indent=1, allow_nan=False).encode())
+    write_whole(
+        path, json.dumps(assemble_results(runner, results), indent=1, allow_nan=False).encode()
+    )
     return path
 
 
@@ -113,7 +115,7 @@ def _check_pairs(ablation: Ablation, jobs: Sequence[AblationJob], results: Resul
         )
 
 
-def assemble(runner: AblationRunner, results: Results) -> dict[str, Any]:
+def assemble_results(runner: AblationRunner, results: Results) -> dict[str, Any]:
     """The content of ablation.json."""
     ablation = runner.ablation
     target = target_loss([run["curve"] for run in _runs(ablation, results, ablation.baseline.name)])
@@ -301,7 +303,7 @@ def _arm(
         "initial_weights": initial_weights(arm.run, baseline.run),
         "shards": read_manifest(held_out(ablation, arm)).fingerprint,
         "cost": {name: fmean(run[name] for run in runs) for name in COSTS if runs},
-        "measures": {name: summary(_values(runs, name)) for name in names},
+        "measures": {name: summarize_seeds(_values(runs, name)) for name in names},
         "differences": differences,
         "missing": missing,
         "finished": [run["seed"] for run in runs],

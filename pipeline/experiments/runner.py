@@ -21,7 +21,7 @@ from pipeline.base.shown_urls import recorded_url
 from pipeline.base.typed_json import name_damage, read_object, require
 from pipeline.config.settings import fingerprint, override, to_dict
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.execution.ledger import check_same, taken
+from pipeline.execution.ledger import check_same_work, hold_lock
 from pipeline.experiments.ablation import (
     TUNING_FACTORS,
     TUNING_SEED,
@@ -29,9 +29,10 @@ from pipeline.experiments.ablation import (
     AblationArm,
     AblationJob,
 )
+from pipeline.experiments.arm_shards import LOGS, SHARDS, directories, prepare_shards
 from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.fine_tuning import (
-    fine_tune,
+    fine_tune_run,
     fine_tuned,
     has_scores,
     is_fine_tuned,
@@ -41,9 +42,8 @@ from pipeline.experiments.measures import (
     check_result,
     diverged_result,
     divergence,
-    measure,
+    measure_run,
 )
-from pipeline.experiments.shards import LOGS, SHARDS, directories, prepare_shards
 
 SETTINGS = "settings.json"
 """What an output was made of; another ablation does not continue it."""
@@ -134,7 +134,7 @@ class AblationRunner:
     def _do(self, job: AblationJob) -> bool:
         """Do a run unless it is done; False if another process has taken it."""
         directory = self.ablation.directory(job)
-        with taken(directory.with_name(f".{directory.name}.lock")) as lock:
+        with hold_lock(directory.with_name(f".{directory.name}.lock")) as lock:
             if self.is_done(job):
                 return True
             if lock is None:
@@ -144,7 +144,7 @@ class AblationRunner:
                 if not self.is_measured(job):
                     self._train(job, log, lock)
                 if not self.has_diverged(job):
-                    fine_tune(self.ablation, job, self.children, log, lock)
+                    fine_tune_run(self.ablation, job, self.children, log, lock)
             except RunError:
                 raise  # of a run that tunes the rate
             except PipelineError as error:
@@ -161,7 +161,7 @@ class AblationRunner:
         prepare_shards(self.ablation, job.arm, self.children)
         try:
             self.children.run(self._command(job, rate, directory), log, lock)
-            result = measure(self.ablation, job, rate, self.children, log, lock)
+            result = measure_run(self.ablation, job, rate, self.children, log, lock)
         except ChildError as error:
             if error.code != EXIT_DIVERGED:
                 raise
@@ -220,13 +220,13 @@ def with_scored_tasks(ablation: Ablation) -> Ablation:
     return replace(ablation, tasks=tuple(tasks.items()), finetune_seeds=seeds, protocol=protocol)
 
 
-def claim_output(ablation: Ablation) -> None:
+def claim_ablation(ablation: Ablation) -> None:
     """Create the output, or check that it was made with the same settings; more seeds and more
     tasks are welcome.
 
     Raises ConfigError naming the first setting that differs.
     """
-    check_output(ablation)
+    check_ablation(ablation)
     make_directory(ablation.output / ARMS, "name another --output")
     for arm in ablation.arms:
         content = json.dumps({"run": to_dict(arm.run)}, indent=1).encode()
@@ -244,13 +244,13 @@ def claim_output(ablation: Ablation) -> None:
     write_whole(ablation.output / SETTINGS, json.dumps(settings, indent=1).encode())
 
 
-def check_output(ablation: Ablation) -> None:
+def check_ablation(ablation: Ablation) -> None:
     """Raises ConfigError naming the first setting that differs from those the output has."""
     before, now = _read_settings(ablation), _settings(ablation)
     if not any(ablation.output.glob(f"{SHARDS}/*/{MANIFEST}")):
         del now["inputs"]  # nothing was prepared from them, as of a name that was mistyped
     arms: dict[str, str] = now.pop("arms")
-    check_same(ablation.output, {name: before[name] for name in now}, now)
+    check_same_work(ablation.output, {name: before[name] for name in now}, now)
     earlier = before["arms"]
     if changed := [arm for arm in {**earlier, **arms} if earlier.get(arm) != arms.get(arm)]:
         raise ConfigError(

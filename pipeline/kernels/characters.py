@@ -9,7 +9,7 @@ from pipeline.kernels.bits import U
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def decode(buffer, place):  # type: ignore[no-untyped-def]
+def decode_character(buffer, place):  # type: ignore[no-untyped-def]
     """The non-ASCII character at `place` in buffer, uint8, and its length in bytes."""
     byte = np.int64(buffer[U(place)])
     code = np.int64(buffer[U(place + 1)] & 0x3F)

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 from model.config import EncoderConfig
 from model.hugging_face.conversion import Model
-from model.objectives.heads import MaskedLanguageHead, compiled_word_losses
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.objectives.span_boundary import SpanBoundaryHead
+from model.objectives.word_heads import MaskedLanguageHead, compiled_word_losses
 from pipeline.config.run import Run
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.loading.compatibility import runs_of
-from pipeline.planning.plan import encoder_config, generator_config
+from pipeline.planning.phase_plan import encoder_config, generator_config
 
 
 def _build_masked_language(run: Run, config: EncoderConfig, seed: int) -> MaskedLanguageModel:

@@ -18,7 +18,7 @@ from pipeline.config.run import Run
 from pipeline.loading.compatibility import is_masked_for, mask_settings, runs_of
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import quotas
-from pipeline.planning.plan import Plan, make_plan, mixture_weights
+from pipeline.planning.phase_plan import Plan, make_plan, mixture_weights
 
 LATER_ORDER = 1 << 16
 """Above every sequence length."""

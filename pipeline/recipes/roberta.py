@@ -53,7 +53,7 @@ def roberta_base() -> Run:
         precision="bf16",  # ours: needs no loss scaling, where fairseq's fp16 does
         data=DataSettings(
             format="full_sentences",
-            segments=segments(),
+            segments=segment_settings(),
             sequence_length=512,  # fairseq tokens_per_sample
             masking="token",
             # fairseq draws masks anew in each epoch (mask_mode="per-epoch").
@@ -70,7 +70,7 @@ def roberta_base() -> Run:
             damaged="stop",  # ours: a loss of data should be noticed
         ),
         encoder=_encoder(),
-        objective=objective(),
+        objective=objective_settings(),
         optimizer=_lamb(),
         schedule=ScheduleSettings(
             kind="linear",
@@ -118,7 +118,7 @@ def masks() -> MaskSettings:
     )
 
 
-def segments() -> SegmentSettings:
+def segment_settings() -> SegmentSettings:
     """Values for `--set data.format`; full_sentences reads none of them."""
     return SegmentSettings(
         label="none",  # Liu et al. 2019, sec. 4.2: their final model has no NSP, recalled
@@ -128,7 +128,7 @@ def segments() -> SegmentSettings:
     )
 
 
-def objective() -> ObjectiveSettings:
+def objective_settings() -> ObjectiveSettings:
     """Masked words alone; the other values are for `--set objective.kind`."""
     filler = GeneratorSettings(layers=1.0, width=0.25, tied=False, embeddings="shared")  # electra
     return ObjectiveSettings(

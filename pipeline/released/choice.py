@@ -58,7 +58,7 @@ class Recipe:
         return None if self.model is None else self.model.folder
 
 
-def read_run(path: Path) -> Run:
+def read_settings_file(path: Path) -> Run:
     """The settings in a run.json, or in a file with the settings alone; for `--run`."""
     try:
         content = read_object(path)
@@ -82,7 +82,7 @@ def read_recipe(name: str | None, run_file: Path | None, changes: Sequence[str] 
     if name and not run_file:
         return _read_named(name).with_changes(changes)
     if run_file and not name:
-        return _unchanged(read_run(run_file)).with_changes(changes)
+        return _unchanged(read_settings_file(run_file)).with_changes(changes)
     got = f"{name} and --run {run_file}" if name else "neither"
     raise ConfigError(f"give either a recipe's name or --run run.json, got {got}")
 
@@ -116,7 +116,7 @@ def _read_named(name: str) -> Recipe:
         return _unchanged(recipe(name))
     if name.startswith(HUB):
         check_model_folder()
-        from pipeline.released.hub import fetch_model
+        from pipeline.released.hub_models import fetch_model
 
         found = fetch_model(name.removeprefix(HUB), data_root() / "models")
         label = found.origin.removeprefix(HUB).partition("@")[0].rpartition("/")[2]

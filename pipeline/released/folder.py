@@ -16,10 +16,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from model.config import EncoderConfig
+from model.hugging_face.config_json import our_config
 from model.hugging_face.electra_settings import electra_config
 from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA, Family, model_type_of
-from model.hugging_face.heads import HEADS
-from model.hugging_face.settings import our_config
+from model.hugging_face.head_names import HEADS
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.typed_json import read_object
 from pipeline.data.tokenizers.folders import read_vocabulary

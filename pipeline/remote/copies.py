@@ -36,10 +36,10 @@ from pipeline.base.files import (
     sync_directory,
     try_lock,
 )
-from pipeline.base.shown_urls import shown_url
+from pipeline.base.shown_urls import show_url
 from pipeline.config.settings import fingerprint
 from pipeline.execution.workers import Executor, Stage
-from pipeline.remote.http import blocks, is_gone, length_of, opened, read_start, version_of
+from pipeline.remote.http import blocks, is_gone, length_of, open_url, read_start, version_of
 from pipeline.remote.kept_lists import LIST, PublishedFile
 from pipeline.remote.retries import TryAgainError, patiently
 
@@ -199,13 +199,13 @@ def _fill(file: PublishedFile, partial: Path) -> None:
         wrong.append(found)
         if len(wrong) > 1:
             raise DataError(
-                f"{shown_url(file.url)}: fetched twice, its {kind} is {found}, and {stated} is "
+                f"{show_url(file.url)}: fetched twice, its {kind} is {found}, and {stated} is "
                 "published; use another mirror"
             )
         raise TryAgainError("the hash differs")
 
     try:
-        patiently(shown_url(file.url), attempt, lambda: _size(partial), file.size)
+        patiently(show_url(file.url), attempt, lambda: _size(partial), file.size)
     except DataError as error:
         if not is_gone(error):
             raise
@@ -222,7 +222,7 @@ def _continue(file: PublishedFile, partial: Path, have: int) -> None:
         headers["Range"] = f"bytes={have}-"
         if file.version:
             headers["If-Range"] = file.version
-    with opened(file.url, headers=headers) as response:
+    with open_url(file.url, headers=headers) as response:
         start = _offset(file, response, have)
         with partial.open("r+b" if start else "wb") as place:
             place.seek(start)
@@ -246,7 +246,7 @@ def _offset(file: PublishedFile, response: http.client.HTTPResponse, have: int) 
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if not found or length_of(found[1]) != have:
             raise DataError(
-                f"{shown_url(file.url)}: asked for bytes from {have:,}, got others; use a mirror"
+                f"{show_url(file.url)}: asked for bytes from {have:,}, got others; use a mirror"
             )
         start, whole = have, found[3]
     version = version_of(response)
@@ -259,7 +259,7 @@ def _offset(file: PublishedFile, response: http.client.HTTPResponse, have: int) 
 
 def _differs(file: PublishedFile, what: str) -> str:
     return (
-        f"{shown_url(file.url)} has {what} as listed: it has changed, or is damaged; use another "
+        f"{show_url(file.url)} has {what} as listed: it has changed, or is damaged; use another "
         "mirror, or remove the list in its folder of the downloads to read it again"
     )
 

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from pipeline import __version__
 from pipeline.base.errors import DataError
-from pipeline.base.shown_urls import shown_text, shown_url
+from pipeline.base.shown_urls import show_text, show_url
 from pipeline.remote.retries import TryAgainError, patiently
 
 MOST_FILE_BYTES = 1 << 44
@@ -74,43 +74,43 @@ def read_small(url: str) -> bytes:
     """A list or another small file. Raises DataError if it cannot be fetched."""
 
     def attempt() -> bytes:
-        with opened(url) as response:
+        with open_url(url) as response:
             stated = length_of(response.headers.get("Content-Length", ""))
             content = bytearray()
             for block in blocks(response):
                 content += block
                 if max(len(content), stated or 0) > _MOST_LIST_BYTES:
                     raise DataError(
-                        f"{shown_url(url)} is no list: it has over {_MOST_LIST_BYTES >> 20} MiB; "
+                        f"{show_url(url)} is no list: it has over {_MOST_LIST_BYTES >> 20} MiB; "
                         "check the address, or use another mirror"
                     )
             if stated is not None and len(content) != stated:
                 raise TryAgainError(f"cut after {len(content):,} of {stated:,} bytes")
             return bytes(content)
 
-    return patiently(shown_url(url), attempt)
+    return patiently(show_url(url), attempt)
 
 
 def look_up(url: str) -> tuple[int, str]:
     """The length and version (ETag or date) of a file that the server states, "" for none."""
 
     def attempt() -> tuple[int, str]:
-        with opened(url, method="HEAD") as response:
+        with open_url(url, method="HEAD") as response:
             length = length_of(response.headers.get("Content-Length", ""))
             if length is None:
                 raise DataError(
-                    f"{shown_url(url)}: the server does not state its length; use another mirror"
+                    f"{show_url(url)}: the server does not state its length; use another mirror"
                 )
             return length, version_of(response)
 
-    return patiently(shown_url(url), attempt)
+    return patiently(show_url(url), attempt)
 
 
 def read_start(url: str, size: int) -> tuple[bytes, float]:
     """The first `size` bytes of a file, or all if it is shorter, and the seconds they took."""
 
     def attempt() -> tuple[bytes, float]:
-        with opened(url, headers={"Range": f"bytes=0-{size - 1}"}) as response:
+        with open_url(url, headers={"Range": f"bytes=0-{size - 1}"}) as response:
             began_at = time.perf_counter()
             content = b""
             for block in blocks(response):
@@ -119,7 +119,7 @@ def read_start(url: str, size: int) -> tuple[bytes, float]:
                     break
             return content[:size], time.perf_counter() - began_at
 
-    return patiently(shown_url(url), attempt)
+    return patiently(show_url(url), attempt)
 
 
 def is_gone(error: DataError) -> bool:
@@ -129,7 +129,7 @@ def is_gone(error: DataError) -> bool:
 
 
 @contextmanager
-def opened(
+def open_url(
     url: str, *, method: str = "GET", headers: dict[str, str] | None = None
 ) -> Iterator[http.client.HTTPResponse]:
     """An answer with status 200 or 206. Raises TryAgainError or DataError for any other."""
@@ -141,12 +141,12 @@ def opened(
         with closing(error):
             raise _refusal(url, error) from error
     except (ValueError, http.client.InvalidURL) as error:  # the URL's, or that of a redirect
-        why = shown_text(_why(error), url)
+        why = show_text(_why(error), url)
         raise DataError(
-            f"{shown_url(url)} cannot be fetched ({why}); check the address, or use another mirror"
+            f"{show_url(url)} cannot be fetched ({why}); check the address, or use another mirror"
         ) from error
     except (OSError, http.client.HTTPException) as error:
-        raise TryAgainError(shown_text(_why(error), url), answered=False) from error
+        raise TryAgainError(show_text(_why(error), url), answered=False) from error
     with response:
         yield response
 
@@ -218,15 +218,15 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
     what = _FINAL.get(error.code)
     if what:
         return DataError(
-            f"{shown_url(url)} {what} (HTTP {error.code}); check the name and the address"
+            f"{show_url(url)} {what} (HTTP {error.code}); check the name and the address"
         )
     if 300 <= error.code < 400:
         return DataError(
-            f"{shown_url(url)} is redirected to {shown_url(error.url)}, which is not followed "
-            f"(HTTP {error.code} {shown_text(_why(error), url)}); use another mirror"
+            f"{show_url(url)} is redirected to {show_url(error.url)}, which is not followed "
+            f"(HTTP {error.code} {show_text(_why(error), url)}); use another mirror"
         )
     wait = _seconds(error.headers.get("Retry-After", ""))
-    return TryAgainError(shown_text(f"HTTP {error.code} {error.reason}", url), wait=wait)
+    return TryAgainError(show_text(f"HTTP {error.code} {error.reason}", url), wait=wait)
 
 
 def _seconds(wish: str) -> float:

@@ -30,7 +30,7 @@ from typing import Any
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import one_at_a_time, remove_temporaries, whole_file
 from pipeline.base.progress import tracked
-from pipeline.base.shown_urls import object_url, shown_text, shown_url
+from pipeline.base.shown_urls import object_url, show_text, show_url
 from pipeline.config.settings import fingerprint
 from pipeline.remote.retries import TryAgainError, patiently
 
@@ -117,12 +117,12 @@ def local_inputs(inputs: list[str], downloads: Path, *, copying: bool = True) ->
 
 def _listed(url: str) -> tuple[list[RemoteFile], bool]:
     # One attempt: what is not there and what cannot be reached have the same errors.
-    return patiently(shown_url(url), partial(_files, url), attempts=1)
+    return patiently(show_url(url), partial(_files, url), attempts=1)
 
 
 def _files(url: str) -> tuple[list[RemoteFile], bool]:
     """The files at a URL, sorted by path, and whether it is a directory."""
-    with _reporting(shown_url(url), url):
+    with _reporting(show_url(url), url):
         system, path = _file_system(url)
         is_web = url.startswith(("http://", "https://"))
         if "*" in path or "[" in path or ("?" in path and not is_web):
@@ -139,7 +139,7 @@ def _files(url: str) -> tuple[list[RemoteFile], bool]:
     ]
     files = [file for file in files if not re.search(r"(?:^|/)\.", file.label)]
     if not files:
-        raise DataError(f"{shown_url(url)} holds no files; check the URL")
+        raise DataError(f"{show_url(url)} holds no files; check the URL")
     return files, bool(base)
 
 
@@ -149,7 +149,7 @@ def _file(system: Any, path: str, about: dict[str, Any], base: str) -> RemoteFil
     return RemoteFile(
         system=system,
         path=path,
-        shown=shown_url(str(system.unstrip_protocol(path))),
+        shown=show_url(str(system.unstrip_protocol(path))),
         label=_label(path, base),
         size=-1 if size is None else int(size),
         # If the service reports no version, the query may hold one; a new signature is not one.
@@ -158,7 +158,7 @@ def _file(system: Any, path: str, about: dict[str, Any], base: str) -> RemoteFil
 
 
 def _label(path: str, base: str) -> str:
-    name, folder = shown_url(path), shown_url(base)
+    name, folder = show_url(path), show_url(base)
     if not base:
         return posixpath.basename(name)
     # a name with @ below a URL with a password hides it all
@@ -182,18 +182,18 @@ def _file_system(url: str) -> tuple[Any, str]:
         system, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         raise ConfigError(
-            f"{shown_url(url)}: {shown_text(str(error), url)}; pip install '.[s3]' for s3:// and "
+            f"{show_url(url)}: {show_text(str(error), url)}; pip install '.[s3]' for s3:// and "
             "https://, or the package that fsspec names for another scheme"
         ) from error
     except ValueError as error:
         raise ConfigError(
-            f"{shown_url(url)} is not a URL that fsspec supports: {shown_text(str(error), url)}"
+            f"{show_url(url)} is not a URL that fsspec supports: {show_text(str(error), url)}"
         ) from error
     except OSError as error:
         if not re.search("libjvm|libhdfs", str(error)):
             raise
         raise ConfigError(
-            f"{shown_url(url)}: hdfs:// needs Java and Hadoop; set JAVA_HOME, HADOOP_HOME and "
+            f"{show_url(url)}: hdfs:// needs Java and Hadoop; set JAVA_HOME, HADOOP_HOME and "
             "CLASSPATH, or copy the files here with `hdfs dfs -get`"
         ) from error
     return system, str(path)
@@ -302,6 +302,6 @@ def _failure(shown: str, error: BaseException, urls: Sequence[str]) -> Exception
         )
     said = str(cause)
     for url in urls:
-        said = shown_text(said, url)
+        said = show_text(said, url)
     said = " ".join(said.split()) or type(cause).__name__
     return TryAgainError(said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]} ...")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.data.shards.held_out import held_out_key
+from pipeline.data.shards.held_out_check import held_out_key
 from pipeline.reporting.run_summary import RunSummary
 from pipeline.training.validation.before_after import GENERAL, OWN
 

@@ -43,7 +43,7 @@ class Curve:
         self.last = value
         if len(self.points) > MOST_POINTS:
             quartets = [self.points[i : i + 4] for i in range(0, len(self.points), 4)]
-            self.points = thinned(self.points, quartets)
+            self.points = thin_points(self.points, quartets)
 
     def columns(self, columns: int = COLUMNS) -> list[Point]:
         """At most two points for each of `columns` equal stretches of steps, and the ends."""
@@ -55,7 +55,7 @@ class Curve:
         for point in points:
             place = (point[0] - first) * columns // max(1, last - first)
             stretches[min(columns - 1, place)].append(point)
-        return thinned(points, stretches)
+        return thin_points(points, stretches)
 
     @property
     def lowest(self) -> Point:
@@ -68,7 +68,7 @@ class Curve:
         return max(self.points, key=lambda point: point[1])
 
 
-def thinned(points: Sequence[Point], stretches: Sequence[Sequence[Point]]) -> list[Point]:
+def thin_points(points: Sequence[Point], stretches: Sequence[Sequence[Point]]) -> list[Point]:
     """The lowest and the highest point of each stretch in order of steps, and both ends."""
     kept = {points[0], points[-1]}
     for stretch in stretches:
@@ -168,14 +168,14 @@ def _add(found: RunCurves, content: dict[str, Any]) -> None:
         found.step_seconds += seconds * max(0, step - before)
     if isinstance(host := content.get("slowest_host"), str) and len(found.slowest) < MOST_FIELDS:
         found.slowest[host[:100]] = found.slowest.get(host[:100], 0) + 1
-    if (time := seconds_of(content.get("time"))) is not None:
+    if (time := parse_time(content.get("time"))) is not None:
         found.times.append((step, time))
         if len(found.times) > MOST_POINTS:
             found.times = found.times[::2] + found.times[-1:]
     found.lines += 1
 
 
-def seconds_of(time: object) -> int | None:
+def parse_time(time: object) -> int | None:
     """Seconds since 1970 of a time such as `2026-01-31T23:59:59Z`; None for anything else."""
     try:
         return timegm(strptime(str(time), "%Y-%m-%dT%H:%M:%SZ"))

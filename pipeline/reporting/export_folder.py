@@ -18,7 +18,7 @@ from pipeline.released.folder import CONFIG
 from pipeline.reporting.model_card import CARD, CardFacts, model_card
 from pipeline.reporting.score_files import scored_encoder
 from pipeline.training.run_directory.run_json import RunRecord, recorded_pooling
-from pipeline.training.weights.folders import SavedRun, check_folder, write_folder
+from pipeline.training.weights.model_folders import SavedRun, check_folder, write_folder
 
 ROWS = 8
 """Held-out sequences on which logits are compared."""

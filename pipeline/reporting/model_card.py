@@ -38,7 +38,7 @@ from pipeline.reporting.sections import (
     data_card,
     number_text,
     score_section,
-    shown,
+    shorten,
 )
 
 CARD = "README.md"
@@ -201,7 +201,7 @@ def _recipe(facts: CardFacts) -> Section:
         head.append(paper)
     rows = [
         tuple(
-            shown(_assign(value))
+            shorten(_assign(value))
             for value in (
                 path, settings[path], own.get(path, settings[path]),
                 theirs.get(path, settings[path]),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from pipeline.base.html_page import whole_page
-from pipeline.base.plots import STYLE, Plot, draw, short_number
+from pipeline.base.plots import STYLE, Plot, draw_plot, short_number
 from pipeline.reporting.sections import Report, Section, TextTable, made_by
 
 _STYLE = (
@@ -57,7 +57,7 @@ def _html(section: Section) -> str:
     parts += [f"<p>{escape(line)}</p>" for line in section.lines]
     parts += [_table(table) for table in section.tables]
     if section.plots:
-        parts.append(f'<div class="plots">{"".join(map(draw, section.plots))}</div>')
+        parts.append(f'<div class="plots">{"".join(map(draw_plot, section.plots))}</div>')
     parts += [f"<pre>{escape(command)}</pre>" for command in section.commands]
     return "\n".join(parts)
 

@@ -19,9 +19,9 @@ from pipeline.config.run import Run
 from pipeline.config.settings import from_dict, to_dict
 from pipeline.data.shards.manifest import Manifest, read_manifest
 from pipeline.recipes import RECIPES, recipe
-from pipeline.reporting.curves import RunCurves, read_curves, seconds_of
+from pipeline.reporting.curves import RunCurves, parse_time, read_curves
 from pipeline.training.run_directory.history import HISTORY, lives
-from pipeline.training.run_directory.status import METRICS, PLAN, RECORD, RunStatus, read_status
+from pipeline.training.run_directory.run_status import METRICS, PLAN, RECORD, RunStatus, read_status
 
 MOST_BYTES = 1 << 26
 """Largest history that is read."""
@@ -142,6 +142,6 @@ def _starts(path: Path, curves: RunCurves) -> list[int]:
     if not history.is_file() or history.stat().st_size > MOST_BYTES:
         return []
     lines = history.read_text(errors="replace").splitlines()
-    begins = [seconds_of(life.began_at) for life in lives(lines)[1:]]
+    begins = [parse_time(life.began_at) for life in lives(lines)[1:]]
     steps = [curves.step_at(time) for time in begins if time is not None]
     return [step for step in steps if step is not None]

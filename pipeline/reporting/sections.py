@@ -163,7 +163,7 @@ def _identity(run: RunSummary, several: bool) -> Section:
     lines = []
     if differences:
         head = ("differs from the recipe", run.recipe, "this run")
-        tables.append(TextTable(head, [(p, shown(a), shown(b)) for p, a, b in differences]))
+        tables.append(TextTable(head, [(p, shorten(a), shorten(b)) for p, a, b in differences]))
     elif run.settings:
         lines.append("All settings are the recipe's.")
     return Section(_titled("Identity", run, several), lines, tables)
@@ -193,7 +193,7 @@ def _compare(runs: Sequence[RunSummary]) -> Section:
     for path in paths:
         values = [run.settings.get(path) for run in runs]
         if any(value != values[0] for value in values):
-            settings.append((path, *map(shown, values)))
+            settings.append((path, *map(shorten, values)))
     prints = [" + ".join(m.fingerprint if m else "gone" for _, m in run.data) for run in runs]
     if len(set(prints)) > 1:
         settings.append(("data", *prints))
@@ -392,7 +392,7 @@ def number_text(value: Any) -> str:
     return f"{value:.4g}" if abs(value) < 1e-3 else f"{value:.4f}"
 
 
-def shown(value: object) -> str:
+def shorten(value: object) -> str:
     """A setting, cut if it is long."""
     text = str(value)
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -24,8 +24,8 @@ from pipeline.loading.micro_batch import MicroBatch
 from pipeline.planning.build import first_model
 from pipeline.planning.deepspeed_config import deepspeed_dict
 from pipeline.planning.doubts import Machines, doubts
+from pipeline.planning.phase_plan import format_digits
 from pipeline.planning.phases import Phase
-from pipeline.planning.plan import rounded
 from pipeline.training.job import Job
 from pipeline.training.loop import Trainer
 from pipeline.training.run_directory.layout import mark_interrupted
@@ -85,7 +85,7 @@ def run_lines(run: Run, phases: Sequence[Phase]) -> list[str]:
         f"run: {run.steps:,} steps in {run.precision} with {optimizer.kind}, learning rate up to "
         f"{optimizer.peak_lr:g} after {run.schedule.warmup_steps:,} steps of warm-up",
         f"encoder: {encoder.layers} layers of width {encoder.width:,}, {run.data.vocab_size:,} ids",
-        f"saved: every {saved.every:,} steps, {rounded(size, 2)} GB each; validated every "
+        f"saved: every {saved.every:,} steps, {format_digits(size, 2)} GB each; validated every "
         f"{held_out.every:,} steps{' with grammar' if held_out.grammar else ''}"
         f"{at_rate(held_out.mask_rate)}",
     ]

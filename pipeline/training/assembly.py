@@ -23,12 +23,12 @@ from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.job import Job
 from pipeline.training.loop import Trainer
 from pipeline.training.loss_watch import LossWatch
-from pipeline.training.optimizer.engine import ZeroEngine, initialize
+from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
 from pipeline.training.recovery import Recovery
-from pipeline.training.run_directory.metrics import Metrics
+from pipeline.training.run_directory.metrics_log import Metrics
 from pipeline.training.run_directory.plan_check import PlanCheck
 from pipeline.training.run_directory.profile import PROFILE, Trace
-from pipeline.training.run_directory.status import PLAN
+from pipeline.training.run_directory.run_status import PLAN
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers, host_name
 from pipeline.training.run_progress import restore
 from pipeline.training.start import Start
@@ -88,7 +88,7 @@ def build_engine(job: Job, cluster: Cluster, start: Start, model: Model) -> Zero
         compile_layers(model, job.deepspeed.stage(job.run.precision))
     plan = start.plan
     with cluster.agreed():
-        engine = initialize(
+        engine = initialize_engine(
             model, job.run, job.deepspeed, logical, rows=plan.rows, accumulation=plan.accumulation
         )
     with cluster.agreed():

@@ -19,8 +19,8 @@ from pipeline.base.errors import ConfigError
 from pipeline.base.null_device import NULL
 from pipeline.cluster.ranks import RankGroup, format_rank_error
 from pipeline.config.run import Run
+from pipeline.planning.phase_plan import encoder_config, generator_config, has_generator
 from pipeline.planning.phases import Phase
-from pipeline.planning.plan import encoder_config, generator_config, has_generator
 from pipeline.training.run_directory.run_json import RunRecord
 
 

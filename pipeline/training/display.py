@@ -10,7 +10,7 @@ from types import TracebackType
 from tqdm import tqdm
 
 from pipeline.base.durations import in_words
-from pipeline.training.run_directory.metrics import memory_gb
+from pipeline.training.run_directory.metrics_log import memory_gb
 
 SECONDS_BETWEEN_LINES = 60.0
 SLOW_STEP_SECONDS = 5.0

@@ -20,8 +20,8 @@ from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import NO_EXTRAS, BatchForm, Extras
 from pipeline.loading.order import Located, Order, Share
 from pipeline.loading.staging import Staging
+from pipeline.planning.phase_plan import Plan, mixture_weights
 from pipeline.planning.phases import Phase, phase_of
-from pipeline.planning.plan import Plan, mixture_weights
 from pipeline.planning.schedule import growth
 from pipeline.training.checkpoints.data_position import Reading, Readings, reading_of
 from pipeline.training.run_progress import Progress

@@ -43,12 +43,12 @@ from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.out_of_memory import STEPS_BETWEEN_RETURNS, return_free_memory
 from pipeline.training.recovery import Recovery, Rollback
 from pipeline.training.run_directory.history import now_utc
-from pipeline.training.run_directory.metrics import Metrics, Pace, memory_gb, peak_flops
+from pipeline.training.run_directory.metrics_log import Metrics, Pace, memory_gb, peak_flops
 from pipeline.training.run_directory.plan_check import PlanCheck
 from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.stragglers import Stragglers
-from pipeline.training.run_progress import Progress, state_of
+from pipeline.training.run_progress import Progress, collect_state
 from pipeline.training.step_count import StepCount, StopVote
 from pipeline.training.validation.validator import Validator
 
@@ -329,7 +329,7 @@ class Trainer:
         if self.engine.stage == 0:
             fragments = divide(fragments, self.cluster.rank, self.cluster.world_size)
         recent = self.recovery.losses.recent
-        state = state_of(self.progress, self.record, self.engine, recent)
+        state = collect_state(self.progress, self.record, self.engine, recent)
         with self.cluster.agreed():
             save(fragments, state)
 
@@ -338,7 +338,7 @@ class Trainer:
         and judges the remaining losses."""
         losses = self.recovery.losses
         here = torch.tensor([self.tokens, *losses.unjudged()], dtype=torch.float64)
-        total = self.cluster.total(torch.cat([here, loss_parts.pack(sums)]))
+        total = self.cluster.total(torch.cat([here, loss_parts.pack_sums(sums)]))
         tokens, *unjudged = map(int, total[: len(here)].tolist())
         self.progress = replace(self.progress, tokens=self.progress.tokens + tokens)
         self.tokens = 0

@@ -15,7 +15,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.released.folder import CONFIG
 from pipeline.training.checkpoints.read import choose_from
 from pipeline.training.run_directory.run_json import read_record
-from pipeline.training.weights.folders import load_folder, load_run
+from pipeline.training.weights.model_folders import load_folder, load_run
 
 
 @dataclass(frozen=True, slots=True)

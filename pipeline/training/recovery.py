@@ -22,7 +22,7 @@ import numpy as np
 from tqdm import tqdm
 
 from pipeline.base.errors import DataError, DivergedError
-from pipeline.cluster.ranks import Cluster, agreed, reported_once
+from pipeline.cluster.ranks import Cluster, agreed, report_once
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
 from pipeline.config.training_settings import SpikeSettings
@@ -84,7 +84,7 @@ class Recovery:
             )
             directory = self.cluster.from_first(str(found or "").encode()).decode()
             if progress.rollbacks >= most:
-                with reported_once(self.cluster.rank):
+                with report_once(self.cluster.rank):
                     raise DivergedError(
                         f"{spike}, and spikes.rollbacks={most} are used up; last good checkpoint: "
                         f"{directory or 'none'}. Lower optimizer.peak_lr, or look at the data, and "
@@ -148,7 +148,7 @@ class Recovery:
             return
         self.saver.finish()
         saved = f"step {self.saver.saved_step}" if self.saver.saved_step >= 0 else "none"
-        with reported_once(self.cluster.rank):
+        with report_once(self.cluster.rank):
             raise DivergedError(
                 f"the gradient was not finite in {MOST_SKIPPED} steps in a row, up to step "
                 f"{progress.step}; last checkpoint: {saved}. Lower optimizer.peak_lr, and "
@@ -233,7 +233,7 @@ def exclude_shards(
     Raises DataError on all ranks if no shard would be left.
     """
     excluded = tuple(sorted({*progress.excluded, *damaged}))
-    with reported_once(cluster.rank), agreed(cluster, DataError):
+    with report_once(cluster.rank), agreed(cluster, DataError):
         exclude(datasets, excluded)
     for index, file in excluded if cluster.rank == 0 else ():
         print(

@@ -86,7 +86,7 @@ def start_progress(checkpoint: Checkpoint | None, record: RunRecord, forked: boo
     return progress
 
 
-def state_of(
+def collect_state(
     progress: Progress, record: RunRecord, engine: ZeroEngine, recent_losses: Iterable[float] = ()
 ) -> State:
     """What a checkpoint stores besides tensors."""

@@ -14,19 +14,19 @@ from pipeline.cluster.ranks import ONE_PROCESS, Cluster, RankGroup, agreed
 from pipeline.cluster.shared_shards import open_shards
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
-from pipeline.data.shards.held_out import check_held_out
+from pipeline.data.shards.held_out_check import check_held_out
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
 from pipeline.evaluation.zero_shot.grammar import GrammarTest
 from pipeline.loading.compatibility import check_shards
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.record_batches import announce_bus_errors
+from pipeline.planning.phase_plan import Plan
 from pipeline.planning.phases import (
     Phase,
     check_lengths,
     check_phases,
     make_phases,
 )
-from pipeline.planning.plan import Plan
 from pipeline.training.attention_choice import recorded_attention
 from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
 from pipeline.training.feed import Feed
@@ -41,7 +41,7 @@ from pipeline.training.run_directory.layout import (
 )
 from pipeline.training.run_directory.run_json import (
     RunRecord,
-    check_same,
+    check_same_run,
     check_source,
     read_record,
     recorded_pooling,
@@ -112,7 +112,7 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
         stop.can_save = True
         if cluster.rank == 0:
             mark_ready(job.output)
-        checkpoint, forked = open_checkpoint(job, cluster)
+        checkpoint, forked = choose_checkpoint(job, cluster)
         if checkpoint:
             check_source(checkpoint.state, record, checkpoint.directory, forked)
     progress = start_progress(checkpoint, record, forked)
@@ -154,7 +154,7 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
     stage = job.deepspeed.stage(job.run.precision)
     data = open_data(job.run, job.directories, cluster.world_size, stage, sha256, cluster)
     if earlier:
-        check_same(earlier, job.run, data.train, job.output)
+        check_same_run(earlier, job.run, data.train, job.output)
         if job.init and cluster.rank == 0:
             check_initial_weights(earlier.initial_weights, job.init.folder)
     plans = [phase.plan.to_dict() for phase in data.phases]
@@ -203,7 +203,7 @@ def open_data(
     )
 
 
-def open_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool]:
+def choose_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool]:
     """The checkpoint to start from, and whether it is another run's (--from). Collective."""
     checkpoint, messages = open_latest(job.output, cluster)
     forked = checkpoint is None and job.fork is not None

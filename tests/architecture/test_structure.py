@@ -51,6 +51,19 @@ FLOW = (
     "pipeline/diagnosis",
 )  # fmt: skip
 """Each folder may import from those before it; commands, the files of pipeline/, from all."""
+SHARED_FUNCTIONS = {
+    "main": "of each command",
+    "masking": "a table of an ablation, one in RoBERTa's paper and one in SpanBERT's",
+    "verify": "hashes every byte, of shards or of a checkpoint",
+}
+"""Public functions of several modules that do the same to different things."""
+SHARED_MODULES = {
+    "__init__": "of each folder",
+    **dict.fromkeys(("albert", "electra", "roberta", "spanbert"), "a paper's recipes and tables"),
+    "publish": "puts a complete folder in its place: any, new shards, or a checkpoint",
+    "read": "files of a room to values: documents, or a checkpoint",
+}
+"""File names of several folders that mean the same in each."""
 
 
 def name(path: Path) -> str:
@@ -170,6 +183,25 @@ def test_no_class_name_is_used_twice() -> None:
                 places.setdefault(node.name, []).append(name(path))
     twice = {found: files for found, files in places.items() if len(files) > 1}
     assert not twice, f"used twice: {twice}"
+
+
+def test_no_public_function_name_is_used_twice() -> None:
+    """Those in SHARED_FUNCTIONS are; each other name says what its function is about."""
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        tree = nodes(path)[0]
+        assert isinstance(tree, ast.Module)
+        for node in _public(tree):
+            places.setdefault(node.name, []).append(name(path))
+    assert {found for found, files in places.items() if len(files) > 1} == set(SHARED_FUNCTIONS), {
+        found: files for found, files in places.items() if len(files) > 1
+    }
+
+
+def test_no_module_name_is_used_twice() -> None:
+    """Those in SHARED_MODULES are; each other name says what its file is about."""
+    places = Counter(path.stem for path in SOURCES)
+    assert {found for found, count in places.items() if count > 1} == set(SHARED_MODULES)
 
 
 def test_top_level_is_fixed() -> None:

@@ -37,7 +37,7 @@ from pipeline.base.errors import run_command
 from pipeline.cluster.process_group import init_distributed
 from pipeline.cluster.ranks import Alone
 from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from pipeline.training.checkpoints.read import State, open_checkpoint, open_latest, step_name
 from pipeline.training.checkpoints.saver import Saver
@@ -69,7 +69,7 @@ def bench_stall(folder: Path) -> None:
     model = MaskedLanguageModel(encoder_config(run), seed=0).train()
     logical = logical_parameters(model)
     init_distributed()
-    engine = engines.initialize(
+    engine = engines.initialize_engine(
         model, run, read_deepspeed_file("zero0"), logical, rows=1, accumulation=1
     )
     shapes = {part.name: tuple(part.shape) for part in logical}

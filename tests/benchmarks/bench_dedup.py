@@ -29,7 +29,7 @@ _STAGE = """
 import re, sys, time
 from pathlib import Path
 from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.text.tasks import cut_tasks
+from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.data.selection.select import decide, plan_selection
 began_at = time.process_time()

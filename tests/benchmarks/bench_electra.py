@@ -25,7 +25,7 @@ from model.pieces import pieces_of
 from pipeline.config.data_settings import prediction_count
 from pipeline.evaluation.loss_parts import loss_sum
 from pipeline.loading.micro_batch import LossCounts
-from pipeline.planning.plan import encoder_config, generator_config
+from pipeline.planning.phase_plan import encoder_config, generator_config
 from pipeline.recipes import recipe
 from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
 

@@ -29,7 +29,7 @@ from pipeline.evaluation.zero_shot.grammar_pairs import read_paradigms
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
 from pipeline.planning.build import Model, build_model
 from pipeline.recipes import recipe
-from pipeline.training.weights.folders import write_folder
+from pipeline.training.weights.model_folders import write_folder
 from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
 from tests.benchmarks.vocabulary import bench_vocabulary
 from tests.pipeline.evaluation.zero_shot.minicons_environment import Minicons, install

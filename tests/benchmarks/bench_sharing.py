@@ -30,7 +30,7 @@ from pipeline.evaluation.loss_parts import first_count, loss_sum
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.planning.build import build_model
 from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.planning.plan import encoder_config, parameters_of
+from pipeline.planning.phase_plan import encoder_config, parameters_of
 from pipeline.recipes import recipe
 from pipeline.training.optimizer import engine as engines
 from tests.benchmarks.bench_electra import batch
@@ -59,7 +59,7 @@ class Side:
         self.parts = model.parts
         self.inputs = inputs(run)
         self.counts = LossCounts(len(self.inputs.positions_K), ROWS * LENGTH, ROWS)
-        self.engine = engines.initialize(
+        self.engine = engines.initialize_engine(
             model, run, read_deepspeed_file("zero0"), logical_parameters(model),
             rows=ROWS, accumulation=1,
         )  # fmt: skip

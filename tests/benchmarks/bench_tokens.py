@@ -24,10 +24,10 @@ from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.text.clean import CleanText, clean
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.text.tasks import SPLIT_BYTES, cut_tasks
-from pipeline.data.tokenizers.encoder import CHECKED_SHARE, TextEncoder
+from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
+from pipeline.data.tokenizers.document_encoder import CHECKED_SHARE, TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.benchmarks.text import documents_of_size, real_documents, write_jsonl
@@ -79,9 +79,11 @@ def _vocabularies(folder: Path) -> Iterator[tuple[str, Vocabulary]]:
             (folder / case / "vocab.txt").write_bytes(source.read_bytes())
             vocabulary = read_vocabulary(folder / case)
         else:
-            vocabulary = train("wordpiece", lambda: iter(texts), 30_000, lower_case=lower_case)
+            vocabulary = train_vocabulary(
+                "wordpiece", lambda: iter(texts), 30_000, lower_case=lower_case
+            )
         yield f"wordpiece {case} {vocabulary.size:,}", vocabulary
-    unigram = train("unigram", lambda: iter(texts), 30_000, lower_case=True)
+    unigram = train_vocabulary("unigram", lambda: iter(texts), 30_000, lower_case=True)
     yield f"unigram uncased {unigram.size:,}", unigram
 
 

@@ -42,7 +42,7 @@ from pipeline.base.errors import run_command
 from pipeline.cluster.process_group import init_distributed
 from pipeline.config.run import Run
 from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from pipeline.training.optimizer import engine as engines
 from tests.benchmarks.bench_loader import SPECIAL, tokenizer_of_size
@@ -240,7 +240,7 @@ def our_engine(
 ) -> engines.ZeroEngine:
     """A ZeRO stage with AdamW on this process alone."""
     init_distributed()
-    return engines.initialize(
+    return engines.initialize_engine(
         model, base_run(), read_deepspeed_file(stage), logical_parameters(model),
         rows=rows, accumulation=accumulation,
     )  # fmt: skip

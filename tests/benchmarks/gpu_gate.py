@@ -55,7 +55,7 @@ from pipeline.loading.loader import Loader, Step
 from pipeline.loading.micro_batch import BatchForm, MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.planning.plan import encoder_config, make_plan
+from pipeline.planning.phase_plan import encoder_config, make_plan
 from pipeline.planning.schedule import learning_rate
 from pipeline.training.optimizer import engine as engines
 from tests.benchmarks.gpu_attention import attention_kernels
@@ -166,7 +166,7 @@ def train_ours(gate: Gate, run: Run, share: float, traced: bool = False) -> Trai
     compile_layers(gate, model.to(device))
     accumulation = Share(sequences=run.batch.sequences, per_device=gate.rows).accumulation
     mask_id = Dataset.open(gate.shards).manifest.tokenizer["mask"]
-    engine = engines.initialize(
+    engine = engines.initialize_engine(
         model, run, read_deepspeed_file("zero1"), logical,
         rows=gate.rows, accumulation=accumulation,
     )  # fmt: skip

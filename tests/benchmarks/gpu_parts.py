@@ -19,10 +19,10 @@ from pipeline.cluster.process_group import init_distributed
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from pipeline.training.optimizer import engine as engines
-from pipeline.training.run_directory.metrics import peak_flops
+from pipeline.training.run_directory.metrics_log import peak_flops
 
 Kind = Literal["adamw", "lamb", "stable_adamw"]
 
@@ -176,7 +176,7 @@ def optimizer_rows(gate: Gate, name: str, kind: Kind, floor_a_parameter: float) 
     """Of the optimizer that a run has in its engine; after AdamW also of torch's, on its tensor."""
     device, run = init_distributed(), gate.run(name, kind)
     model = MaskedLanguageModel(encoder_config(run), seed=0).to(device)
-    engine = engines.initialize(
+    engine = engines.initialize_engine(
         model, run, read_deepspeed_file("zero1"), logical_parameters(model),
         rows=gate.rows, accumulation=1,
     )  # fmt: skip

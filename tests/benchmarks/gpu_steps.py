@@ -19,7 +19,7 @@ from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.costs.kernel_rates import KERNEL_RATES, StepWork, step_seconds
 from pipeline.planning import build
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from tests.benchmarks.gpu_parts import Gate, flops_of, table, utilisation
 

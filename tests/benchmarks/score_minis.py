@@ -27,7 +27,7 @@ from pipeline.base.files import write_whole
 from pipeline.planning.build import build_model
 from pipeline.released.folder import WEIGHTS
 from pipeline.training.run_directory.run_json import read_record
-from pipeline.training.weights.folders import write_folder
+from pipeline.training.weights.model_folders import write_folder
 
 TASKS: dict[str, dict[str, str]] = {
     "sst2": {"--data": "SST-2", "--dev": "SST-2/test.tsv"},  # test.tsv is GLUE's dev

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.text.documents import DocumentCounts, read_batches
-from pipeline.data.text.tasks import cut_tasks
+from pipeline.data.text.text_tasks import cut_tasks
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from pipeline.training.run_directory.status import read_status
+from pipeline.training.run_directory.run_status import read_status
 from tests.cluster.configuration import NODES
 from tests.cluster.slurm import Cluster
 from tests.cluster.training import Runs, last_step, weights

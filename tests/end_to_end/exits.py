@@ -24,7 +24,7 @@ import torch.distributed as dist
 from pipeline.base.errors import run_command
 from pipeline.cluster.process_group import init_distributed
 from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.training.optimizer.engine import initialize
+from pipeline.training.optimizer.engine import initialize_engine
 from tests.pipeline.training.toy import Toy, batches, records, toy_run
 
 WORLD_SIZE = 2
@@ -35,7 +35,7 @@ def work() -> None:
     init_distributed()
     model, run = Toy(), toy_run("lamb", "fp32", 1.0, 2 * WORLD_SIZE, 1)
     file = read_deepspeed_file("zero1")
-    engine = initialize(model, run, file, records(model), rows=2, accumulation=1)
+    engine = initialize_engine(model, run, file, records(model), rows=2, accumulation=1)
     for ids, marks in batches(2, 1):
         engine.backward(engine(ids, marks), 10)
     engine.step(1e-3)

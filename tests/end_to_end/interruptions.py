@@ -178,7 +178,7 @@ def signal_at_moments(
         process = runs.start(run)
         time.sleep(moment)
         ready = (run / "ready").exists()
-        ranks = {rank: processes.started(rank) for rank in children(process)}
+        ranks = {rank: processes.read_start_time(rank) for rank in children(process)}
         os.kill(process, number)
         code = end(process)
         wait_for_end(ranks)
@@ -226,7 +226,7 @@ def end(process: int) -> int:
 def wait_for_end(ranks: dict[int, str], seconds: float = 120) -> None:
     """Until processes, with their start times, are gone: a killed launcher leaves its ranks."""
     deadline = time.monotonic() + seconds
-    while any(processes.started(rank) == began for rank, began in ranks.items() if began):
+    while any(processes.read_start_time(rank) == began for rank, began in ranks.items() if began):
         assert time.monotonic() < deadline, f"still there after {seconds} s: {ranks}"
         time.sleep(0.01)
 

@@ -29,7 +29,7 @@ from pipeline.planning.schedule import learning_rate
 from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import Checkpoint, State, open_checkpoint, step_name
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.optimizer.engine import ZeroEngine, initialize
+from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
 from pipeline.training.run_progress import restore
 from tests.pipeline.training.toy import Toy, batches, records, toy_run
 
@@ -46,7 +46,7 @@ LAYOUTS = {
 def engine_of(file: DeepSpeedFile, cluster: Cluster, seed: int) -> ZeroEngine:
     model = Toy(seed)
     rows = SEQUENCES // cluster.world_size
-    return initialize(model, RUN, file, records(model), rows=rows, accumulation=1)
+    return initialize_engine(model, RUN, file, records(model), rows=rows, accumulation=1)
 
 
 def train(engine: ZeroEngine, cluster: Cluster, first: int, last: int) -> Iterator[float]:

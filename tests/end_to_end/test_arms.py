@@ -13,7 +13,7 @@ import pytest
 from pipeline.config.data_settings import shard_settings
 from pipeline.config.settings import fingerprint
 from pipeline.experiments.arms import TABLES, Arm, run_of, table
-from pipeline.training.run_directory.metrics import read_metrics
+from pipeline.training.run_directory.metrics_log import read_metrics
 from tests.conftest import Command
 from tests.pipeline.conftest import WORKER, launch
 

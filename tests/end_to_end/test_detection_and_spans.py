@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 from model.pieces import pieces_of
 from pipeline import export
-from pipeline.training.run_directory.metrics import read_metrics
-from pipeline.training.weights.folders import load_folder, load_run
+from pipeline.training.run_directory.metrics_log import read_metrics
+from pipeline.training.weights.model_folders import load_folder, load_run
 from tests.conftest import Command
 from tests.end_to_end.pair_corpora import topical
 from tests.end_to_end.test_families import SETTINGS, STEPS

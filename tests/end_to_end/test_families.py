@@ -16,8 +16,8 @@ from pipeline import export
 from pipeline.evaluation.held_out import validation_loader
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe as named
-from pipeline.training.run_directory.metrics import read_metrics
-from pipeline.training.weights.folders import load_run
+from pipeline.training.run_directory.metrics_log import read_metrics
+from pipeline.training.weights.model_folders import load_run
 from tests.conftest import Command
 from tests.end_to_end.pair_corpora import numbered, topical
 from tests.pipeline.conftest import WORKER, forkrun, launch, started

@@ -9,7 +9,7 @@ import torch
 
 from model.objectives.masked_language import Inputs
 from model.pieces import pieces_of
-from pipeline.training.weights.folders import load_run
+from pipeline.training.weights.model_folders import load_run
 from tests.conftest import Command
 from tests.end_to_end.learning import scores, shuffled, train, unigram_loss
 

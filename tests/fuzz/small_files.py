@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from pipeline.data.corpora import common_crawl, wikimedia
-from pipeline.downstream.reading.tables import TableColumns, read_table
+from pipeline.downstream.reading.tables import TableColumns, read_example_table
 from pipeline.experiments.ablation import make_arms
 from pipeline.experiments.arms import arms_from_file
 from pipeline.remote.kept_lists import LIST, Keeping
@@ -146,7 +146,7 @@ def open_tasks(_: Path) -> Read:
                 "²".encode(),
             )
             path.write_bytes(bytes_mutated(text.encode(), random, words))
-        table = read_table(path, columns, kind, labelled=random.random() < 0.9)
+        table = read_example_table(path, columns, kind, labelled=random.random() < 0.9)
         yield kind if table.examples else "nothing"
 
     return read

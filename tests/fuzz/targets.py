@@ -28,9 +28,9 @@ from pipeline.data.shards.manifest import MANIFEST, hash_file
 from pipeline.data.text.clean import clean
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
@@ -42,7 +42,7 @@ from pipeline.recipes import recipe
 from pipeline.released.folder import CONFIG
 from pipeline.training.checkpoints.fragment_files import INDEX, seal
 from pipeline.training.checkpoints.read import STATE, open_checkpoint, step_name
-from pipeline.training.weights.folders import load_folder, write_folder
+from pipeline.training.weights.model_folders import load_folder, write_folder
 from tests.fuzz.formats import column_mutated, footer_mutated, headers_mutated
 from tests.fuzz.mutations import as_json, bytes_mutated, json_mutated, value_mutated
 from tests.fuzz.small_files import (
@@ -167,7 +167,7 @@ KINDS = ("byte-bpe", "wordpiece", "unigram")
 
 def _build_tokenizers(good: Path) -> None:
     for kind in KINDS:
-        found = train(kind, lambda: iter(TEXTS), 320, lower_case=kind != "byte-bpe")
+        found = train_vocabulary(kind, lambda: iter(TEXTS), 320, lower_case=kind != "byte-bpe")
         save_vocabulary(found, good / kind, 64)
         TextEncoder.create(found)  # compiles what every case runs
 
@@ -275,7 +275,9 @@ def _build_shards(good: Path) -> None:
     for name, (of, *arguments) in PREPARED.items():
         data = recipe(of).data
         tokenizer = good / f"{name}-tokenizer"
-        found = train(data.tokenizer, lambda: iter(TEXTS), 320, lower_case=data.lower_case)
+        found = train_vocabulary(
+            data.tokenizer, lambda: iter(TEXTS), 320, lower_case=data.lower_case
+        )
         save_vocabulary(found, tokenizer, 64)
         _run(
             prepare.main, "--corpus", "own", "--input", good / "in.jsonl", "--recipe", of,

@@ -9,7 +9,7 @@ import pytest
 
 from model.config import EncoderConfig, Initializer
 from pipeline.config.encoder_settings import EncoderSettings
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes.roberta import roberta_base
 from tests.model.conftest import TOY
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from model import pieces as module
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from model.pieces import Pieces, lay_out, piece_of, pieces_of, places_of
+from model.pieces import Pieces, lay_out, piece_of, pieces_of, positions_in_pieces
 from tests.model.conftest import MASK_ID, TOY, toy_model
 
 LENGTHS = [11, 9, 20, 17, 3, 40]
@@ -20,7 +20,7 @@ def test_pieces_by_hand() -> None:
     assert pieces.cu_seqlens.tolist() == [0, 2, 5, 6, 6, 6] and pieces.longest == 3
     assert pieces.cu_seqlens.dtype == torch.int32
     assert piece_of(pieces.cu_seqlens, 6).tolist() == [0, 0, 1, 1, 1, 2]
-    assert places_of(pieces.cu_seqlens, 6).tolist() == [0, 1, 0, 1, 2, 0]
+    assert positions_in_pieces(pieces.cu_seqlens, 6).tolist() == [0, 1, 0, 1, 2, 0]
     away = pieces.to("meta")
     assert away.cu_seqlens.device.type == "meta" and away.longest == 3
 

@@ -23,8 +23,8 @@ from torch import nn
 from model.hugging_face.conversion import Model, logical_parameters
 from model.layers import Embeddings
 from model.objectives.flops import attention_flops as forward_flops
-from model.objectives.heads import MaskedLanguageHead, WordLosses
 from model.objectives.span_boundary import SpanBoundaryHead
+from model.objectives.word_heads import MaskedLanguageHead, WordLosses
 from pipeline.base.errors import run_command
 from pipeline.cluster.ranks import Cluster
 from pipeline.config.run import Run
@@ -36,11 +36,11 @@ from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.loader import Step
 from pipeline.planning.build import build_model, compile_layers
 from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.planning.plan import encoder_config, generator_config
+from pipeline.planning.phase_plan import encoder_config, generator_config
 from pipeline.recipes import recipe
 from pipeline.training.loop import Trainer
-from pipeline.training.optimizer.engine import ZeroEngine, initialize
-from pipeline.training.run_directory.metrics import Pace
+from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
+from pipeline.training.run_directory.metrics_log import Pace
 from pipeline.training.run_directory.stragglers import ForwardClock
 from tests.null_gpu.batches import MASK_ID, Rows, micro_batch, row_count, row_length, step
 from tests.null_gpu.ledger import Counts, check_modelled, counting
@@ -160,7 +160,7 @@ def stage_counts(run: Run, rows: Rows, stage: int, cluster: Cluster) -> dict[str
     model = build_model(run, run.seed).to(cluster.device)
     logical = logical_parameters(model)
     compile_layers(model, file.stage(run.precision))
-    engine = initialize(
+    engine = initialize_engine(
         model, run, file, logical, rows=run.batch.per_device, accumulation=MICRO_BATCHES
     )
     trainer = stand_in(run, engine, cluster, model)

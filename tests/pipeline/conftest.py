@@ -23,15 +23,15 @@ import torch
 from pipeline import prepare
 from pipeline.base.errors import run_command
 from pipeline.config.settings import override
+from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
-from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
 from pipeline.data.takedown.request import find_documents
-from pipeline.data.text.tasks import SPLIT_BYTES
+from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.evaluation import zero_shot
 from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
@@ -41,7 +41,7 @@ from pipeline.planning.deepspeed_config import FOLDER
 from pipeline.recipes import recipe
 from pipeline.training.job import Job, read_job
 from pipeline.training.network_arguments import parse_train
-from pipeline.training.weights.folders import write_folder
+from pipeline.training.weights.model_folders import write_folder
 from tests.conftest import Command
 from tests.launching.process import quick_python
 from tests.launching.shared import build_once

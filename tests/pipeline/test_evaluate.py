@@ -9,11 +9,11 @@ import pytest
 
 from pipeline import evaluate
 from pipeline.base.errors import CheckpointError, DataError
-from pipeline.evaluation.reports import report
+from pipeline.evaluation.reports import print_scores
 from pipeline.evaluation.zero_shot.grammar_pairs import pairs_hash, read_paradigms
 from pipeline.loading.dataset import Dataset
-from pipeline.training.run_directory.metrics import read_metrics
-from pipeline.training.weights.folders import load_run, write_folder
+from pipeline.training.run_directory.metrics_log import read_metrics
+from pipeline.training.weights.model_folders import load_run, write_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -44,7 +44,7 @@ def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
     assert found.get("mask_rate") == in_training.get("validation_mask_rate") == (rate or None)
     stored = scores(monkeypatch, capsys, *words)
     assert (stored["predictions"] == found["predictions"]) == (not rate)
-    report("run", found)
+    print_scores("run", found)
     assert (" sequences (30 % masked)\n" in capsys.readouterr().out) == bool(rate)
 
 

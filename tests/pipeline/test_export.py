@@ -16,7 +16,7 @@ from pipeline import export
 from pipeline.base.errors import CheckpointError, ConfigError, DataError
 from pipeline.downstream.starting_weights import load_start, save_folder
 from pipeline.training.run_directory.run_json import read_record
-from pipeline.training.weights import folders
+from pipeline.training.weights import model_folders
 from tests.pipeline.preparing import at_once_without_locks, small_disk
 
 
@@ -39,7 +39,7 @@ def test_transformers_loads_the_folder_and_fills_masks(
     assert isinstance(model, transformers.RobertaForMaskedLM)
     fill = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer)
     assert len(fill("The house was <mask> and old.", top_k=3)) == 3
-    ours = folders.load_run(trained / "1x16")[0].model
+    ours = model_folders.load_run(trained / "1x16")[0].model
     ids = torch.tensor(tokenizer("The house was <mask> and old.")["input_ids"])
     theirs = model.eval()(ids[None]).logits[0]
     torch.testing.assert_close(ours.logits(ids, pieces_of([len(ids)])), theirs, atol=1e-4, rtol=0)
@@ -118,7 +118,7 @@ def test_two_exports_at_once_publish_one_whole_folder(trained: Path, tmp_path: P
         "tokenizer_config.json",
     }  # fmt: skip
     assert [path.name for path in output.parent.iterdir()] == ["model"]
-    assert folders.load_folder(output)
+    assert model_folders.load_folder(output)
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(
@@ -139,8 +139,8 @@ def test_different_logits_are_refused_and_write_nothing(
         weights["lm_head.bias"] += 0.01
         return weights, config
 
-    original = folders.to_hugging_face
-    monkeypatch.setattr(folders, "to_hugging_face", damaged)
+    original = model_folders.to_hugging_face
+    monkeypatch.setattr(model_folders, "to_hugging_face", damaged)
     with pytest.raises(CheckpointError, match=r"differ by 0.01, more than 0.0001"):
         run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "model")
     assert not list(tmp_path.iterdir())

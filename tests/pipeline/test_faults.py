@@ -117,10 +117,10 @@ def wait_for_end(
 
     started_by: has their stderr, with the stacks of those that are left.
     """
-    left = {process: processes.started(process) for process in given}
+    left = {process: processes.read_start_time(process) for process in given}
     deadline = time.monotonic() + seconds
     while left and time.monotonic() < deadline:
-        left = {p: began for p, began in left.items() if processes.started(p) == began}
+        left = {p: began for p, began in left.items() if processes.read_start_time(p) == began}
         time.sleep(0.01)
     for number in (signal.SIGUSR2, signal.SIGKILL) if left else ():
         for process in left:

@@ -32,8 +32,8 @@ from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.documents import DocumentCounts, read_batches
-from pipeline.data.text.tasks import cut_tasks
-from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.text.text_tasks import cut_tasks
+from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.loading.dataset import Dataset
@@ -297,7 +297,7 @@ def test_many_splits(
     assert len(set(keys)) == len(keys) == manifest.totals["sequences"]
     # a run that was stopped between two parts of a file resumes after the first
     work = tmp_path / "again" / ".work"
-    monkeypatch.setattr("pipeline.data.preparation.publication.assemble", _stop)
+    monkeypatch.setattr("pipeline.data.preparation.publication.assemble_shards", _stop)
     with pytest.raises(InterruptedError):
         run(*arguments, *tiny(tiny_tokenizer, tmp_path / "again"))
     for marker in sorted(work.glob("task-*.json")) + sorted(work.glob("part-*.json"))[1::2]:

@@ -17,7 +17,7 @@ from pipeline.data.documents.records import PieceReading
 from pipeline.data.preparation import worker
 from pipeline.data.preparation.worker import PartInProgress, Worker
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
-from pipeline.data.text.tasks import SplitTask
+from pipeline.data.text.text_tasks import SplitTask
 from tests.pipeline.data.dump import dump as dump_of
 from tests.pipeline.data.dump import page
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl

@@ -23,8 +23,8 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
 from pipeline.training import start
 from pipeline.training.run_directory.layout import claim
-from pipeline.training.run_directory.metrics import read_metrics
-from pipeline.training.run_directory.status import read_status
+from pipeline.training.run_directory.metrics_log import read_metrics
+from pipeline.training.run_directory.run_status import read_status
 from pipeline.training.weights.initial_weights import folder_hash
 from tests.pipeline import preparing
 from tests.pipeline.conftest import (

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import train
 from pipeline.loading.dataset import Dataset
-from pipeline.training.run_directory.metrics import read_metrics
+from pipeline.training.run_directory.metrics_log import read_metrics
 from tests.pipeline.conftest import NO_DROPOUT, STEPS, WORKER, Arguments, launch, started
 from tests.pipeline.phase_data import drawn_anew, of_corpus
 from tests.pipeline.preparing import Call

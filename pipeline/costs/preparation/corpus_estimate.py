@@ -32,7 +32,7 @@ from pipeline.data.preparation.later_masks import draw_later, need_counts
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.giants import in_pieces
-from pipeline.data.text.tasks import SPLIT_BYTES, cut_tasks
+from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import local_executor
 
@@ -87,7 +87,7 @@ class CorpusEstimate:
         return replace(self, **sums)
 
 
-def estimate(
+def estimate_corpora(
     sources: list[Source], job: PrepareJob, vocabulary: Vocabulary
 ) -> dict[str, CorpusEstimate]:
     """An estimate for each corpus; nothing is written to the job's directory.

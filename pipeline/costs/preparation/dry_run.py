@@ -9,20 +9,20 @@ from pathlib import Path
 
 from pipeline.base.command_line import cores, data_root
 from pipeline.config.data_settings import DataSettings
-from pipeline.costs.preparation.corpus_estimate import CorpusEstimate, estimate
+from pipeline.costs.preparation.corpus_estimate import CorpusEstimate, estimate_corpora
 from pipeline.costs.preparation.stage_time import describe_time
 from pipeline.data.corpora.groups import require_size
 from pipeline.data.documents.records import Source
+from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
-from pipeline.data.preparation.prepare import parts_job
-from pipeline.data.preparation.sources import FoundCorpus
+from pipeline.data.preparation.prepare_shards import parts_job
 from pipeline.data.preparation.tokenizer import read_existing, warn_of_language
 from pipeline.data.preparation.tokenizer_training import sample_texts
 from pipeline.data.preparation.transfers import beginnings
 from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.tasks import SPLIT_BYTES
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.text.text_tasks import SPLIT_BYTES
+from pipeline.data.tokenizers.trainers import train_vocabulary
 
 
 def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings) -> None:
@@ -57,13 +57,13 @@ def _estimate(
         warn_of_language(vocabulary, files)
     if vocabulary is None:
         print("tokenizer: none for this corpus yet; estimating with one trained on a small sample")
-        vocabulary = train(
+        vocabulary = train_vocabulary(
             data.tokenizer,
             lambda: sample_texts(files, 1 << 22, DocumentCounts()),
             data.vocab_size,
             lower_case=data.lower_case,
         )
-    return estimate(files, parts_job(arguments, data, files, SPLIT_BYTES), vocabulary)
+    return estimate_corpora(files, parts_job(arguments, data, files, SPLIT_BYTES), vocabulary)
 
 
 def describe_estimate(found: dict[str, CorpusEstimate], output: Path, workers: int) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.progress import tracked
-from pipeline.base.shown_urls import shown_url
+from pipeline.base.shown_urls import show_url
 from pipeline.data.compression.codecs import decompressed
 from pipeline.remote.http import is_gone, look_up, read_small
 from pipeline.remote.kept_lists import (
@@ -96,7 +96,7 @@ def _look_up_month(month: str, base: str, skip_missing: bool) -> Entries:
         text = _unpacked(packed).decode("ascii")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(
-            f"{shown_url(url)} is not a list of paths in gzip ({error}); use a mirror"
+            f"{show_url(url)} is not a list of paths in gzip ({error}); use a mirror"
         ) from error
     found, wrong = set(), None
     for word in re.finditer(r"\S+", text):  # one by one: words take up to 17 times their bytes
@@ -107,7 +107,7 @@ def _look_up_month(month: str, base: str, skip_missing: bool) -> Entries:
     if wrong is not None or not found:
         what = "no files" if wrong is None else f"{wrong!r}, which is not a WARC file of {month}"
         raise DataError(
-            f"{shown_url(url)} lists {what}; use a mirror, or leave {month} out of --months"
+            f"{show_url(url)} lists {what}; use a mirror, or leave {month} out of --months"
         )
     paths = sorted(found)
     with ThreadPoolExecutor(CONNECTIONS) as pool:

@@ -13,7 +13,7 @@ from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, Hub
 from pipeline.data.corpora.groups import member_inputs, require_members, require_size
-from pipeline.data.corpora.hub import fetch, fetched_directory, is_fetched
+from pipeline.data.corpora.hub_corpora import fetch_corpus, fetched_directory, is_fetched
 from pipeline.data.corpora.suitability import require_fit_of_hub
 
 
@@ -95,6 +95,6 @@ def _directory(corpus: str, hub: Hub, downloads: Path) -> Path:
             f"{hub.download_bytes / 1e9:.1f} GB, to {directory}",
             flush=True,
         )
-    fetch(corpus, hub, downloads)
+    fetch_corpus(corpus, hub, downloads)
     print(f"{corpus}: {hub.id} at {hub.revision[:12]}, in {directory}", flush=True)
     return directory

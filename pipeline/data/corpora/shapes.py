@@ -59,7 +59,7 @@ _SPLIT: dict[PlainText, str] = {
 }
 
 
-def choose_files(
+def choose_sources(
     files: list[InputFile], sniff: Callable[[InputFile], Source], *, reads_all_text: bool
 ) -> list[Source]:
     """The sources to read, in the order of `files`; prints what is left out, and why.
@@ -131,7 +131,7 @@ def plain_text_notes(sources: list[Source]) -> Iterator[str]:
         texts = [_start(files[place]) for place in sorted(places)]
         documents = [document for some in texts for document in some]
         split = files[0].plain_text if files else "file"
-        by_line = [text for text in documents if split != "lines" and holds_documents(text)]
+        by_line = [text for text in documents if split != "lines" and looks_like_documents(text)]
         if sum(map(len, by_line)) * 2 > sum(map(len, documents)):
             size = sum(map(len, by_line)) // sum(text.count(b"\n") + 1 for text in by_line)
             yield (
@@ -148,7 +148,7 @@ def plain_text_notes(sources: list[Source]) -> Iterator[str]:
         yield from describe_plain_text(corpus, split, found, "at least about ")
 
 
-def holds_documents(text: bytes) -> bool:
+def looks_like_documents(text: bytes) -> bool:
     """Whether the lines of what is read as one document look like documents themselves.
 
     They are many and long, and end as sentences do. Lines of wrapped text, verse, lists and

@@ -15,8 +15,8 @@ from pipeline.config.settings import nearest
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.data.corpora.groups import group_of, member_inputs, require_members
 from pipeline.data.corpora.input_files import InputFile, find_files, is_path
-from pipeline.data.corpora.published import chosen_language
-from pipeline.data.corpora.shapes import choose_files, plain_text_notes
+from pipeline.data.corpora.published_dumps import chosen_language
+from pipeline.data.corpora.shapes import choose_sources, plain_text_notes
 from pipeline.data.documents.records import FORMAT_NAMES, PlainText, Source
 from pipeline.data.documents.sniff import sniff
 
@@ -150,7 +150,7 @@ def _sources(
             licence=corpus.licence,
         )
 
-    found = choose_files(find_files(inputs), sniffed, reads_all_text=bool(plain_text))
+    found = choose_sources(find_files(inputs), sniffed, reads_all_text=bool(plain_text))
     if not found:
         raise DataError(f"corpus {name}: no files in the input; give files, directories or globs")
     return found

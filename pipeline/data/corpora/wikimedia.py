@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.base.shown_urls import shown_url
+from pipeline.base.shown_urls import show_url
 from pipeline.base.typed_json import as_object
 from pipeline.remote.http import read_small
 from pipeline.remote.kept_lists import (
@@ -51,7 +51,7 @@ def list_dump(dump: str, base: str, keeping: Keeping) -> list[PublishedFile]:
 
 def _look_up(dump: str, base: str) -> Entries:
     url = f"{base}/{dump}/dumpstatus.json"
-    shown, content = shown_url(url), read_small(url)
+    shown, content = show_url(url), read_small(url)
     try:
         jobs = as_object(content)["jobs"]
         found = [jobs[name] for name in _JOBS if name in jobs]
@@ -60,7 +60,7 @@ def _look_up(dump: str, base: str) -> Entries:
             states = ", ".join(str(job["status"]) for job in found) or "not there"
             raise DataError(
                 f"{shown}: the dump of the articles is {states}; wait for it, or name an earlier "
-                f"date of {shown_url(base)}/{dump.partition('/')[0]}/"
+                f"date of {show_url(base)}/{dump.partition('/')[0]}/"
             )
         files = finished[0]["files"]
         if not all(about.get("sha1") or about.get("md5") for about in files.values()):

@@ -14,7 +14,7 @@ _EXCERPT = 400
 _BAR = 40
 
 
-def report(
+def report_statistics(
     statistics: DocumentStatistics, width: int, decided: DecisionSummary | None = None
 ) -> list[str]:
     """Lines of `width` columns; decided: the group stage's decisions, if wanted."""

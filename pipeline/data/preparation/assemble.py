@@ -43,7 +43,7 @@ from pipeline.data.shards.manifest import (
 )
 from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.tasks import SplitTask
+from pipeline.data.text.text_tasks import SplitTask
 
 INPUTS = "inputs.parquet"
 """In a directory of shards: what was read of each input file, in order."""

@@ -15,7 +15,7 @@ from pipeline.data.rows.masks import GENERATOR_VERSION
 from pipeline.data.rows.pack import packing_version
 from pipeline.data.text.clean import CLEANING_VERSION
 from pipeline.data.text.sentences import SENTENCES_VERSION
-from pipeline.data.tokenizers.encoder import fast_engine
+from pipeline.data.tokenizers.document_encoder import fast_engine
 from pipeline.data.tokenizers.vocabulary import ADDED_TOKENS_VERSION, WORDS_VERSION, Vocabulary
 
 COLUMNS_VERSION = 1
@@ -26,7 +26,7 @@ Identities = dict[Source, list[Any]]
 """The identity of each file read so far, see `file_identity`."""
 
 
-def identify(sources: list[Source], known: Identities) -> list[list[Any]]:
+def identify_files(sources: list[Source], known: Identities) -> list[list[Any]]:
     """The identity of each file; files not in `known` are read, and added to it."""
     for source in sources:
         if source not in known:

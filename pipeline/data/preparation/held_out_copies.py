@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from pipeline.base.files import write_whole
 from pipeline.data.selection.minhash import Words, find_runs, run_table
-from pipeline.data.text.tasks import SplitTask
+from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.kernels.bits import GOLDEN, U, mix
 

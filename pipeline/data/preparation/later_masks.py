@@ -23,7 +23,7 @@ from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
 from pipeline.data.shards.token_counts import Counts
-from pipeline.data.text.tasks import SplitTask
+from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import Executor, Stage
 

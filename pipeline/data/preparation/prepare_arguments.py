@@ -19,8 +19,8 @@ from pipeline.base.errors import ConfigError
 from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.common_crawl import LANGUAGE
 from pipeline.data.corpora.groups import group_of
-from pipeline.data.corpora.published import ANY_LANGUAGE
-from pipeline.data.preparation.sources import selected
+from pipeline.data.corpora.published_dumps import ANY_LANGUAGE
+from pipeline.data.preparation.corpus_files import selected
 from pipeline.data.selection.select import DEDUP
 
 EXAMPLES = example_text(

@@ -28,15 +28,15 @@ from pipeline.data.preparation.fingerprint import engine_versions
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.preparation.later_masks import masking_of_parts
 from pipeline.data.preparation.outcome import describe_taken
-from pipeline.data.preparation.prepare import FinishedTasks, ShardsJob
-from pipeline.data.preparation.worker import PrepareJob, read_spans
+from pipeline.data.preparation.prepare_shards import FinishedTasks, ShardsJob
+from pipeline.data.preparation.worker import PrepareJob, read_finished_spans
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, Manifest
 from pipeline.data.shards.token_counts import write_counts
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.data.tokenizers.folders import save_vocabulary
 
 
-def publish(
+def publish_shards(
     job: ShardsJob,
     finished: FinishedTasks,
     *,
@@ -53,7 +53,7 @@ def publish(
     if not allow_short:
         require_size(job.corpus, corpus_text(parts))
     confirm_inputs(job, finished)
-    manifest = assemble(job, parts, finished.job)
+    manifest = assemble_shards(job, parts, finished.job)
     for warning in describe_taken(parts):
         print(warning)
     job.tokenizer.publish(job.run.data)
@@ -63,7 +63,7 @@ def publish(
 def confirm_inputs(job: ShardsJob, finished: FinishedTasks) -> None:
     """Raise DataError unless the shards are what the input files give now; keep what was read."""
     made = finished.job
-    spans = read_spans(made.directory)
+    spans = read_finished_spans(made.directory)
     changed = compare(job.sources, spans, job.output)
     identities = [[file_identity(source), job.identities[source]] for source in changed]
     if any(now != before for now, before in identities) or (
@@ -76,7 +76,7 @@ def confirm_inputs(job: ShardsJob, finished: FinishedTasks) -> None:
     write_inputs(job.sources, spans, job.output)
 
 
-def assemble(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
+def assemble_shards(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
     """Turn finished parts into the published directory; made: the job that made the parts."""
     data, work, output = job.run.data, made.directory, job.output
     vocabulary = job.tokenizer.vocabulary

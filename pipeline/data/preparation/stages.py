@@ -7,14 +7,14 @@ import argparse
 from pipeline.base.command_line import data_root
 from pipeline.config.run import Run
 from pipeline.data.extraction.extract import extract
+from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.fingerprint import Identities
-from pipeline.data.preparation.prepare import ShardsJob, plan_job, run_tasks
-from pipeline.data.preparation.publication import publish
-from pipeline.data.preparation.sources import FoundCorpus
+from pipeline.data.preparation.prepare_shards import ShardsJob, plan_job, run_tasks
+from pipeline.data.preparation.publication import publish_shards
 from pipeline.data.preparation.tokenizer import find_tokenizer
 from pipeline.data.selection.select import decide, plan_selection
 from pipeline.data.shards.manifest import Manifest
-from pipeline.data.text.tasks import cut_tasks
+from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import Executor
 
 
@@ -49,7 +49,7 @@ def make_shards(
     with run_tasks(job, executor, arguments.part) as finished:
         if finished is None:
             return None
-        manifest = publish(
+        manifest = publish_shards(
             job, finished,
             max_bad_fraction=arguments.max_bad_fraction, allow_short=arguments.allow_short,
             allow_unknown=arguments.allow_unknown,

@@ -28,8 +28,8 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import fingerprint
 from pipeline.data.corpora.catalogue import CORPORA
 from pipeline.data.documents.records import Source
-from pipeline.data.preparation.fingerprint import Identities, identify
-from pipeline.data.preparation.sources import FoundCorpus
+from pipeline.data.preparation.corpus_files import FoundCorpus
+from pipeline.data.preparation.fingerprint import Identities, identify_files
 from pipeline.data.preparation.tokenizer_training import (
     REPORT_BYTES,
     SAMPLE_BYTES,
@@ -72,7 +72,7 @@ class Places:
             {
                 "files": [
                     [identity, source.pages_per_domain]
-                    for source, identity in zip(found.files, identify(found.files, known))
+                    for source, identity in zip(found.files, identify_files(found.files, known))
                 ],
                 "tokenizer": [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES],
             }

@@ -12,10 +12,10 @@ from pipeline.base.publish import whole_folder
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.documents.records import Source, with_line
 from pipeline.data.text.documents import DocumentCounts, read_batches
-from pipeline.data.text.tasks import cut_tasks
+from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.data.tokenizers.folders import save_vocabulary
-from pipeline.data.tokenizers.quality import report
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.quality import report_quality
+from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 SAMPLE_BYTES = 1 << 30
@@ -43,7 +43,9 @@ def train_tokenizer(
         counts = DocumentCounts()
         return sample_texts(sources, sample_bytes, counts)
 
-    vocabulary = train(data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case)
+    vocabulary = train_vocabulary(
+        data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case
+    )
     if counts.documents == 0:
         example = f" (first bad record: {_example(counts, sources)})" if counts.bad else ""
         raise DataError(
@@ -57,7 +59,7 @@ def train_tokenizer(
         f"tokenizer: trained {vocabulary.kind} with {vocabulary.size:,} tokens on {text} -> "
         f"{directory}"
     )
-    for line in report(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
+    for line in report_quality(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
         print(f"tokenizer: {line}")
     if counts.bad:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.bad.items())

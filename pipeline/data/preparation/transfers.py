@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pipeline.base.command_line import data_root, downloads
 from pipeline.base.durations import in_words
 from pipeline.base.errors import DataError
-from pipeline.base.shown_urls import shown_url
+from pipeline.base.shown_urls import show_url
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.corpora.catalogue import GROUPS
 from pipeline.data.corpora.download import download_missing
@@ -23,7 +23,7 @@ from pipeline.data.corpora.sources import limit_pages
 from pipeline.data.documents.records import Source
 from pipeline.data.extraction.extract import not_extracted
 from pipeline.data.extraction.units import format_of
-from pipeline.data.preparation.sources import list_published
+from pipeline.data.preparation.corpus_files import list_published
 from pipeline.execution.workers import local_executor
 from pipeline.remote.copies import fetch_all, is_here, read_beginning
 from pipeline.remote.kept_lists import PublishedFile
@@ -225,7 +225,7 @@ def _sizes(files: list[Source]) -> str:
 
 
 def _host(source: Source) -> str:
-    return urlsplit(shown_url(_published(source).url)).netloc
+    return urlsplit(show_url(_published(source).url)).netloc
 
 
 def _published(source: Source) -> PublishedFile:

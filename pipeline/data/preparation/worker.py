@@ -30,7 +30,7 @@ from pipeline.data.documents.unchanged import compare, reading, state_of
 from pipeline.data.preparation.held_out_copies import LEAST_RARITY, sample_runs, write_runs
 from pipeline.data.preparation.holdout import are_below
 from pipeline.data.rows.masks import Masking
-from pipeline.data.rows.pack import count_tokens, pack
+from pipeline.data.rows.pack import count_packing, pack
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
@@ -39,11 +39,11 @@ from pipeline.data.shards.token_counts import count_ids
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts
 from pipeline.data.text.losses import kept_entries
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.text.tasks import SplitTask
-from pipeline.data.tokenizers.encoder import CHECKED_SHARE, TextEncoder
+from pipeline.data.text.text_tasks import SplitTask
+from pipeline.data.tokenizers.document_encoder import CHECKED_SHARE, TextEncoder
 from pipeline.data.tokenizers.gigatoken_engine import return_memory
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
-from pipeline.data.tokenizers.token_ids import Tokens, join, select
+from pipeline.data.tokenizers.token_ids import Tokens, join_tokens, select
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import Stage
 from pipeline.kernels.bits import count_characters
@@ -208,7 +208,7 @@ class Worker:
         """Raise DataError if a file has other content than finished parts have read of it."""
         if self.accepted.get(source) != (now := state_of(source)):
             work = self.job.directory
-            compare([source], read_spans(work), work.parent)
+            compare([source], read_finished_spans(work), work.parent)
             self.accepted[source] = now
 
     def _finish(self, part: PartInProgress) -> None:
@@ -251,16 +251,16 @@ class Worker:
         are drawn when the parts' few rows are merged.
         """
         data, vocabulary, compression = self.job.data, self.vocabulary, self.job.compression
-        tokens = join(side.tokens)
+        tokens = join_tokens(side.tokens)
         side.tokens.clear()  # keeps one copy of a part in memory
         draws = data.segments.draws if split == TRAIN else 1
         rows = pack(data, tokens, vocabulary, corpus, base, draws)
-        packed = count_tokens(data, tokens, rows, draws)
+        packed = count_packing(data, tokens, rows, draws)
         runs = sample_runs(tokens, self.job.rarity)
         write_runs(self.job.directory / f"{stem}.runs.npz", runs)
         del tokens
         sequences = np.arange(base, base + len(rows), dtype=np.uint64)
-        entry = arrow_files.write_file(
+        entry = arrow_files.write_shard_file(
             self.job.directory / f"{stem}.arrow",
             arrow_files.encode_rows(rows, corpus, list(self.job.corpora), sequences, compression),
         )
@@ -308,7 +308,7 @@ def _start(job: PrepareJob, vocabulary: Vocabulary) -> Callable[[SplitTask], Non
     return Worker.create(job, vocabulary).do
 
 
-def read_spans(directory: Path) -> list[ReadSpan]:
+def read_finished_spans(directory: Path) -> list[ReadSpan]:
     """What finished parts have read, in order of their tasks."""
     # the last part of a task knows what those before it have read
     last = {path.name.split("-")[1]: path for path in sorted(directory.glob("part-*.json"))}

@@ -43,7 +43,7 @@ class MaskLaw(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-def draw(  # type: ignore[no-untyped-def]
+def draw_masks(  # type: ignore[no-untyped-def]
     tokens,
     text,
     words,

@@ -53,7 +53,7 @@ import xxhash
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import parts_per_million
 from pipeline.data.rows import mask_positions
-from pipeline.data.rows.mask_kernel import NGRAMS, SPANS, TOKENS, MaskLaw, draw
+from pipeline.data.rows.mask_kernel import NGRAMS, SPANS, TOKENS, MaskLaw, draw_masks
 from pipeline.data.rows.mask_positions import Flags, Memory, Text, Words
 from pipeline.data.tokenizers.token_ids import Ids
 from pipeline.kernels.bits import GOLDEN, mix
@@ -211,7 +211,7 @@ class Masking:
         sequences: npt.NDArray[np.uint64],
         duplicates: range | tuple[int, ...],
     ) -> Iterator[Masks]:
-        """`draw` for several duplicates, one at a time; shared work is done once."""
+        """`draw_masks` for several duplicates, one at a time; shared work is done once."""
         ids = np.ascontiguousarray(ids)
         memory = Memory(
             ids.ctypes.data + row_offsets[:-1] * ids.itemsize,
@@ -339,7 +339,7 @@ def _draw_masks(
         counts=np.zeros(rows, np.int64),
         swapped=None,
     )
-    draw(
+    draw_masks(
         memory.tokens,
         text,
         words,

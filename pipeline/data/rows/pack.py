@@ -48,7 +48,7 @@ def pack(
     return _chain([pack_pairs(tokens, words, frame, law, key) for key in keys])
 
 
-def count_tokens(data: DataSettings, tokens: Tokens, rows: Rows, draws: int) -> dict[str, int]:
+def count_packing(data: DataSettings, tokens: Tokens, rows: Rows, draws: int) -> dict[str, int]:
     """The packing counts of the manifest: text tokens, and rows by kind of their segments.
 
     text_tokens: of the documents; repeated_tokens: shown again, in other draws or as a random next

@@ -47,7 +47,7 @@ from pipeline.data.selection.survey import (
     survey_stage,
 )
 from pipeline.data.text.clean import CLEANING_VERSION
-from pipeline.data.text.tasks import SplitTask
+from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.workers import Executor
 
 DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}

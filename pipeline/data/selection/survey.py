@@ -29,7 +29,7 @@ from pipeline.data.selection.decisions import read_spans, spans_in, spans_metada
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
-from pipeline.data.text.tasks import SplitTask
+from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.ledger import lock_of, only_once
 from pipeline.execution.workers import Stage
 

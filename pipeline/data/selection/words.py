@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pipeline.data.text.clean import Offsets
 from pipeline.data.text.scripts import CODE_POINTS, SPACELESS
 from pipeline.kernels.bits import GOLDEN, Bytes, U, mix
-from pipeline.kernels.characters import decode
+from pipeline.kernels.characters import decode_character
 
 NO_WORD = U(0)
 """Returned by `next_word` at the end of a document."""
@@ -80,7 +80,7 @@ def next_word(buffer, at, stop, kinds):  # type: ignore[no-untyped-def]
             elif word != NO_WORD:
                 break
             continue
-        code, length = decode(buffer, at)
+        code, length = decode_character(buffer, at)
         kind = kinds[U(code)]
         if word != NO_WORD:
             if kind in (SEPARATOR, ALONE):
@@ -94,7 +94,7 @@ def next_word(buffer, at, stop, kinds):  # type: ignore[no-untyped-def]
         if kind == ALONE:
             # there are no marks in U+4000-9FFF, where most ideographs are
             while at < stop and not 0xE4 <= buffer[U(at)] <= 0xE9 and buffer[U(at)] >= 0x80:
-                code, length = decode(buffer, at)
+                code, length = decode_character(buffer, at)
                 if kinds[U(code)] != MARK:
                     break
                 word = (word ^ U(code) ^ GOLDEN) * HASH_BASE

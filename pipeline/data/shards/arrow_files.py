@@ -95,7 +95,7 @@ def with_ids(rows: pa.Table, ids: npt.NDArray[Any]) -> pa.Table:
     return rows.set_column(index, rows.schema.field(index), _list(ids, offsets))
 
 
-def write_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
+def write_shard_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
     """Write a shard file. Returns its name, bytes and hash for the manifest."""
     view = memoryview(content)
     write_whole(path, view, lasting=False)
@@ -105,7 +105,7 @@ def write_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
 def write_tables(
     path: Path, schema: pa.Schema, tables: Iterable[pa.Table], compression: Compression
 ) -> dict[str, Any]:
-    """`write_file` for a stream of tables, with one in memory at a time.
+    """`write_shard_file` for a stream of tables, with one in memory at a time.
 
     All tables but the last have a multiple of 1,024 rows.
     """
@@ -121,7 +121,7 @@ def write_masks(
     entries = []
     for duplicate, masks in enumerate(duplicates):
         path = directory / f"{stem}.mask-{duplicate}.arrow"
-        entry = write_file(path, encode_masks(masks, compression))
+        entry = write_shard_file(path, encode_masks(masks, compression))
         entries.append(entry | {"predictions": masks.predictions})
     return entries
 

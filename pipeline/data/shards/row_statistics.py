@@ -57,7 +57,7 @@ class Statistics:
     """Number of these pairs that show B before A."""
 
 
-def measure(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Statistics:
+def measure_rows(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Statistics:
     """Count lengths, documents and actions of every row and mask."""
     lengths, documents = [], []
     text_tokens = runs = coins = swapped = 0

@@ -25,7 +25,7 @@ from pipeline.data.tokenizers.reference_engine import Reference
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_matching import REFERENCE, Matcher, Trie, build_trie, step
 from pipeline.kernels.bits import Bytes, U
-from pipeline.kernels.characters import decode
+from pipeline.kernels.characters import decode_character
 
 Scan = Callable[[Bytes, npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
 """Documents, as in `CleanText` -> [documents] those in which an added token may match."""
@@ -147,7 +147,7 @@ def _find_forms(buffer, offsets, starts, foreign, trie, becomes, lengths, found)
                 continue
             code = np.int64(buffer[U(begin)])
             if code >= 0x80:
-                code, _ = decode(buffer, begin)
+                code, _ = decode_character(buffer, begin)
             if lengths[code] == REFERENCE:
                 found[document] = found[document] or foreign
                 continue
@@ -165,7 +165,7 @@ def _matches(buffer, place, stop, skipped, trie, becomes, lengths):  # type: ign
     while place < stop:
         code, length = np.int64(buffer[U(place)]), 1
         if code >= 0x80:
-            code, length = decode(buffer, place)
+            code, length = decode_character(buffer, place)
         if lengths[code] == REFERENCE:
             return True
         for index in range(skipped, lengths[code]):

@@ -48,7 +48,7 @@ _ACCENTED = ("English", "French")
 """Languages whose marks only modify letters; an uncased vocabulary removes them on purpose."""
 
 
-def report(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
+def report_quality(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
     """Lines of the report; texts: the text to measure on, of which about a megabyte is read."""
     tokenizer = Tokenizer.from_str(vocabulary.text_json())
     measured = _first_megabyte(texts)
@@ -73,10 +73,10 @@ def report(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
 def language_doubts(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
     """A warning if the text seems to be in another language than the vocabulary's, else nothing.
 
-    texts: as for `report`. Words are runs of letters: numbers, code and emoji say little about a
-    language. Text of another language has both more tokens per word and more per letter; medical
-    English has only the first, as its words are long, and tweets in short words neither. README.md
-    has the figures that the limits are from.
+    texts: as for `report_quality`. Words are runs of letters: numbers, code and emoji say little
+    about a language. Text of another language has both more tokens per word and more per letter;
+    medical English has only the first, as its words are long, and tweets in short words neither.
+    README.md has the figures that the limits are from.
     """
     words = _words(_first_megabyte(texts))
     if not words:

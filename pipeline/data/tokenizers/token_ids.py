@@ -49,7 +49,7 @@ def select(tokens: Tokens, chosen: npt.NDArray[np.bool_]) -> Tokens:
     return Tokens(*_select(tokens.ids, tokens.document_offsets, tokens.sentence_starts, chosen))
 
 
-def join(pieces: list[Tokens]) -> Tokens:
+def join_tokens(pieces: list[Tokens]) -> Tokens:
     """The documents of all pieces in order."""
     if len(pieces) == 1:
         return pieces[0]

@@ -41,7 +41,7 @@ Texts = Callable[[], Iterator[str]]
 """Each call iterates over the same texts: they are read once or twice, and never held."""
 
 
-def train(kind: str, texts: Texts, size: int, *, lower_case: bool) -> Vocabulary:
+def train_vocabulary(kind: str, texts: Texts, size: int, *, lower_case: bool) -> Vocabulary:
     """Train a vocabulary of at most `size` ids; fewer if the texts have too few distinct parts."""
     if kind == BYTE_BPE:
         return train_byte_bpe(texts(), size)

@@ -41,7 +41,7 @@ from pipeline.data.tokenizers.word_table import (
     UNSURE,
     WordTable,
     find_unseen,
-    find_words,
+    look_up_words,
     write_ids,
 )
 from pipeline.kernels.bits import Bytes
@@ -94,7 +94,7 @@ class WordEngine:
             self._learn(unseen.tolist())
         known = self.table.words
         table = self.table.with_room(int(offsets[-1] - offsets[0]))
-        found = find_words(buffer, offsets, sentences, self.kinds, table)
+        found = look_up_words(buffer, offsets, sentences, self.kinds, table)
         self.table = table
         self._encode_new(known)
         inside = self._sentences_inside(buffer, found.inside)

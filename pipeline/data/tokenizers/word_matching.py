@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipeline.data.tokenizers.word_table import Numbers, WordTable
 from pipeline.kernels.bits import Bytes, U, mix
-from pipeline.kernels.characters import decode
+from pipeline.kernels.characters import decode_character
 
 LONGEST = 8
 """Most bytes that a normalized character may have here."""
@@ -215,7 +215,7 @@ def _normalize(word, matcher, out, origin):  # type: ignore[no-untyped-def]
     while place < len(word):
         code, length = np.int64(word[place]), 1
         if code >= 0x80:
-            code, length = decode(word, place)
+            code, length = decode_character(word, place)
         elif place and word[place - 1] < 0x80 and matcher.pairs[word[place - 1], code]:
             return -1
         if matcher.lengths[code] == REFERENCE:

@@ -25,7 +25,7 @@ from pipeline.kernels.bits import (
     trailing_zeros,
     word_at,
 )
-from pipeline.kernels.characters import decode
+from pipeline.kernels.characters import decode_character
 
 UNSEEN, SPACE, PART, APART, UNSURE = range(5)
 """Kinds of characters: not seen yet, separates words, part of a word, a word, none of these."""
@@ -131,7 +131,7 @@ def find_unseen(buffer: Bytes, offsets: Numbers, kinds: Bytes) -> Numbers:
     return np.unique(found)
 
 
-def find_words(
+def look_up_words(
     buffer: Bytes, offsets: Numbers, sentences: Numbers, kinds: Bytes, table: WordTable
 ) -> FoundWords:
     """Split documents into words and look up their numbers; new words are added to `table`."""
@@ -184,7 +184,7 @@ def _unseen(buffer, place, end, kinds):  # type: ignore[no-untyped-def]
         elif buffer[place] < 0x80:
             place += 1
         else:
-            code, length = decode(buffer, place)
+            code, length = decode_character(buffer, place)
             if kinds[code] == UNSEEN and (count == 0 or found[count - 1] != code):
                 found[count] = code
                 count += 1
@@ -259,7 +259,7 @@ def _find_words(  # type: ignore[no-untyped-def]
     inside,
     unsure,
 ):
-    """See `find_words`; fills the arrays of `FoundWords`. Returns the rows of words and inside."""
+    """See `look_up_words`; fills the arrays of `FoundWords`. Returns the rows of words, inside."""
     # local variables: passing the whole table to a function per word takes five times as long
     tags, numbers, starts, text = table.tags, table.numbers, table.starts, table.text
     count = 0
@@ -281,7 +281,7 @@ def _find_words(  # type: ignore[no-untyped-def]
                 if byte < 0x80:
                     kind = kinds[byte]
                 else:
-                    code, length = decode(buffer, place)
+                    code, length = decode_character(buffer, place)
                     kind = kinds[U(code)]
                 if kind != PART:
                     break

@@ -24,7 +24,7 @@ from mwparserfromhell.wikicode import Wikicode
 
 from pipeline.data.wikitext.holes import HOLE, close_holes
 from pipeline.data.wikitext.names import LANGUAGES
-from pipeline.data.wikitext.templates import RAISED, constant, expanded, shows_words
+from pipeline.data.wikitext.templates import RAISED, constant, expand_template, shows_words
 from pipeline.data.wikitext.variants import first_variants
 from pipeline.data.wikitext.visible import MOST_TRIED, NOTHING, VERBATIM, tried, visible
 from pipeline.data.wikitext.wiki import CATEGORY, FILE, MEDIA, Wiki
@@ -173,7 +173,7 @@ class _Writer:
         if not shows_words(name):
             return ""
         named = {_bare(p.name): self.text(p.value).strip() for p in template.params}
-        return expanded(name, named)
+        return expand_template(name, named)
 
 
 _INDENT = re.compile(r"\n (?! *\n)")

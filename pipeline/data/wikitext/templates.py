@@ -70,7 +70,7 @@ def shows_words(name: str) -> bool:
     )
 
 
-def expanded(name: str, named: dict[str, str]) -> str:
+def expand_template(name: str, named: dict[str, str]) -> str:
     """What such a template shows. named: the text of its arguments, by name or number."""
     values = [named[str(n)] for n in range(1, len(named) + 1) if str(n) in named]
     values = values or [named[key] for key in _QUOTED if key in named]

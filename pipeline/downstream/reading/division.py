@@ -24,7 +24,9 @@ BINS = 10
 """Ranges of numbers, with equally many examples, that count as labels."""
 
 
-def divide(examples: Sequence[Example], share: float) -> tuple[list[Example], list[Example]]:
+def divide_examples(
+    examples: Sequence[Example], share: float
+) -> tuple[list[Example], list[Example]]:
     """Training examples and about a share of development examples, both in the file's order.
 
     Either may be empty if the file has too few groups or labels.

@@ -58,7 +58,7 @@ class ExampleTable:
     """Rows that were dropped as they have no label."""
 
 
-def read_table(
+def read_example_table(
     path: Path, columns: TableColumns, kind: str, *, labelled: bool, drops_unlabelled: bool = False
 ) -> ExampleTable:
     """The examples of a file by its ending: .csv, .json and .jsonl, else tab-separated.

@@ -9,7 +9,7 @@ from statistics import fmean, median, stdev
 CONFIDENCE = 0.95
 
 
-def summary(values: Sequence[float]) -> dict[str, object]:
+def summarize_seeds(values: Sequence[float]) -> dict[str, object]:
     """Median, mean, standard deviation and Student's interval of the mean; None where n is 1."""
     mean, count = fmean(values), len(values)
     spread = stdev(values) if count > 1 else None

@@ -11,14 +11,16 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalized(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Lower case, without punctuation, articles and extra space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(gold: Sequence[str], predicted: str) -> float:
     """1 if the prediction equals one of the answers; gold: () if there is no answer."""
-    return float(any(normalized(predicted) == normalized(answer) for answer in _accepted(gold)))
+    return float(
+        any(normalize_answer(predicted) == normalize_answer(answer) for answer in _accepted(gold))
+    )
 
 
 def answer_f1(gold: Sequence[str], predicted: str) -> float:
@@ -68,11 +70,11 @@ def best_threshold(
 
 def _accepted(gold: Sequence[str]) -> Sequence[str]:
     """As version 2.0: answers of which nothing remains count as no answer."""
-    return [answer for answer in gold if normalized(answer)] or [""]
+    return [answer for answer in gold if normalize_answer(answer)] or [""]
 
 
 def _word_f1(answer: str, predicted: str) -> float:
-    left, right = normalized(answer).split(), normalized(predicted).split()
+    left, right = normalize_answer(answer).split(), normalize_answer(predicted).split()
     if not left or not right:
         return float(left == right)
     common = sum((Counter(left) & Counter(right)).values())

@@ -36,7 +36,7 @@ class Cloze:
     """The best tokens of each mask, in order."""
 
 
-def read_lines(path: Path) -> list[str]:
+def read_text_lines(path: Path) -> list[str]:
     """The lines of a text that are not empty. Raises DataError if there are none."""
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]

@@ -26,7 +26,7 @@ import numba
 import numpy as np
 import torch
 
-from pipeline.training.optimizer.fragments import Fragment, limited
+from pipeline.training.optimizer.fragments import Fragment, limit_sizes
 from pipeline.training.optimizer.lamb_variants import AdamStep
 
 PIECE = 2**18
@@ -67,7 +67,7 @@ class CompiledUpdate:
         decays: Sequence[float],
     ) -> None:
         """decays: the weight decay of each logical parameter."""
-        pieces = [*limited(fragments, PIECE)]
+        pieces = [*limit_sizes(fragments, PIECE)]
         self.owners = torch.tensor([piece.logical for piece in pieces], dtype=torch.long)
         """The logical parameter of each piece; pieces are the columns of `advance`'s result."""
         self._squares = np.zeros((2, len(pieces)))

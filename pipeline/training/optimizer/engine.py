@@ -32,9 +32,9 @@ from pipeline.planning.deepspeed_config import DeepSpeedFile, deepspeed_dict
 from pipeline.training.optimizer.fragments import (
     FragmentedParameter,
     check_logical,
-    cut,
+    cut_fragments,
     read_layout,
-    verify,
+    verify_layout,
 )
 from pipeline.training.optimizer.optimizer import LogicalOptimizer
 
@@ -127,7 +127,7 @@ class ZeroEngine:
         self._wrapped.destroy()
 
 
-def initialize(
+def initialize_engine(
     model: torch.nn.Module,
     run: Run,
     file: DeepSpeedFile,
@@ -164,12 +164,12 @@ def initialize(
     zero = _zero(wrapped)
     _skip_norm(zero)
     layout = read_layout(parameters, _flats(optimizer, zero), zero)
-    fragments = cut(layout, logical)
+    fragments = cut_fragments(layout, logical)
     optimizer.bind(layout, fragments, device)
     _start_from(originals, optimizer)
     if device_name(device) != NULL:  # which copies nothing, so that nothing could be found
         with engine.whole_weights() as weights:
-            verify(layout, fragments, logical, weights, device)
+            verify_layout(layout, fragments, logical, weights, device)
     return engine
 
 

@@ -11,8 +11,8 @@ At stage 0 every rank has every whole parameter; stage 3 cuts each parameter sep
 the end of the last piece (#) uninitialised. Elements outside all logical parameters (padded
 vocabulary rows, #) are in no fragment, so they are never read or written.
 
-DeepSpeed's structures are read only here and patched nowhere. `verify` compares them with the
-model's weights, so a layout that we misread (or that DeepSpeed misreports, as 0.19.8 does with
+DeepSpeed's structures are read only here and patched nowhere. `verify_layout` compares them with
+the model's weights, so a layout that we misread (or that DeepSpeed misreports, as 0.19.8 does with
 round_robin_gradients) stops the run before its first step.
 """
 
@@ -203,7 +203,7 @@ def check_logical(
             )
 
 
-def cut(layout: FragmentLayout, logical: Sequence[FragmentedParameter]) -> list[Fragment]:
+def cut_fragments(layout: FragmentLayout, logical: Sequence[FragmentedParameter]) -> list[Fragment]:
     """The fragments of this rank, in the order of the flat tensors."""
     of_parameter: dict[str, list[int]] = {}
     for index, part in enumerate(logical):
@@ -220,7 +220,7 @@ def cut(layout: FragmentLayout, logical: Sequence[FragmentedParameter]) -> list[
     return sorted(found, key=lambda fragment: (fragment.flat, fragment.offset))
 
 
-def limited(fragments: Sequence[Fragment], most: int) -> Iterator[Fragment]:
+def limit_sizes(fragments: Sequence[Fragment], most: int) -> Iterator[Fragment]:
     """The fragments, split into pieces of at most `most` elements."""
     for part in fragments:
         for first in range(0, part.numel, most):
@@ -251,7 +251,7 @@ def gaps(
 
 
 @torch.no_grad()
-def verify(
+def verify_layout(
     layout: FragmentLayout,
     fragments: Sequence[Fragment],
     logical: Sequence[FragmentedParameter],

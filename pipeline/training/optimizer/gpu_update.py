@@ -30,7 +30,7 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from pipeline.training.optimizer.fragments import Fragment, limited, view
+from pipeline.training.optimizer.fragments import Fragment, limit_sizes, view
 from pipeline.training.optimizer.lamb_variants import AdamStep
 
 LARGE = 2**20
@@ -54,7 +54,7 @@ class ForeachUpdate:
     ) -> None:
         """decays: the weight decay of each logical parameter."""
         device = flats[0].device
-        pieces = [*limited(fragments, BLOCK)]
+        pieces = [*limit_sizes(fragments, BLOCK)]
         self._logical = [part.logical for part in pieces]
         self.owners = torch.tensor(self._logical, dtype=torch.long, device=device)
         """The logical parameter of each piece; pieces are the columns of `advance`'s result."""

@@ -47,7 +47,7 @@ class Life:
     reason: str = ""
 
 
-def note(run: Path, kind: str, text: str = "") -> None:
+def note_event(run: Path, kind: str, text: str = "") -> None:
     """Add an event. It is lost if the disk refuses it: the run is worth more than the note."""
     job = os.environ.get("SLURM_JOB_ID") or NO_JOB
     line = "\t".join((now_utc(), job, kind, " ".join(text.split())[:MOST_CHARACTERS]))
@@ -60,7 +60,7 @@ def note_error(run: Path, error: BaseException) -> None:
     """Add that the ranks ended by an error."""
     lines = str(error).splitlines()
     kind = type(error).__name__
-    note(run, FAILURE, lines[0] if lines else kind)
+    note_event(run, FAILURE, lines[0] if lines else kind)
 
 
 def lives(lines: Iterable[str]) -> list[Life]:

@@ -24,16 +24,16 @@ from pipeline.training.run_directory.history import (
     ENDED,
     HISTORY,
     INTERRUPTION,
-    note,
     note_error,
+    note_event,
     own_log,
 )
 from pipeline.training.run_directory.lease import LEASE, hold, is_free
-from pipeline.training.run_directory.metrics import CURVE, METRICS
+from pipeline.training.run_directory.metrics_log import CURVE, METRICS
 from pipeline.training.run_directory.profile import PROFILE
 from pipeline.training.run_directory.rename_check import check_renames
 from pipeline.training.run_directory.run_json import RECORD
-from pipeline.training.run_directory.status import PLAN
+from pipeline.training.run_directory.run_status import PLAN
 
 READY = "ready"
 INTERRUPTED = "INTERRUPTED"
@@ -72,14 +72,14 @@ def claim(run: Path) -> Iterator[None]:
         _remove_half_written(run)
         (run / READY).unlink(missing_ok=True)
         (run / SLOW_NODES).unlink(missing_ok=True)
-        note(run, BEGAN, own_log())
+        note_event(run, BEGAN, own_log())
         try:
             yield
         except BaseException as error:
             note_error(run, error)
             raise
         else:
-            note(run, INTERRUPTION if (run / INTERRUPTED).exists() else ENDED)
+            note_event(run, INTERRUPTION if (run / INTERRUPTED).exists() else ENDED)
         finally:
             (run / READY).unlink(missing_ok=True)
 
@@ -108,7 +108,7 @@ def mark_stopped_at_start(run: Path) -> None:
     """Mark that a job was stopped before it trained, unless another live job holds RUN."""
     if run.is_dir() and is_free(run):
         write_whole(run / INTERRUPTED, b"before training\n")
-        note(run, INTERRUPTION, "before training")
+        note_event(run, INTERRUPTION, "before training")
 
 
 def mark_interrupted(run: Path, step: int) -> None:

@@ -33,7 +33,7 @@ from pipeline.base.errors import EXIT_USER_ERROR, CheckpointError
 from pipeline.base.files import write_whole
 from pipeline.base.process_scope import process_scope
 from pipeline.base.typed_json import build, read_object
-from pipeline.cluster.processes import started
+from pipeline.cluster.processes import read_start_time
 
 LEASE = "lease.json"
 HEARTBEAT_SECONDS = 10.0
@@ -86,7 +86,7 @@ def find_holder(run: Path) -> Holder | None:
     except FileNotFoundError:
         return None
     if lease.place == process_scope():
-        alive = started(lease.process) == lease.process_started
+        alive = read_start_time(lease.process) == lease.process_started
     else:
         alive = seen < STALE_SECONDS
     return Holder(
@@ -148,7 +148,7 @@ def _refuse_if_live(path: Path, heartbeat_seconds: float) -> None:
     if not holder:
         return
     in_sight = holder.place == process_scope()
-    alive = in_sight and started(holder.process) == holder.process_started
+    alive = in_sight and read_start_time(holder.process) == holder.process_started
     same_job = bool(holder.slurm_job) and holder.slurm_job == os.environ.get("SLURM_JOB_ID")
     requeued = same_job and _restart_count() > holder.slurm_restart_count
     if not alive and (in_sight or requeued):
@@ -215,7 +215,7 @@ def _mine(token: str) -> Lease:
         host=socket.gethostname(),
         place=process_scope(),
         process=os.getpid(),
-        process_started=started(os.getpid()),
+        process_started=read_start_time(os.getpid()),
         slurm_job=os.environ.get("SLURM_JOB_ID", ""),
         slurm_restart_count=_restart_count(),
     )

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from pipeline.base.files import write_whole
-from pipeline.costs.devices import Hardware, rates_of
+from pipeline.costs.device_rates import Hardware, rates_of
 from pipeline.costs.memory import held, memory
 from pipeline.costs.site_rates import MeasuredRate, add_rate, key, read_site, site_file
 from pipeline.costs.training_time import step_parts, total, work_flops
@@ -28,7 +28,7 @@ from pipeline.planning.phases import Phase
 from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.run_directory.history import now_utc
 from pipeline.training.run_directory.run_json import RunRecord
-from pipeline.training.run_directory.status import PLAN
+from pipeline.training.run_directory.run_status import PLAN
 
 MEASURED_STEPS = 50
 WARM_SHARE = 0.2

@@ -193,7 +193,9 @@ def recorded_pooling(run: Path) -> str:
     return read_record(run).classifier_pooling if (run / RECORD).exists() else "cls"
 
 
-def check_same(earlier: RunRecord, run: Run, datasets: Sequence[Dataset], directory: Path) -> None:
+def check_same_run(
+    earlier: RunRecord, run: Run, datasets: Sequence[Dataset], directory: Path
+) -> None:
     """Raises CheckpointError if the run in `directory` differs from the requested one."""
     for path in setting_types(Run):
         before, now = attrgetter(path)(earlier.run), attrgetter(path)(run)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pipeline.base.durations import in_words
 from pipeline.config.mask_rates import at_rate
-from pipeline.training.run_directory.status import RUNNING, WAITING, RunStatus
+from pipeline.training.run_directory.run_status import RUNNING, WAITING, RunStatus
 
 MOST_RESTARTS_SHOWN = 10
 COLUMNS = ("run", "state", "step", "of", "tokens/s", "left", "loss", "checkpoint", "restarts")

@@ -20,7 +20,7 @@ from pipeline.cluster.shared_shards import open_shards
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST, VALIDATION
-from pipeline.data.text.tasks import SPLIT_BYTES
+from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.training.run_directory.layout import GENERAL
@@ -55,8 +55,8 @@ def open_general(
 def _prepare(run: Run, directory: Path, tokenizer: Path) -> None:
     """Prepare the sample, or say why it cannot be: the tokenizer may lack its letters."""
     # half a second to import: first rank of a new run only
+    from pipeline.data.preparation.corpus_files import find_sources
     from pipeline.data.preparation.prepare_arguments import prepare_arguments
-    from pipeline.data.preparation.sources import find_sources
     from pipeline.data.preparation.stages import make_shards
 
     words = ["--corpus", "sample", "--tokenizer", tokenizer, "--output", directory]

@@ -32,7 +32,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.planning.phases import Phase
 from pipeline.training.optimizer.engine import ZeroEngine
-from pipeline.training.run_directory.metrics import Metrics
+from pipeline.training.run_directory.metrics_log import Metrics
 from pipeline.training.validation.before_after import GENERAL, RATE, at_the_start
 from pipeline.training.validation.general_sample import ROWS
 from pipeline.training.validation.grammar_curve import GRAMMAR, grammar_fields

@@ -31,7 +31,7 @@ from pipeline.data.tokenizers.definitions import ROLES
 from pipeline.data.tokenizers.folders import read_vocabulary, stated_length
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.released.folder import CONFIG, GENERATOR, PICKLED, WEIGHTS
-from pipeline.training.weights.folders import read_folder
+from pipeline.training.weights.model_folders import read_folder
 from pipeline.training.weights.token_pieces import pieces_of_tokens
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from model.config import EncoderConfig
 from model.hugging_face.conversion import logical_parameters
-from model.hugging_face.electra_folders import from_folders, joined, to_folders
+from model.hugging_face.electra_folders import from_folders, join_folders, to_folders
 from model.objectives.masked_language import Inputs
 from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.objectives.sampling import first_word, race
@@ -195,7 +195,7 @@ def test_embeddings_that_differ_are_the_generators_own() -> None:
     detector, (state, config) = to_folders(toy("smaller"))
     changed = state | {"electra.embeddings.LayerNorm.bias": torch.ones(32)}
     with pytest.raises(ValueError, match=r"LayerNorm.bias differs between generator and .*=own"):
-        joined(detector[0], changed, tied=False, own=False)
+        join_folders(detector[0], changed, tied=False, own=False)
     model = from_folders(detector, (changed, config))
     assert model.own_embeddings and model.generator is not None
     assert model.generator.embeddings.norm.bias.eq(1).all()

@@ -13,6 +13,7 @@ import transformers
 from torch import Tensor
 
 from model.config import EncoderConfig
+from model.hugging_face.config_json import their_config
 from model.hugging_face.conversion import (
     Model,
     family,
@@ -22,7 +23,6 @@ from model.hugging_face.conversion import (
 )
 from model.hugging_face.families import ALBERT, BERT, FAMILIES, ROBERTA, changes_to_fit, family_of
 from model.hugging_face.loss_record import loss_entry
-from model.hugging_face.settings import their_config
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.pieces import Pieces

@@ -10,7 +10,7 @@ import torch
 from model.config import EncoderConfig
 from model.hugging_face.conversion import to_hugging_face
 from model.hugging_face.electra_folders import to_folders
-from model.hugging_face.growth import EmbeddingRows, can_deepen, lengthened, source_layers
+from model.hugging_face.growth import EmbeddingRows, can_deepen, lengthen, source_layers
 from model.hugging_face.warm_start import differences, take_over
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
@@ -152,8 +152,8 @@ def test_a_longer_table_repeats_rows_from_the_first_position() -> None:
     name = "roberta.embeddings.position_embeddings.weight"
     given = torch.arange(TOY.positions + 2.0)[:, None]
     old = list(range(2, TOY.positions + 2))
-    found = lengthened({name: given, "other": given}, ours, TOY)
+    found = lengthen({name: given, "other": given}, ours, TOY)
     assert found[name].flatten().tolist() == [0, 1, *old, *old, *old[:-1]]
     assert found["other"] is given
     damaged = {name: given[:-1]}
-    assert lengthened(damaged, ours, TOY)[name] is damaged[name]
+    assert lengthen(damaged, ours, TOY)[name] is damaged[name]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from model.hugging_face.config_json import our_config
 from model.hugging_face.conversion import from_hugging_face, to_hugging_face
 from model.hugging_face.electra_folders import from_folders
 from model.hugging_face.families import ELECTRA, ROBERTA
-from model.hugging_face.settings import our_config
 from model.hugging_face.sizes import check_sizes, named
 from model.tasks.task_model import TaskDesign, read_task_model
 from tests.model.conftest import toy_model

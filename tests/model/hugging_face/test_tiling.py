@@ -12,7 +12,7 @@ from model.config import EncoderConfig
 from model.hugging_face.conversion import to_hugging_face
 from model.hugging_face.families import BERT, MODERNBERT
 from model.hugging_face.growth import source_layers
-from model.hugging_face.tiling import AXES, why_not_wider, widened
+from model.hugging_face.tiling import AXES, why_not_wider, widen
 from model.hugging_face.warm_start import differences, take_over
 from model.objectives.masked_language import MaskedLanguageModel
 from tests.model.conftest import TOY, flat
@@ -40,7 +40,7 @@ def test_an_axis_keeps_its_middle_and_is_wrapped_around() -> None:
         "model.layers.1.mlp.Wi.weight": torch.arange(8)[:, None].expand(8, 4),
         "decoder.bias": torch.arange(9),
     }
-    found = widened(state, MODERNBERT, ours, theirs)
+    found = widen(state, MODERNBERT, ours, theirs)
     middle = [1, 2, 3, 0, 1, 2, 3, 0, 1, 2]
     assert found["model.final_norm.weight"].tolist() == middle
     assert found["model.layers.3.mlp.Wo.weight"][:, 0].tolist() == [4 * row + 3 for row in middle]

@@ -11,10 +11,10 @@ import transformers
 from torch import Tensor
 
 from model.config import EncoderConfig
+from model.hugging_face.config_json import their_config
 from model.hugging_face.conversion import to_hugging_face
 from model.hugging_face.electra_folders import to_folders
 from model.hugging_face.growth import EmbeddingRows
-from model.hugging_face.settings import their_config
 from model.hugging_face.warm_start import differences, take_over
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel

@@ -21,7 +21,7 @@ from model.objectives.flops import (
 )
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.replaced_tokens import PARTS, ReplacedTokenModel
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes.roberta import roberta_base, roberta_large
 from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model
 from tests.model.test_rotary import MODERN

@@ -13,7 +13,7 @@ from model.objectives.replaced_tokens import (
     area_under_curve,
     detection_sums,
     histograms,
-    replaced,
+    replace_tokens,
     token_weights,
 )
 from tests.model.conftest import flat, toy_batch, with_dead
@@ -43,7 +43,7 @@ def test_traps_12_inputs_and_labels_of_the_discriminator() -> None:
     weights = torch.tensor([1.0] * 5 + [0.0] * 2)
     places = [divmod(int(position), length) for position in positions[:5]]
     inputs = Inputs(*flat(torch.tensor(ids)), positions, labels, weights, mask)
-    shown, changed = (part.view(2, length) for part in replaced(inputs, words))
+    shown, changed = (part.view(2, length) for part in replace_tokens(inputs, words))
     expected = slow_replaced(
         ids, dict(zip(places, labels.tolist())), dict(zip(places, words.tolist()))
     )

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model.objectives.masked_language import Inputs
-from model.objectives.replaced_tokens import Kind, ReplacedTokenModel, replaced, token_weights
+from model.objectives.replaced_tokens import Kind, ReplacedTokenModel, replace_tokens, token_weights
 from model.objectives.replaced_words import RestoringHead, originals, restored_sums
 from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch, with_dead
 
@@ -89,7 +89,7 @@ def test_loss_and_gradients_equal_a_plain_implementation(kind: Kind, rows: str) 
     with torch.no_grad():
         filler = model._generate(given.input_ids_T, *seen)
         words = model.head(filler[given.positions_K], given.labels_K, given.draws_K).sampled
-    shown, changed = replaced(given, words)
+    shown, changed = replace_tokens(given, words)
     expected = plain_loss(model, model.encoder(shown, *seen), shown, given)
     ours = sums[f"{NAMES[kind]}_loss"]
     assert changed.sum() >= 3 and not expected.isnan()
@@ -113,7 +113,7 @@ def test_counts_follow_the_likeliest_word(kind: Kind) -> None:
         generator = torch.Generator().manual_seed(seed)
         words = torch.randint(5, 300, given.labels_K.shape, generator=generator)
         words[::2] = given.labels_K[::2]
-        shown, changed = replaced(given, words)
+        shown, changed = replace_tokens(given, words)
         hidden = 3 * torch.randn(*shown.shape, 48, generator=generator, dtype=torch.float64)
         weights = token_weights(given)
         sums = restored_sums(restoring, hidden, shown, weights, given)

@@ -20,9 +20,9 @@ from pipeline.base.null_device import (
     recorded_device,
     refuse_null,
 )
-from pipeline.costs.devices import peak_flops_of, rates_of
+from pipeline.costs.device_rates import peak_flops_of, rates_of
 from pipeline.training.checkpoints.fragment_files import seal, unseal
-from pipeline.training.weights.folders import read_folder
+from pipeline.training.weights.model_folders import read_folder
 from tests.pipeline.reporting.small_runs import write_run
 from tests.pipeline.reporting.test_score_files import FINE_TUNED
 

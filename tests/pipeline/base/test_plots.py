@@ -16,7 +16,7 @@ from pipeline.base.plots import (
     STYLE,
     WIDTH,
     Plot,
-    draw,
+    draw_plot,
     draw_png,
     short_number,
     ticks,
@@ -29,7 +29,7 @@ def picture(figure: str) -> ElementTree.Element:
 
 def test_curves_are_inside_the_frame() -> None:
     series = [("a", [(0, 1.0), (50, -3.5), (100, 2.0)]), ("b", [(7, 1.0)])]
-    figure = draw(Plot("Loss", "nats", series, marks=[(50, "phase 2")], lives=[70]))
+    figure = draw_plot(Plot("Loss", "nats", series, marks=[(50, "phase 2")], lives=[70]))
     places = [
         tuple(map(float, place.split()))
         for path in picture(figure).iter("path")
@@ -47,7 +47,7 @@ def test_curves_are_inside_the_frame() -> None:
 
 def test_names_are_escaped_and_few_curves_are_drawn() -> None:
     evil = "<script>alert(1)</script>\"'"
-    figure = draw(Plot(evil, evil, [(evil, [(1, 1.0), (2, 2.0)])] * 11, marks=[(1, evil)]))
+    figure = draw_plot(Plot(evil, evil, [(evil, [(1, 1.0), (2, 2.0)])] * 11, marks=[(1, evil)]))
     assert "<script" not in figure
     assert f's{MOST_SERIES}"' not in figure and "and 3 more" in figure
     picture(figure)
@@ -55,18 +55,18 @@ def test_names_are_escaped_and_few_curves_are_drawn() -> None:
 
 def test_a_spike_gets_a_logarithmic_axis() -> None:
     quiet = [(step, 1.0 + step % 2) for step in range(50)]
-    assert "logarithmic" not in draw(Plot("x", "", [("a", quiet)]))
-    assert "logarithmic" in draw(Plot("x", "", [("a", [*quiet, (50, 1e6)])]))
-    assert "logarithmic" not in draw(Plot("x", "", [("a", [*quiet, (50, 1e6), (51, -1.0)])]))
+    assert "logarithmic" not in draw_plot(Plot("x", "", [("a", quiet)]))
+    assert "logarithmic" in draw_plot(Plot("x", "", [("a", [*quiet, (50, 1e6)])]))
+    assert "logarithmic" not in draw_plot(Plot("x", "", [("a", [*quiet, (50, 1e6), (51, -1.0)])]))
 
 
 @pytest.mark.parametrize("value", [0.0, -2.0, 3e-9, 1e14])
 def test_constant_curves_are_drawn(value: float) -> None:
-    assert "nan" not in draw(Plot("x", "", [("a", [(1, value), (2, value)])]))
+    assert "nan" not in draw_plot(Plot("x", "", [("a", [(1, value), (2, value)])]))
 
 
 def test_no_points_draw_nothing() -> None:
-    assert draw(Plot("x", "", [("a", [])])) == ""
+    assert draw_plot(Plot("x", "", [("a", [])])) == ""
     assert draw_png(Plot("x", "", [("a", [])])) == b""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base import private_directories
 from pipeline.base.errors import ConfigError
 from pipeline.base.private_directories import own_directory, own_temporary_directory
 
@@ -169,6 +170,21 @@ def test_below_tmp_only_ones_own_directory_counts(below: str, tmp_path: Path) ->
     make(top / "planted", 0o755, SOMEBODY)
     with pytest.raises(ConfigError, match="/planted belongs to user 4242"):
         own_directory(top / "planted" / "kernels", "X")
+
+
+@as_root
+def test_a_root_that_a_container_does_not_know_may_own_the_levels_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can make a directory in /tmp: there, and of the cache itself, it is nobody's root."""
+    monkeypatch.setattr(private_directories, "_unknown_owner", lambda: SOMEBODY)
+    tmp = make(make(tmp_path / "home", 0o755, SOMEBODY) / "tmp", 0o1777, SOMEBODY)
+    assert own_directory(tmp / "cache", "X") == tmp / "cache"
+    make(tmp / "planted", 0o755, SOMEBODY)
+    make(tmp_path / "home" / "theirs", 0o755, SOMEBODY)
+    for path in (tmp / "planted" / "kernels", tmp_path / "home" / "theirs"):
+        with pytest.raises(ConfigError, match=r"/(planted|theirs) belongs to user 4242"):
+            own_directory(path, "X")
 
 
 def test_links_of_this_user_are_followed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.base.shown_urls import recorded_url, shown_text, shown_url
+from pipeline.base.shown_urls import recorded_url, show_text, show_url
 
 SHOWN = {
     "https://host/a/b.jsonl": "https://host/a/b.jsonl",
@@ -36,7 +36,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("url", SHOWN)
 def test_a_url_is_rebuilt(url: str) -> None:
-    assert shown_url(url) == SHOWN[url]
+    assert show_url(url) == SHOWN[url]
 
 
 def test_messages_have_no_secrets() -> None:
@@ -44,10 +44,10 @@ def test_messages_have_no_secrets() -> None:
     text = (
         f"GET '{url}', (https://you:pass@host/c) for me with s3cret, 2secret and 3secret: 1 error"
     )
-    assert shown_text(text, url) == (
+    assert show_text(text, url) == (
         "GET 'https://host/a/b', (https://host/c) for me with ..., ... and ...: 1 error"
     )
-    assert shown_text("a message: 12://x @ home", "") == "a message: 12://x @ home"
+    assert show_text("a message: 12://x @ home", "") == "a message: 12://x @ home"
 
 
 @pytest.mark.parametrize("url", [url for url in SHOWN if "://" in url])
@@ -100,9 +100,9 @@ def test_what_is_not_a_url_is_recorded_as_it_is(text: str) -> None:
 def test_a_path_made_of_a_url_has_no_secrets() -> None:
     path = Path("s3://AKIA:s3cret@bucket/a")
     assert (
-        shown_text(f"{path} is not a folder; give one") == "s3:/bucket/a is not a folder; give one"
+        show_text(f"{path} is not a folder; give one") == "s3:/bucket/a is not a folder; give one"
     )
 
 
 def test_a_long_word_is_read_in_linear_time() -> None:
-    assert shown_text(f"://{'a' * 300_000} is damaged") == f"://{'a' * 300_000} is damaged"
+    assert show_text(f"://{'a' * 300_000} is damaged") == f"://{'a' * 300_000} is damaged"

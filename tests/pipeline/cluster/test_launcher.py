@@ -115,7 +115,7 @@ class Tree:
 
     def end(self) -> str:
         """How the rank ended: "stopped", "finished", or "" if it exited early."""
-        wait_until(lambda: not processes.started(self.rank))
+        wait_until(lambda: not processes.read_start_time(self.rank))
         path = self.folder / "end"
         return path.read_text() if path.exists() else ""
 

@@ -10,14 +10,14 @@ from pipeline.cluster import processes
 
 def test_a_zombie_is_gone() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        first = processes.started(process.pid)
-        assert first.isdigit() and first == processes.started(process.pid)
+        first = processes.read_start_time(process.pid)
+        assert first.isdigit() and first == processes.read_start_time(process.pid)
         assert processes.parent(process.pid) == os.getpid()
-        assert int(first) > int(processes.started(os.getpid()))
+        assert int(first) > int(processes.read_start_time(os.getpid()))
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert processes.started(process.pid) == ""  # a zombie
-    assert processes.started(process.pid) == ""
+        assert processes.read_start_time(process.pid) == ""  # a zombie
+    assert processes.read_start_time(process.pid) == ""
     assert processes.parent(process.pid) == 0
 
 
@@ -47,4 +47,4 @@ def test_a_name_may_hold_anything(tmp_path: Path) -> None:
     with waits([str(program), "-c", "echo started; read x; exit"]) as process:
         assert processes.name(process.pid) == ") Z 7"
         assert processes.parent(process.pid) == os.getpid()
-        assert processes.started(process.pid)
+        assert processes.read_start_time(process.pid)

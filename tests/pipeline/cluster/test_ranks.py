@@ -16,7 +16,7 @@ from pipeline.cluster.ranks import (
     ending_with_lost_ranks,
     format_rank_error,
     launched_rank,
-    reported_once,
+    report_once,
 )
 from tests.launching import process
 from tests.pipeline.conftest import forkrun, launch
@@ -98,10 +98,10 @@ def test_only_the_first_rank_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launched_rank() == 0
     monkeypatch.setenv("RANK", "3")
     assert launched_rank() == 3
-    with pytest.raises(CheckpointError), reported_once(0):
+    with pytest.raises(CheckpointError), report_once(0):
         raise CheckpointError("x")
     for error, code in ((CheckpointError("x"), 2), (DivergedError("x"), 3)):
-        with pytest.raises(SystemExit) as silent, reported_once(3):
+        with pytest.raises(SystemExit) as silent, report_once(3):
             raise error
         assert silent.value.code == code
 

@@ -33,7 +33,7 @@ from pipeline.loading.micro_batch import LossCounts
 from pipeline.planning.build import build_model
 from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.recipes import recipe
-from pipeline.training.optimizer.engine import ZeroEngine, initialize
+from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
 from pipeline.training.step_count import StepCount, StopVote
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.step_trace import StepTrace
@@ -168,7 +168,7 @@ def measure(precision: str, name: str, changes: dict[str, Any]) -> dict[str, Any
     run = run_of(precision, dist.get_world_size())
     with LiveBytes(ignored_device="meta") as live:  # DeepSpeed keeps shapes there
         model = build_model(run, seed=0).train()
-        engine = initialize(
+        engine = initialize_engine(
             model, run, file_of(name, changes), logical_parameters(model),
             rows=ROWS, accumulation=ACCUMULATION,
         )  # fmt: skip

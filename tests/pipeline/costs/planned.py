@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.config.settings import override
 from pipeline.costs.cost_plan import PlannedRun
-from pipeline.costs.devices import GPUS, Hardware
+from pipeline.costs.device_rates import GPUS, Hardware
 from pipeline.costs.expected_data import expected_datasets
 from pipeline.costs.site_rates import SiteRates
 from pipeline.planning.deepspeed_config import read_deepspeed_file

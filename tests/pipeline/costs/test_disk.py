@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.costs.disk import disk
 from pipeline.loading.dataset import Dataset
-from pipeline.planning.plan import parameters_of
+from pipeline.planning.phase_plan import parameters_of
 from pipeline.recipes import recipe
 from tests.pipeline.costs.planned import planned
 

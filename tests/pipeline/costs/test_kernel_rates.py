@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.costs.devices import GPUS
+from pipeline.costs.device_rates import GPUS
 from pipeline.costs.kernel_rates import KERNEL_RATES, StepWork, step_seconds
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipeline.costs.estimate import Estimate
-from pipeline.costs.plan_sections import NOT_COUNTED, CostPlan, PlanSection, shown
+from pipeline.costs.plan_sections import NOT_COUNTED, CostPlan, PlanSection, format_value
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from pipeline.costs.plan_sections import NOT_COUNTED, CostPlan, PlanSection, sho
     ],
 )  # fmt: skip
 def test_values_have_three_digits_and_a_unit(value: float, unit: str, expected: str) -> None:
-    assert shown(value, unit) == expected
+    assert format_value(value, unit) == expected
 
 
 def test_every_figure_has_its_basis_and_assumption_in_text_and_json() -> None:

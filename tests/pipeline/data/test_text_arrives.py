@@ -25,9 +25,9 @@ from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.clean import clean
 from pipeline.data.text.documents import DocumentCounts, read_batches
-from pipeline.data.text.tasks import cut_tasks
+from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.data.tokenizers.folders import save_vocabulary
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.execution.workers import local_executor
 from tests.pipeline.data.dump import dump, page
 from tests.pipeline.data.web_archive import page as web_page
@@ -241,7 +241,7 @@ def test_decoded_ids_of_a_shard_are_the_cleaned_text(
     """The vocabularies know all characters here."""
     texts = [joined(text) for name, text in DOCUMENTS.items() if name in PROSE]
     recipe = {"byte-bpe": "roberta_tiny", "wordpiece": "spanbert_tiny", "unigram": "albert_tiny"}
-    vocabulary = train(kind, lambda: iter(texts * 2), 1200, lower_case=False)
+    vocabulary = train_vocabulary(kind, lambda: iter(texts * 2), 1200, lower_case=False)
     save_vocabulary(vocabulary, tmp_path / "tokenizer", 32)
     path = write_json_lines([*PROSE.values()], tmp_path)
     out = tmp_path / "out"

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from pipeline.diagnosis.exchange import Exchange
-from pipeline.diagnosis.placement import LaunchPlace
+from pipeline.diagnosis.own_rank import LaunchPlace
 
 Together = Callable[..., list[Any]]
 

@@ -11,7 +11,7 @@ import pytest
 from pipeline.diagnosis import exchange
 from pipeline.diagnosis.checks import FAIL, OK, WARN
 from pipeline.diagnosis.exchange import Exchange, LostRanks, check_clocks
-from pipeline.diagnosis.placement import LaunchPlace
+from pipeline.diagnosis.own_rank import LaunchPlace
 from tests.pipeline.diagnosis.conftest import Together
 
 

@@ -11,8 +11,8 @@ import pytest
 from pipeline.diagnosis import shared_directory
 from pipeline.diagnosis.checks import FAIL, OK, WARN, Check, merge
 from pipeline.diagnosis.exchange import Exchange
-from pipeline.diagnosis.placement import LaunchPlace
-from pipeline.diagnosis.shared_directory import check_output, checkpoint_bytes
+from pipeline.diagnosis.own_rank import LaunchPlace
+from pipeline.diagnosis.shared_directory import check_output_directory, checkpoint_bytes
 from pipeline.recipes import recipe
 from tests.pipeline.diagnosis.conftest import Together
 
@@ -27,7 +27,9 @@ def by_name(found: list[list[Check]]) -> dict[str, Check]:
 
 
 def test_a_disk_is_fine_and_nothing_is_left(together: Together, tmp_path: Path) -> None:
-    found = by_name(together(lambda ranks: check_output(ranks, tmp_path / "a" / "run"), ranks=3))
+    found = by_name(
+        together(lambda ranks: check_output_directory(ranks, tmp_path / "a" / "run"), ranks=3)
+    )
     assert found.keys() == TESTS
     wrong = {name: check for name, check in found.items() if check.status not in (OK, "skipped")}
     assert not wrong.keys() - {"room for the run", "synced files", "inodes"}, wrong
@@ -35,7 +37,7 @@ def test_a_disk_is_fine_and_nothing_is_left(together: Together, tmp_path: Path) 
 
 
 def test_one_process_makes_the_same_tests(tmp_path: Path) -> None:
-    assert by_name([check_output(Exchange(LaunchPlace()), tmp_path)]).keys() == TESTS
+    assert by_name([check_output_directory(Exchange(LaunchPlace()), tmp_path)]).keys() == TESTS
 
 
 def test_a_directory_that_another_node_does_not_see(
@@ -50,7 +52,7 @@ def test_a_directory_that_another_node_does_not_see(
         if ranks.placement.rank == 1:  # this node has another file system at the same path
             broadcast = ranks.broadcast
             ranks.broadcast = lambda value: _moved(broadcast(value), *mine)  # type: ignore[method-assign]
-        return check_output(ranks, mine[0])
+        return check_output_directory(ranks, mine[0])
 
     found = by_name(together(look))
     assert found["shared directory"].status == FAIL and found["shared directory"].ranks == ()
@@ -66,15 +68,17 @@ def test_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    found = by_name([check_output(Exchange(LaunchPlace()), tmp_path)])
+    found = by_name([check_output_directory(Exchange(LaunchPlace()), tmp_path)])
     assert found["locks"].status == WARN and "no locks" in found["locks"].value
 
 
 def test_room_is_compared_with_a_checkpoint(tmp_path: Path) -> None:
-    found = by_name([check_output(Exchange(LaunchPlace()), tmp_path, needed=1e18)])
+    found = by_name([check_output_directory(Exchange(LaunchPlace()), tmp_path, needed=1e18)])
     assert found["room for the run"].status == FAIL
     assert found["room for the run"].threshold == "at least 1e+09 GB"
-    found = by_name([check_output(Exchange(LaunchPlace()), tmp_path, needed=1e6, planned=2e18)])
+    found = by_name(
+        [check_output_directory(Exchange(LaunchPlace()), tmp_path, needed=1e6, planned=2e18)]
+    )
     assert found["room for the run"].status == WARN
     assert found["room for the run"].threshold == "at least 2e+09 GB"
 
@@ -86,7 +90,7 @@ def test_a_directory_that_cannot_be_written(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    (check,) = check_output(Exchange(LaunchPlace()), tmp_path)
+    (check,) = check_output_directory(Exchange(LaunchPlace()), tmp_path)
     assert check.status == FAIL and "cannot be written" in check.value
     assert not list(tmp_path.iterdir())
 

@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 from pipeline.diagnosis.exchange import Exchange
-from pipeline.diagnosis.placement import LaunchPlace
+from pipeline.diagnosis.own_rank import LaunchPlace
 from pipeline.diagnosis.signals import SignalWatch
 watch = SignalWatch()
 found = watch.check(Exchange(LaunchPlace()))

@@ -9,11 +9,11 @@ import torch
 
 from model.tasks.task_model import TaskDesign
 from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.finetune_tasks import TASKS
 from pipeline.downstream.jobs import TuningWork
 from pipeline.downstream.protocols import BERT
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.starting_weights import load_start
-from pipeline.downstream.tasks import TASKS
 
 EXPORTS = Path(__file__).parents[2] / "golden/exports"
 LABELS = ("0", "1")

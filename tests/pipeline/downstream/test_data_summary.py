@@ -10,14 +10,14 @@ import pytest
 from pipeline.downstream.data_summary import (
     Copies,
     about_data,
-    count_copies,
+    count_shared_examples,
     describe_data,
     find_copies,
 )
 from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.finetune_tasks import TASKS, Split, TaskData
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.starting_weights import load_start
-from pipeline.downstream.tasks import TASKS, Split, TaskData
 from tests.pipeline.downstream.small_work import EXPORTS, LABELS, small_examples
 
 TRAINING = [("A fine film .",), ("It rains.", "It is wet."), ("!?",), ("B-X", "the", ",")]
@@ -72,4 +72,4 @@ def test_development_examples_that_are_training_examples() -> None:
 )  # fmt: skip
 def test_copies(texts: tuple[str, ...], is_copy: bool) -> None:
     training = [Example(str(i), found, "a") for i, found in enumerate(TRAINING)]
-    assert count_copies([Example("0", texts, "b")], training) == is_copy
+    assert count_shared_examples([Example("0", texts, "b")], training) == is_copy

@@ -11,9 +11,9 @@ import pytest
 from pipeline.base.errors import ConfigError
 from pipeline.downstream.finetune_arguments import (
     apply_changes,
-    choose_files,
     choose_part,
     choose_task,
+    choose_task_files,
     parse_finetune,
 )
 from pipeline.downstream.protocols import BERT, ELECTRA
@@ -60,7 +60,7 @@ def test_contradictions(parse, words: list[str], message: str) -> None:  # type:
     with pytest.raises(ConfigError, match=message):
         arguments = parse(*words)
         choose_part(arguments)
-        choose_files(arguments, choose_task(arguments))
+        choose_task_files(arguments, choose_task(arguments))
 
 
 def test_tasks_of_a_user(parse) -> None:  # type: ignore[no-untyped-def]
@@ -83,7 +83,7 @@ def test_tasks_of_a_user(parse) -> None:  # type: ignore[no-untyped-def]
         "z",
         ("accuracy", "macro_f1"),
     )
-    assert choose_files(arguments, task) == (Path("a"), Path("b"), ())
+    assert choose_task_files(arguments, task) == (Path("a"), Path("b"), ())
     named = choose_task(parse("--task", "tags", "--train", "a", "--labels", "-", "-1", ""))
     assert (named.layout, named.labels) == ("conll", ("-", "-1", ""))
 

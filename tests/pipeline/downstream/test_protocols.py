@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pipeline.downstream.finetune_tasks import TASKS
 from pipeline.downstream.protocols import PROTOCOLS, protocol_for, usual_protocol
-from pipeline.downstream.tasks import TASKS
 
 
 def test_published_numbers() -> None:

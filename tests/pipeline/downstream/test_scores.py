@@ -19,11 +19,11 @@ from pipeline.downstream import scores
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import ARMS, RESULT, TFIDF, plan_jobs, run_job
 from pipeline.downstream.scores import (
-    assemble,
+    assemble_scores,
     check_started_from,
     describe_device,
-    publish,
-    report,
+    publish_scores,
+    summarize_scores,
     versions,
 )
 from pipeline.downstream.starting_weights import save_folder
@@ -50,7 +50,7 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
             "copies": [{"name": "development", "checked": 10, "in_train": 10}],
         },
     }
-    found = assemble(work, jobs, about)
+    found = assemble_scores(work, jobs, about)
     assert found.keys() == SCHEMA and found["schema_version"] == 1
     assert found["scores"]["accuracy"].keys() == SUMMARY
     assert all(run.keys() == RUN for run in found["runs"]) and len(found["runs"]) == 12
@@ -64,14 +64,16 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
     assert found["scores"]["accuracy"]["values"] == own
     assert own[chosen["seed"]] == max(own)
     encoder = RowEncoder(work.start.vocabulary, 32)
-    names = publish(work, found, encoder)
+    names = publish_scores(work, found, encoder)
     assert names == ["model/", "predictions.jsonl", "submission/SST-2.tsv", "scores.json"]
     assert json.loads((work.output / "scores.json").read_text()) == json.loads(json.dumps(found))
     assert not list(work.output.rglob("weights.safetensors"))
-    assert publish(work, found, encoder) == ["scores.json"]  # again, by another part
-    assert "95 %" in report(found) and "1 answers" in report(found)
-    assert "    tfidf          1.0000\n" in report(found)
-    assert "  warning: 10 of 10 development examples (100.0%) have the texts" in report(found)
+    assert publish_scores(work, found, encoder) == ["scores.json"]  # again, by another part
+    assert "95 %" in summarize_scores(found) and "1 answers" in summarize_scores(found)
+    assert "    tfidf          1.0000\n" in summarize_scores(found)
+    assert "  warning: 10 of 10 development examples (100.0%) have the texts" in summarize_scores(
+        found
+    )
     lines = (work.output / "predictions.jsonl").read_text().splitlines()
     model = AutoModelForSequenceClassification.from_pretrained(work.output / "model").eval()
     tokenizer = AutoTokenizer.from_pretrained(work.output / "model")
@@ -99,7 +101,7 @@ def test_the_point_with_the_best_median_is_reported_with_its_own_baselines(tmp_p
         result = json.dumps({"metrics": metrics, "seconds": 1.0, "seed": job.seed})
         (work.folder(job) / RESULT).write_text(result)
     about = {"model": {}, "grid": "published", "data": {}}
-    found = assemble(work, jobs, about)
+    found = assemble_scores(work, jobs, about)
     assert (found["best"]["point"], found["best"]["seed"]) == (1, 1)
     assert [point["median"] for point in found["grid"]["medians"]] == [0.5, 0.7]
     for arm, summary in {**found["baselines"], "model": found["scores"]}.items():
@@ -127,7 +129,7 @@ def test_a_damaged_result_is_named(tmp_path: Path, content: str) -> None:
     run_job(work, jobs[0])
     (work.folder(jobs[0]) / "result.json").write_text(content)
     with pytest.raises(DataError, match=r"model-0-0/result\.json is damaged: .*; remove it, and"):
-        assemble(work, jobs, {"model": {}, "grid": "none", "data": {}})
+        assemble_scores(work, jobs, {"model": {}, "grid": "none", "data": {}})
 
 
 def test_parts_that_finish_together_publish_once(
@@ -138,7 +140,7 @@ def test_parts_that_finish_together_publish_once(
     for job in jobs:
         run_job(work, job)
     about = {"model": {}, "grid": "published", "data": {}}
-    found = assemble(work, jobs, about)
+    found = assemble_scores(work, jobs, about)
     encoder = RowEncoder(work.start.vocabulary, 32)
     saved = []
 
@@ -153,7 +155,7 @@ def test_parts_that_finish_together_publish_once(
     os.utime(old, (0, 0))  # of a process that was killed; another one may be writing the other
     monkeypatch.setattr(scores, "save_folder", save_slowly)
     with ThreadPoolExecutor(2) as parts:
-        written = list(parts.map(lambda _: publish(work, found, encoder), range(2)))
+        written = list(parts.map(lambda _: publish_scores(work, found, encoder), range(2)))
     assert saved == [work.output / "model"]
     assert sorted(written) == [["model/", "predictions.jsonl", "scores.json"], ["scores.json"]]
     assert new.exists() and not old.exists()

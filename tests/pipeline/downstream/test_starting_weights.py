@@ -22,7 +22,7 @@ from pipeline.downstream.starting_weights import (
     save_folder,
     save_weights,
 )
-from pipeline.training.weights.folders import write_folder
+from pipeline.training.weights.model_folders import write_folder
 from tests.pipeline.released.models import save_model
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -18,7 +18,7 @@ from pipeline.downstream.batches import collate, epoch_order, row_length
 from pipeline.downstream.protocols import BERT, ELECTRA
 from pipeline.downstream.training import (
     fine_tune,
-    linear,
+    follow_linear_schedule,
     make_optimizer,
     predict,
     set_rates,
@@ -158,7 +158,7 @@ def test_the_rate_rises_and_falls_as_in_transformers() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     schedule = get_linear_schedule_with_warmup(optimizer, 4, 40)
     for step in range(40):
-        assert linear(step, 40, 0.1) == pytest.approx(schedule.get_last_lr()[0])
+        assert follow_linear_schedule(step, 40, 0.1) == pytest.approx(schedule.get_last_lr()[0])
         optimizer.step()
         schedule.step()
 

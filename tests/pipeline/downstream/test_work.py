@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError
+from pipeline.downstream.finetune_tasks import TASKS
 from pipeline.downstream.protocols import BERT
 from pipeline.downstream.starting_weights import load_start
-from pipeline.downstream.tasks import TASKS
 from pipeline.downstream.work import choose_protocol, make_encoder
 
 EXPORTS = Path(__file__).parents[2] / "golden/exports"

@@ -25,19 +25,19 @@ from pipeline.evaluation.held_out import (
     evaluate_corpora,
     evaluating,
     in_file_order,
+    read_unmasked,
     score_held_out,
-    unmasked,
     validation_loader,
     validation_loaders,
 )
 from pipeline.evaluation.model_inputs import model_inputs
-from pipeline.evaluation.reports import PARTS, report
+from pipeline.evaluation.reports import PARTS, print_scores
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.planning.build import build_model
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.weights.folders import load_folder, write_folder
+from pipeline.training.weights.model_folders import load_folder, write_folder
 
 CPU = torch.device("cpu")
 
@@ -235,7 +235,7 @@ def test_eval_mode_ends_with_the_block(model: MaskedLanguageModel) -> None:
 
 
 def test_unmasked_gives_back_what_was_prepared(dataset: Dataset) -> None:
-    found = unmasked(validation_loader([dataset], 8), 20)
+    found = read_unmasked(validation_loader([dataset], 8), 20)
     specials = dataset.manifest.tokenizer
     assert len(found) == 20
     for ids, segments in found:
@@ -272,7 +272,7 @@ def test_a_folder_scores_as_its_run_with_every_part_of_the_loss(
         return  # the lesson has no pairs
     weighted = ours["mlm_loss"] + part.weight * ours[f"{part.name}_loss"]
     assert ours["loss"] == pytest.approx(weighted)
-    report("model", ours)
+    print_scores("model", ours)
     said = capsys.readouterr().out
     assert f" nats = loss + {part.weight:g} x {PARTS[part.name]}\n" in said
     assert ("accuracy at predicted tokens\n" in said) == (part.per == "predictions")
@@ -285,7 +285,7 @@ def test_a_pair_head_is_scored_on_shards_without_pairs(
     model = MaskedLanguageModel(config, seed=0, pair_weight=1.0).eval()
     result = score_held_out(model, [Dataset.open(lesson, "validation")], CPU, "row")
     assert result["mlm_loss"] > 0 and not {"pair_loss", "loss"} & result.keys()
-    report("model", result)
+    print_scores("model", result)
     said = capsys.readouterr().out
     assert f"  loss                {result['mlm_loss']:.4f} nats" in said
     assert "pairs" not in said and "all parts" not in said

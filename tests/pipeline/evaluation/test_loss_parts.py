@@ -10,7 +10,7 @@ from pipeline.evaluation.loss_parts import (
     add,
     first_count,
     loss_sum,
-    pack,
+    pack_sums,
     part_metrics,
     unpack,
 )
@@ -79,7 +79,15 @@ def test_sums_of_any_shapes_are_packed_into_one_vector() -> None:
     given = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(7.0)}
     for _ in range(2):
         add(total, given)
-    assert pack(total).dtype == torch.float64 and pack(total).tolist() == [0, 2, 4, 6, 8, 10, 14]
-    back = unpack(pack(total), total)
+    assert pack_sums(total).dtype == torch.float64 and pack_sums(total).tolist() == [
+        0,
+        2,
+        4,
+        6,
+        8,
+        10,
+        14,
+    ]
+    back = unpack(pack_sums(total), total)
     assert torch.equal(back["a"], 2 * given["a"]) and back["b"] == 14
-    assert pack({}).numel() == 0 and unpack(pack({}), {}) == {}
+    assert pack_sums({}).numel() == 0 and unpack(pack_sums({}), {}) == {}

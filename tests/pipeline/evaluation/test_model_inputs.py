@@ -17,7 +17,7 @@ from pipeline.loading.micro_batch import BatchForm, Extras
 from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity
 from pipeline.planning.build import build_model
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from tests.pipeline.loading.conftest import prepare_directory
 

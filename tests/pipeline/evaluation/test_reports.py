@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.evaluation.reports import report, to_json
+from pipeline.evaluation.reports import print_scores, scores_as_json
 
 
 def test_precision_is_undefined_without_detections(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,12 +19,12 @@ def test_precision_is_undefined_without_detections(capsys: pytest.CaptureFixture
     found |= {"rtd_loss": 0.5, "rtd_accuracy": 0.75, "predictions": 9}
     found |= {"rtd_precision": float("nan"), "rtd_recall": 0.0, "rtd_auc": 0.5}
     found |= {"loss_parts": {"rtd": {"weight": 50.0, "per": "tokens"}}}
-    report("model", found)
+    print_scores("model", found)
     said = capsys.readouterr().out
     assert "model: 9 predicted tokens of held-out sequences, by the generator" in said
     assert "  loss                1.0000 nats\n" in said
     assert "  detection           0.5000 nats, 75.00% accuracy\n" in said
     assert "  all parts           26.0000 nats = loss + 50 x detection\n" in said
     assert "replaced tokens     none suspected, 0.00% recall, 0.5000 area under the curve" in said
-    content = json.loads(to_json("model", "cpu", found))
+    content = json.loads(scores_as_json("model", "cpu", found))
     assert content == {"model": "model", "device": "cpu", **found, "rtd_precision": None}

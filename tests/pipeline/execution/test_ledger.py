@@ -16,12 +16,12 @@ import pytest
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import one_at_a_time
 from pipeline.execution.ledger import (
-    check_same,
+    check_same_work,
+    hold_lock,
     lock_of,
     only_once,
     record_once,
     remove_orphans,
-    taken,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -77,9 +77,9 @@ def test_a_kill_leaves_no_half_of_a_file_and_no_lock(tmp_path: Path) -> None:
 
 def test_work_is_taken_by_one(tmp_path: Path) -> None:
     lock = tmp_path / "runs" / ".a.lock"
-    with taken(lock) as first, taken(lock) as second:
+    with hold_lock(lock) as first, hold_lock(lock) as second:
         assert first is not None and second is None
-    with taken(lock) as again:
+    with hold_lock(lock) as again:
         assert again is not None
 
 
@@ -90,7 +90,7 @@ def test_where_there_are_no_locks_work_is_done_and_no_file_removed(
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr("pipeline.base.files.fcntl.flock", without_locks)
-    with taken(tmp_path / ".a.lock") as lock:
+    with hold_lock(tmp_path / ".a.lock") as lock:
         assert lock is not None
     (tmp_path / ".a.1.tmp").touch()
     remove_orphans(tmp_path)  # it may be in use
@@ -110,9 +110,9 @@ def test_the_settings_of_the_first_process_stay(tmp_path: Path) -> None:
     first = {"task": "sst2", "seeds": [1, 2]}
     assert record_once(path, first, "start over") == first
     assert record_once(path, {"task": "rte"}, "start over") == first
-    check_same(tmp_path, first, json.loads(path.read_text()))
+    check_same_work(tmp_path, first, json.loads(path.read_text()))
     with pytest.raises(ConfigError, match=r"was made with seeds \[1, 2\], not None; repeat that"):
-        check_same(tmp_path, first, {"task": "sst2"})
+        check_same_work(tmp_path, first, {"task": "sst2"})
     path.write_text("")
     with pytest.raises(DataError, match=r"settings\.json is damaged: it is empty; start over$"):
         record_once(path, first, "start over")

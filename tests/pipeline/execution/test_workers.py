@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.documents.records import Piece, Source
-from pipeline.data.text.tasks import SplitTask
+from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.workers import Stage, local_executor, share, unfinished
 
 

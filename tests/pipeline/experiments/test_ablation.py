@@ -13,8 +13,8 @@ from pipeline.experiments.ablation import (
     Ablation,
     initial_weights,
     make_arms,
-    parts_of,
-    shortened,
+    shorten_run,
+    split_phases,
 )
 from pipeline.experiments.arms import arms_from_arguments
 from pipeline.planning.build import build_model
@@ -57,11 +57,11 @@ def test_arms_that_hold_out_other_documents_are_refused() -> None:
 
 def test_a_shorter_run_keeps_its_shape() -> None:
     base = override(recipe("roberta_tiny"), [PHASES, "batch.warmup_steps=300"])
-    short = shortened(base, base.steps // 6)
+    short = shorten_run(base, base.steps // 6)
     assert short.steps == 400 and short.phases[0].steps == 100 and short.batch.warmup_steps == 50
     assert short.schedule.warmup_steps == round(base.schedule.warmup_steps / 6)
     assert short.optimizer == base.optimizer
-    assert [part.data.sequence_length for part in parts_of(short)] == [16, 32]
+    assert [part.data.sequence_length for part in split_phases(short)] == [16, 32]
 
 
 @pytest.mark.parametrize(

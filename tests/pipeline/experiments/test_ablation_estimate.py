@@ -16,9 +16,9 @@ from pipeline.experiments import ablation_estimate as module
 from pipeline.experiments.ablation import Ablation, make_arms
 from pipeline.experiments.ablation_estimate import (
     check_arms,
-    describe,
     describe_arms,
-    estimate,
+    describe_costs,
+    estimate_arms,
     measured_seconds,
     tokens_of,
 )
@@ -117,36 +117,36 @@ def test_finished_runs_are_taken_before_measured_steps(
             json.dumps(finished_result(job, 4.0, seconds=seconds))
         )
     runner = AblationRunner(given, Children())
-    one, two = estimate(runner)
+    one, two = estimate_arms(runner)
     assert (one.runs, one.done, one.seconds, one.left) == (6, 2, 15.0, 60.0)
     assert (two.runs, two.done, two.left) == (3, 0, 3 * 7200.0)
     last_of_one = given.jobs()[4]  # one:2
     diverged = given.directory(last_of_one)
     diverged.mkdir(parents=True)
     (diverged / RESULT).write_text(json.dumps(finished_result(last_of_one, 4.0, seconds=0.0)))
-    after = estimate(runner)[0]
+    after = estimate_arms(runner)[0]
     assert (after.done, after.seconds, after.left) == (3, 15.0, 45.0)
     assert after.source == "recorded by 2 finished runs"
-    first, _, second, last = describe(runner, [one, two])
+    first, _, second, last = describe_costs(runner, [one, two])
     assert first.startswith("9 runs (--task 0 to 8): 2 arms with 3 seeds, and 3 more of one")
     assert second.endswith("2 h each (measured, 3 steps on this machine)")
     assert last.startswith("6.02 h left if run one after another")
     tuned = AblationRunner(replace(given, tasks=(("mrpc", tmp_path),)), Children())
-    *_, line, last = describe(tuned, [one, two])
+    *_, line, last = describe_costs(tuned, [one, two])
     assert line == "  mrpc: 9 runs to fine-tune, 0 done; not in the hours below, as none is done"
     score_file(given, given.jobs()[0], "mrpc").write_text(
         '{"score": 0.5, "seconds": 7200, "examples": {}}'
     )
-    *_, line, last = describe(tuned, [one, two])
+    *_, line, last = describe_costs(tuned, [one, two])
     assert line == "  mrpc: 9 runs to fine-tune, 1 done; 2 h each" and last.startswith("22 h left")
     score_file(given, given.jobs()[2], "mrpc").write_text(
         '{"score": null, "seconds": 0.0, "examples": {}}'
     )
-    *_, line, last = describe(tuned, [one, two])
+    *_, line, last = describe_costs(tuned, [one, two])
     assert "2 done; 2 h each" in line and last.startswith("20 h left")
     found = diverged_result(last_of_one, 0.1, "not finite")
     (diverged / RESULT).write_text(json.dumps(found))  # nothing is left to fine-tune of it
-    *_, line, last = describe(tuned, [one, two])
+    *_, line, last = describe_costs(tuned, [one, two])
     assert "mrpc: 8 runs to fine-tune, 2 done" in line and last.startswith("18 h left")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import EXIT_INTERRUPTED
-from pipeline.execution.ledger import taken
+from pipeline.execution.ledger import hold_lock
 from pipeline.experiments.children import ChildError, Children
 
 ROOT = Path(__file__).parents[3]
@@ -118,14 +118,14 @@ def test_a_child_keeps_the_lock(module: Path, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}) as p:
         wait_until(ready.exists)
         p.kill()
-    with taken(lock) as mine:
+    with hold_lock(lock) as mine:
         assert mine is None
     stop.touch()
     wait_until(lambda: is_free(lock))
 
 
 def is_free(path: Path) -> bool:
-    with taken(path) as lock:
+    with hold_lock(path) as lock:
         return lock is not None
 
 

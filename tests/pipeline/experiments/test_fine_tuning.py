@@ -18,12 +18,12 @@ from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.fine_tuning import (
     DIVERGED,
     check_examples,
-    fine_tune,
+    fine_tune_run,
     fine_tuned,
     is_fine_tuned,
     protocol_name,
+    read_seconds,
     score_file,
-    seconds_of,
 )
 from pipeline.recipes import RECIPES
 from tests.pipeline.experiments.test_ablation import ablation
@@ -61,7 +61,7 @@ def given(tmp_path: Path, *tasks: str, seeds: int = 1) -> Ablation:
 def done(asked: Ablation, children: Children, tmp_path: Path) -> AblationJob:
     job = asked.jobs()[2]  # one:1
     asked.directory(job).mkdir(parents=True, exist_ok=True)
-    fine_tune(asked, job, children, tmp_path / "log", None)
+    fine_tune_run(asked, job, children, tmp_path / "log", None)
     return job
 
 
@@ -76,7 +76,7 @@ def test_each_task_is_fine_tuned_once(tmp_path: Path) -> None:
         "--first-seed", "3", "--baselines", "majority",
     ]]  # fmt: skip
     assert fine_tuned(asked, job) == ({"fine-tuned/mrpc f1": 0.9}, {})
-    assert is_fine_tuned(asked, job) and seconds_of(asked, asked.jobs(), "mrpc") == [2.5]
+    assert is_fine_tuned(asked, job) and read_seconds(asked, asked.jobs(), "mrpc") == [2.5]
     kept = {path.name for path in (run / "finetune-mrpc").iterdir()}
     assert kept == {"finetune.json", "scores.json"}
     more = given(tmp_path, "mrpc", "sst2", seeds=3)
@@ -106,7 +106,7 @@ def test_all_runs_are_fine_tuned_on_the_same_examples(tmp_path: Path) -> None:
     jobs = asked.jobs()[:3]
     for job, text in zip(jobs, (*["2 with hash a"] * 2, "2 with hash b"), strict=True):
         children.examples = text
-        fine_tune(asked, job, children, tmp_path / "log", None)
+        fine_tune_run(asked, job, children, tmp_path / "log", None)
     check_examples(asked, jobs[:2])
     with pytest.raises(
         DataError, match=r"one/seed-1/\S+ is .* than \S+one/seed-0/.*mrpc, and rerun"
@@ -118,7 +118,7 @@ def test_a_run_that_tunes_a_rate_is_not_fine_tuned(tmp_path: Path) -> None:
     asked, children = given(tmp_path, "mrpc"), Tuning()
     job = AblationJob(arm=asked.baseline, seed=7, factor=2.0)
     assert is_fine_tuned(asked, job) and fine_tuned(asked, job) == ({}, {})
-    fine_tune(asked, job, children, tmp_path / "log", None)
+    fine_tune_run(asked, job, children, tmp_path / "log", None)
     assert not children.asked
 
 

@@ -18,11 +18,11 @@ from pipeline.experiments.children import Children
 from pipeline.experiments.measures import (
     DIVERGED,
     from_metrics,
-    measure,
+    measure_run,
     pair_judges,
     sequence_losses,
 )
-from pipeline.training.run_directory.metrics import read_metrics
+from pipeline.training.run_directory.metrics_log import read_metrics
 from pipeline.training.run_directory.run_json import read_record
 from tests.pipeline.conftest import STEPS
 from tests.pipeline.experiments.test_ablation import ablation
@@ -83,7 +83,9 @@ def test_a_loss_that_is_not_finite_is_missing(
 
     monkeypatch.setattr(Children, "run", run)
     given = ablation(tmp_path)
-    found: dict[str, Any] = measure(given, given.jobs()[0], 1.0, children, tmp_path / "log", None)
+    found: dict[str, Any] = measure_run(
+        given, given.jobs()[0], 1.0, children, tmp_path / "log", None
+    )
     assert asked[asked.index("--mask-rate") + 1] == 0.0  # the baseline's, whatever the arm's
     assert found["peak_lr"] == 1.0
     if loss in ("0.0", "2.5"):
@@ -103,7 +105,7 @@ def test_an_accuracy_that_is_not_known_is_missing(
     monkeypatch.setattr(Children, "run", lambda *_, **__: f'{{"mask_loss": 2.5{accuracy}}}')
     table = arms_from_arguments("albert_tiny", [("sop", []), ("same", [])])
     given = replace(ablation(tmp_path), arms=make_arms(table, [], 0))
-    found = measure(given, given.jobs()[0], 1.0, Children(), tmp_path / "log", None)
+    found = measure_run(given, given.jobs()[0], 1.0, Children(), tmp_path / "log", None)
     known = {"pair_accuracy/order": 0.75} if "0.75" in accuracy else {}
     why = {"pair_accuracy/order": "shards has no held-out pairs to label"}
     assert found["measures"] == {"mask_loss": 2.5} | known
@@ -120,7 +122,7 @@ def test_a_result_keeps_which_pairs_were_scored(
     said = json.dumps({"mask_loss": 1.0, "grammar": scores})
     monkeypatch.setattr(Children, "run", lambda *_, **__: said)
     given = replace(ablation(tmp_path), grammar=tmp_path)
-    found = measure(given, given.jobs()[0], 1.0, Children(), tmp_path / "log", None)
+    found = measure_run(given, given.jobs()[0], 1.0, Children(), tmp_path / "log", None)
     assert found["measures"] == {"mask_loss": 1.0, "grammar": 0.5, "grammar/x": 0.25}
     assert found["pairs"] == "ab"
 

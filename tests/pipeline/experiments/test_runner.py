@@ -19,13 +19,13 @@ from pipeline.base.errors import (
     PipelineError,
 )
 from pipeline.config.settings import override
-from pipeline.execution.ledger import taken
+from pipeline.execution.ledger import hold_lock
 from pipeline.experiments import runner as module
 from pipeline.experiments.ablation import TUNING_SEED, AblationJob
 from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.fine_tuning import score_file
 from pipeline.experiments.measures import RESULT
-from pipeline.experiments.runner import AblationRunner, claim_output, with_scored_tasks
+from pipeline.experiments.runner import AblationRunner, claim_ablation, with_scored_tasks
 from tests.pipeline.experiments.small_ablation import finished_result
 from tests.pipeline.experiments.test_ablation import ablation
 
@@ -55,7 +55,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> Recording:
         return finished_result(job, loss, peak_lr=rate)
 
     monkeypatch.setattr(module, "prepare_shards", lambda *_: None)
-    monkeypatch.setattr(module, "measure", measure)
+    monkeypatch.setattr(module, "measure_run", measure)
     return Recording()
 
 
@@ -131,7 +131,7 @@ def test_a_run_that_diverges_is_done_and_neither_repeated_nor_fine_tuned(
         score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0, "examples": {}}')
 
     monkeypatch.setattr(Recording, "run", diverge)
-    monkeypatch.setattr(module, "fine_tune", tune)
+    monkeypatch.setattr(module, "fine_tune_run", tune)
     runner = AblationRunner(given, children)
     for _ in range(2):
         runner.finish(given.jobs())
@@ -179,7 +179,7 @@ def test_a_run_that_another_process_has_taken_is_waited_for(
         (directory / RESULT).write_text("{}")
 
     monkeypatch.setattr(Recording, "pause", other_finishes)
-    with taken(lock):
+    with hold_lock(lock):
         AblationRunner(given, children).finish(given.jobs())
     assert len(children.trained) == len(given.jobs()) - 1
 
@@ -189,36 +189,36 @@ def test_urls_are_kept_without_secrets_and_known_again_with_others(tmp_path: Pat
         return ("--input", f"{address}?X-Amz-Signature={secret}", f"s3://AKIA:{secret}@bucket/b")
 
     given = replace(ablation(tmp_path), inputs=signed("https://host/a", "first"))
-    claim_output(given)
+    claim_ablation(given)
     settings = tmp_path / "settings.json"
     assert "first" not in settings.read_text() and "https://host/a (object" in settings.read_text()
     shards = tmp_path / "shards/x"
     shards.mkdir(parents=True)
     (shards / "manifest.json").write_text("{}")
     renewed = replace(given, inputs=signed("https://host/a", "second"))
-    claim_output(renewed)
+    claim_ablation(renewed)
     with pytest.raises(ConfigError, match="was made with inputs") as error:
-        claim_output(replace(given, inputs=signed("https://host/c", "second")))
+        claim_ablation(replace(given, inputs=signed("https://host/c", "second")))
     assert "first" not in str(error.value) and "second" not in str(error.value)
 
 
 def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> None:
     given = ablation(tmp_path / "out")
-    claim_output(given)
-    claim_output(replace(given, seeds=9))
+    claim_ablation(given)
+    claim_ablation(replace(given, seeds=9))
     with pytest.raises(ConfigError, match="was made with tune False, not True"):
-        claim_output(replace(given, tune=True))
+        claim_ablation(replace(given, tune=True))
     changed = replace(given.arms[1], run=override(given.arms[1].run, ["encoder.dropout=0.3"]))
     with pytest.raises(ConfigError, match=r"with other arms or settings of arms \(two\); repeat"):
-        claim_output(replace(given, arms=(given.arms[0], changed)))
+        claim_ablation(replace(given, arms=(given.arms[0], changed)))
     corrected = replace(given, inputs=("--corpus", "mine", "--input", "b.txt"))
-    claim_output(corrected)  # nothing was prepared yet
+    claim_ablation(corrected)  # nothing was prepared yet
     shards = tmp_path / "out/shards/x"
     shards.mkdir(parents=True)
     (shards / "manifest.json").write_text("{}")
-    claim_output(corrected)
+    claim_ablation(corrected)
     with pytest.raises(ConfigError, match=r"was made with inputs .*b\.txt"):
-        claim_output(given)
+        claim_ablation(given)
     whole = json.loads((tmp_path / "out/settings.json").read_text())
     tasks = (None, 3, {"rte": 5}, {"rte": {}}, {"rte": {"data": 3, "seeds": 1}})
     damaged = [json.dumps(whole | {"finetune": found}) for found in tasks]
@@ -230,11 +230,11 @@ def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> No
 
 def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> None:
     given = ablation(tmp_path / "out")
-    claim_output(given)
+    claim_ablation(given)
     mrpc, wrong = (("mrpc", tmp_path / "a"),), (("mrpc", tmp_path / "wrong"),)
     for tasks in (wrong, mrpc):  # a folder is corrected while there is no score
         asked = replace(given, tasks=tasks, finetune_seeds=3, protocol="small")
-        claim_output(with_scored_tasks(asked))
+        claim_ablation(with_scored_tasks(asked))
     assert with_scored_tasks(given) == given
     score = score_file(given, given.jobs()[0], "mrpc")
     score.parent.mkdir(parents=True)
@@ -243,10 +243,10 @@ def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> N
     both = with_scored_tasks(sst2)
     assert [task for task, _ in both.tasks] == ["sst2", "mrpc"]
     assert both.protocol == "small"  # not what a later version would choose
-    claim_output(both)
+    claim_ablation(both)
     kept = with_scored_tasks(replace(given, seeds=9))  # as --collect, or more seeds, asks
     assert (kept.tasks, kept.finetune_seeds, kept.protocol) == (mrpc, 3, "small")
-    claim_output(kept)
+    claim_ablation(kept)
     for tasks, seeds in ((mrpc, 2), (wrong, 3)):
         with pytest.raises(ConfigError, match=r"has fine-tuned scores of mrpc with .*/a and"):
             with_scored_tasks(replace(given, tasks=tasks, finetune_seeds=seeds))
@@ -264,7 +264,7 @@ def test_a_measured_run_is_only_fine_tuned(
     def tune(asked: Any, job: AblationJob, *others: Any) -> None:
         score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0, "examples": {}}')
 
-    monkeypatch.setattr(module, "fine_tune", tune)
+    monkeypatch.setattr(module, "fine_tune_run", tune)
     runner.finish(given.jobs())
     assert len(children.trained) == trained and all(map(runner.is_done, given.jobs()))
     found = runner.result(given.jobs()[0])

@@ -3,12 +3,12 @@
 import numba
 import numpy as np
 
-from pipeline.kernels.characters import decode
+from pipeline.kernels.characters import decode_character
 
 
 @numba.njit
 def decode_at(buffer, place):  # type: ignore[no-untyped-def]
-    return decode(buffer, place)
+    return decode_character(buffer, place)
 
 
 def test_characters_of_every_length() -> None:

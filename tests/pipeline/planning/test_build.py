@@ -5,11 +5,11 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 
-from model.objectives.heads import word_losses
+from model.objectives.word_heads import word_losses
 from pipeline.config.settings import override
 from pipeline.config.training_settings import ObjectiveSettings
 from pipeline.planning.build import OBJECTIVES, build_model, compile_layers, first_model
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from model.objectives.flops import parameter_count
 from pipeline.config.settings import override
-from pipeline.planning.plan import encoder_config, has_pairs
+from pipeline.planning.phase_plan import encoder_config, has_pairs
 from pipeline.recipes import recipe
 from tests.pipeline.recipes.on_meta import sizes
 

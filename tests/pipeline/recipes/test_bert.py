@@ -12,7 +12,7 @@ from model.hugging_face.families import BERT
 from model.objectives.flops import parameter_count
 from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.data_settings import max_predictions
-from pipeline.planning.plan import encoder_config, has_pairs
+from pipeline.planning.phase_plan import encoder_config, has_pairs
 from pipeline.recipes import recipe
 from tests.pipeline.recipes.on_meta import sizes
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.config.settings import override
 from pipeline.planning.build import build_model
-from pipeline.planning.plan import encoder_config, generator_config, parameters_of
+from pipeline.planning.phase_plan import encoder_config, generator_config, parameters_of
 from pipeline.recipes import recipe
 from tests.pipeline.recipes.on_meta import sizes
 

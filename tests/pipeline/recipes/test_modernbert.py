@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.settings import override
-from pipeline.planning.plan import parameters_of
+from pipeline.planning.phase_plan import parameters_of
 from pipeline.recipes import recipe
 from tests.pipeline.recipes.on_meta import sizes
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.planning.plan import parameters_of
+from pipeline.planning.phase_plan import parameters_of
 from pipeline.recipes import recipe
 from tests.pipeline.recipes.on_meta import sizes
 

@@ -10,7 +10,7 @@ from pipeline.config.settings import flatten, to_dict
 from pipeline.experiments.ablate_arguments import parse_ablate, read_ablation
 from pipeline.experiments.ablation import Ablation
 from pipeline.loading.dataset import Dataset
-from pipeline.planning.plan import make_plan
+from pipeline.planning.phase_plan import make_plan
 from tests.pages import ROOT, Page, split
 
 PAGE = Page("pipeline/recipes/TABLES.md", (ROOT / "pipeline/recipes/TABLES.md").read_text())

@@ -15,7 +15,7 @@ from pipeline.base.errors import ConfigError, run_command
 from pipeline.config.settings import override, to_dict
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
-from pipeline.released.choice import head_advice, read_recipe, read_run, read_settings
+from pipeline.released.choice import head_advice, read_recipe, read_settings, read_settings_file
 from tests.pipeline.released.models import save_model
 
 
@@ -145,7 +145,7 @@ def test_a_run_json_and_bare_settings_are_read(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     for content in (to_dict(run), {"run": to_dict(run), "versions": {}}):
         file.write_text(json.dumps(content))
-        assert read_run(file) == run
+        assert read_settings_file(file) == run
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_another_file_is_refused(tmp_path: Path, content: str | None, reason: st
     if content is not None:
         file.write_text(content)
     with pytest.raises(ConfigError, match=f"--run .*run.json {reason}"):
-        read_run(file)
+        read_settings_file(file)
 
 
 def test_a_file_names_every_setting(tmp_path: Path) -> None:
@@ -166,4 +166,4 @@ def test_a_file_names_every_setting(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_text(json.dumps(content))
     with pytest.raises(ConfigError, match=r"missing settings: encoder\.attention_dropout"):
-        read_run(file)
+        read_settings_file(file)

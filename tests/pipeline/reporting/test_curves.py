@@ -6,7 +6,14 @@ import json
 import math
 from pathlib import Path
 
-from pipeline.reporting.curves import COLUMNS, MOST_POINTS, Curve, read_curves, seconds_of, thinned
+from pipeline.reporting.curves import (
+    COLUMNS,
+    MOST_POINTS,
+    Curve,
+    parse_time,
+    read_curves,
+    thin_points,
+)
 
 
 def test_spikes_ends_and_order_stay_in_a_long_curve() -> None:
@@ -41,7 +48,7 @@ def test_a_short_curve_is_kept_whole() -> None:
 
 def test_thinned_keeps_the_lowest_and_highest_of_each_stretch() -> None:
     points = [(0, 1.0), (1, 3.0), (2, 2.0), (3, 0.0), (4, 5.0), (5, 1.0)]
-    assert thinned(points, [points[:3], points[3:], []]) == [
+    assert thin_points(points, [points[:3], points[3:], []]) == [
         (0, 1.0), (1, 3.0), (3, 0.0), (4, 5.0), (5, 1.0),
     ]  # fmt: skip
 
@@ -78,8 +85,8 @@ def test_no_file_has_no_curves(tmp_path: Path) -> None:
 
 
 def test_times() -> None:
-    assert seconds_of("1970-01-02T00:00:00Z") == 86400
-    assert seconds_of(None) is None and seconds_of("<b>") is None
+    assert parse_time("1970-01-02T00:00:00Z") == 86400
+    assert parse_time(None) is None and parse_time("<b>") is None
 
 
 def test_a_line_of_step_0_has_no_phase_and_no_time(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import transformers
 from pipeline.base.errors import DataError
 from pipeline.downstream.starting_weights import load_start, start_of
 from pipeline.reporting.export_folder import check_scores, publish_export
-from pipeline.training.weights import folders
+from pipeline.training.weights import model_folders
 from tests.pipeline.reporting.test_score_files import FINE_TUNED
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -24,10 +24,10 @@ def test_scores_of_another_model_are_refused(
 ) -> None:
     """Those of a fine-tuning that started from the run's step, from its export, or from what
     transformers made of it are taken."""
-    saved, _ = folders.load_run(GOLDEN / "runs" / family)
+    saved, _ = model_folders.load_run(GOLDEN / "runs" / family)
     tokenizer, scores = tmp_path / "shards" / "tokenizer", tmp_path / "scores.json"
     shutil.copytree(GOLDEN / "exports" / family, tokenizer)
-    folders.write_folder(saved.model, tokenizer, tmp_path / "model")
+    model_folders.write_folder(saved.model, tokenizer, tmp_path / "model")
     shutil.copytree(tmp_path / "model", tmp_path / "again")
     transformers.AutoModel.from_pretrained(tmp_path / "model").save_pretrained(tmp_path / "again")
     capsys.readouterr()  # weights of heads that AutoModel drops

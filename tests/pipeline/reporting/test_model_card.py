@@ -23,7 +23,7 @@ from pipeline.reporting.model_card import CardFacts, base_recipe, commands, mode
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import Score
 from pipeline.training.network_arguments import parse_export, parse_train
-from pipeline.training.weights.folders import write_folder
+from pipeline.training.weights.model_folders import write_folder
 from tests.pages import Page
 from tests.pipeline.reporting.small_runs import write_run
 

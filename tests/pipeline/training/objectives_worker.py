@@ -27,9 +27,9 @@ from torch._dynamo.testing import CompileCounter
 
 from model import encoder
 from model.hugging_face.conversion import Model, logical_parameters
-from model.objectives.heads import MaskedLanguageHead
 from model.objectives.masked_language import Inputs
 from model.objectives.span_boundary import boundaries
+from model.objectives.word_heads import MaskedLanguageHead
 from model.pieces import pieces_of
 from pipeline.base.errors import run_command
 from pipeline.cluster.process_group import init_distributed
@@ -41,7 +41,7 @@ from pipeline.planning.build import build_model, compile_layers
 from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.planning.schedule import learning_rate
 from pipeline.recipes import recipe
-from pipeline.training.optimizer.engine import ZeroEngine, initialize
+from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
 from tests.pipeline.training import plain
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.held import held_bytes
@@ -251,7 +251,7 @@ def trained(run: Run, file: DeepSpeedFile) -> tuple[ZeroEngine, int]:
     """The engine after all steps, and the bytes that it held before the last one."""
     model = build_model(run, seed=0).train()
     rows, held = SEQUENCES // (dist.get_world_size() * ACCUMULATION), 0
-    engine = initialize(
+    engine = initialize_engine(
         model, run, file, logical_parameters(model), rows=rows, accumulation=ACCUMULATION
     )
     for step, (given, counts) in enumerate(steps_of(run), 1):
@@ -312,7 +312,7 @@ def count_graphs(case: str, stage: int) -> dict[str, Any]:
     counter = CompileCounter()
     model = build_model(run, seed=0).train()
     compile_layers(model, stage, counter)
-    engine = initialize(
+    engine = initialize_engine(
         model, run, read_deepspeed_file(f"zero{stage}"), logical_parameters(model),
         rows=SEQUENCES, accumulation=1,
     )  # fmt: skip

@@ -15,10 +15,10 @@ from model.objectives.masked_language import Sums
 from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import prediction_count
 from pipeline.config.settings import override
+from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
-from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
-from pipeline.data.text.tasks import SPLIT_BYTES
+from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.evaluation import loss_parts
 from pipeline.evaluation.held_out import evaluate, evaluating, validation_loader
 from pipeline.evaluation.model_inputs import model_inputs
@@ -34,7 +34,7 @@ from pipeline.training.checkpoints.read import open_checkpoint, step_name
 from pipeline.training.feed import Feed
 from pipeline.training.loop import Trainer, noise_seed
 from pipeline.training.loss_watch import LossWatch, Spike
-from pipeline.training.run_directory.metrics import read_metrics
+from pipeline.training.run_directory.metrics_log import read_metrics
 from pipeline.training.run_progress import Progress
 from tests.pipeline.phase_data import drawn_anew
 from tests.pipeline.preparing import tiny, write_jsonl

@@ -38,7 +38,7 @@ from pipeline.training.loop import Trainer, noise_seed
 from pipeline.training.loss_watch import LossWatch
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.recovery import MOST_SKIPPED, Recovery
-from pipeline.training.run_directory.metrics import Metrics, read_metrics
+from pipeline.training.run_directory.metrics_log import Metrics, read_metrics
 from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import RunRecord
 from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers

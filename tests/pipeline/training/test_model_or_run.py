@@ -8,7 +8,7 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.training import model_or_run
 from pipeline.training.model_or_run import find_vocabulary, load_model
-from pipeline.training.weights.folders import load_run
+from pipeline.training.weights.model_folders import load_run
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

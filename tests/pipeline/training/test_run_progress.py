@@ -14,7 +14,7 @@ from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.training.run_progress import Progress, restore, start_progress, state_of
+from pipeline.training.run_progress import Progress, collect_state, restore, start_progress
 
 
 @dataclass
@@ -54,7 +54,7 @@ def test_what_is_saved_is_restored(tmp_path: Path) -> None:
     before.flat.copy_(torch.arange(18.0).view(3, 6))
     before.optimizer.steps = 7
     saver = Saver(tmp_path, Alone(), keep=1, keep_every=0)
-    saver.save(before.optimizer.fragments(), state_of(progress, record, before))
+    saver.save(before.optimizer.fragments(), collect_state(progress, record, before))
     checkpoint, _ = open_latest(tmp_path, Alone())
     assert checkpoint and Progress.of(checkpoint.state) == progress
     after = engine()

@@ -34,7 +34,7 @@ from pipeline.planning.deepspeed_config import (
 )
 from pipeline.planning.schedule import learning_rate
 from pipeline.training.optimizer import fragments
-from pipeline.training.optimizer.engine import ZeroEngine, initialize
+from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
 from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.plain import view
 from tests.pipeline.training.step_trace import StepTrace
@@ -150,7 +150,9 @@ def train(
     """The engine after all steps, and the gradient norms."""
     model = Toy()
     rows = SEQUENCES // (dist.get_world_size() * accumulation)
-    engine = initialize(model, run, file, records(model), rows=rows, accumulation=accumulation)
+    engine = initialize_engine(
+        model, run, file, records(model), rows=rows, accumulation=accumulation
+    )
     engine.optimizer.step = collectives.watch(engine.optimizer.step)
     norms = []
     steps = shares(run, engine.world_size, engine.rank, accumulation)
@@ -257,7 +259,7 @@ def measure_traffic(precision: str, stage: int, zero: dict[str, Any]) -> dict[st
     model, run = Toy(), toy_run("lamb", precision, CLIP, SEQUENCES, 2)
     file = DeepSpeedFile("traced", {**read_deepspeed_file(f"zero{stage}").zero, **zero})
     rows = SEQUENCES // (2 * dist.get_world_size())
-    engine = initialize(model, run, file, records(model), rows=rows, accumulation=2)
+    engine = initialize_engine(model, run, file, records(model), rows=rows, accumulation=2)
     for count, parts in shares(run, engine.world_size, engine.rank, 2):
         backward, step = StepTrace(), StepTrace()
         with backward:
@@ -309,7 +311,7 @@ def measure_refusals() -> dict[str, str]:
         fragments.REFUSED = refused
         model = Toy()
         try:
-            initialize(
+            initialize_engine(
                 model, run, DeepSpeedFile(name, zero), records(model), rows=4, accumulation=1
             )
         except ConfigError as error:

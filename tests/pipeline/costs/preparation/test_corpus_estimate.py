@@ -17,14 +17,14 @@ import pytest
 import zstandard
 
 from pipeline.costs.preparation import corpus_estimate as module
-from pipeline.costs.preparation.corpus_estimate import estimate
+from pipeline.costs.preparation.corpus_estimate import estimate_corpora
 from pipeline.costs.preparation.dry_run import describe_estimate
 from pipeline.costs.preparation.stage_time import cpu_seconds
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts
-from pipeline.data.text.tasks import SPLIT_BYTES, SplitTask
+from pipeline.data.text.text_tasks import SPLIT_BYTES, SplitTask
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import lz4, members, response
@@ -95,7 +95,7 @@ def test_a_sample_estimates_the_whole(
         Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
         "fast",
     )  # fmt: skip
-    found = estimate(sources, job, tiny_vocabulary)["news"]
+    found = estimate_corpora(sources, job, tiny_vocabulary)["news"]
     assert found.documents == pytest.approx(3000, rel=near)
     assert found.text == pytest.approx(sum(map(len, TEXTS)), rel=near)
     *units, choice = found.units
@@ -141,7 +141,7 @@ def test_what_a_part_costs_by_itself_is_not_multiplied(
     monkeypatch.setattr(module, "SAMPLE_BYTES", len(LINES) // 8)
     WRITERS["plain.jsonl"](tmp_path / "plain.jsonl")
     _, sources = corpus_sources("news", [str(tmp_path)])
-    about = estimate(sources, fast_job(), tiny_vocabulary)["news"]
+    about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
     assert about.seconds == pytest.approx(0.01 + 1e-7 * len(LINES), rel=0.05)
 
 
@@ -163,7 +163,7 @@ def test_reading_of_a_table_is_timed_over_whole_batches(
     table = pa.table({"text": TEXTS})
     pq.write_table(table, tmp_path / "table.parquet", row_group_size=100)
     _, sources = corpus_sources("news", [str(tmp_path)])
-    about = estimate(sources, fast_job(), tiny_vocabulary)["news"]
+    about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
     assert about.seconds == pytest.approx(30, rel=0.25)
 
 
@@ -178,7 +178,7 @@ def test_a_file_that_cannot_be_cut_bounds_the_time(
         Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
         "fast",
     )  # fmt: skip
-    found = estimate(sources, job, tiny_vocabulary)
+    found = estimate_corpora(sources, job, tiny_vocabulary)
     longest = max(found["news"].units, key=lambda unit: unit.seconds)
     lines = describe_estimate(found, tmp_path, 64)
     assert f"bound by {longest.name}, which one worker does alone" in lines[-1]
@@ -192,7 +192,7 @@ def test_books_are_sampled_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) ->
         Path("/nonexistent"), recipe("roberta_tiny").data, ("bookcorpus",), {}, SPLIT_BYTES,
         "none", "fast",
     )  # fmt: skip
-    found = estimate(sources, job, tiny_vocabulary)["bookcorpus"]
+    found = estimate_corpora(sources, job, tiny_vocabulary)["bookcorpus"]
     assert found.documents == pytest.approx(40)
 
 
@@ -229,7 +229,7 @@ def test_documents_far_longer_than_the_sample(
         given(worker, task)
 
     monkeypatch.setattr(Worker, "do", do)
-    about = estimate(sources, fast_job(), tiny_vocabulary)["news"]
+    about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
     assert about.text == pytest.approx(3 * size, rel=0.1)
     documents = {"two.txt": 6, "books.jsonl": 18}.get(name, 3)
     assert about.documents == pytest.approx(documents, rel=0.35)
@@ -254,7 +254,7 @@ def test_few_documents_are_read_once_more_to_choose_the_held_out(
     for count, seconds in ((1000, 1000), (3000, 2000)):
         path = write_jsonl(tmp_path / f"{count}.jsonl", TEXTS[:count])
         _, sources = corpus_sources("news", [str(path)])
-        about = estimate(sources, fast_job(), tiny_vocabulary)["news"]
+        about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
         assert about.units[-1].seconds == pytest.approx(seconds)
         line = describe_estimate({"news": replace(about, seconds=1.0)}, tmp_path, 64)[-1]
         assert "bound by the choice of held-out documents, which one worker does alone" in line

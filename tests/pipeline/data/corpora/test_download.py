@@ -14,7 +14,7 @@ from pipeline import prepare
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from pipeline.data.corpora.download import download_missing
-from pipeline.data.corpora.hub import fetched_directory
+from pipeline.data.corpora.hub_corpora import fetched_directory
 from pipeline.recipes import recipe
 from pipeline.remote.hub import MARKER
 from tests.pipeline.preparing import tiny
@@ -24,7 +24,7 @@ UNCASED = recipe("bert_tiny").data
 
 
 def put(downloads: Path, corpus: str, documents: int = 40) -> Path:
-    """A fetched directory as `hub.fetch` leaves one."""
+    """A fetched directory as `hub.fetch_corpus` leaves one."""
     hub = CORPORA[corpus].hub
     assert hub
     directory = fetched_directory(downloads, corpus, hub)
@@ -42,7 +42,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(corpus: str, *_: object) -> None:
         raise AssertionError(f"{corpus} would be fetched")
 
-    monkeypatch.setattr("pipeline.data.corpora.hub._fetch", fetch)
+    monkeypatch.setattr("pipeline.data.corpora.hub_corpora._fetch", fetch)
 
 
 def test_given_files_need_no_download(tmp_path: Path) -> None:

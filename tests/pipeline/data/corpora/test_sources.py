@@ -95,7 +95,7 @@ def test_notes_about_plain_text_are_the_same_in_every_command(
     first, note = capsys.readouterr().out.splitlines()
     assert first == "input: 1 plain text (blank lines); 0.0 MB"
     assert "mine: plain text is read as documents between blank lines" in note
-    for command in ("preparation/sources.py", "inspection/documents.py"):
+    for command in ("preparation/corpus_files.py", "inspection/inspect_documents.py"):
         text = (Path(sources_module.__file__).parents[1] / command).read_text()
         assert "print_input(" in text
 

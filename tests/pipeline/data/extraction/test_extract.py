@@ -18,7 +18,7 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time
-from pipeline.data.corpora.published import Selected
+from pipeline.data.corpora.published_dumps import Selected
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff

@@ -20,7 +20,7 @@ from pipeline.data.encodings.utf import OVERRULED
 from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.web_pages import PAGES_WITH_LINE, read_pages, read_web
 from pipeline.data.preparation.holdout import validation_thresholds
-from pipeline.data.text.tasks import cut_tasks
+from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.recipes import recipe
 from tests.pipeline.data.web_archive import (

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found
-from pipeline.data.inspection.text_report import reasons_in_order, report
+from pipeline.data.inspection.text_report import reasons_in_order, report_statistics
 
 URL = "https://example.org/" + "a" * 40
 
@@ -27,7 +27,7 @@ def statistics() -> DocumentStatistics:
 
 
 def test_figures(statistics: DocumentStatistics) -> None:
-    lines = report(statistics, 100)
+    lines = report_statistics(statistics, 100)
     text = "\n".join(" ".join(line.split()) for line in lines)
     for part in (
         "41 read", "30 kept, 73.2%", "10 dropped, 24.4%: redirect",
@@ -42,9 +42,9 @@ def test_figures(statistics: DocumentStatistics) -> None:
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_width(statistics: DocumentStatistics, width: int) -> None:
-    assert max(map(len, report(statistics, width))) <= width
+    assert max(map(len, report_statistics(statistics, width))) <= width
 
 
 def test_no_documents() -> None:
-    assert "0 read" in " ".join(report(DocumentStatistics(3), 80))
+    assert "0 read" in " ".join(report_statistics(DocumentStatistics(3), 80))
     assert DocumentStatistics(3).dropped() == Counter()

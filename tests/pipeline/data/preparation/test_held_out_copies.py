@@ -19,7 +19,7 @@ from pipeline.data.preparation.held_out_copies import (
     write_runs,
 )
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.text.tasks import SplitTask
+from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.token_ids import Tokens
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
 

@@ -24,7 +24,7 @@ from pipeline.data.preparation.holdout import (
     hold_outs,
 )
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.text.tasks import cut_tasks
+from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe

@@ -1,4 +1,4 @@
-"""The stages as a function, for a caller that is no command; test_prepare.py tests their result."""
+"""The stages as a function, for callers that are no command; see test_prepare_shards.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.settings import override
+from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
-from pipeline.data.preparation.sources import find_sources
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.execution.workers import local_executor

@@ -169,14 +169,14 @@ def test_two_prepares_of_the_same_files_publish_once(
 ) -> None:
     """The second starts while the first runs, finds its tokenizer, and ends before it."""
     command = ("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
-    assemble, said = publication.assemble, []
+    assemble, said = publication.assemble_shards, []
 
     def assemble_after_another(*given: Any) -> Manifest:
-        monkeypatch.setattr(publication, "assemble", assemble)
+        monkeypatch.setattr(publication, "assemble_shards", assemble)
         said.append(run(*command, "--set", "data.sequence_length=16"))
         return assemble(*given)
 
-    monkeypatch.setattr(publication, "assemble", assemble_after_another)
+    monkeypatch.setattr(publication, "assemble_shards", assemble_after_another)
     first = run(*command)
     second = said[0].rpartition("input: ")[2]  # the text before it is the first one's
     assert "tokenizer: published as" in second and "training it" not in second

@@ -11,7 +11,7 @@ from pipeline.data.documents.records import Source
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.preparation.worker import PrepareJob, Worker, prepare_stage
 from pipeline.data.text import documents
-from pipeline.data.text.tasks import SplitTask, cut_tasks
+from pipeline.data.text.text_tasks import SplitTask, cut_tasks
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import unfinished

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import override
-from pipeline.data.rows.pack import count_tokens, pack
+from pipeline.data.rows.pack import count_packing, pack
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -57,7 +57,7 @@ def test_every_token_is_counted(settings: str) -> None:
     """Against the rows: ordinary ids in all rows, and in random second segments."""
     chosen, source = data(settings), documents()
     rows = pack(chosen, source, VOCABULARY, "news", 0, 1)
-    counts = count_tokens(chosen, source, rows, 1)
+    counts = count_packing(chosen, source, rows, 1)
     shown = sum(int(np.count_nonzero(~SPECIAL[row])) for row in rows_of(rows))
     assert counts["text_tokens"] == len(source.ids)
     assert counts["dropped_tokens"] == 0
@@ -84,7 +84,7 @@ def test_draws_hold_the_same_documents_in_other_rows() -> None:
     rows = pack(chosen, source, VOCABULARY, "news", 7, 3)
     alone = rows_of(pack(chosen, source, VOCABULARY, "news", 7, 1))
     assert rows_of(rows)[: len(alone)] == alone
-    counts = count_tokens(chosen, source, rows, 3)
+    counts = count_packing(chosen, source, rows, 3)
     assert counts["dropped_tokens"] == 0
     assert counts["repeated_tokens"] > 2 * len(source.ids)
     assert len({str(row) for row in rows_of(rows)}) > 1.5 * len(alone)

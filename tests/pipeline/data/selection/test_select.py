@@ -20,7 +20,7 @@ from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide, plan_selection
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import CLEANING
-from pipeline.data.text.tasks import cut_tasks
+from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.data.inspection.shards import print_summary
+from pipeline.data.inspection.inspect_shards import print_summary
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import (
     MANIFEST,

@@ -12,9 +12,9 @@ from pipeline import inspect, plan
 from pipeline.base.errors import DataError
 from pipeline.data.shards.manifest import MaskFile, read_manifest
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
-from pipeline.data.shards.row_statistics import measure
+from pipeline.data.shards.row_statistics import measure_rows
 from pipeline.data.tokenizers.folders import read_vocabulary, read_word_starts, save_vocabulary
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from tests.conftest import Command
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
@@ -40,7 +40,9 @@ def bytewise(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A byte-level vocabulary that has merged the first bytes of these letters, and few letters."""
     folder = tmp_path_factory.mktemp("bytewise")
     texts = [text for script in SCRIPTS for text in without_spaces(script, 2)]
-    save_vocabulary(train("byte-bpe", lambda: iter(texts), 320, lower_case=False), folder, 128)
+    save_vocabulary(
+        train_vocabulary("byte-bpe", lambda: iter(texts), 320, lower_case=False), folder, 128
+    )
     return folder
 
 
@@ -57,7 +59,7 @@ def test_words_of_scripts_without_spaces_are_predicted(
                "--set", f"data.masking={masking}", *long)  # fmt: skip
     manifest = read_manifest(tmp_path / "out")
     vocabulary = read_vocabulary(tmp_path / "out" / "tokenizer")
-    statistics = measure(tmp_path / "out", manifest, vocabulary)
+    statistics = measure_rows(tmp_path / "out", manifest, vocabulary)
     exact = statistics.predictions.sum() / (10 * statistics.text_tokens)
     assert predicted_share(manifest) == pytest.approx(exact)
     assert exact > 0.9 * 0.15

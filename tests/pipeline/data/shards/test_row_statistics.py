@@ -9,13 +9,13 @@ import numpy as np
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.shards.row_statistics import measure
+from pipeline.data.shards.row_statistics import measure_rows
 from pipeline.data.tokenizers.folders import read_vocabulary
 
 
 def test_statistics_match_the_rows(prepared: Path) -> None:
     manifest, vocabulary = read_manifest(prepared), read_vocabulary(prepared / "tokenizer")
-    found = measure(prepared, manifest, vocabulary)
+    found = measure_rows(prepared, manifest, vocabulary)
     lengths, documents, text, runs = [], [], 0, 0
     actions = np.zeros((manifest.duplicates, 3), np.int64)
     for shard in manifest.shards:

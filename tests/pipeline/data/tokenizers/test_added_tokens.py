@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from pipeline.base.errors import DataError
 from pipeline.data.text.clean import clean
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary

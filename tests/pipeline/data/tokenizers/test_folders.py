@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from transformers import AlbertTokenizerFast, AutoTokenizer, BertTokenizerFast
 
 from pipeline.base.errors import DataError
-from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import num_rows, read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.trainers import train_byte_bpe
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.data.text.sentences import sentence_starts
-from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.gigatoken_engine import CACHE_BYTES, DIFFERING, GigatokenEngine
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens, Unknown

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.data.tokenizers.definitions import wordpiece_json
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.data.tokenizers.quality import FEWEST_IDS, SCRIPTS, language_doubts, report
+from pipeline.data.tokenizers.quality import FEWEST_IDS, SCRIPTS, language_doubts, report_quality
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -19,7 +19,7 @@ def test_figures_by_hand() -> None:
     ids = {token: index for index, token in enumerate(tokens)}
     toy = vocabulary(wordpiece_json(ids, lower_case=True), "toy")
     # 6 words, 9 tokens: the cat ##s the . dog . the cat
-    lines = report(toy, ["The cats the. dog.", "the cat"])
+    lines = report_quality(toy, ["The cats the. dog.", "the cat"])
     assert lines[0].startswith(
         "1.50 tokens per word, 11.111% unknown (behind them 12.000% of the characters); "
         "60.0% of the 5 commonest"
@@ -39,7 +39,7 @@ def test_figures_by_hand() -> None:
 def test_damaged_scripts_are_reported(
     kind: str, torn: str, word_vocabularies: dict[str, Vocabulary], sample_text: list[str]
 ) -> None:
-    lines = report(word_vocabularies[kind], sample_text[:20])
+    lines = report_quality(word_vocabularies[kind], sample_text[:20])
     warnings = " ".join(line for line in lines if line.startswith("warning"))
     assert all(name in warnings for name in torn.split())
     assert bool(warnings) == bool(torn)
@@ -48,7 +48,7 @@ def test_damaged_scripts_are_reported(
 
 
 def test_every_script_survives_a_round_trip_in_bytes(tiny_vocabulary: Vocabulary) -> None:
-    lines = report(tiny_vocabulary, [])
+    lines = report_quality(tiny_vocabulary, [])
     assert len(lines) == 1 and lines[0].startswith("round trip exact: English, French")
     assert lines[0].endswith("Chinese")
 

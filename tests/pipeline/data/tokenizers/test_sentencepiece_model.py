@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from pipeline.base.errors import DataError
 from pipeline.data.tokenizers import sentencepiece_model
-from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 
 ALBERT = {

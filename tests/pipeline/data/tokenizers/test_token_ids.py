@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.data.tokenizers.token_ids import Tokens, join, select, token_positions
+from pipeline.data.tokenizers.token_ids import Tokens, join_tokens, select, token_positions
 
 
 def tokens(documents: list[list[int]], sentences: list[int]) -> Tokens:
@@ -33,10 +33,10 @@ def test_select_keeps_documents_with_their_sentences() -> None:
 
 def test_join_is_the_documents_of_all_in_order() -> None:
     parts = [tokens([THREE[0]], [0, 2]), tokens(THREE[1:], [0, 1, 4])]
-    found = join(parts)
+    found = join_tokens(parts)
     assert columns(found) == columns(tokens(THREE, [0, 2, 3, 4, 7]))
     assert found.ids.dtype == np.uint16
-    assert join(parts[:1]) is parts[0]
+    assert join_tokens(parts[:1]) is parts[0]
 
 
 def test_a_position_inside_a_token_moves_to_the_next_one() -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 PROGRAM = """
@@ -42,7 +42,7 @@ def test_vocabularies_have_the_requested_size(word_vocabularies: dict[str, Vocab
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
 def test_a_text_with_few_words_gives_fewer(kind: str) -> None:
     texts = ["The cat sat on the mat. Naïve cats."] * 5
-    small = train(kind, lambda: iter(texts), 5000, lower_case=True)
+    small = train_vocabulary(kind, lambda: iter(texts), 5000, lower_case=True)
     names = set(json.loads(small.text_json())["model"]["vocab"]) if kind == "wordpiece" else {
         piece for piece, _ in json.loads(small.text_json())["model"]["vocab"]
     }  # fmt: skip
@@ -53,11 +53,11 @@ def test_a_text_with_few_words_gives_fewer(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
 def test_rare_characters_are_dropped(kind: str) -> None:
     texts = ["ab cd " * 20_000, "one ☃"]
-    content = train(kind, lambda: iter(texts), 600, lower_case=False).text_json()
+    content = train_vocabulary(kind, lambda: iter(texts), 600, lower_case=False).text_json()
     assert "☃" not in content and "ab" in content
 
 
 def test_characters_take_at_most_a_quarter_of_the_ids() -> None:
     texts = ["".join(chr(0x4E00 + i) for i in range(3000)) + " and words" * 3000]
-    assert train("wordpiece", lambda: iter(texts), 400, lower_case=False).size <= 400
-    assert train("unigram", lambda: iter(texts), 400, lower_case=False).size <= 400
+    assert train_vocabulary("wordpiece", lambda: iter(texts), 400, lower_case=False).size <= 400
+    assert train_vocabulary("unigram", lambda: iter(texts), 400, lower_case=False).size <= 400

@@ -13,7 +13,7 @@ from tokenizers import Regex, Tokenizer, normalizers
 from pipeline.data.text.clean import clean
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers import word_engine as module
-from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary

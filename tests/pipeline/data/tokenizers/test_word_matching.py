@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.data.text.clean import clean
-from pipeline.data.tokenizers.encoder import TextEncoder
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.document_encoder import TextEncoder
+from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_engine import WordEngine
 from tests.pipeline.data.tokenizers.test_word_engine import KINDS, buffers, columns, same
@@ -35,7 +35,7 @@ def test_sentences_without_white_space_between(lower_case: bool) -> None:
         )
         for _ in range(60)
     ]
-    vocabulary = train("unigram", lambda: iter(texts), 200, lower_case=lower_case)
+    vocabulary = train_vocabulary("unigram", lambda: iter(texts), 200, lower_case=lower_case)
     expected = same(TextEncoder.create(vocabulary), clean(texts).texts())
     assert len(expected.sentence_starts) > 4 * len(texts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.data.tokenizers.encoder import TextEncoder
+from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.reference_engine import Reference
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_engine import WordEngine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.data.wikitext.holes import HOLE
-from pipeline.data.wikitext.templates import constant, expanded, shows_words
+from pipeline.data.wikitext.templates import constant, expand_template, shows_words
 
 
 def test_constants() -> None:
@@ -17,11 +17,12 @@ def test_which_templates_show_words() -> None:
 
 
 def test_arguments() -> None:
-    assert expanded("lang", {"1": "fr", "2": "mot"}) == "mot"
-    assert expanded("nowrap", {"1": "mot", "2": "x"}) == "mot"
-    assert expanded("quote", {"text": "mot", "sign": "x"}) == "mot"
-    assert expanded("nowrap", {"class": "x"}) == ""
+    assert expand_template("lang", {"1": "fr", "2": "mot"}) == "mot"
+    assert expand_template("nowrap", {"1": "mot", "2": "x"}) == "mot"
+    assert expand_template("quote", {"text": "mot", "sign": "x"}) == "mot"
+    assert expand_template("nowrap", {"class": "x"}) == ""
     assert (
-        expanded("convert", {"1": f"5{HOLE}", "2": f"to{HOLE}", "3": "7", "4": "m"}) == "5 to 7 m"
+        expand_template("convert", {"1": f"5{HOLE}", "2": f"to{HOLE}", "3": "7", "4": "m"})
+        == "5 to 7 m"
     )
-    assert expanded("val", {"1": "12", "e": "3"}) == "12×10³"
+    assert expand_template("val", {"1": "12", "e": "3"}) == "12×10³"

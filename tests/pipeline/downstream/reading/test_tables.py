@@ -13,13 +13,13 @@ from pipeline.downstream.reading.tables import (
     TableColumns,
     check_tags,
     found_answer,
-    read_table,
+    read_example_table,
 )
 
 
 def read(path: Path, content: str, kind: str, columns: TableColumns) -> ExampleTable:
     path.write_text(content, encoding="utf-8")
-    return read_table(path, columns, kind, labelled=True)
+    return read_example_table(path, columns, kind, labelled=True)
 
 
 def test_tabs_keep_quotes_and_byte_order_marks_are_skipped(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_rows_without_a_label_are_dropped_from_published_files(tmp_path: Path) -
     columns = TableColumns(texts=("t",), label="l")
     (tmp_path / "x.jsonl").write_text(rows)
     for kind in ("classification", "regression"):
-        found = read_table(
+        found = read_example_table(
             tmp_path / "x.jsonl", columns, kind, labelled=True, drops_unlabelled=True
         )
         assert [e.texts for e in found.examples] == [("a",)] and found.unlabelled == 6
@@ -114,13 +114,17 @@ def test_rows_without_a_label_are_dropped_from_published_files(tmp_path: Path) -
     assert [e.gold for e in kept.examples] == ["1", "-", "-1", "2", "", "", "nan"]
     (tmp_path / "x.tsv").write_text("t\tl\na\t-1\n")
     with pytest.raises(DataError, match="none of its 1 rows has a label; give a labelled file"):
-        read_table(tmp_path / "x.tsv", columns, "regression", labelled=True, drops_unlabelled=True)
+        read_example_table(
+            tmp_path / "x.tsv", columns, "regression", labelled=True, drops_unlabelled=True
+        )
 
 
 def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_bytes(b"t\tl\n\xff\t1\n")
     with pytest.raises(DataError, match="not UTF-8"):
-        read_table(tmp_path / "x.tsv", TableColumns(texts=("t",)), "classification", labelled=False)
+        read_example_table(
+            tmp_path / "x.tsv", TableColumns(texts=("t",)), "classification", labelled=False
+        )
 
 
 def test_an_answer_is_in_its_paragraph() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipeline.evaluation.scoring.seed_summary import summary, t_quantile
+from pipeline.evaluation.scoring.seed_summary import summarize_seeds, t_quantile
 
 
 def test_quantiles() -> None:
@@ -15,11 +15,11 @@ def test_quantiles() -> None:
 
 
 def test_summary() -> None:
-    found = summary([1.0, 2.0, 6.0])
+    found = summarize_seeds([1.0, 2.0, 6.0])
     assert (found["median"], found["mean"], found["n"]) == (2.0, 3.0, 3)
     low, high = stats.t.interval(0.95, 2, 3.0, stats.sem([1.0, 2.0, 6.0]))
     assert (found["low"], found["high"]) == pytest.approx((low, high))
-    assert summary([0.5])["standard_deviation"] is None
+    assert summarize_seeds([0.5])["standard_deviation"] is None
 
 
 def test_the_interval_covers_the_mean() -> None:

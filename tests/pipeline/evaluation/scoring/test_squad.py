@@ -13,13 +13,13 @@ from pipeline.evaluation.scoring.squad import (
     answer_f1,
     best_threshold,
     exact_match,
-    normalized,
+    normalize_answer,
     squad_scores,
 )
 
 
 def test_rules() -> None:
-    assert normalized("The  U.S. an Army's") == "us armys"
+    assert normalize_answer("The  U.S. an Army's") == "us armys"
     assert exact_match(["the cat", "dog"], "Dog!") == 1
     assert answer_f1(["black cat"], "a black dog") == 0.5
     assert answer_f1([], "") == 1 and answer_f1([], "cat") == 0 and answer_f1(["cat"], "") == 0

@@ -10,7 +10,7 @@ from model.pieces import pieces_of
 from pipeline.base.errors import DataError
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.evaluation.zero_shot.cloze import fill_masks, read_lines, report_cloze
+from pipeline.evaluation.zero_shot.cloze import fill_masks, read_text_lines, report_cloze
 from pipeline.planning.build import Model, build_model
 from pipeline.recipes import recipe
 
@@ -51,9 +51,9 @@ def test_lines_that_cannot_be_filled(
         fill_masks(model, tiny_vocabulary, ["[MASK] " * 40], CPU)
     (tmp_path / "empty").write_text("\n\n")
     with pytest.raises(DataError, match="is empty; expected one sentence per line"):
-        read_lines(tmp_path / "empty")
+        read_text_lines(tmp_path / "empty")
     with pytest.raises(DataError, match="cannot be read: No such file"):
-        read_lines(tmp_path / "none")
+        read_text_lines(tmp_path / "none")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="is not UTF-8"):
-        read_lines(tmp_path / "binary")
+        read_text_lines(tmp_path / "binary")

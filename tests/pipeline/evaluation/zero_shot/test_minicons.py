@@ -11,7 +11,7 @@ from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.evaluation import zero_shot
 from pipeline.evaluation.zero_shot.grammar_pairs import read_paradigms
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
-from pipeline.training.weights.folders import load_folder
+from pipeline.training.weights.model_folders import load_folder
 from tests.pipeline.evaluation.zero_shot.minicons_environment import Minicons, install
 
 EXPORTS = Path(__file__).parents[3] / "golden" / "exports"

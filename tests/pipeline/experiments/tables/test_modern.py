@@ -8,7 +8,7 @@ from model.hugging_face.families import changes_to_fit
 from pipeline.experiments.arms import SCALES
 from pipeline.experiments.tables.modern import architecture
 from pipeline.experiments.tables.table import run_of
-from pipeline.planning.plan import encoder_config, parameters_of
+from pipeline.planning.phase_plan import encoder_config, parameters_of
 from pipeline.recipes import recipe
 from tests.pipeline.experiments.differences import differing, values
 

@@ -15,10 +15,10 @@ from pipeline.training.optimizer.fragments import (
     FragmentLayout,
     FragmentPiece,
     check_logical,
-    cut,
+    cut_fragments,
     gaps,
     read_layout,
-    verify,
+    verify_layout,
 )
 from tests.pipeline.training.toy import Record
 
@@ -35,7 +35,7 @@ def second_rank(flat: torch.Tensor) -> FragmentLayout:
 
 
 def test_cut() -> None:
-    assert cut(second_rank(torch.zeros(20)), [QUERY, KEY]) == [
+    assert cut_fragments(second_rank(torch.zeros(20)), [QUERY, KEY]) == [
         Fragment(logical=0, start=2, flat=0, offset=10, numel=1),
         Fragment(logical=1, start=0, flat=0, offset=11, numel=2),
     ]
@@ -45,13 +45,13 @@ def test_a_rank_may_have_no_fragments() -> None:
     layout = FragmentLayout(
         (torch.zeros(4),), (FragmentPiece("fused", 5, 0, 0, 3),), replicated=False
     )
-    assert cut(layout, [QUERY, KEY]) == []
+    assert cut_fragments(layout, [QUERY, KEY]) == []
     assert [(first, last) for _, first, last in gaps(layout, [])] == [(0, 3)]
 
 
 def test_gaps() -> None:
     layout = second_rank(torch.zeros(20))
-    found = gaps(layout, cut(layout, [QUERY, KEY]))
+    found = gaps(layout, cut_fragments(layout, [QUERY, KEY]))
     assert [(first, last) for _, first, last in found] == [(13, 16)]
 
 
@@ -72,23 +72,23 @@ def test_wrong_logical_parameters(logical: list[Record], message: str) -> None:
 
 def whole(values: torch.Tensor) -> tuple[FragmentLayout, list[Fragment]]:
     layout = FragmentLayout((values,), (FragmentPiece("fused", 0, 0, 0, 8),), replicated=False)
-    return layout, cut(layout, [QUERY, KEY])
+    return layout, cut_fragments(layout, [QUERY, KEY])
 
 
 def test_verify() -> None:
     weights = torch.tensor([1.0, 2, 3, 4, 5, 0, 0, 0])
     device = torch.device("cpu")
-    verify(*whole(weights.clone()), [QUERY, KEY], {"fused": weights}, device)
-    verify(*whole(weights.clone()), [QUERY, KEY], {"fused": weights.bfloat16()}, device)
+    verify_layout(*whole(weights.clone()), [QUERY, KEY], {"fused": weights}, device)
+    verify_layout(*whole(weights.clone()), [QUERY, KEY], {"fused": weights.bfloat16()}, device)
     moved = weights.roll(1)
     with pytest.raises(ConfigError, match="query is not where DeepSpeed reports it"):
-        verify(*whole(moved), [QUERY, KEY], {"fused": weights}, device)
+        verify_layout(*whole(moved), [QUERY, KEY], {"fused": weights}, device)
     layout, fragments = whole(weights.clone())
     with pytest.raises(ConfigError, match=r"key is not where .* \(0 of 2 elements found"):
-        verify(layout, fragments[:1], [QUERY, KEY], {"fused": weights}, device)
+        verify_layout(layout, fragments[:1], [QUERY, KEY], {"fused": weights}, device)
     filled = weights + 1
     with pytest.raises(ConfigError, match="fused has 3 nonzero values outside"):
-        verify(*whole(filled.clone()), [QUERY, KEY], {"fused": filled}, device)
+        verify_layout(*whole(filled.clone()), [QUERY, KEY], {"fused": filled}, device)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.training.optimizer import gpu_update
 from pipeline.training.optimizer.cpu_update import CompiledUpdate
-from pipeline.training.optimizer.fragments import Fragment, limited
+from pipeline.training.optimizer.fragments import Fragment, limit_sizes
 from pipeline.training.optimizer.gpu_update import ForeachUpdate
 from pipeline.training.optimizer.lamb_variants import AdamStep
 from pipeline.training.optimizer.optimizer import UPDATES
@@ -59,7 +59,7 @@ def results(
     groups = [filled(seed) for seed in range(4)]
     groups[3] = [tensor.abs() for tensor in groups[3]]
     weights, gradients, means, squares = ([t.to(device) for t in group] for group in groups)
-    update = kind(weights, list(zip(means, squares)), [*limited(FRAGMENTS, most)], DECAYS)
+    update = kind(weights, list(zip(means, squares)), [*limit_sizes(FRAGMENTS, most)], DECAYS)
     found = [update.gradient_square(gradients)]
     if way == "at once":
         update.advance_and_apply(gradients, adam, 0.1)
@@ -165,7 +165,7 @@ def test_a_block_of_stable_adamw_is_six_launches(monkeypatch: pytest.MonkeyPatch
 
 def test_blocks_hold_all_pieces_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_update, "BLOCK", 1_000)
-    pieces = [*limited(FRAGMENTS, 1_000)]
+    pieces = [*limit_sizes(FRAGMENTS, 1_000)]
     blocks = gpu_update._blocks(pieces)
     assert [piece for block in blocks for piece in block] == pieces
     sizes = [sum(piece.numel for piece in block) for block in blocks]

@@ -18,12 +18,12 @@ import torch
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import MaskedLanguageModel
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.planning.schedule import learning_rate
 from pipeline.recipes import recipe
 from pipeline.training.optimizer import cpu_update, lamb_variants
 from pipeline.training.optimizer.cpu_update import CompiledUpdate
-from pipeline.training.optimizer.fragments import REFUSED, cut, read_layout
+from pipeline.training.optimizer.fragments import REFUSED, cut_fragments, read_layout
 from pipeline.training.optimizer.gpu_update import ForeachUpdate
 from pipeline.training.optimizer.lamb_variants import VARIANTS
 from pipeline.training.optimizer.optimizer import UPDATES, LogicalOptimizer
@@ -56,7 +56,7 @@ def bound_with(model: torch.nn.Module, logical: list[Record], settings: Any) -> 
     parameters = dict(model.named_parameters())
     optimizer = LogicalOptimizer(parameters, logical, settings)
     layout = read_layout(parameters, [], None)
-    optimizer.bind(layout, cut(layout, logical), CPU)
+    optimizer.bind(layout, cut_fragments(layout, logical), CPU)
     return optimizer
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import MaskedLanguageModel
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from pipeline.training.optimizer.telemetry import KINDS, Telemetry, kind_of
 from tests.pipeline.training.toy import Record

@@ -14,7 +14,7 @@ from pipeline.base.errors import ConfigError
 from pipeline.recipes import recipe
 from pipeline.training.run_directory import boards
 from pipeline.training.run_directory.boards import check_boards
-from pipeline.training.run_directory.metrics import Metrics, read_metrics
+from pipeline.training.run_directory.metrics_log import Metrics, read_metrics
 
 
 class Wandb:

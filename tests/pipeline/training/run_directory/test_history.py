@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from pipeline.training.run_directory import history
-from pipeline.training.run_directory.history import HISTORY, lives, note, note_error, own_log
+from pipeline.training.run_directory.history import HISTORY, lives, note_error, note_event, own_log
 
 
 def test_an_event_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "now_utc", lambda: "2026-01-31T23:59:59Z")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    note(tmp_path, "began", "/logs/a\tb\n.log")
+    note_event(tmp_path, "began", "/logs/a\tb\n.log")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     note_error(tmp_path, ValueError("bad\nand more"))
     note_error(tmp_path, KeyboardInterrupt())
-    note(tmp_path, "failed", "x" * 5000)
+    note_event(tmp_path, "failed", "x" * 5000)
     lines = (tmp_path / HISTORY).read_text().splitlines()
     assert lines[:3] == [
         "2026-01-31T23:59:59Z\t-\tbegan\t/logs/a b .log",
@@ -29,7 +29,7 @@ def test_an_event_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_disk_that_refuses_an_event_is_no_error(tmp_path: Path) -> None:
-    note(tmp_path / "missing", "began")
+    note_event(tmp_path / "missing", "began")
 
 
 def test_lives_of_a_batch_job() -> None:

@@ -14,7 +14,7 @@ from pipeline.costs.training_time import work_flops
 from pipeline.reporting.run_summary import read_run
 from pipeline.training.run_directory import plan_check
 from pipeline.training.run_directory.plan_check import MEASURED_STEPS, PlanCheck
-from pipeline.training.run_directory.status import PLAN
+from pipeline.training.run_directory.run_status import PLAN
 from tests.pipeline.conftest import Arguments, launch
 from tests.pipeline.costs.planned import planned
 

@@ -16,12 +16,12 @@ from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.config.training_settings import OptimizerSettings
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from pipeline.released.choice import read_run
+from pipeline.released.choice import read_settings_file
 from pipeline.training.run_directory import run_json as run_json
 from pipeline.training.run_directory.run_json import (
     FREE_SETTINGS,
     RunRecord,
-    check_same,
+    check_same_run,
     check_source,
     read_record,
     source_length,
@@ -50,7 +50,7 @@ def test_what_is_written_is_read(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_a_run_json_gives_its_run(dataset: Dataset, tmp_path: Path) -> None:
     record(dataset).write(tmp_path)
-    assert read_run(tmp_path / "run.json") == recipe("roberta_tiny")
+    assert read_settings_file(tmp_path / "run.json") == recipe("roberta_tiny")
 
 
 PHASES = '[{"steps": 5, "sequence_length": 16, "sequences": 8}]'
@@ -85,25 +85,25 @@ def test_free_settings_are_settings(dataset: Dataset, tmp_path: Path) -> None:
         extra = ["data.order=blocks"] if path == "data.reader" else []
         earlier_run = override(earlier.run, extra)
         now = override(earlier_run, [f"{path}={value}"])
-        check_same(replace(earlier, run=earlier_run), now, [dataset], tmp_path)
+        check_same_run(replace(earlier, run=earlier_run), now, [dataset], tmp_path)
 
 
 def test_differences_are_named(dataset: Dataset, tmp_path: Path) -> None:
     earlier = record(dataset)
     with pytest.raises(CheckpointError, match=r"started with data.order=global, now it is blocks"):
-        check_same(earlier, override(earlier.run, ["data.order=blocks"]), [dataset], tmp_path)
+        check_same_run(earlier, override(earlier.run, ["data.order=blocks"]), [dataset], tmp_path)
     other = replace(earlier, data=[{"fingerprint": "abc", "directory": "x", "sequences": 1234}])
     expected = (
         rf"{tmp_path} was started with data x \(1,234 sequences, abc\); now it is .* sequences, .*"
         rf"the same command with --from {tmp_path} --output {tmp_path}-2"
     )
     with pytest.raises(CheckpointError, match=expected):
-        check_same(other, earlier.run, [dataset], tmp_path)
+        check_same_run(other, earlier.run, [dataset], tmp_path)
     grown = r"started with data (\S+ \(.*?\)); now it is \1 \+ \1\. Give"
     with pytest.raises(CheckpointError, match=grown):
-        check_same(earlier, earlier.run, [dataset, dataset], tmp_path)
+        check_same_run(earlier, earlier.run, [dataset, dataset], tmp_path)
     with pytest.raises(CheckpointError, match="started with sample order 0"):
-        check_same(replace(earlier, order_version=0), earlier.run, [dataset], tmp_path)
+        check_same_run(replace(earlier, order_version=0), earlier.run, [dataset], tmp_path)
 
 
 def test_a_checkpoint_of_another_run_is_named(dataset: Dataset, tmp_path: Path) -> None:
@@ -158,16 +158,16 @@ def test_a_run_from_before_a_setting_opens_resumes_and_forks(
     monkeypatch.setattr("pipeline.released.choice.Run", LaterRun)
     found = read_record(tmp_path)
     assert (found.run.data.blanks, found.run.optimizer.momentum) == (0, 0.5)  # type: ignore[attr-defined]
-    assert read_run(tmp_path / "run.json") == found.run
+    assert read_settings_file(tmp_path / "run.json") == found.run
     now = from_dict(LaterRun, to_dict(old.run))
-    check_same(found, now, [dataset], tmp_path)
+    check_same_run(found, now, [dataset], tmp_path)
     for forked in (False, True):
         check_source(checkpoint, replace(old, run=now), tmp_path, forked)  # type: ignore[arg-type]
     changed = override(now, ["optimizer.momentum=0.25"])
     with pytest.raises(
         CheckpointError, match=r"started with optimizer.momentum=0.5, now it is 0.25"
     ):
-        check_same(found, changed, [dataset], tmp_path)
+        check_same_run(found, changed, [dataset], tmp_path)
     with pytest.raises(CheckpointError, match=r"optimizer.momentum=0.5, this one has 0.25"):
         check_source(checkpoint, replace(old, run=changed), tmp_path, False)  # type: ignore[arg-type]
 
@@ -175,7 +175,7 @@ def test_a_run_from_before_a_setting_opens_resumes_and_forks(
 def test_a_run_json_of_a_later_version_is_refused(dataset: Dataset, tmp_path: Path) -> None:
     now = from_dict(LaterRun, to_dict(recipe("roberta_tiny")))
     replace(record(dataset), run=now).write(tmp_path)
-    for read in (lambda: read_record(tmp_path), lambda: read_run(tmp_path / "run.json")):
+    for read in (lambda: read_record(tmp_path), lambda: read_settings_file(tmp_path / "run.json")):
         with pytest.raises(ConfigError, match=r"run.json: unknown setting data.blanks; "):
             read()
 
@@ -221,7 +221,7 @@ def test_any_damage_is_a_line_that_names_the_file(dataset: Dataset, tmp_path: Pa
         else:
             readable += 1
         try:
-            read_run(path)
+            read_settings_file(path)
         except ConfigError as error:
             assert str(error).startswith(f"--run {path}"), what
     assert readable < len(wrong)

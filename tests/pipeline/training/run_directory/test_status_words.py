@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.training.run_directory.history import HISTORY
-from pipeline.training.run_directory.status import read_status
+from pipeline.training.run_directory.run_status import read_status
 from pipeline.training.run_directory.status_words import COLUMNS, describe_run, tabulate_runs
 
 RUNS = Path(__file__).parents[3] / "golden" / "runs"

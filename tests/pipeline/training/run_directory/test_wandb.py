@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipeline.training.run_directory.boards import board_tag
-from pipeline.training.run_directory.metrics import read_metrics
+from pipeline.training.run_directory.metrics_log import read_metrics
 from tests.launching.environments import install_beside
 from tests.pipeline.conftest import STEPS, Arguments
 

@@ -13,7 +13,7 @@ from pipeline.cluster.ranks import Alone
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.tokenizers.folders import save_vocabulary
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.held_out import evaluate, validation_loader
 from pipeline.planning.build import build_model
@@ -88,7 +88,7 @@ def test_it_is_prepared_once_and_again_by_a_new_start(
 def test_a_tokenizer_without_its_letters_is_reported_and_the_run_goes_without(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    greek = train(
+    greek = train_vocabulary(
         "wordpiece", lambda: iter(["η γλώσσα και το κείμενο " * 50]), 300, lower_case=False
     )
     save_vocabulary(greek, tmp_path / "tokenizer", 32, "")

@@ -17,7 +17,7 @@ from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.settings import override
 from pipeline.evaluation.zero_shot.grammar import GrammarTest
 from pipeline.loading.dataset import Dataset
-from pipeline.planning.plan import encoder_config
+from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from pipeline.training.validation import validator as module
 from pipeline.training.validation.grammar_curve import open_grammar

@@ -27,8 +27,8 @@ from pipeline.loading.dataset import Dataset
 from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.training.weights import initial_weights
-from pipeline.training.weights.folders import load_folder, write_folder
 from pipeline.training.weights.initial_weights import check_initial_weights, load_initial_weights
+from pipeline.training.weights.model_folders import load_folder, write_folder
 
 SMALL = ["encoder.layers=1", "encoder.width=32", "encoder.heads=2", "encoder.feed_forward=64"]
 

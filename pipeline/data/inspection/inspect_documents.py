@@ -1,0 +1,86 @@
+"""Inspect documents before they are packed: raw files, or extracted ones."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+from pathlib import Path
+
+from pipeline.base.command_line import data_root
+from pipeline.base.errors import escaped
+from pipeline.base.files import write_whole
+from pipeline.base.progress import tracked
+from pipeline.data.corpora.sources import corpus_sources, describe_input, print_input
+from pipeline.data.documents.read import cut, is_readable
+from pipeline.data.documents.records import Source
+from pipeline.data.extraction.extract import extract
+from pipeline.data.inspection.document_statistics import Decide, DocumentStatistics, find, keep_all
+from pipeline.data.inspection.html_report import page
+from pipeline.data.inspection.text_report import report_statistics
+from pipeline.data.selection.decision_summary import DecisionSummary, newest
+from pipeline.execution.workers import Executor
+
+_PIECE_BYTES = 8 << 20
+_NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}
+"""Files in a directory of shards or of a tokenizer."""
+
+
+def holds_documents(path: Path) -> bool:
+    """Whether a path holds text rather than shards, complete or not."""
+    if not path.is_dir():
+        return path.exists()
+    names = {file.name for file in path.iterdir()}
+    return bool(names) and not names & _NO_DOCUMENTS
+
+
+def inspect_documents(arguments: argparse.Namespace, executor: Executor) -> None:
+    """Print a report about the documents of a path, and write the HTML page if requested.
+
+    executor: extracts the text.
+    """
+    path: Path = arguments.directory
+    name, inputs = (arguments.corpus, [str(path)]) if arguments.corpus else (str(path), [])
+    if path.resolve() == (data_root() / "documents").resolve():  # without its subdirectories
+        name, inputs = "documents", [str(path / "*.parquet")]
+    name, sources = corpus_sources(name, inputs, arguments.text_field, arguments.plain_text)
+    print_input(sources, escaped(str(path)))
+    about = describe_input(sources)
+    place = data_root() / "documents"
+    decided = _decided(arguments, place / "decisions")
+    slow = [source for source in sources if not is_readable(source)]
+    sources = [source for source in sources if is_readable(source)]
+    sources += extract(slow, place, executor)
+    statistics = DocumentStatistics(arguments.samples)
+    if decided:
+        statistics.wanted |= {end for pair in decided.pairs for end in (pair.dropped, pair.kept)}
+    for source in tracked(sources, "reading documents", "files"):
+        _add(statistics, source, decided.why if decided else keep_all)
+    if decided and len(statistics.excerpts) < len(statistics.wanted):
+        print(
+            "some documents of the decisions are missing here: give the same --corpus and files "
+            "as to pipeline.prepare"
+        )
+    width = min(max(shutil.get_terminal_size((100, 20)).columns, 80), 100)
+    print("\n".join(report_statistics(statistics, width, decided)))
+    quoted = shlex.quote(str(path))
+    given = f"{arguments.corpus} --input {quoted}" if arguments.corpus else quoted
+    print(f"next: python -m pipeline.prepare --corpus {given}")
+    if arguments.html:
+        content = page(statistics, f"{name}: documents", about, decided)
+        write_whole(arguments.html, content.encode())
+        print(f"\n{arguments.html}: the same report as HTML")
+
+
+def _decided(arguments: argparse.Namespace, decisions: Path) -> DecisionSummary | None:
+    if arguments.decisions is None:
+        return None
+    directory = arguments.decisions or newest(decisions)
+    print(f"decisions: {directory}")
+    return DecisionSummary.read(Path(directory), arguments.samples)
+
+
+def _add(statistics: DocumentStatistics, source: Source, decide: Decide) -> None:
+    for piece in cut(source, _PIECE_BYTES):
+        for found in find(piece, decide):
+            statistics.add(found)

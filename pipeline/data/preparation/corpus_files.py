@@ -1,0 +1,97 @@
+"""A command's --corpus and --input -> the corpus's files, checked against the recipe."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from pipeline.base.command_line import downloads
+from pipeline.config.data_settings import DataSettings
+from pipeline.data.corpora.download import download_missing
+from pipeline.data.corpora.groups import most_text, require_size
+from pipeline.data.corpora.published_dumps import Selected, require_place
+from pipeline.data.corpora.sources import (
+    SAMPLE,
+    corpus_sources,
+    describe_corpus,
+    is_named,
+    limit_pages,
+    print_input,
+)
+from pipeline.data.corpora.suitability import require_fit
+from pipeline.data.documents.records import Source
+from pipeline.remote.urls import local_inputs
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCorpus:
+    """A corpus or group and its input files."""
+
+    corpus: str
+    """Its name in directories of shards."""
+    name: str
+    """Its name in folders of tokenizers; the first member's if the corpus has no name."""
+    named: bool
+    """Whether all files belong to named corpora."""
+    description: str
+    """A description of the corpora."""
+    files: list[Source]
+    """In the same order on every machine; nothing is extracted yet."""
+
+
+def selected(arguments: argparse.Namespace) -> Selected:
+    """What a command asks of the publishers of corpora."""
+    return Selected(
+        months=arguments.months,
+        dump=arguments.dump,
+        mirrors=tuple(arguments.mirror),
+        is_kept=arguments.keep_downloads,
+        skip_missing=arguments.skip_missing,
+    )
+
+
+def list_published(
+    arguments: argparse.Namespace, *, recording: bool = True
+) -> dict[str, list[Source]]:
+    """The files of publishers that a command asks for, by corpus; recording: keep the lists."""
+    chosen = selected(arguments)
+    require_place(arguments.corpus, arguments.input, chosen.corpora())
+    return chosen.sources(downloads(), recording=recording)
+
+
+def find_sources(
+    arguments: argparse.Namespace,
+    data: DataSettings,
+    *,
+    copying: bool = True,
+    allow_short: bool = True,
+) -> FoundCorpus:
+    """The corpus of a command line; missing copies from the Hub are downloaded.
+
+    copying: copy files from URLs; otherwise raise ConfigError for files without a copy;
+    allow_short: accept a group with less text than stated. Raises ConfigError or DataError if files
+    do not exist or do not fit the recipe.
+    """
+    published = list_published(arguments, recording=copying)
+    inputs = local_inputs(arguments.input, downloads(), copying=copying)
+    inputs = download_missing(
+        arguments.corpus, inputs, downloads(), data,
+        revision=arguments.revision, allow_short=allow_short, published=published,
+    )  # fmt: skip
+    corpus, sources = corpus_sources(
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published
+    )
+    sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)
+    print_input(sources, "input")
+    require_fit(sources, data)
+    if not allow_short:
+        require_size(corpus, most_text(sources), "at most")
+    named = is_named(arguments.corpus, inputs, published)
+    keeps_name = named or arguments.corpus == SAMPLE
+    return FoundCorpus(
+        corpus=corpus,
+        name=arguments.corpus if keeps_name else sources[0].corpus,
+        named=named,
+        description=describe_corpus(arguments.corpus, named, sources),
+        files=sources,
+    )

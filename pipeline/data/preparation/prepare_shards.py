@@ -1,0 +1,173 @@
+"""The shards of a `prepare`: plans the job, runs its tasks, and says whether they are complete."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipeline.base.command_line import data_root
+from pipeline.base.errors import DataError
+from pipeline.config.data_settings import DataSettings
+from pipeline.config.run import Run
+from pipeline.config.settings import fingerprint
+from pipeline.data.documents.records import Source
+from pipeline.data.documents.unchanged import compare
+from pipeline.data.preparation.assemble import Part, compare_inputs, read_parts
+from pipeline.data.preparation.fingerprint import Identities, identify_files, shard_identity
+from pipeline.data.preparation.held_out_copies import rarity_for
+from pipeline.data.preparation.holdout import describe_hold_outs, hold_outs
+from pipeline.data.preparation.later_masks import draw_later, need_counts
+from pipeline.data.preparation.tokenizer import ChosenTokenizer
+from pipeline.data.preparation.worker import PrepareJob, prepare_stage, read_finished_spans
+from pipeline.data.selection.select import Selection
+from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from pipeline.data.text.text_tasks import SplitTask
+from pipeline.execution.work_directory import WORK, work_directory
+from pipeline.execution.workers import Executor, share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardsJob:
+    """The shards to make: their documents, settings and directory."""
+
+    run: Run
+    corpus: str
+    """The corpus's or group's name."""
+    sources: list[Source]
+    """The files that are read; slow formats are extracted already."""
+    selection: Selection
+    tokenizer: ChosenTokenizer
+    parts: PrepareJob
+    """What its tasks share, as `parts_job` returns it."""
+    fingerprint: str
+    identities: Identities
+    """Of all files, as they went into the fingerprint."""
+    output: Path
+
+    def is_complete(self) -> bool:
+        """Whether `output` holds exactly these shards. Raises DataError if it holds others."""
+        if not (self.output / MANIFEST).exists():
+            return False
+        found = read_manifest(self.output).fingerprint
+        if found != self.fingerprint:
+            raise DataError(
+                f"{self.output} was made from another recipe, input or tokenizer (fingerprint "
+                f"{found}, now {self.fingerprint}); name another --output"
+            )
+        compare_inputs(self.sources, self.output)
+        shutil.rmtree(self.output / WORK, ignore_errors=True)  # of a run killed at the very end
+        print(f"{self.output} is complete already; nothing to do")
+        return True
+
+
+def plan_job(
+    arguments: argparse.Namespace,
+    run: Run,
+    corpus: str,
+    sources: list[Source],
+    selection: Selection,
+    tokenizer: ChosenTokenizer,
+    *,
+    split_bytes: int,
+    known: Identities,
+) -> ShardsJob:
+    """Name the shards and their directory; known: identities of files that were read before."""
+    engine = arguments.engine if tokenizer.vocabulary.has_fast_engine else "tokenizers"
+    if engine != arguments.engine:
+        print(
+            "the tokenizer splits words with its own regular expression, so `tokenizers` makes the "
+            "ids, which is slow"
+        )
+    identity = shard_identity(
+        run.data, identify_files(sources, known), tokenizer.vocabulary, engine,
+        arguments.compression, selection.mark,
+    )  # fmt: skip
+    mark = fingerprint(identity)
+    return ShardsJob(
+        run=run,
+        corpus=corpus,
+        sources=sources,
+        selection=selection,
+        tokenizer=tokenizer,
+        parts=replace(parts_job(arguments, run.data, sources, split_bytes), engine=engine),
+        fingerprint=mark,
+        identities=known,
+        output=arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}",
+    )
+
+
+def parts_job(
+    arguments: argparse.Namespace, data: DataSettings, sources: list[Source], split_bytes: int
+) -> PrepareJob:
+    """What the tasks share, without the directory and thresholds, which are determined later."""
+    return PrepareJob(
+        directory=Path(),
+        data=data,
+        corpora=tuple(dict.fromkeys(source.corpus for source in sources)),
+        thresholds={},
+        split_bytes=split_bytes,
+        compression=arguments.compression,
+        engine=arguments.engine,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTasks:
+    """The finished tasks of a job, ready to be published."""
+
+    job: PrepareJob
+    tasks: list[SplitTask]
+    parts: list[Part]
+
+
+@contextmanager
+def run_tasks(
+    job: ShardsJob, executor: Executor, part: tuple[int, int] | None
+) -> Iterator[FinishedTasks | None]:
+    """Make the parts of the shards, or one share of them, with OUT/.work locked.
+
+    Yields None if another process has published, or will publish, the shards.
+    """
+    tasks = job.selection.decided_tasks()
+    held_out = hold_outs(tasks, job.run.data)
+    for line in describe_hold_outs(held_out, job.run.data.validation_fraction, job.sources):
+        print(line, flush=True)
+    thresholds = {corpus: about.threshold for corpus, about in held_out.items()}
+    plan = {
+        "tasks": len(tasks),
+        "thresholds": thresholds,
+        "documents": DOCUMENTS_SCHEMA.names,
+    }
+    with work_directory(
+        job.output,
+        job.fingerprint,
+        plan,
+        job.is_complete,
+        shared=part is not None,
+        explain=lambda work: compare(job.sources, read_finished_spans(work), job.output),
+    ) as work:
+        if work is None:
+            yield None
+            return
+        compare(job.sources, read_finished_spans(work.path), job.output)
+        parts = replace(
+            job.parts,
+            directory=work.path,
+            corpora=tuple(thresholds),
+            thresholds=thresholds,
+            rarity=rarity_for(tasks),
+        )
+        stage = prepare_stage(parts, job.tokenizer.vocabulary)
+        executor.run(stage, share(tasks, *part) if part else tasks)
+        if part and not work.is_last(part, stage, tasks, "splits"):
+            yield None
+            return
+        made = read_parts(work.path, tasks)
+        if need_counts(job.run.data):
+            made = draw_later(parts, job.tokenizer.vocabulary, tasks, made, executor)
+        yield FinishedTasks(parts, tasks, made)

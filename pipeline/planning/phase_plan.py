@@ -1,0 +1,397 @@
+"""A phase of a Run, its data and its machines -> every number that follows from them.
+
+Nothing here is a setting. The global batch is divided among the ranks, and each rank's share into
+micro-batches: on a CPU of equally many rows, at most `batch.per_device`; on a GPU of equally many
+tokens, at most those of `batch.per_device` full rows. What rows leave of these is dead; the plan
+reports its share, because it costs compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from typing import Any, cast
+
+import numpy as np
+
+from model.config import EncoderConfig
+from model.hugging_face.families import changes_to_fit, family_of
+from model.objectives.flops import (
+    detection_flops,
+    detection_parameters,
+    parameter_count,
+    step_flops,
+)
+from model.objectives.replaced_tokens import Kind
+from pipeline.base.errors import ConfigError
+from pipeline.config.rules import generator_sizes
+from pipeline.config.run import Run
+from pipeline.config.settings import as_set
+from pipeline.config.training_settings import GENERATOR_KINDS, BatchSettings, CorpusWeight
+from pipeline.data.shards.predicted import no_predictions
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.placement import Capacity, expected_tokens
+from pipeline.planning.schedule import resolve_batch_size, sequences_until
+
+ROUND = 64
+"""A GPU's tokens are a multiple of this, which suits its products of matrices."""
+UNFILLED = 0.25
+"""Of a full row: what first fit leaves in a micro-batch on average, at most."""
+MORE_ROWS = 1.25
+"""Rows of a micro-batch, relative to rows of mean length: more short ones go to the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedBatches:
+    """Micro-batches of one size, as a GPU needs them."""
+
+    capacity: Capacity
+    """What each holds."""
+    accumulation: int
+    """Micro-batches per step and rank; a step that needs more gets another one."""
+    dead_share: float
+    """Of the tokens, on average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The numbers of one optimizer step and of the whole phase."""
+
+    world_size: int
+    """Processes, one per device."""
+    zero_stage: int
+    """What ZeRO partitions: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights."""
+    sequences: int
+    """Sequences per step, over all ranks; fewer at first if the batch grows."""
+    matched_tokens: int
+    """Mean number of tokens in these sequences if the batch is given in tokens, else 0."""
+    growing_steps: int
+    """Steps until the batch has its full size."""
+    rows: int
+    """Most rows per micro-batch on a CPU."""
+    accumulation: int
+    """Micro-batches per step and rank on a CPU."""
+    on_gpu: FixedBatches
+    """The micro-batches on a GPU."""
+    parameters: int
+    """Trained parameters."""
+    step_flops: int
+    """Model FLOPs per step, see `model.objectives.flops`."""
+    train_sequences: int
+    validation_sequences: int
+    epochs: float
+    """Passes over the data in the whole phase."""
+    tokens: int
+    """Tokens read in the whole phase, special tokens included; from the data's mean length."""
+
+    def lines(self) -> list[str]:
+        """The plan in words."""
+        growing = (
+            [f"grows: over the first {self.growing_steps:,} steps"] if self.growing_steps else []
+        )
+        mean = self.matched_tokens / self.sequences
+        matched = (
+            [f"batch: about {self.matched_tokens:,} tokens per step, {mean:,.1f} per sequence"]
+            if self.matched_tokens
+            else []
+        )
+        ranks, parts = (
+            format_count(self.world_size, "rank"),
+            format_count(self.accumulation, "micro-batch"),
+        )
+        fixed = format_count(self.on_gpu.accumulation, "micro-batch")
+        return [
+            f"model: {self.parameters:,} parameters, heads included; "
+            f"{format_digits(self.step_flops / 1e12, 3)} TFLOP per step",
+            f"step: {self.sequences:,} sequences = {ranks} x {parts} x "
+            f"{format_count(self.rows, 'row')}; ZeRO stage {self.zero_stage}",
+            f"on a GPU: {fixed} of {self.on_gpu.capacity.tokens:,} tokens per rank, "
+            f"{self.on_gpu.dead_share:.1%} of them dead",
+            *matched,
+            *growing,
+            f"data: {self.tokens:,} tokens, {self.epochs:,.2f} passes over "
+            f"{self.train_sequences:,} sequences; {self.validation_sequences:,} held out",
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for run.json."""
+        return asdict(self)
+
+
+def format_count(count: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`, `2 micro-batches`."""
+    plural = ("es" if noun.endswith("ch") else "s") * (count != 1)
+    return f"{count:,} {noun}{plural}"
+
+
+def format_digits(value: float, digits: int) -> str:
+    """`0.0012`, `1.3` or `9,210`: a value to a number of digits, without an exponent."""
+    return f"{float(f'{value:.{digits}g}'):,.15g}"
+
+
+def make_plan(
+    run: Run,
+    world_size: int,
+    zero_stage: int,
+    train: Sequence[Dataset],
+    validation: Sequence[Dataset],
+    steps: int,
+    owner: str = "batch",
+) -> Plan:
+    """The plan of `steps` steps of a run that has one phase; owner: section of its `sequences`.
+
+    Raises ConfigError if a step has fewer sequences than ranks, or if the model could not be
+    exported.
+    """
+    _check_family(run, train[0])
+    rows_of = {
+        split: sum(int(d.shard_rows.sum()) for d in sets)
+        for split, sets in (("train", train), ("validation", validation))
+    }
+    factors = _factors(run, train)
+    mean_tokens = sum(
+        factor * sum(shard.tokens for shard in dataset.shards)
+        for factor, dataset in zip(factors, train, strict=True)
+    ) / max(1, rows_of["train"])
+    batch = resolve_batch_size(run.batch, mean_tokens)
+    sequences = batch.sequences
+    _check_batch(batch, world_size, mean_tokens, owner)
+    accumulation, rows = micro_batches(sequences, world_size, batch.per_device)
+    means = [dataset.mean_predictions for dataset in train]
+    for dataset, mean in zip(train, means, strict=True):
+        if mean == 0:  # only masks that the loader draws: files without any are refused before
+            raise no_predictions(dataset.directory, dataset.manifest)
+    mean_predictions = sum(
+        factor * mean * int(dataset.shard_rows.sum())
+        for factor, mean, dataset in zip(factors, means, train, strict=True)
+    ) / max(1, rows_of["train"])
+    total = sequences_until(batch, steps)
+    return Plan(
+        world_size=world_size,
+        zero_stage=zero_stage,
+        sequences=sequences,
+        matched_tokens=batch.step_tokens,
+        growing_steps=run.batch.warmup_steps,
+        rows=rows,
+        accumulation=accumulation,
+        on_gpu=_fixed_batches(batch, train, factors, sequences, world_size),
+        parameters=parameters_of(run),
+        step_flops=flops_of(
+            run,
+            sequences,
+            round(sequences * mean_predictions),
+            round(mean_tokens),  # pads do not count
+        ),
+        train_sequences=rows_of["train"],
+        validation_sequences=rows_of["validation"],
+        epochs=total / rows_of["train"],
+        tokens=round(total * mean_tokens),
+    )
+
+
+def mixture_weights(
+    mixture: Sequence[CorpusWeight], datasets: Sequence[Dataset]
+) -> tuple[float, ...]:
+    """The weight of each dataset in the order of samples; empty without a mixture.
+
+    Directories of the same corpus divide its weight by their size.
+    """
+    if not mixture:
+        return ()
+    weights = {entry.corpus: entry.weight for entry in mixture}
+    corpora = [next(iter(dataset.manifest.corpora)) for dataset in datasets]
+    rows = [int(dataset.shard_rows.sum()) for dataset in datasets]
+    totals = dict.fromkeys(corpora, 0)
+    for corpus, count in zip(corpora, rows, strict=True):
+        totals[corpus] += count
+    return tuple(
+        weights[corpus] * count / totals[corpus]
+        for corpus, count in zip(corpora, rows, strict=True)
+    )
+
+
+def _factors(run: Run, train: Sequence[Dataset]) -> list[float]:
+    """How much more often than on average a sequence of each dataset is read."""
+    weights = mixture_weights(run.batch.mixture, train)
+    if not weights:
+        return [1] * len(train)
+    rows = [int(dataset.shard_rows.sum()) for dataset in train]
+    return [
+        weight / sum(weights) * sum(rows) / count
+        for weight, count in zip(weights, rows, strict=True)
+    ]
+
+
+def has_pairs(run: Run) -> bool:
+    """Whether the model has a head for pairs of segments."""
+    return run.objective.kind == "mlm_pair"
+
+
+def has_generator(run: Run) -> bool:
+    """Whether the model has a generator of words."""
+    return run.objective.kind in GENERATOR_KINDS
+
+
+def parameters_of(run: Run) -> int:
+    """Trained parameters of a run's model."""
+    config, kind = encoder_config(run), run.objective.kind
+    if has_generator(run):
+        shares = run.objective.generator
+        return detection_parameters(
+            config, generator_config(run),
+            tied=shares.tied, kind=cast(Kind, kind), own_embeddings=shares.embeddings == "own",
+        )  # fmt: skip
+    return parameter_count(config, pair_head=has_pairs(run), boundary_head=kind == "mlm_sbo")
+
+
+def flops_of(run: Run, sequences: int, predictions: int, length: int) -> int:
+    """Model FLOPs of a step, see `model.objectives.flops`; predictions: summed over its
+    sequences, each of `length`."""
+    config, kind = encoder_config(run), run.objective.kind
+    if has_generator(run):
+        return detection_flops(
+            config, generator_config(run), kind=cast(Kind, kind),
+            sequences=sequences, sequence_length=length, predictions=predictions,
+        )  # fmt: skip
+    return step_flops(
+        config, sequences=sequences, sequence_length=length, predictions=predictions,
+        pair_head=has_pairs(run), boundary_head=kind == "mlm_sbo",
+    )  # fmt: skip
+
+
+def _check_family(run: Run, dataset: Dataset) -> None:
+    """Raises ConfigError if transformers has no class that the model can be exported to."""
+    if not run.checkpoint.exportable:
+        return
+    if has_generator(run):
+        return  # ELECTRA's class supports every allowed setting
+    config, pad = encoder_config(run), dataset.manifest.tokenizer["pad"]
+    try:
+        family = family_of(config, has_pairs(run))
+    except ValueError as error:
+        families = changes_to_fit(config, has_pairs(run)).items()
+        advice = ", or ".join(f"{_settings(run, each, pad)} for {name}" for name, each in families)
+        raise ConfigError(
+            f"{error}, so it could not be exported; add {advice}, or --set "
+            "checkpoint.exportable=false to compare it only"
+        ) from error
+    if family.after_pad and run.encoder.position_offset != pad + 1:
+        raise ConfigError(
+            f"encoder.position_offset={run.encoder.position_offset} needs pad id "
+            f"{run.encoder.position_offset - 1}, the tokenizer of {dataset.directory} has {pad}; "
+            f"add --set encoder.position_offset={pad + 1} for RoBERTa's positions, which "
+            "transformers derives from the pads, or --set encoder.position_offset=0 for BERT's; "
+            "otherwise the model could not be exported"
+        )
+
+
+def _settings(run: Run, changes: Mapping[str, Any], pad: int) -> str:
+    """The `--set` of changes to the encoder of a run and its heads; pad: id of <pad>."""
+    found = {f"encoder.{name}": value for name, value in changes.items() if name != "pairs"}
+    if found.get("encoder.position_offset"):
+        found["encoder.position_offset"] = pad + 1
+    if found.get("encoder.embedding_width") == run.encoder.width:
+        found["encoder.embedding_width"] = 0
+    if "pairs" in changes:
+        found["objective.kind"] = "mlm"
+    return " ".join(f"--set {path}={as_set(value)}" for path, value in found.items())
+
+
+def _check_batch(batch: BatchSettings, world_size: int, mean_tokens: float, owner: str) -> None:
+    """Raises ConfigError if the batch is too small; batch: with its sequences resolved."""
+    in_tokens = f" (batch.step_tokens={batch.step_tokens})" if batch.step_tokens else ""
+    for name in ("sequences", "first_sequences")[: 2 if batch.warmup_steps else 1]:
+        if (value := getattr(batch, name)) < world_size:
+            path = f"{owner if name == 'sequences' else 'batch'}.{name}"
+            more = f"{path}={world_size}"
+            if name == "sequences" and batch.step_tokens:
+                more = f"batch.step_tokens={ceil(world_size * mean_tokens)}"
+            raise ConfigError(
+                f"{path}={value}{in_tokens} is smaller than the {world_size} ranks, so some would "
+                f"have nothing to do; add --set {more}, or start fewer ranks"
+            )
+    if batch.warmup_steps and batch.first_sequences > batch.sequences:
+        raise ConfigError(
+            f"batch.first_sequences={batch.first_sequences} is above the {batch.sequences} "
+            f"sequences of batch.step_tokens={batch.step_tokens}; add --set "
+            f"batch.first_sequences={batch.sequences}, or --set batch.warmup_steps=0 for a batch "
+            "of constant size"
+        )
+
+
+def _fixed_batches(
+    batch: BatchSettings,
+    train: Sequence[Dataset],
+    factors: Sequence[float],
+    sequences: int,
+    world_size: int,
+) -> FixedBatches:
+    """A GPU's micro-batches for a rank's share of `sequences`.
+
+    The fewest micro-batches of at most `batch.per_device` full rows, and then as few tokens each as
+    a rank's rows of a step need, but for `EXCEEDED` of the steps. factors: see `_factors`.
+    """
+    rows = -(-sequences // world_size)
+    found = [dataset.some_lengths() for dataset in train]
+    counts = [int(dataset.shard_rows.sum()) for dataset in train]
+    weights = [
+        np.full(len(own), factor * count / len(own))
+        for own, factor, count in zip(found, factors, counts, strict=True)
+    ]
+    lengths = np.concatenate(found)
+    length = train[0].manifest.sequence_length
+    mean, most = expected_tokens(lengths, np.concatenate(weights), rows, world_size)
+    full = batch.per_device * length
+    enough = ceil(rows / batch.per_device)  # even of full rows
+    parts = min(enough, ceil(most / (full - UNFILLED * length)))
+    tokens = min(full, ROUND * ceil((most / parts + UNFILLED * length * (parts > 1)) / ROUND))
+    rows_each = ceil(MORE_ROWS * tokens * rows / mean) + 1
+    slots = max(dataset.manifest.max_predictions for dataset in train)
+    documents, most_pieces = 1.0, 1
+    if batch.attention == "document":
+        most_pieces = length
+        documents = 1 + max(
+            dataset.manifest.totals["documents"] / max(1, count)
+            for dataset, count in zip(train, counts, strict=True)
+        )
+    stored = [sum(shard.tokens for shard in dataset.shards) for dataset in train]
+    used = sequences * float(np.dot(factors, stored) / np.dot(factors, counts))
+    capacity = Capacity(
+        tokens=max(tokens, length),
+        predictions=ceil(slots * tokens / length) + rows_each,
+        rows=rows_each,
+        pieces=max(most_pieces, ceil(MORE_ROWS * documents * rows_each)),
+    )
+    return FixedBatches(
+        capacity=capacity,
+        accumulation=parts,
+        dead_share=max(0.0, 1 - used / (world_size * parts * capacity.tokens)),
+    )
+
+
+def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int, int]:
+    """(micro-batches per rank and step, rows of each): the fewest that fit."""
+    share = -(-sequences // world_size)
+    accumulation = -(-share // per_device)
+    return accumulation, -(-share // accumulation)
+
+
+def encoder_config(run: Run) -> EncoderConfig:
+    """The model configuration of the run's encoder."""
+    encoder = asdict(run.encoder)
+    del encoder["initializer"]  # the network does not depend on it
+    encoder["embedding_width"] = run.encoder.embedding_width or run.encoder.width
+    return EncoderConfig(vocab_size=run.data.vocab_size, **encoder)
+
+
+def generator_config(run: Run) -> EncoderConfig:
+    """The model configuration of a run's generator."""
+    layers, width, heads = generator_sizes(run.encoder, run.objective.generator)
+    config = encoder_config(run)
+    own = run.objective.generator.embeddings == "own"
+    size = width if own else config.embedding_width
+    return replace(
+        config, layers=layers, width=width, heads=heads, feed_forward=4 * width,
+        embedding_width=size,
+    )  # fmt: skip

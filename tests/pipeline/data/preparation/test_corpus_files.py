@@ -1,0 +1,75 @@
+"""The --corpus and --input of a command -> the files of its corpus."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.data.documents import read as reading
+from pipeline.data.preparation.corpus_files import find_sources
+from pipeline.recipes import recipe
+from tests.pipeline.preparing import Prepare, tiny, write_jsonl
+
+DATA = recipe("roberta_tiny").data
+
+
+def arguments(corpus: object, *inputs: object, pages_per_domain: int = 0) -> Namespace:
+    return Namespace(
+        corpus=str(corpus), input=[str(path) for path in inputs], revision="", text_field="",
+        plain_text="", pages_per_domain=pages_per_domain, months="", dump="", mirror=[],
+        keep_downloads=False, skip_missing=False, language="",
+    )  # fmt: skip
+
+
+def test_a_users_own_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = find_sources(arguments(write_jsonl(tmp_path / "mine.jsonl", ["One."])), DATA)
+    assert (found.corpus, found.name, found.named) == ("mine", "mine", False)
+    assert found.description == "your corpus mine"
+    assert [source.name for source in found.files] == ["mine.jsonl"]
+    assert capsys.readouterr().out.startswith("input: 1 JSON lines")
+
+
+def test_named_corpora_and_the_sample(tmp_path: Path) -> None:
+    file = write_jsonl(tmp_path / "in.jsonl", ["One."])
+    found = find_sources(arguments("cc-news", file), DATA)
+    assert (found.corpus, found.name, found.named) == ("cc-news", "cc-news", True)
+    found = find_sources(arguments("sample"), DATA)
+    assert (found.name, found.named, found.description) == ("sample", False, "the sample")
+
+
+def test_an_unsuitable_corpus_is_refused(tmp_path: Path) -> None:
+    file = write_jsonl(tmp_path / "in.jsonl", ["One."])
+    with pytest.raises(ConfigError, match="no input is a WARC or WET file"):
+        find_sources(arguments("own", file, pages_per_domain=3), DATA)
+    group = arguments("16gb", f"wikipedia={file}", f"bookcorpus={file}")
+    uncased = replace(DATA, tokenizer="wordpiece", lower_case=True)
+    with pytest.raises(DataError, match="has too little text"):
+        find_sources(group, uncased, allow_short=False)
+    assert len(find_sources(group, uncased).files) == 2
+
+
+def test_the_ends_of_a_file_are_read_once(
+    tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokenizer's folders and the shards' fingerprint share one read."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    read: Counter[str] = Counter()
+    ends = reading.file_ends
+
+    def counted(path: str) -> str:
+        read[Path(path).name] += 1
+        return ends(path)
+
+    monkeypatch.setattr(reading, "file_ends", counted)
+    file = write_jsonl(tmp_path / "in.jsonl", ["A text. Fine.", "More of it. Fine, too."])
+    trained = ("--recipe", "roberta_tiny", "--output", tmp_path / "trained")
+    given = tiny(tiny_tokenizer, tmp_path / "given")
+    for chosen in (trained, given):
+        read.clear()
+        run("--corpus", file, "--workers", 1, "--set", "data.duplicates=1", *chosen)
+        assert read == {"in.jsonl": 1}

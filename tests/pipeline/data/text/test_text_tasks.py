@@ -1,0 +1,45 @@
+"""Sources cut into tasks: every byte once, corpora apart, the same on every machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.data.documents.records import Compression, Source
+from pipeline.data.text import text_tasks as module
+from pipeline.data.text.text_tasks import cut_tasks
+
+
+def source(corpus: str, size: int, compression: Compression = "") -> Source:
+    name = f"{corpus}-{size}"
+    return Source(corpus, f"/in/{name}", name, size, "jsonl", compression, "", "file", "")
+
+
+def test_every_byte_is_in_one_task() -> None:
+    sources = [source("a", 250), source("a", 30), source("a", 40), source("b", 10)]
+    tasks = cut_tasks(sources, 100)
+    assert [task.number for task in tasks] == list(range(len(tasks)))
+    spans = [(p.source.name, p.start, p.stop) for task in tasks for p in task.pieces]
+    assert spans == [
+        ("a-250", 0, 100), ("a-250", 100, 200), ("a-250", 200, 250), ("a-30", 0, 30),
+        ("a-40", 0, 40), ("b-10", 0, 10),
+    ]  # fmt: skip
+    assert [task.weight for task in tasks] == [100, 100, 80, 40, 10]
+    assert [task.corpus for task in tasks] == ["a", "a", "a", "a", "b"]
+
+
+def test_a_compressed_file_weighs_what_its_text_does() -> None:
+    [task] = cut_tasks([source("a", 1000, "xz")], 100)
+    assert task.weight == 4000
+
+
+def test_names_for_logs_and_markers() -> None:
+    task = cut_tasks([source("a", 250)], 100)[2]
+    assert (task.name, task.marker) == ("task 2, a-250 from 200", "task-000002.json")
+
+
+def test_too_many_tasks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_TASKS", 3)
+    assert len(cut_tasks([source("a", 3)], 1)) == 3
+    with pytest.raises(DataError, match="4 tasks, at most 3; prepare the corpus in pieces"):
+        cut_tasks([source("a", 4)], 1)

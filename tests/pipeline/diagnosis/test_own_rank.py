@@ -1,0 +1,40 @@
+"""A rank finds its place from the variables of each launcher."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.base.errors import ConfigError
+from pipeline.diagnosis.own_rank import find_placement
+
+STEP = {
+    "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1",
+    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node01,node02",
+    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0",
+}  # fmt: skip
+
+
+def test_no_launcher_is_one_process() -> None:
+    assert find_placement({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0"}).world_size == 1
+
+
+def test_a_step_of_srun() -> None:
+    place = find_placement(STEP)
+    assert (place.rank, place.world_size, place.local_rank, place.local_size) == (3, 4, 1, 2)
+    assert place.address == "node01" and not place.is_first_on_node
+
+
+def test_torchrun_and_the_batch_files_come_first() -> None:
+    given = STEP | {
+        "RANK": "0", "WORLD_SIZE": "8", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "8",
+        "MASTER_ADDR": "gpu1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "x",
+    }  # fmt: skip
+    place = find_placement(given)
+    assert (place.world_size, place.local_size, place.address) == (8, 8, "gpu1")
+    assert place.launcher == "torchrun"
+    assert place.token != find_placement(given | {"TORCHELASTIC_RESTART_COUNT": "1"}).token
+
+
+def test_a_variable_that_is_not_a_number() -> None:
+    with pytest.raises(ConfigError, match="RANK=x is not a number"):
+        find_placement({"RANK": "x", "WORLD_SIZE": "2"})
