@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.data.selection.minhash import word_hashes
 from pipeline.data.shards.manifest import MANY_COPIES
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.finetune_tasks import LabelledTask, TaskData, is_published
 from pipeline.downstream.reading.division import DIVISION_SEED

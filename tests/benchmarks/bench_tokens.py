@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 
 from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.worker import PrepareJob, Worker
-from pipeline.data.text.clean import CleanText, clean
+from pipeline.data.text.cleaning import CleanText, clean
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.tokenizers.document_encoder import CHECKED_SHARE, TextEncoder

@@ -25,7 +25,7 @@ from pipeline.data.documents.read import cut
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction.extract import extract
 from pipeline.data.shards.manifest import MANIFEST, hash_file
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.document_encoder import TextEncoder

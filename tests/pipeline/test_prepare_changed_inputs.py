@@ -317,7 +317,7 @@ def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A dump, which is extracted to several row groups."""
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
     monkeypatch.setattr("pipeline.data.documents.read._EDGE_BYTES", 64)
-    monkeypatch.setattr("pipeline.data.extraction.unit_files.GROUP_BYTES", 1 << 13)
+    monkeypatch.setattr("pipeline.data.extraction.document_tables.GROUP_BYTES", 1 << 13)
     pages = [page(number, f"Page {number}", text(number)) for number in range(300)]
     path = tmp_path / "pages.xml"
     path.write_bytes(dump_of(pages))

@@ -52,9 +52,9 @@ from pipeline.data.documents.unchanged import (
     state_of,
     unchanged,
 )
+from pipeline.data.extraction.document_tables import SCHEMA
 from pipeline.data.extraction.html_files import gather_pages
 from pipeline.data.extraction.packs import PACK, members_identity, pack_small_files
-from pipeline.data.extraction.tables import SCHEMA
 from pipeline.data.extraction.tasks import (
     ExtractionTask,
     FileWork,

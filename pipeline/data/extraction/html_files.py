@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pipeline.data.compression.codecs import sniff_compression
 from pipeline.data.documents.byte_blocks import read_blocks
 from pipeline.data.documents.records import Extract, Source
-from pipeline.data.extraction.packs import group_of
+from pipeline.data.extraction.packs import group_files
 from pipeline.data.extraction.places import Place
 from pipeline.data.extraction.warc import MAX_BLOCK_BYTES
 from pipeline.data.extraction.web_pages import page_of_body, read_limited
@@ -43,7 +43,7 @@ def gather_pages(sources: list[Source]) -> list[Source]:
 
 
 def _group(files: list[Source], number: int) -> Source:
-    return group_of(files, f"html-{number:05d}", "html")
+    return group_files(files, f"html-{number:05d}", "html")
 
 
 def find_html(source: Source, start: Place) -> Iterator[tuple[Place, tuple[str, bytes]]]:

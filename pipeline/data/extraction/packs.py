@@ -64,10 +64,10 @@ def _packed(files: list[Source]) -> list[Source]:
         return files
     # Packs are called after their first file; numbers would change with every pack before them.
     first = xxhash.xxh3_64_hexdigest(files[0].name.encode())
-    return [group_of(files, f"{PACK}-{first}", PACK)]
+    return [group_files(files, f"{PACK}-{first}", PACK)]
 
 
-def group_of(files: list[Source], name: str, format: Format) -> Source:
+def group_files(files: list[Source], name: str, format: Format) -> Source:
     """One source in place of several files of a corpus."""
     group = replace(files[0], name=name, format=format, compression="", members=tuple(files))
     size, mtime_ns = state_of(group)

@@ -22,14 +22,14 @@ from pipeline.base.files import one_at_a_time, whole_file
 from pipeline.data.documents.read import cut, is_stored_plain
 from pipeline.data.documents.records import BadRecord, Extract, Piece, Source
 from pipeline.data.documents.unchanged import CHANGED, RawContent, placed_state, unchanged
-from pipeline.data.extraction.places import END, START, Place
-from pipeline.data.extraction.tables import (
+from pipeline.data.extraction.document_tables import (
     FOUND,
     SCHEMA,
     extract_tables,
     piece_tables,
     regrouped,
 )
+from pipeline.data.extraction.places import END, START, Place
 from pipeline.data.extraction.units import (
     Records,
     SlowFormat,

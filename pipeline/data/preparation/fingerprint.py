@@ -13,7 +13,7 @@ from pipeline.data.preparation.holdout import VALIDATION_VERSION
 from pipeline.data.preparation.worker import SPLITS_VERSION
 from pipeline.data.rows.masks import GENERATOR_VERSION
 from pipeline.data.rows.pack import packing_version
-from pipeline.data.text.clean import CLEANING_VERSION
+from pipeline.data.text.cleaning import CLEANING_VERSION
 from pipeline.data.text.sentences import SENTENCES_VERSION
 from pipeline.data.tokenizers.document_encoder import fast_engine
 from pipeline.data.tokenizers.vocabulary import ADDED_TOKENS_VERSION, WORDS_VERSION, Vocabulary

@@ -46,7 +46,7 @@ from pipeline.data.documents.sniff import (
 )
 from pipeline.data.encodings.utf import nearly_utf8, wide_encoding
 from pipeline.data.selection.minhash import Words, run_table, runs
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 
 RUN_WORDS = 13
 """Brown et al. 2020, app. C."""

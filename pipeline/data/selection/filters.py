@@ -27,7 +27,7 @@ from resiliparse.parse.lang import detect_fast, supported_langs
 from pipeline.base.errors import ConfigError
 from pipeline.config.settings import nearest
 from pipeline.data.selection.words import count_words
-from pipeline.data.text.clean import Offsets
+from pipeline.data.text.cleaning import Offsets
 from pipeline.kernels.bits import Bytes
 
 Reasons = Iterator[tuple[str, npt.NDArray[np.bool_]]]

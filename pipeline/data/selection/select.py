@@ -46,7 +46,7 @@ from pipeline.data.selection.survey import (
     remove_stale,
     survey_stage,
 )
-from pipeline.data.text.clean import CLEANING_VERSION
+from pipeline.data.text.cleaning import CLEANING_VERSION
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.workers import Executor
 

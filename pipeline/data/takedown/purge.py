@@ -19,7 +19,7 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.documents.arrow_tables import naming_tables
 from pipeline.data.documents.parquet import EXTRACTION_MARK
 from pipeline.data.documents.records import Record
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.data.text.giants import in_pieces
 from pipeline.execution.ledger import lock_of
 

@@ -23,7 +23,7 @@ from pipeline.data.documents.records import (
 from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
 from pipeline.data.extraction.packs import PACK
 from pipeline.data.extraction.units import stream
-from pipeline.data.text.clean import CleanText, clean
+from pipeline.data.text.cleaning import CleanText, clean
 from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
 from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
 

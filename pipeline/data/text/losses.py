@@ -22,7 +22,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from pipeline.data.text.clean import with_sorted_marks
+from pipeline.data.text.cleaning import with_sorted_marks
 
 CLEANING = "white space and controls, in cleaning"
 READ = "read"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.base.errors import DataError
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.added_parts import AddedParts
 from pipeline.data.tokenizers.added_tokens import Scan

@@ -23,7 +23,7 @@ from pipeline.data.documents.sniff import sniff
 from pipeline.data.extraction.extract import extract
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.data.tokenizers.folders import save_vocabulary

@@ -111,7 +111,7 @@ def trainer(
     cluster: Any = SimpleNamespace(
         rank=0, world_size=1, device=torch.device("cpu"), control=None, is_first_on_node=True,
         agreed=contextlib.nullcontext, total=lambda sums: sums, any=bool,
-        gather=lambda text: [text], each=lambda value: [value],
+        gather=lambda text: [text], each=lambda value: [value], from_first=bytes,
     )  # fmt: skip
     engine: Any = PlainEngine(run, finite)
     stop, metrics = StopRequest(), Metrics(output, progress.step)

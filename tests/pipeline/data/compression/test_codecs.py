@@ -17,10 +17,10 @@ from pipeline.base.errors import DataError
 from pipeline.data.compression import codecs
 from pipeline.data.compression.codecs import Compression, compression_of, sniff_compression
 from pipeline.data.documents.byte_blocks import read_blocks
-from pipeline.data.documents.read import cut, read
+from pipeline.data.documents.read import cut, is_readable, read
 from pipeline.data.documents.records import BadRecord, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction.units import FORMATS
+from pipeline.data.extraction.units import format_of
 from pipeline.data.selection.contamination import read_texts
 from tests.pipeline.data.compression.compressed_files import PACK, SKIPPABLE, cases
 from tests.pipeline.data.dump import dump
@@ -146,7 +146,7 @@ def read_pieces(source: Source) -> list[str]:
 def extracted(source: Source) -> list[str]:
     """The texts; raises DataError for what is counted as bad, with the reason."""
     found = []
-    for record in FORMATS[source.format].begin(source):
+    for record in format_of(source).begin(source):
         if isinstance(record, BadRecord):
             raise DataError(f"{source.path} is damaged or truncated: {record.reason}")
         if isinstance(record, Extract) and not record.dropped:
@@ -160,7 +160,7 @@ def sniffed(path: Path) -> Source:
 
 def read_file(path: Path) -> list[str]:
     source = sniffed(path)
-    return extracted(source) if source.format in FORMATS else read_pieces(source)
+    return read_pieces(source) if is_readable(source) else extracted(source)
 
 
 def read_in_tar(path: Path) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.data.documents.parquet import extraction_mark
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction import places, tables, units
+from pipeline.data.extraction import document_tables, places, units
 from pipeline.data.extraction.places import START
 from pipeline.data.extraction.unit_files import write_file, write_unit
 from pipeline.data.extraction.units import Unit, cut_units
@@ -29,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(units, "UNIT_BYTES", 3000)
     monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 20_000)
-    monkeypatch.setattr(tables, "GROUP_BYTES", 5000)
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 5000)
 
 
 def written(path: Path, given: Path, before: list[Unit], cut: list[Unit]) -> bytes:

@@ -18,7 +18,7 @@ from pipeline.data.selection.clusters import (
     write_roots,
 )
 from pipeline.data.selection.minhash import equal_parts, signatures, word_hashes
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from tests.benchmarks.planted import copy_of, document, jaccard
 
 

@@ -23,7 +23,7 @@ import zstandard
 from pipeline.base.errors import DataError
 from pipeline.data.selection.contamination import CHUNK_CHARACTERS, RUN_WORDS, Evaluation
 from pipeline.data.selection.minhash import have_run, runs
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from tests.benchmarks.planted import document
 from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.base.errors import ConfigError
 from pipeline.data.selection.filters import Filters
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 
 TEXTS = ["one two three four", "one 2 3 4", "one\ntwo\none\none", "one", "... 5"]
 

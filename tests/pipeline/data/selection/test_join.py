@@ -21,7 +21,7 @@ from pipeline.data.selection import survey
 from pipeline.data.selection.clusters import NEAR
 from pipeline.data.selection.join import Join
 from pipeline.data.selection.minhash import signatures
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from tests.benchmarks.planted import copy_of, document
 from tests.pipeline.data.selection.test_clusters import all_pairs

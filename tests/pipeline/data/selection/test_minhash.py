@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline.data.selection import minhash
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from tests.benchmarks.planted import copy_of, document, jaccard
 from tests.pipeline.data.selection.test_words import words
 

@@ -16,7 +16,7 @@ from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.filters import Filters, Reasons
 from pipeline.data.selection.minhash import signatures, word_hashes
 from pipeline.data.selection.survey import Rules, SurveyTask, read_words, survey_stage
-from pipeline.data.text.clean import Offsets, clean
+from pipeline.data.text.cleaning import Offsets, clean
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import unfinished
 from pipeline.kernels.bits import Bytes

@@ -16,7 +16,7 @@ from pipeline.data.selection.contamination import RUN_WORDS
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import have_run, run_table, runs
 from pipeline.data.selection.words import count_words
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.data.text.scripts import SPACELESS
 
 WORDS, LETTERS = 20, 4

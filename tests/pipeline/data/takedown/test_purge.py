@@ -13,7 +13,7 @@ from pipeline.data.documents.parquet import extraction_content, extraction_mark
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import Dropped, Record
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction import tables
+from pipeline.data.extraction import document_tables
 from pipeline.data.extraction.extract import extract
 from pipeline.data.takedown.purge import PURGED, purge
 from pipeline.data.text.documents import DocumentCounts, read_batches
@@ -26,7 +26,7 @@ LINES = [f"The  secret of number {n}." if n % 9 == 2 else f"Line {n}." for n in 
 
 @pytest.fixture
 def extracted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tables, "GROUP_BYTES", 200)
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 200)
     raw = tmp_path / "a.txt"
     raw.write_text("\n".join(LINES))
     source = sniff(raw, "mine", "a.txt", plain_text="lines", forced_text=True)

@@ -14,7 +14,7 @@ from pipeline.data.documents.read import cut
 from pipeline.data.documents.records import BadRecord, Piece
 from pipeline.data.documents.sniff import sniff
 from pipeline.data.text import documents as module
-from pipeline.data.text.clean import CleanText, clean
+from pipeline.data.text.cleaning import CleanText, clean
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
 from tests.pipeline.preparing import write_jsonl
 

@@ -15,7 +15,7 @@ from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
 from pipeline.base.errors import DataError
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary

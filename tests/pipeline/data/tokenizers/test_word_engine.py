@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tokenizers import Regex, Tokenizer, normalizers
 
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers import word_engine as module
 from pipeline.data.tokenizers.document_encoder import TextEncoder

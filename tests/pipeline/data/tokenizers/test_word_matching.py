@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.data.text.clean import clean
+from pipeline.data.text.cleaning import clean
 from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary

@@ -14,14 +14,14 @@ import pytest
 from pipeline.data.documents.read import cut, read
 from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction import tables, units
-from pipeline.data.extraction.extract import extract
-from pipeline.data.extraction.tables import (
+from pipeline.data.extraction import document_tables, units
+from pipeline.data.extraction.document_tables import (
     EXTRACTION_COLUMNS,
     extract_tables,
     piece_tables,
     regrouped,
 )
+from pipeline.data.extraction.extract import extract
 from pipeline.data.extraction.units import is_extracted
 from pipeline.execution.workers import local_executor
 
@@ -57,7 +57,7 @@ FILES: dict[str, tuple[str, bytes, dict[str, object]]] = {
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 400)
-    monkeypatch.setattr(tables, "GROUP_BYTES", 500)
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 500)
 
 
 def made(folder: Path, name: str) -> Source:
@@ -128,16 +128,16 @@ def test_a_name_is_the_one_of_the_reading(tmp_path: Path) -> None:
 
 
 def test_regrouped_tables_have_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "GROUP_BYTES", 5000)
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 5000)
     (whole,) = extract_tables([])
     assert whole.schema.names == EXTRACTION_COLUMNS and not whole.num_rows
     found = [
         Extract(str(n), "", "", "\u00e9" * (n * 37 % 900), "" if n % 5 else "x", "", "", "", 0)
         for n in range(300)
     ]
-    monkeypatch.setattr(tables, "GROUP_BYTES", 1 << 30)
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 1 << 30)
     (whole,) = extract_tables(found)
-    monkeypatch.setattr(tables, "GROUP_BYTES", 5000)
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 5000)
     parts = [whole.slice(at, 23) for at in range(0, 300, 23)]
     groups = [*regrouped(parts)]
     assert pa.concat_tables(groups).equals(whole)
@@ -151,8 +151,8 @@ def test_rows_without_text_fill_tables(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_bytes(b"id,text\n" + b"1,\n2,x,y\n" * 50)
     (piece,) = cut(sniff(path, "corpus", "a.csv"), 1 << 20)
     (whole,) = piece_tables([piece])
-    monkeypatch.setattr(tables, "TABLE_ROWS", 7)
-    monkeypatch.setattr(tables, "GROUP_ROWS", 16)
+    monkeypatch.setattr(document_tables, "TABLE_ROWS", 7)
+    monkeypatch.setattr(document_tables, "GROUP_ROWS", 16)
     parts = [*piece_tables([piece])]
     assert {part.num_rows for part in parts[:-1]} == {7}
     groups = [*regrouped(parts)]

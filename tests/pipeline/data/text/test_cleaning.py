@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline.data.corpora.sources import SAMPLE_FILES
-from pipeline.data.text.clean import BYTE_KINDS, PLAIN, clean
+from pipeline.data.text.cleaning import BYTE_KINDS, PLAIN, clean
 
 CASES = {
     "nothing": ("", ""),
