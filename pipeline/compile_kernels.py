@@ -69,7 +69,7 @@ def _prepare(folder: Path) -> None:
     import pipeline.inspect
     import pipeline.prepare
 
-    stories = Path(__file__).parent / "data" / "corpora" / "sample" / "stories" / "stories.jsonl"
+    stories = Path(__file__).parent / "ingest" / "corpora" / "sample" / "stories" / "stories.jsonl"
     lines = stories.read_text(encoding="utf-8").splitlines(keepends=True)[: DOCUMENTS + 1]
     corpus, evaluation = folder / "stories.jsonl", folder / "evaluation.jsonl"
     corpus.write_text("".join(lines[:-1]), encoding="utf-8")

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 from pipeline.base.errors import ConfigError
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.inspection.inspect_arguments import parse_inspect
 from pipeline.data.inspection.inspect_documents import holds_documents, inspect_documents
 from pipeline.data.inspection.inspect_shards import inspect_shards
@@ -24,6 +23,7 @@ from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.quality import report_quality
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
+from pipeline.ingest.corpora.sources import corpus_sources
 
 
 def main() -> None:

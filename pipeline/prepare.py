@@ -14,7 +14,6 @@ import sys
 import time
 
 from pipeline.costs.preparation.dry_run import print_estimate
-from pipeline.data.corpora.explain import explain
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.outcome import report_result
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
@@ -23,6 +22,7 @@ from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
+from pipeline.ingest.corpora.explain import explain
 from pipeline.released.choice import head_advice, read_settings
 
 

@@ -19,11 +19,11 @@ from pipeline.base.command_line import (
     example_text,
 )
 from pipeline.base.errors import ConfigError, run_command
-from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.tokenizer_training import SAMPLE_BYTES, train_tokenizer
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.extraction.extract import extract
 from pipeline.released.choice import read_settings
 
 

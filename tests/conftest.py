@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer_training import sample_texts, train_tokenizer
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
 from tests.launching import process
 from tests.launching.shared import WORKER, build_once

@@ -29,8 +29,8 @@ from pipeline.training.checkpoints import read
 from pipeline.training.run_directory import run_json
 from tests.launching import process
 from tests.pages import FIRST, ROOT, Page, expand, inner_command, parse, read_pages, split
-from tests.pipeline.data.dump import large_dump
-from tests.pipeline.data.web_archive import articles, members
+from tests.pipeline.ingest.dump import large_dump
+from tests.pipeline.ingest.web_archive import articles, members
 
 PAGES = read_pages()
 FILES = subprocess.run(

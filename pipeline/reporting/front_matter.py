@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from pipeline.data.corpora.catalogue import CORPORA
+from pipeline.ingest.corpora.catalogue import CORPORA
 from pipeline.reporting.score_files import BASELINE, Score
 
 HUB_LICENCES = {"CC BY-SA 3.0": "cc-by-sa-3.0", "CC BY 2.5": "cc-by-2.5", "CC BY-SA": "cc"}

@@ -28,7 +28,7 @@ from tests.benchmarks.planted import copy_of, document, jaccard, shingle_set
 _STAGE = """
 import re, sys, time
 from pathlib import Path
-from pipeline.data.corpora.sources import corpus_sources
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.data.selection.select import decide, plan_selection

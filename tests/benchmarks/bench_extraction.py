@@ -29,10 +29,10 @@ from typing import Any
 
 import mwparserfromhell
 
-from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction import mediawiki
-from pipeline.data.wikitext.prose import prose
-from pipeline.data.wikitext.wiki import Wiki
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction import mediawiki
+from pipeline.ingest.wikitext.prose import prose
+from pipeline.ingest.wikitext.wiki import Wiki
 from tests.benchmarks.bench_web import scores
 
 ROUNDS = 3

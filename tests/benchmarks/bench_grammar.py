@@ -21,12 +21,12 @@ import numpy as np
 import torch
 
 from pipeline.base.errors import run_command
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer_training import train_tokenizer
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation import zero_shot
 from pipeline.evaluation.zero_shot.grammar_pairs import read_paradigms
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.planning.build import Model, build_model
 from pipeline.recipes import recipe
 from pipeline.training.weights.model_folders import write_folder

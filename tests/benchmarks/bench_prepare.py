@@ -34,11 +34,11 @@ import torch
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling, PreTrainedTokenizerBase
 
 from pipeline.config.settings import override
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.rows.masks import Masking
 from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.tokenizers.folders import read_vocabulary
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
 from tests.benchmarks.text import write_jsonl
 from tests.benchmarks.vocabulary import bench_vocabulary

@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.text.cleaning import CleanText, clean
 from pipeline.data.text.sentences import sentence_starts
@@ -29,6 +28,7 @@ from pipeline.data.tokenizers.document_encoder import CHECKED_SHARE, TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
 from tests.benchmarks.text import documents_of_size, real_documents, write_jsonl
 from tests.benchmarks.vocabulary import bench_vocabulary

@@ -32,10 +32,10 @@ from pathlib import Path
 
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from pipeline.data.documents.records import Extract
-from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction.warc import WarcRecord, parse_response, read_records
-from pipeline.data.extraction.web_pages import read_web
+from pipeline.ingest.documents.records import Extract
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction.warc import WarcRecord, parse_response, read_records
+from pipeline.ingest.extraction.web_pages import read_web
 
 ROUNDS = 5
 PEER = """

@@ -9,9 +9,9 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.text_tasks import cut_tasks
+from pipeline.ingest.corpora.sources import corpus_sources
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 

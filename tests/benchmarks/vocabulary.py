@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer_training import train_tokenizer
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipeline.data.corpora import common_crawl, wikimedia
 from pipeline.downstream.reading.tables import TableColumns, read_example_table
 from pipeline.experiments.ablation import make_arms
 from pipeline.experiments.arms import arms_from_file
+from pipeline.ingest.corpora import common_crawl, wikimedia
 from pipeline.remote.kept_lists import LIST, Keeping
 from pipeline.reporting.renderings import as_page, as_text
 from pipeline.reporting.run_summary import read_run

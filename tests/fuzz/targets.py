@@ -21,9 +21,6 @@ import torch
 import zstandard
 
 from pipeline import inspect, prepare
-from pipeline.data.documents.read import cut
-from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction.extract import extract
 from pipeline.data.shards.manifest import MANIFEST, hash_file
 from pipeline.data.text.cleaning import clean
 from pipeline.data.text.documents import DocumentCounts, read_batches
@@ -32,6 +29,9 @@ from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.documents.read import cut
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction.extract import extract
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import BatchForm, Extras
@@ -55,8 +55,8 @@ from tests.fuzz.small_files import (
     open_scores,
     open_tasks,
 )
-from tests.pipeline.data.dump import small_dump
-from tests.pipeline.data.web_archive import articles, conversion, members
+from tests.pipeline.ingest.dump import small_dump
+from tests.pipeline.ingest.web_archive import articles, conversion, members
 from tests.pipeline.training.toy_checkpoints import save
 
 TEXTS = [f"Document {n} begins. " + f"It says {n} again, the {n}th time. " * n for n in range(40)]

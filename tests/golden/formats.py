@@ -23,15 +23,15 @@ import pyarrow.parquet as pq
 import xxhash
 
 from pipeline import prepare
-from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.documents.records import Format, PlainText
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents.records import Format, PlainText
 from tests.golden import recording
-from tests.pipeline.data.compression.compressed_files import PACK
-from tests.pipeline.data.dump import dump, small_dump
-from tests.pipeline.data.dump import page as wiki_page
-from tests.pipeline.data.tars import tar
-from tests.pipeline.data.web_archive import conversion, members, record, response
-from tests.pipeline.data.web_archive import page as web_page
+from tests.pipeline.ingest.compression.compressed_files import PACK
+from tests.pipeline.ingest.dump import dump, small_dump
+from tests.pipeline.ingest.dump import page as wiki_page
+from tests.pipeline.ingest.tars import tar
+from tests.pipeline.ingest.web_archive import conversion, members, record, response
+from tests.pipeline.ingest.web_archive import page as web_page
 
 Files = dict[str, bytes]
 """By name below the corpus's folder."""

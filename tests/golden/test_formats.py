@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from pipeline.data.documents.records import EXTRACTED, FORMAT_NAMES, PlainText
+from pipeline.ingest.documents.records import EXTRACTED, FORMAT_NAMES, PlainText
 from tests.golden import formats
 from tests.golden.recording import GOLDEN
 

@@ -1,7 +1,7 @@
 """Bad input, through the command: bad records are counted, bad files are one-line errors.
 
-More of it: damaged compressions, JSON and Parquet in data/documents/test_read.py, dumps in
-data/test_extraction.py, archives in data/test_tar_archives.py, services in data/test_remote.py.
+More of it: damaged compressions, JSON and Parquet in ingest/documents, dumps and archives in
+ingest/extraction, services in remote.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from pipeline.data.documents import byte_blocks, json_lines
-from pipeline.data.documents import records as documents
-from pipeline.data.documents.read import cut, read
-from pipeline.data.documents.records import BadRecord, Record
-from pipeline.data.documents.sniff import sniff
 from pipeline.data.shards.manifest import MANIFEST
+from pipeline.ingest.documents import byte_blocks, json_lines
+from pipeline.ingest.documents import records as documents
+from pipeline.ingest.documents.read import cut, read
+from pipeline.ingest.documents.records import BadRecord, Record
+from pipeline.ingest.documents.sniff import sniff
 from tests.launching.process import ROOT
-from tests.pipeline.data.documents.raw_files import records
-from tests.pipeline.data.dump import dump, large_dump, page, small_dump
+from tests.pipeline.ingest.documents.raw_files import records
+from tests.pipeline.ingest.dump import dump, large_dump, page, small_dump
 from tests.pipeline.preparing import Prepare, contents, many_documents, small_disk, tiny
 
 GOOD = b"".join(b'{"text": "A piece of news, number %d. It is short."}\n' % n for n in range(300))

@@ -8,8 +8,8 @@ import pytest
 
 from pipeline import clean, prepare
 from tests.golden.recording import TOKENIZERS, VOCAB_SIZE
-from tests.pipeline.data.dump import dump, page
 from tests.pipeline.data.leftovers.stored import age, extracted_dump
+from tests.pipeline.ingest.dump import dump, page
 from tests.pipeline.preparing import Call, contents, tiny
 
 

@@ -28,7 +28,6 @@ from transformers import AutoTokenizer
 
 from pipeline import inspect, prepare, takedown
 from pipeline.base.errors import run_command
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.documents import DocumentCounts, read_batches
@@ -36,6 +35,7 @@ from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.loading.dataset import Dataset
 from tests.pipeline.preparing import Call, Prepare, contents, tiny, write_jsonl
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.documents.records import PieceReading
 from pipeline.data.preparation import worker
 from pipeline.data.preparation.worker import PartInProgress, Worker
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.text_tasks import SplitTask
-from tests.pipeline.data.dump import dump as dump_of
-from tests.pipeline.data.dump import page
+from pipeline.ingest.documents.records import PieceReading
+from tests.pipeline.ingest.dump import dump as dump_of
+from tests.pipeline.ingest.dump import page
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 
 DOCUMENTS = 1200
@@ -212,8 +212,8 @@ def test_a_file_that_changes_while_a_task_reads_it(
 ) -> None:  # fmt: skip
     """No part keeps what was read of two states, so the work continues on what is restored."""
     if is_packed:
-        monkeypatch.setattr("pipeline.data.compression.codecs._ZST_BLOCKS", 1)
-        monkeypatch.setattr("pipeline.data.compression.codecs.READ_BYTES", 1 << 12)
+        monkeypatch.setattr("pipeline.ingest.compression.codecs._ZST_BLOCKS", 1)
+        monkeypatch.setattr("pipeline.ingest.compression.codecs.READ_BYTES", 1 << 12)
         content, news = zstd_frame(news.read_bytes()), news.with_suffix(".jsonl.zst")
         news.write_bytes(content)
     before, encode, batches = news.read_bytes(), worker._encode, list[int]()
@@ -238,8 +238,8 @@ def test_a_compressed_file_that_is_half_done(
     make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its finished parts know the bytes up to their end."""
-    monkeypatch.setattr("pipeline.data.compression.codecs._ZST_BLOCKS", 1)
-    monkeypatch.setattr("pipeline.data.compression.codecs.READ_BYTES", 1 << 12)
+    monkeypatch.setattr("pipeline.ingest.compression.codecs._ZST_BLOCKS", 1)
+    monkeypatch.setattr("pipeline.ingest.compression.codecs.READ_BYTES", 1 << 12)
     packed = news.with_suffix(".jsonl.zst")
     packed.write_bytes(zstd_frame(news.read_bytes()))
     finish, parts = Worker._finish, []
@@ -316,8 +316,8 @@ def test_parts_of_an_array(
 def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A dump, which is extracted to several row groups."""
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-    monkeypatch.setattr("pipeline.data.documents.read._EDGE_BYTES", 64)
-    monkeypatch.setattr("pipeline.data.extraction.document_tables.GROUP_BYTES", 1 << 13)
+    monkeypatch.setattr("pipeline.ingest.documents.read._EDGE_BYTES", 64)
+    monkeypatch.setattr("pipeline.ingest.extraction.document_tables.GROUP_BYTES", 1 << 13)
     pages = [page(number, f"Page {number}", text(number)) for number in range(300)]
     path = tmp_path / "pages.xml"
     path.write_bytes(dump_of(pages))

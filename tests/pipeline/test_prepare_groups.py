@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import inspect, prepare
-from pipeline.data.corpora import groups, sources
-from pipeline.data.corpora.catalogue import CORPORA, GROUPS
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from pipeline.ingest.corpora import groups, sources
+from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from tests.conftest import Command
 from tests.pipeline.preparing import Said, tiny, write_jsonl
 

@@ -19,13 +19,6 @@ from typing import BinaryIO, cast
 
 from pipeline.base.errors import DataError
 from pipeline.costs.preparation.stage_time import Work
-from pipeline.data.compression.codecs import decompressed
-from pipeline.data.documents.byte_blocks import CountedFile
-from pipeline.data.documents.csv_tables import bytes_of_rows
-from pipeline.data.documents.read import TABLES, cut, is_readable, read, read_whole, rows_of
-from pipeline.data.documents.records import Extract, Piece, Record, Source
-from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction.units import SlowFormat, cut_units, format_of, is_extracted
 from pipeline.data.preparation.assemble import read_parts
 from pipeline.data.preparation.holdout import MINIMUM_DOCUMENTS
 from pipeline.data.preparation.later_masks import draw_later, need_counts
@@ -35,6 +28,13 @@ from pipeline.data.text.giants import in_pieces
 from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.compression.codecs import decompressed
+from pipeline.ingest.documents.byte_blocks import CountedFile
+from pipeline.ingest.documents.csv_tables import bytes_of_rows
+from pipeline.ingest.documents.read import TABLES, cut, is_readable, read, read_whole, rows_of
+from pipeline.ingest.documents.records import Extract, Piece, Record, Source
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction.units import SlowFormat, cut_units, format_of, is_extracted
 
 PLACES = 16
 """Places sampled in a corpus's files of one kind."""

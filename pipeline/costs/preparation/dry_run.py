@@ -11,8 +11,6 @@ from pipeline.base.command_line import cores, data_root
 from pipeline.config.data_settings import DataSettings
 from pipeline.costs.preparation.corpus_estimate import CorpusEstimate, estimate_corpora
 from pipeline.costs.preparation.stage_time import describe_time
-from pipeline.data.corpora.groups import require_size
-from pipeline.data.documents.records import Source
 from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
 from pipeline.data.preparation.prepare_shards import parts_job
@@ -23,6 +21,8 @@ from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.data.tokenizers.trainers import train_vocabulary
+from pipeline.ingest.corpora.groups import require_size
+from pipeline.ingest.documents.records import Source
 
 
 def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings) -> None:

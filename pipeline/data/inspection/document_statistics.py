@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import xxhash
 
-from pipeline.data.documents.parquet import read_rows
-from pipeline.data.documents.read import extracted_id, read
-from pipeline.data.documents.records import EXTRACTED, BadRecord, Dropped, Piece, Record, Source
+from pipeline.ingest.documents.parquet import read_rows
+from pipeline.ingest.documents.read import extracted_id, read
+from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Piece, Record, Source
 
 KEPT = ""
 """The reason of kept documents."""

@@ -11,15 +11,15 @@ from pipeline.base.command_line import data_root
 from pipeline.base.errors import escaped
 from pipeline.base.files import write_whole
 from pipeline.base.progress import tracked
-from pipeline.data.corpora.sources import corpus_sources, describe_input, print_input
-from pipeline.data.documents.read import cut, is_readable
-from pipeline.data.documents.records import Source
-from pipeline.data.extraction.extract import extract
 from pipeline.data.inspection.document_statistics import Decide, DocumentStatistics, find, keep_all
 from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report_statistics
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
 from pipeline.execution.workers import Executor
+from pipeline.ingest.corpora.sources import corpus_sources, describe_input, print_input
+from pipeline.ingest.documents.read import cut, is_readable
+from pipeline.ingest.documents.records import Source
+from pipeline.ingest.extraction.extract import extract
 
 _PIECE_BYTES = 8 << 20
 _NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from pipeline.data.corpora.sources import describe_counts, describe_cut
 from pipeline.data.inspection.sequences import PAIRS, locate, print_sequence
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.shards.manifest import (
@@ -27,6 +26,7 @@ from pipeline.data.shards.predicted import describe_predicted
 from pipeline.data.shards.row_statistics import Statistics, measure_rows, read_masks
 from pipeline.data.shards.verify import read_tokenizer, verify
 from pipeline.execution.workers import Executor
+from pipeline.ingest.corpora.sources import describe_counts, describe_cut
 
 
 def inspect_shards(arguments: argparse.Namespace, executor: Executor) -> None:

@@ -23,10 +23,10 @@ import pyarrow as pa
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import is_locked, open_lock, try_lock
-from pipeline.data.documents.unchanged import content_file, extracted_hash, known_content
 from pipeline.data.leftovers.made_shards import MadeShards
 from pipeline.data.selection.decisions import read_spans
 from pipeline.execution.ledger import lock_of
+from pipeline.ingest.documents.unchanged import content_file, extracted_hash, known_content
 from pipeline.remote.kept_lists import LIST
 
 _RECENT_SECONDS = 86_400

@@ -20,8 +20,6 @@ import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import remove_temporaries, sync_directory, whole_file, write_whole
-from pipeline.data.documents.records import ReadSpan, Source, with_line
-from pipeline.data.documents.unchanged import compare, state_of
 from pipeline.data.preparation.held_out_copies import count_copies, runs_file
 from pipeline.data.preparation.worker import PrepareJob, part_marker
 from pipeline.data.rows.masks import Masking
@@ -44,6 +42,8 @@ from pipeline.data.shards.manifest import (
 from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.text_tasks import SplitTask
+from pipeline.ingest.documents.records import ReadSpan, Source, with_line
+from pipeline.ingest.documents.unchanged import compare, state_of
 
 INPUTS = "inputs.parquet"
 """In a directory of shards: what was read of each input file, in order."""

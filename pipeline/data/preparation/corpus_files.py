@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pipeline.base.command_line import downloads
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.corpora.download import download_missing
-from pipeline.data.corpora.groups import most_text, require_size
-from pipeline.data.corpora.published_dumps import Selected, require_place
-from pipeline.data.corpora.sources import (
+from pipeline.ingest.corpora.download import download_missing
+from pipeline.ingest.corpora.groups import most_text, require_size
+from pipeline.ingest.corpora.published_dumps import Selected, require_place
+from pipeline.ingest.corpora.sources import (
     SAMPLE,
     corpus_sources,
     describe_corpus,
@@ -18,8 +18,8 @@ from pipeline.data.corpora.sources import (
     limit_pages,
     print_input,
 )
-from pipeline.data.corpora.suitability import require_fit
-from pipeline.data.documents.records import Source
+from pipeline.ingest.corpora.suitability import require_fit
+from pipeline.ingest.documents.records import Source
 from pipeline.remote.urls import local_inputs
 
 

@@ -7,8 +7,6 @@ from importlib.metadata import version
 from typing import Any
 
 from pipeline.config.data_settings import DataSettings, shard_settings
-from pipeline.data.documents.read import READING_VERSION, file_identity
-from pipeline.data.documents.records import Source
 from pipeline.data.preparation.holdout import VALIDATION_VERSION
 from pipeline.data.preparation.worker import SPLITS_VERSION
 from pipeline.data.rows.masks import GENERATOR_VERSION
@@ -17,6 +15,8 @@ from pipeline.data.text.cleaning import CLEANING_VERSION
 from pipeline.data.text.sentences import SENTENCES_VERSION
 from pipeline.data.tokenizers.document_encoder import fast_engine
 from pipeline.data.tokenizers.vocabulary import ADDED_TOKENS_VERSION, WORDS_VERSION, Vocabulary
+from pipeline.ingest.documents.read import READING_VERSION, file_identity
+from pipeline.ingest.documents.records import Source
 
 COLUMNS_VERSION = 1
 """Version of the columns of rows and masks, in whatever files."""

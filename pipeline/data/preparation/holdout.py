@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from pipeline.base.errors import DataError
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.documents.read import is_readable
-from pipeline.data.documents.records import Source, with_line
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.text_tasks import SPLIT_BYTES, SplitTask, cut_tasks
+from pipeline.ingest.documents.read import is_readable
+from pipeline.ingest.documents.records import Source, with_line
 
 EVERY_HASH = 1 << 64
 """The threshold that holds out all documents: `data.validation_fraction=1`."""

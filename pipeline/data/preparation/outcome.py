@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from pipeline.data.corpora.shapes import describe_plain_text
-from pipeline.data.corpora.sources import describe_counts, describe_cut
 from pipeline.data.preparation.assemble import Part
 from pipeline.data.preparation.prepare_shards import ShardsJob
 from pipeline.data.shards.manifest import VALIDATION, Manifest, describe_copies, describe_unknown
@@ -14,6 +12,8 @@ from pipeline.data.shards.predicted import describe_predicted, predicted_share
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import describe_losses
 from pipeline.data.tokenizers.document_encoder import fast_engine
+from pipeline.ingest.corpora.shapes import describe_plain_text
+from pipeline.ingest.corpora.sources import describe_counts, describe_cut
 
 
 def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:

@@ -16,12 +16,12 @@ from pipeline.base.command_line import (
     example_text,
 )
 from pipeline.base.errors import ConfigError
-from pipeline.data.corpora.catalogue import GROUPS
-from pipeline.data.corpora.common_crawl import LANGUAGE
-from pipeline.data.corpora.groups import group_of
-from pipeline.data.corpora.published_dumps import ANY_LANGUAGE
 from pipeline.data.preparation.corpus_files import selected
 from pipeline.data.selection.select import DEDUP
+from pipeline.ingest.corpora.catalogue import GROUPS
+from pipeline.ingest.corpora.common_crawl import LANGUAGE
+from pipeline.ingest.corpora.groups import group_of
+from pipeline.ingest.corpora.published_dumps import ANY_LANGUAGE
 
 EXAMPLES = example_text(
     "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",

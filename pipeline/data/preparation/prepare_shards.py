@@ -14,8 +14,6 @@ from pipeline.base.errors import DataError
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint
-from pipeline.data.documents.records import Source
-from pipeline.data.documents.unchanged import compare
 from pipeline.data.preparation.assemble import Part, compare_inputs, read_parts
 from pipeline.data.preparation.fingerprint import Identities, identify_files, shard_identity
 from pipeline.data.preparation.held_out_copies import rarity_for
@@ -29,6 +27,8 @@ from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.work_directory import WORK, work_directory
 from pipeline.execution.workers import Executor, share
+from pipeline.ingest.documents.records import Source
+from pipeline.ingest.documents.unchanged import compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pipeline.base.errors import DataError
 from pipeline.base.files import remove_temporaries
 from pipeline.config.data_settings import max_predictions, shard_settings
-from pipeline.data.corpora.groups import require_size
-from pipeline.data.documents.read import file_identity
-from pipeline.data.documents.unchanged import compare
 from pipeline.data.preparation.assemble import (
     Part,
     check_bad_records,
@@ -34,6 +31,9 @@ from pipeline.data.shards.manifest import TRAIN, VALIDATION, Manifest
 from pipeline.data.shards.token_counts import write_counts
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.data.tokenizers.folders import save_vocabulary
+from pipeline.ingest.corpora.groups import require_size
+from pipeline.ingest.documents.read import file_identity
+from pipeline.ingest.documents.unchanged import compare
 
 
 def publish_shards(

@@ -6,7 +6,6 @@ import argparse
 
 from pipeline.base.command_line import data_root
 from pipeline.config.run import Run
-from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.fingerprint import Identities
 from pipeline.data.preparation.prepare_shards import ShardsJob, plan_job, run_tasks
@@ -16,6 +15,7 @@ from pipeline.data.selection.select import decide, plan_selection
 from pipeline.data.shards.manifest import Manifest
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import Executor
+from pipeline.ingest.extraction.extract import extract
 
 
 def make_shards(

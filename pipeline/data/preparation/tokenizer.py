@@ -26,8 +26,6 @@ from pipeline.base.files import make_directory, one_at_a_time
 from pipeline.base.publish import TakenError, publish_folder
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import fingerprint
-from pipeline.data.corpora.catalogue import CORPORA
-from pipeline.data.documents.records import Source
 from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.fingerprint import Identities, identify_files
 from pipeline.data.preparation.tokenizer_training import (
@@ -40,6 +38,8 @@ from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.tokenizers.folders import num_rows, read_vocabulary, trained_on
 from pipeline.data.tokenizers.quality import language_doubts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.ingest.corpora.catalogue import CORPORA
+from pipeline.ingest.documents.records import Source
 
 ENOUGH_IDS = 0.98
 """A tokenizer with less than this share of `data.vocab_size` is not shared: too little text."""

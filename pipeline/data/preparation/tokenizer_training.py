@@ -10,13 +10,13 @@ from pipeline.base.errors import DataError
 from pipeline.base.progress import tracked
 from pipeline.base.publish import whole_folder
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.documents.records import Source, with_line
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.quality import report_quality
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.ingest.documents.records import Source, with_line
 
 SAMPLE_BYTES = 1 << 30
 """Cleaned text to train on: more than 50,265 tokens need; `tokenizers` takes about 5 GB for it."""

@@ -17,14 +17,14 @@ from pipeline.base.durations import in_words
 from pipeline.base.errors import DataError
 from pipeline.base.shown_urls import show_url
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.corpora.catalogue import GROUPS
-from pipeline.data.corpora.download import download_missing
-from pipeline.data.corpora.sources import limit_pages
-from pipeline.data.documents.records import Source
-from pipeline.data.extraction.extract import not_extracted
-from pipeline.data.extraction.units import format_of
 from pipeline.data.preparation.corpus_files import list_published
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.corpora.catalogue import GROUPS
+from pipeline.ingest.corpora.download import download_missing
+from pipeline.ingest.corpora.sources import limit_pages
+from pipeline.ingest.documents.records import Source
+from pipeline.ingest.extraction.extract import not_extracted
+from pipeline.ingest.extraction.units import format_of
 from pipeline.remote.copies import fetch_all, is_here, read_beginning
 from pipeline.remote.kept_lists import PublishedFile
 from pipeline.remote.urls import local_inputs

@@ -24,9 +24,6 @@ import pyarrow.parquet as pq
 from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.documents.records import ReadSpan, Source, State
-from pipeline.data.documents.time_limit import TOO_SLOW
-from pipeline.data.documents.unchanged import compare, reading, state_of
 from pipeline.data.preparation.held_out_copies import LEAST_RARITY, sample_runs, write_runs
 from pipeline.data.preparation.holdout import are_below
 from pipeline.data.rows.masks import Masking
@@ -46,6 +43,9 @@ from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens, join_tokens, select
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import Stage
+from pipeline.ingest.documents.records import ReadSpan, Source, State
+from pipeline.ingest.documents.time_limit import TOO_SLOW
+from pipeline.ingest.documents.unchanged import compare, reading, state_of
 from pipeline.kernels.bits import count_characters
 
 SPLITS_VERSION = 1

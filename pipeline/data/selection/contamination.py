@@ -30,12 +30,14 @@ import numpy as np
 import xxhash
 
 from pipeline.base.errors import DataError, escaped
-from pipeline.data.compression.codecs import compression_of, sniff_compression
-from pipeline.data.corpora.input_files import files_of
-from pipeline.data.documents.byte_blocks import BOM, parse_again, read_blocks
-from pipeline.data.documents.parquet import read_strings, table_format
-from pipeline.data.documents.records import Format
-from pipeline.data.documents.sniff import (
+from pipeline.data.selection.minhash import Words, run_table, runs
+from pipeline.data.text.cleaning import clean
+from pipeline.ingest.compression.codecs import compression_of, sniff_compression
+from pipeline.ingest.corpora.input_files import files_of
+from pipeline.ingest.documents.byte_blocks import BOM, parse_again, read_blocks
+from pipeline.ingest.documents.parquet import read_strings, table_format
+from pipeline.ingest.documents.records import Format
+from pipeline.ingest.documents.sniff import (
     DATA_NAME,
     JSON_ARRAY,
     MARKS,
@@ -44,9 +46,7 @@ from pipeline.data.documents.sniff import (
     read_head,
     require_regular,
 )
-from pipeline.data.encodings.utf import nearly_utf8, wide_encoding
-from pipeline.data.selection.minhash import Words, run_table, runs
-from pipeline.data.text.cleaning import clean
+from pipeline.ingest.encodings.utf import nearly_utf8, wide_encoding
 
 RUN_WORDS = 13
 """Brown et al. 2020, app. C."""

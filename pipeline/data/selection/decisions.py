@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
-from pipeline.data.documents.records import Piece, ReadSpan
-from pipeline.data.documents.unchanged import has_content
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts, read_batches
+from pipeline.ingest.documents.records import Piece, ReadSpan
+from pipeline.ingest.documents.unchanged import has_content
 
 SCHEMA = pa.schema(
     [

@@ -29,8 +29,6 @@ from pipeline.base.errors import DataError
 from pipeline.base.files import make_directory, one_at_a_time, whole_file
 from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.config.settings import fingerprint
-from pipeline.data.documents.read import READING_VERSION, file_identity
-from pipeline.data.documents.records import Source
 from pipeline.data.selection.clusters import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers
 from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.decisions import SCHEMA, SPANS
@@ -49,6 +47,8 @@ from pipeline.data.selection.survey import (
 from pipeline.data.text.cleaning import CLEANING_VERSION
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.workers import Executor
+from pipeline.ingest.documents.read import READING_VERSION, file_identity
+from pipeline.ingest.documents.records import Source
 
 DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}
 """Values of `--dedup`."""

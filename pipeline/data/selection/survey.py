@@ -21,8 +21,6 @@ import pyarrow.parquet as pq
 
 from pipeline.base.files import one_at_a_time
 from pipeline.config.settings import fingerprint
-from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
-from pipeline.data.documents.unchanged import has_content, reading
 from pipeline.data.selection.clusters import EXACT, Likeness, Signed
 from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
 from pipeline.data.selection.decisions import read_spans, spans_in, spans_metadata
@@ -32,6 +30,8 @@ from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_bat
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.ledger import lock_of, only_once
 from pipeline.execution.workers import Stage
+from pipeline.ingest.documents.time_limit import TOO_SLOW, slow_items
+from pipeline.ingest.documents.unchanged import has_content, reading
 
 SURVEY_VERSION = 1
 """Increased when the same documents give a different survey."""

@@ -16,12 +16,12 @@ import xxhash
 from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, whole_file
 from pipeline.config.settings import fingerprint
-from pipeline.data.documents.arrow_tables import naming_tables
-from pipeline.data.documents.parquet import EXTRACTION_MARK
-from pipeline.data.documents.records import Record
 from pipeline.data.text.cleaning import clean
 from pipeline.data.text.giants import in_pieces
 from pipeline.execution.ledger import lock_of
+from pipeline.ingest.documents.arrow_tables import naming_tables
+from pipeline.ingest.documents.parquet import EXTRACTION_MARK
+from pipeline.ingest.documents.records import Record
 
 PURGED = "taken down"
 """The reason for which such a row is dropped from then on."""

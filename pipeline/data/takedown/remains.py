@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.base.errors import DataError
-from pipeline.data.extraction.packs import PACK, members_of
-from pipeline.data.extraction.tasks import kept_name
 from pipeline.data.shards.document_index import TAKEN_DOWN, DocumentIndex
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.takedown.purge import holds_texts
 from pipeline.data.takedown.request import Request
 from pipeline.execution.work_directory import WORK
+from pipeline.ingest.extraction.packs import PACK, members_of
+from pipeline.ingest.extraction.tasks import kept_name
 
 _MOST_FILES = 10
 """Raw files that are listed."""

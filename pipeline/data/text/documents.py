@@ -11,8 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from pipeline.data.corpora.shapes import LONG_DOCUMENT
-from pipeline.data.documents.records import (
+from pipeline.data.text.cleaning import CleanText, clean
+from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
+from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
+from pipeline.ingest.corpora.shapes import LONG_DOCUMENT
+from pipeline.ingest.documents.records import (
     PLAIN_TEXT_FORMATS,
     BadRecord,
     Dropped,
@@ -20,12 +23,9 @@ from pipeline.data.documents.records import (
     Record,
     Source,
 )
-from pipeline.data.documents.time_limit import TOO_SLOW, slow_items
-from pipeline.data.extraction.packs import PACK
-from pipeline.data.extraction.units import stream
-from pipeline.data.text.cleaning import CleanText, clean
-from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
-from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
+from pipeline.ingest.documents.time_limit import TOO_SLOW, slow_items
+from pipeline.ingest.extraction.packs import PACK
+from pipeline.ingest.extraction.units import stream
 
 BATCH_CHARACTERS = 1 << 22
 """Characters per batch: large enough for the kernels, small relative to a worker's memory."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pipeline.data.documents.records import Record
+from pipeline.ingest.documents.records import Record
 
 MOST_CHARACTERS = 1 << 23
 """Of a document."""

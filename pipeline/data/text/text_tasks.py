@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.base.errors import DataError
-from pipeline.data.documents.read import cut, is_stored_plain
-from pipeline.data.documents.records import Piece, Source
+from pipeline.ingest.documents.read import cut, is_stored_plain
+from pipeline.ingest.documents.records import Piece, Source
 
 SPLIT_BYTES = 32 << 20
 """Text per part; it determines a worker's memory and the size of a shard."""

@@ -17,7 +17,7 @@ import xxhash
 
 from pipeline.base.errors import DataError
 from pipeline.base.typed_json import as_object
-from pipeline.data.extraction.zip_archives import opened
+from pipeline.ingest.extraction.zip_archives import opened
 
 MOST_BYTES = 64 << 20
 """Largest file of pairs; all of BLiMP has 26 MB."""

@@ -18,26 +18,26 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.documents import unchanged
-from pipeline.data.documents.parquet import extraction_content
-from pipeline.data.documents.records import (
+from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents import unchanged
+from pipeline.ingest.documents.parquet import extraction_content
+from pipeline.ingest.documents.records import (
     BadRecord,
     Extract,
     Format,
     PieceReading,
     Source,
 )
-from pipeline.data.extraction import places, units
-from pipeline.data.extraction.extract import extract
-from pipeline.data.extraction.unit_files import write_unit
-from pipeline.data.extraction.units import FORMATS
-from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
+from pipeline.ingest.extraction import places, units
+from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.unit_files import write_unit
+from pipeline.ingest.extraction.units import FORMATS
 from pipeline.remote.kept_lists import PublishedFile
-from tests.pipeline.data.dump import dump, page
-from tests.pipeline.data.extraction.test_extract import stopping_after
-from tests.pipeline.data.web_archive import articles, members
-from tests.pipeline.data.web_archive import page as web_page
+from tests.pipeline.ingest.dump import dump, page
+from tests.pipeline.ingest.extraction.test_extract import stopping_after
+from tests.pipeline.ingest.web_archive import articles, members
+from tests.pipeline.ingest.web_archive import page as web_page
 
 CHANGED = r"{} has changed since it was extracted to .*; restore it, or remove .* --output"
 
@@ -45,7 +45,7 @@ CHANGED = r"{} has changed since it was extracted to .*; restore it, or remove .
 @pytest.fixture(autouse=True)
 def small_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of a small file is in its middle, as in a large one."""
-    monkeypatch.setattr("pipeline.data.documents.read._EDGE_BYTES", 32)
+    monkeypatch.setattr("pipeline.ingest.documents.read._EDGE_BYTES", 32)
 
 
 def pages() -> list[str]:
@@ -287,7 +287,7 @@ def test_a_file_that_is_replaced_between_two_units(
             new.rename(path)
         done.append(write_unit(*arguments))
 
-    monkeypatch.setattr("pipeline.data.extraction.extract.write_unit", replacing)
+    monkeypatch.setattr("pipeline.ingest.extraction.extract.write_unit", replacing)
     texts = pq.read_table(extracted(path).path)["text"].to_pylist()
     assert {text[:4] for text in texts} == {"Next"}
 

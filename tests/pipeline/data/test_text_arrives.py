@@ -19,8 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
-from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction.extract import extract
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.cleaning import clean
@@ -29,9 +27,11 @@ from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.execution.workers import local_executor
-from tests.pipeline.data.dump import dump, page
-from tests.pipeline.data.web_archive import page as web_page
-from tests.pipeline.data.web_archive import response
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction.extract import extract
+from tests.pipeline.ingest.dump import dump, page
+from tests.pipeline.ingest.web_archive import page as web_page
+from tests.pipeline.ingest.web_archive import response
 from tests.pipeline.preparing import Prepare, tiny
 
 Document = list[str]

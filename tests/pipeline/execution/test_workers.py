@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.data.documents.records import Piece, Source
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.workers import Stage, local_executor, share, unfinished
+from pipeline.ingest.documents.records import Piece, Source
 
 
 def tasks(*weights: int) -> list[SplitTask]:

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline import prepare
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.data.corpora.sources import corpus_sources
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.remote import retries, urls
 from pipeline.remote.urls import is_url, local_inputs
 from tests.pipeline.preparing import contents, tiny

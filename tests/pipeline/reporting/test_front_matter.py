@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from huggingface_hub import ModelCard
 
-from pipeline.data.corpora.catalogue import CORPORA, SAMPLE_CORPORA
+from pipeline.ingest.corpora.catalogue import CORPORA, SAMPLE_CORPORA
 from pipeline.reporting.front_matter import (
     HUB_LICENCES,
     UNCLEAR,

@@ -20,14 +20,14 @@ from pipeline.costs.preparation import corpus_estimate as module
 from pipeline.costs.preparation.corpus_estimate import estimate_corpora
 from pipeline.costs.preparation.dry_run import describe_estimate
 from pipeline.costs.preparation.stage_time import cpu_seconds
-from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts
 from pipeline.data.text.text_tasks import SPLIT_BYTES, SplitTask
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.recipes import recipe
-from tests.pipeline.data.web_archive import lz4, members, response
+from tests.pipeline.ingest.web_archive import lz4, members, response
 from tests.pipeline.preparing import write_jsonl
 
 WORDS = "the rain fell on an old house and nobody there minded it at all until dawn"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents.read import cut
-from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction.extract import extract
 from pipeline.data.inspection import document_statistics
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found, find
 from pipeline.execution.workers import local_executor
-from tests.pipeline.data.dump import small_dump
+from pipeline.ingest.documents.read import cut
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction.extract import extract
+from tests.pipeline.ingest.dump import small_dump
 
 
 def found(number: int, text: str, reason: str = KEPT, site: str = "") -> Found:

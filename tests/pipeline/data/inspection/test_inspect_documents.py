@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from pipeline import inspect, prepare
-from tests.pipeline.data.dump import small_dump
 from tests.pipeline.data.selection.test_decision_summary import write
+from tests.pipeline.ingest.dump import small_dump
 from tests.pipeline.preparing import Call
 
-SAMPLE = Path(prepare.__file__).parent / "data" / "corpora" / "sample"
+SAMPLE = Path(prepare.__file__).parent / "ingest" / "corpora" / "sample"
 Show = Callable[..., str]
 
 

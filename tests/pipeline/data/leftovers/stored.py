@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.documents.sniff import sniff
-from pipeline.data.documents.unchanged import extracted_hash
-from pipeline.data.extraction.extract import extract
 from pipeline.data.preparation.assemble import INPUTS
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.execution.workers import local_executor
-from tests.pipeline.data.dump import small_dump
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.documents.unchanged import extracted_hash
+from pipeline.ingest.extraction.extract import extract
+from tests.pipeline.ingest.dump import small_dump
 
 DAYS = 2
 

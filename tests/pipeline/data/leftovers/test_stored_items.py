@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.files import open_lock, try_lock
-from pipeline.data.documents.records import ReadSpan
-from pipeline.data.documents.unchanged import content_file, extracted_hash, mark_used
 from pipeline.data.leftovers.made_shards import read_made_shards
 from pipeline.data.leftovers.stored_items import StoredItem, find_items, remove_item
 from pipeline.data.selection.decisions import spans_metadata
 from pipeline.execution.ledger import lock_of
 from pipeline.execution.work_directory import WORK
+from pipeline.ingest.documents.records import ReadSpan
+from pipeline.ingest.documents.unchanged import content_file, extracted_hash, mark_used
 from tests.pipeline.data.leftovers.stored import age, extracted_dump, write_shards
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.data.documents import read as reading
 from pipeline.data.preparation.corpus_files import find_sources
+from pipeline.ingest.documents import read as reading
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 

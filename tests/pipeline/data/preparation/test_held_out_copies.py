@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from pipeline import inspect
-from pipeline.data.documents.records import Piece, Source
 from pipeline.data.preparation.held_out_copies import (
     LEAST_RARITY,
     MOST_RUNS,
@@ -21,6 +20,7 @@ from pipeline.data.preparation.held_out_copies import (
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.ingest.documents.records import Piece, Source
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
 
 RARITY = 3

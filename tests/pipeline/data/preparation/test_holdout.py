@@ -11,9 +11,6 @@ import pytest
 
 from pipeline import inspect
 from pipeline.base.errors import DataError
-from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.extraction.extract import extract
-from pipeline.data.extraction.packs import FEWEST_FILES
 from pipeline.data.preparation import holdout
 from pipeline.data.preparation.holdout import (
     EVERY_HASH,
@@ -26,6 +23,9 @@ from pipeline.data.preparation.holdout import (
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.packs import FEWEST_FILES
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl

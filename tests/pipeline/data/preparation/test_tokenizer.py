@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation import publication, tokenizer
 from pipeline.data.preparation.tokenizer import ChosenTokenizer
 from pipeline.data.shards.manifest import Manifest, read_manifest
@@ -17,8 +16,9 @@ from pipeline.data.tokenizers.definitions import wordpiece_json
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.quality import FEWEST_IDS
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
-from tests.pipeline.data.web_archive import articles, members
+from tests.pipeline.ingest.web_archive import articles, members
 from tests.pipeline.preparing import Prepare, at_once_without_locks, contents, write_jsonl
 
 SMALL = ("--recipe", "roberta_tiny", "--workers", 1, "--set", "data.duplicates=1")

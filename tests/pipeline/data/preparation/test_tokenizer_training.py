@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.tokenizer_training import sample_texts
 from pipeline.data.text.documents import DocumentCounts
+from pipeline.ingest.corpora.sources import corpus_sources
 
 
 def test_the_sample_has_its_size_and_comes_from_everywhere() -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents.records import Source
 from pipeline.data.preparation.transfers import Transfer
+from pipeline.ingest.documents.records import Source
 from pipeline.remote import retries
 from pipeline.remote.kept_lists import PublishedFile
-from tests.pipeline.data.dump import dump
-from tests.pipeline.data.dump import page as wiki_page
-from tests.pipeline.data.web_archive import SENTENCES, articles, members, page, response
+from tests.pipeline.ingest.dump import dump
+from tests.pipeline.ingest.dump import page as wiki_page
+from tests.pipeline.ingest.web_archive import SENTENCES, articles, members, page, response
 from tests.pipeline.preparing import Prepare, contents, finish, started, tiny
 from tests.pipeline.remote.publishers import Publisher, Request, cut, publisher, saying
 

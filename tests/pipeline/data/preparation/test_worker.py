@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.documents.records import Source
-from pipeline.data.documents.sniff import sniff
 from pipeline.data.preparation.worker import PrepareJob, Worker, prepare_stage
 from pipeline.data.text import documents
 from pipeline.data.text.text_tasks import SplitTask, cut_tasks
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import unfinished
+from pipeline.ingest.documents.records import Source
+from pipeline.ingest.documents.sniff import sniff
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import write_jsonl
 

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.data.corpora.sources import corpus_sources
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide, plan_selection
@@ -22,6 +21,7 @@ from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import CLEANING
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard
 from tests.pipeline.preparing import (

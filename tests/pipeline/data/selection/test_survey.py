@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.documents import time_limit
-from pipeline.data.documents.sniff import sniff
 from pipeline.data.selection.clusters import EXACT, NEAR, Likeness
 from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.filters import Filters, Reasons
@@ -19,6 +17,8 @@ from pipeline.data.selection.survey import Rules, SurveyTask, read_words, survey
 from pipeline.data.text.cleaning import Offsets, clean
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import unfinished
+from pipeline.ingest.documents import time_limit
+from pipeline.ingest.documents.sniff import sniff
 from pipeline.kernels.bits import Bytes
 from tests.pipeline.preparing import write_jsonl
 

@@ -9,15 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import prepare, takedown
-from pipeline.data.documents.parquet import extraction_content, extraction_mark
-from pipeline.data.documents.read import cut, read
-from pipeline.data.documents.records import Dropped, Record
-from pipeline.data.documents.sniff import sniff
-from pipeline.data.extraction import document_tables
-from pipeline.data.extraction.extract import extract
 from pipeline.data.takedown.purge import PURGED, purge
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.documents.parquet import extraction_content, extraction_mark
+from pipeline.ingest.documents.read import cut, read
+from pipeline.ingest.documents.records import Dropped, Record
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction import document_tables
+from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.preparing import Call, tiny
 
 SEED = 7

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pipeline import prepare, takedown
-from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.extraction.extract import extract
 from pipeline.data.takedown.remains import find_remains
 from pipeline.data.takedown.request import Request
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.data.letters import id_of, prepare_letters
 from tests.pipeline.preparing import Call, tiny
 

@@ -9,8 +9,8 @@ import unicodedata
 import numpy as np
 import pytest
 
-from pipeline.data.corpora.sources import SAMPLE_FILES
 from pipeline.data.text.cleaning import BYTE_KINDS, PLAIN, clean
+from pipeline.ingest.corpora.sources import SAMPLE_FILES
 
 CASES = {
     "nothing": ("", ""),

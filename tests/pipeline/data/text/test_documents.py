@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import xxhash
 
-from pipeline.data.documents import time_limit
-from pipeline.data.documents.read import cut
-from pipeline.data.documents.records import BadRecord, Piece
-from pipeline.data.documents.sniff import sniff
 from pipeline.data.text import documents as module
 from pipeline.data.text.cleaning import CleanText, clean
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
+from pipeline.ingest.documents import time_limit
+from pipeline.ingest.documents.read import cut
+from pipeline.ingest.documents.records import BadRecord, Piece
+from pipeline.ingest.documents.sniff import sniff
 from tests.pipeline.preparing import write_jsonl
 
 TEXTS = ["One.", "  ", "Two\u00a0words.", 5, "", "One.", "Four."]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.data.documents.records import Record
 from pipeline.data.text import giants
 from pipeline.data.text.giants import MOST_CHARACTERS, RUN_CHARACTERS, in_pieces
+from pipeline.ingest.documents.records import Record
 
 
 def record(text: str) -> Record:

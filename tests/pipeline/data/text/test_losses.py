@@ -7,9 +7,6 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from pipeline.data.corpora.sources import corpus_sources
-from pipeline.data.documents.books import LICENCE
-from pipeline.data.documents.read import cut
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.losses import (
     CLEANING,
@@ -20,6 +17,9 @@ from pipeline.data.text.losses import (
     describe_losses,
     kept_entries,
 )
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents.books import LICENCE
+from pipeline.ingest.documents.read import cut
 from tests.pipeline.preparing import finish, tiny
 
 HEADER = (

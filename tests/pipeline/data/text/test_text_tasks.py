@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.data.documents.records import Compression, Source
 from pipeline.data.text import text_tasks as module
 from pipeline.data.text.text_tasks import cut_tasks
+from pipeline.ingest.documents.records import Compression, Source
 
 
 def source(corpus: str, size: int, compression: Compression = "") -> Source:

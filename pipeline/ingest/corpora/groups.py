@@ -1,0 +1,131 @@
+"""Groups of corpora: which files belong to which member, and whether there is enough text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, Group
+from pipeline.ingest.documents.records import Source
+
+SHORT_SHARE = 0.1
+"""A member or group that falls this far below its stated size is refused."""
+_MOST_EXPANSION = 8
+"""Upper bound on bytes of text per compressed byte; text compresses 3 to 5 times."""
+
+
+def group_of(name: str, inputs: list[str], published: Collection[str] = ()) -> Group | None:
+    """The group of that name, or the user's own if the inputs name corpora, or None.
+
+    published: corpora whose files are in the lists of their publishers.
+
+    The user's own group is given as MEMBER=PATH, or as a directory in which every folder is named
+    for a corpus. Its priority is the catalogue's order, and its size is not checked.
+    """
+    if name in GROUPS or name in CORPORA:
+        return GROUPS.get(name)
+    before, equals, _ = (inputs or [""])[0].partition("=")
+    by_member = (equals and before in CORPORA) or _is_by_member(inputs)
+    if not by_member and (inputs or not published):
+        return None
+    return Group(
+        description="the user's own",
+        members=tuple(CORPORA),
+        published="",
+        published_bytes=0,
+    )
+
+
+def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[str]]:
+    """Files of each member, in the group's order; an empty list for a member without any.
+
+    inputs: `member=PATH`, followed by more paths of that member; or one directory with a folder or
+    file named for each member. Raises ConfigError for anything else.
+    """
+    members = group.members
+    if len(inputs) == 1 and Path(inputs[0]).is_dir():
+        return {member: _named(Path(inputs[0]), member) for member in members}
+    found: dict[str, list[str]] = {member: [] for member in members}
+    member = ""
+    for text in inputs:
+        before, equals, path = text.partition("=")
+        if equals and before in members:
+            member = before
+        elif equals and before in CORPORA:
+            raise ConfigError(f"--input {text}: {name} is {', '.join(members)}; drop {before}")
+        elif member:
+            path = text
+        else:
+            raise ConfigError(
+                f"--input {text}: name its member, --input {members[0]}=PATH... "
+                f"{members[1]}=PATH..., or give one directory with a folder for each member "
+                f"({', '.join(members)})"
+            )
+        if not path:
+            raise ConfigError(f"--input {text}: add a path after =")
+        found[member].append(path)
+    return found
+
+
+def _is_by_member(inputs: list[str]) -> bool:
+    """Whether this is one directory in which every folder is named for a corpus."""
+    if len(inputs) != 1 or not Path(inputs[0]).is_dir():
+        return False
+    names = {path.name for path in Path(inputs[0]).iterdir() if not path.name.startswith(".")}
+    return len(names) > 1 and names <= CORPORA.keys()
+
+
+def _named(directory: Path, member: str) -> list[str]:
+    """Entries of a directory called `member`, or `member.jsonl.gz` and the like."""
+    return [str(path) for path in sorted(directory.iterdir()) if path.name.split(".")[0] == member]
+
+
+def require_members(
+    name: str, found: dict[str, list[str]], published: Collection[str] = ()
+) -> None:
+    """Raises ConfigError if a member of a group has no files."""
+    missing = [member for member, paths in found.items() if not paths and member not in published]
+    if missing:
+        example = " ".join(f"{member}=PATH..." for member in missing)
+        raise ConfigError(
+            f"--corpus {name} needs files of {', '.join(missing)}: --input {example}, or fetch "
+            f"the Hub's copies with --fetch (--corpus {missing[0]} --explain lists more sources)"
+        )
+
+
+def most_text(sources: list[Source]) -> dict[str, float]:
+    """Upper bound on the bytes of text in each corpus's files."""
+    found: dict[str, float] = {}
+    for source in sources:
+        packed = bool(source.compression) or source.format not in ("jsonl", "text", "doc")
+        size = source.size * (_MOST_EXPANSION if packed else 1)
+        found[source.corpus] = found.get(source.corpus, 0) + size
+    return found
+
+
+def require_size(name: str, text: dict[str, float], how: str = "") -> None:
+    """Raises DataError if a group or one of its members has over a tenth less text than stated.
+
+    text: bytes of each corpus; how: "at most" if these are bounds. Accepts any name that is not a
+    group.
+    """
+    if name not in GROUPS:
+        return
+    stated = {member: CORPORA[member].published_bytes for member in GROUPS[name].members}
+    stated["the group"] = GROUPS[name].published_bytes
+    found = text | {"the group": sum(text.values())}
+    short = [
+        f"{member} has {how} {_size(found[member])} of {_size(size)}".replace("  ", " ")
+        for member, size in stated.items()
+        if found[member] < (1 - SHORT_SHARE) * size
+    ]
+    if short:
+        raise DataError(
+            f"{name} has too little text: {', '.join(short)}; give the rest, or accept it with "
+            "--allow-short"
+        )
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

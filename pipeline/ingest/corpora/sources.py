@@ -1,0 +1,184 @@
+"""Named corpora, groups and paths -> their files, and how each file is read."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.config.settings import nearest
+from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
+from pipeline.ingest.corpora.groups import group_of, member_inputs, require_members
+from pipeline.ingest.corpora.input_files import InputFile, find_files, is_path
+from pipeline.ingest.corpora.published_dumps import chosen_language
+from pipeline.ingest.corpora.shapes import choose_sources, plain_text_notes
+from pipeline.ingest.documents.records import FORMAT_NAMES, PlainText, Source
+from pipeline.ingest.documents.sniff import sniff
+
+SAMPLE = "sample"
+SAMPLE_FILES = Path(__file__).parent / "sample"
+"""Texts that ship with the code; see CREDITS.md there."""
+
+
+def corpus_sources(
+    corpus: str,
+    inputs: list[str],
+    text_field: str = "",
+    plain_text: str = "",
+    published: Mapping[str, list[Source]] | None = None,
+) -> tuple[str, list[Source]]:
+    """The corpus's name and its files, in an order that is the same on every machine.
+
+    corpus: a name in CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
+    for a group in the form of `groups.member_inputs`; text_field and plain_text: override the
+    corpus's own ("": no override); published: files of corpora from the lists of their publishers.
+    """
+    published = published or {}
+    if corpus == SAMPLE:
+        if inputs:
+            raise ConfigError("--corpus sample has its own files; drop --input")
+        sources: list[Source] = []
+        for name, member in SAMPLE_CORPORA.items():
+            folder = str(SAMPLE_FILES / name)
+            sources += _sources(name, member, [folder], text_field, plain_text)
+        return corpus, sources
+    if "" in inputs or not corpus:
+        raise ConfigError("--corpus or --input is empty; give a name or path")
+    group = group_of(corpus, inputs, published)
+    if group:
+        files = member_inputs(corpus, group, inputs)
+        if corpus in GROUPS:
+            require_members(corpus, files, published)
+        else:
+            _require_name(corpus, corpus)
+        sources = []
+        for name, paths in files.items():
+            if paths and name in published:
+                raise ConfigError(f"{name} has files of --input and of its publisher; give one")
+            sources += published.get(name, [])
+            if paths:
+                sources += _sources(name, CORPORA[name], paths, text_field, plain_text)
+        return corpus, sources
+    if corpus in published:
+        return corpus, published[corpus]
+    if corpus in CORPORA:
+        if not inputs:
+            raise ConfigError(
+                f"--corpus {corpus} needs its files: --input PATH... "
+                f"({CORPORA[corpus].description}; --explain lists sources)"
+            )
+        return corpus, _sources(corpus, CORPORA[corpus], inputs, text_field, plain_text)
+    names = [*CORPORA, *GROUPS, SAMPLE]
+    if not inputs and not is_path(corpus):
+        raise ConfigError(
+            f"unknown corpus {corpus!r}, and no path of that name; did you mean "
+            f"{nearest(corpus, names)}? ({', '.join(names)}, or a path)"
+        )
+    name = Path(corpus).absolute().name.split(".")[0] if not inputs else corpus
+    _require_name(name, corpus)
+    for known in difflib.get_close_matches(name, names, 1, 0.8):
+        print(f"corpus {name} is read as your own; if you meant {known}, use --corpus {known}")
+    own = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
+    return name, _sources(name, own, inputs or [corpus], text_field, plain_text)
+
+
+def is_named(corpus: str, inputs: list[str], published: Collection[str] = ()) -> bool:
+    """Whether a corpus is in CORPORA or a group of them, not the sample or the user's own text.
+
+    Arguments as for `corpus_sources`. A file called stories.jsonl is the user's own.
+    """
+    return corpus in CORPORA or group_of(corpus, inputs, published) is not None
+
+
+def describe_corpus(corpus: str, named: bool, sources: list[Source]) -> str:
+    """A tokenizer's training text, in words; only named corpora appear by name alone."""
+    names = ", ".join(dict.fromkeys(source.corpus for source in sources))
+    if named:
+        return names
+    return "the sample" if corpus == SAMPLE else f"your corpus {names}"
+
+
+def _require_name(name: str, path: str) -> None:
+    """Raises ConfigError if `name` cannot be a directory's; path: the argument it came from."""
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ConfigError(
+            f"--corpus {path} is not a valid directory name; use --corpus NAME --input {path}"
+        )
+
+
+def limit_pages(sources: list[Source], pages_per_domain: int, language: str) -> list[Source]:
+    """The sources, with limits set on WARC files.
+
+    pages_per_domain: 0 for no limit; language: as for `chosen_language`.
+    """
+    if pages_per_domain < 0:
+        raise ConfigError(f"--pages-per-domain {pages_per_domain}: choose 1 or more, or drop it")
+    if pages_per_domain and all(source.format != "warc" for source in sources):
+        raise ConfigError(
+            f"--pages-per-domain {pages_per_domain}: no input is a WARC or WET file; drop it"
+        )
+    if language and all(source.format != "warc" for source in sources):
+        raise ConfigError(f"--language {language}: no input is a WARC or WET file; omit it")
+    return [
+        replace(
+            source, pages_per_domain=pages_per_domain, language=chosen_language(language, source)
+        )
+        if source.format == "warc"
+        else source
+        for source in sources
+    ]
+
+
+def _sources(
+    name: str, corpus: Corpus, inputs: list[str], text_field: str, plain_text: str
+) -> list[Source]:
+    def sniffed(file: InputFile) -> Source:
+        return sniff(
+            str(file.path),
+            corpus=name,
+            name=file.name,
+            text_field=text_field,
+            plain_text=next(
+                (known for known in get_args(PlainText) if known == plain_text), corpus.plain_text
+            ),
+            forced_text=bool(plain_text),
+            licence=corpus.licence,
+        )
+
+    found = choose_sources(find_files(inputs), sniffed, reads_all_text=bool(plain_text))
+    if not found:
+        raise DataError(f"corpus {name}: no files in the input; give files, directories or globs")
+    return found
+
+
+def print_input(sources: list[Source], where: str) -> None:
+    """Print the detected formats, and what may be wrong with plain text; where: before them."""
+    print(f"{where}: {describe_input(sources)}", flush=True)
+    for note in plain_text_notes(sources):
+        print(note, flush=True)
+
+
+def describe_input(sources: list[Source]) -> str:
+    """The detected formats, in words, so that the user sees a wrong guess."""
+    counted = Counter(
+        FORMAT_NAMES[source.format]
+        + (f" ({source.plain_text.replace('_', ' ')})" if source.format == "text" else "")
+        for source in sources
+    )
+    files = ", ".join(f"{count} {kind}" for kind, count in counted.items())
+    return f"{files}; {sum(source.size for source in sources) / 1e6:,.1f} MB"
+
+
+def describe_counts(counts: dict[str, int]) -> str:
+    """Documents by reason, in words."""
+    return ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
+
+
+def describe_cut(cut: dict[str, int]) -> str:
+    """What was cut from documents, in words; cut: bytes by reason."""
+    return ", ".join(f"{size:,} bytes of {reason}" for reason, size in cut.items())

@@ -1,0 +1,135 @@
+"""The bytes of a raw file: its blocks, decompressed, and where its lines start.
+
+A truncated or damaged file raises a DataError with its name. Memory is a few blocks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from pipeline.ingest.compression.codecs import (
+    BLOCK_BYTES,
+    Compression,
+    decompressed,
+    naming,
+)
+
+OVERRUN_BYTES = 1 << 16  # per read past the requested range, to finish its last record
+_AGAIN_BYTES = 1 << 24
+"""Of a line that is parsed by Python's parser, which takes a dozen times its size."""
+BOM = b"\xef\xbb\xbf"
+BLANK = b" \t\r\f\v"
+_ONLY_IN_PYTHON = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]")
+"""In JSON that Python's parser may accept and orjson rejects."""
+
+
+def parse_again(line: bytes) -> Any:
+    """Parse a line that `orjson.loads` rejected. Raises ValueError if it is invalid JSON.
+
+    Accepts what orjson does not: a byte order mark, as in concatenated files, the NaN and Infinity
+    that Python's json writes, which become None, and lone surrogates (`\\ud800`), which become "?".
+    """
+    line = line.removeprefix(BOM)
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        if len(line) > _AGAIN_BYTES or not _ONLY_IN_PYTHON.search(line):
+            raise
+    try:
+        value = json.loads(line.decode(), parse_constant=lambda constant: None)
+        return orjson.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def read_blocks(path: str, compression: Compression, start: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes of a file from `start` to its end, in non-empty blocks.
+
+    An uncompressed file has a block boundary at `end` and small blocks after it, for readers that
+    must finish a record. A compressed file is always read from its start.
+    """
+    with naming(path), Path(path).open("rb") as file:
+        if compression:
+            yield from decompressed(file, compression)
+        else:
+            file.seek(start)
+            yield from plain_blocks(file, end - start)
+
+
+class CountedFile:
+    """A file that counts the bytes that were read from it, and can be decompressed."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        take: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """take: is shown all bytes in order."""
+        self.file = file
+        self.taken = 0
+        self._take = take
+
+    def read(self, size: int = -1) -> bytes:
+        """Read as from the file."""
+        block = self.file.read(size)
+        self.taken += len(block)
+        if self._take:
+            self._take(block)
+        return block
+
+
+def plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
+    """Yield `wanted` bytes of an open file, then the rest of it in small blocks."""
+    while wanted > 0 and (block := file.read(min(BLOCK_BYTES, wanted))):
+        wanted -= len(block)
+        yield block
+    size = OVERRUN_BYTES
+    while block := file.read(size):
+        yield block
+        size = min(2 * size, BLOCK_BYTES)
+
+
+def first_line_start(path: str, position: int) -> int:
+    """Where the first line at or after `position` of an uncompressed file starts."""
+    if position == 0:
+        return 0
+    position -= 1  # with a newline there, a line starts at the position itself
+    for block in read_blocks(path, "", position, position):
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return position + newline + 1
+        position += len(block)
+    return position
+
+
+def follows_blank_line(path: str, line: int) -> bool:
+    """Whether the line before the one at `line` is blank; true at the start of a file."""
+    end = line - 1  # the newline between them
+    with Path(path).open("rb") as file:
+        while end > 0:
+            start = end - OVERRUN_BYTES
+            start = start if start > len(BOM) else 0
+            file.seek(start)
+            text = file.read(end - start)
+            text = (text.removeprefix(BOM) if start == 0 else text).rstrip(BLANK)
+            if text:
+                return text.endswith(b"\n")
+            end = start
+    return True
+
+
+def count_lines(path: str, end: int) -> int:
+    """Newlines before position `end` of an uncompressed file."""
+    lines = 0
+    for block in read_blocks(path, "", 0, end):
+        if end <= 0:
+            break
+        lines += block.count(b"\n")
+        end -= len(block)
+    return lines

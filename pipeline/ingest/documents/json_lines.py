@@ -1,0 +1,275 @@
+"""JSON lines and JSON arrays of objects -> records, an object each.
+
+A file may hold several arrays. It is read as one piece, since a place in it does not tell whether
+it is in a string. Memory is a block and one object or line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from pipeline.base.errors import DataError
+from pipeline.ingest.documents.byte_blocks import BOM, first_line_start, parse_again
+from pipeline.ingest.documents.records import (
+    BadRecord,
+    Piece,
+    Record,
+    Source,
+    Where,
+    end_of,
+    first_text,
+    text_fields,
+)
+from pipeline.ingest.documents.wikiextractor import close_bracket_holes
+
+MAX_LINE_BYTES = 1 << 26
+"""A longer line is not a document, and parsing it would take a dozen times its size."""
+
+TOO_LONG = b"too long"
+_LONG_BYTES = 1 << 23  # below, any values fit in memory
+_VALUE_BYTES = {b"{": 240, b"[": 80, b",": 40}
+"""What a parsed object, list or value takes in memory."""
+_MOST_VALUE_BYTES = 1 << 28
+
+JSON_ARRAY_VERSION = 1
+"""Part of a file's identity: increase it when the same file gives different records."""
+
+# A whole string, the start of one that goes on after the buffer, or a bracket.
+_TOKEN = re.compile(rb'"(?:[^"\\]*(?:\\.[^"\\]*)*")?|[\[\]{}]', re.DOTALL)
+_SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,"\[\]{}]+|[}]', re.DOTALL)
+_BETWEEN = re.compile(rb"[\s,]*")
+
+MANY_VALUES = "millions of values in one object"
+
+_MISSING = object()
+
+
+def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
+    """Yield the records of lines that start in a piece, or a BadRecord for an unusable line."""
+    source = piece.source
+    start = first_line_start(source.path, piece.start)
+    name, loads, where = source.name, orjson.loads, Where(source, start)
+    closes_holes = source.format == "wiki_jsonl"
+    names = text_fields(source)
+    for position, number, lines in line_blocks(piece, start):
+        for line in lines:
+            at, number = position, number + 1
+            position += len(line) + 1
+            if line is TOO_LONG:
+                reason = f"a line of over {MAX_LINE_BYTES >> 20} MiB, not one object a line"
+                yield BadRecord(where(number, at), reason)
+                continue
+            if len(line) > _LONG_BYTES and _has_too_many_values(line):
+                yield BadRecord(where(number, at), MANY_VALUES)
+                continue
+            try:
+                fields = loads(line)
+            except orjson.JSONDecodeError:
+                if not line.removeprefix(BOM).strip():
+                    continue
+                try:
+                    fields = parse_again(line)
+                except ValueError:
+                    reason = "invalid JSON" if _is_utf8(line) else "invalid UTF-8"
+                    yield BadRecord(where(number, at), reason)
+                    continue
+            text = _text(fields, names)
+            if text is None:
+                yield BadRecord(where(number, at), _why_no_text(fields, names))
+            else:
+                text = close_bracket_holes(text) if closes_holes else text
+                yield Record(f"{name}@{at}", _origin(fields) or name, text)
+
+
+def _has_too_many_values(line: bytes) -> bool:
+    """Whether an object takes too much memory, by its marks; those in strings count, too."""
+    return sum(line.count(mark) * size for mark, size in _VALUE_BYTES.items()) > _MOST_VALUE_BYTES
+
+
+def to_record(source: Source, fields: Any, position: int, where: str) -> Record | BadRecord:
+    """The record of a parsed value at `position` in the file; where: its name in messages."""
+    names = text_fields(source)
+    text = _text(fields, names)
+    if text is None:
+        return BadRecord(where, _why_no_text(fields, names))
+    return Record(f"{source.name}@{position}", _origin(fields) or source.name, text)
+
+
+def _text(fields: Any, names: tuple[str, ...]) -> str | None:
+    """The text of an object; None if it has none, or is not an object."""
+    if not isinstance(fields, dict):
+        return None
+    text = fields.get(names[0])
+    if not isinstance(text, str):  # it nearly always is
+        text = first_text(_field(fields, name) for name in names)
+    return text if isinstance(text, str) else None
+
+
+def _field(fields: dict[str, Any], name: str) -> Any:
+    """The value called `name`, which may be a path through objects (a.b), or _MISSING."""
+    if name in fields:
+        return fields[name]
+    value: Any = fields
+    for key in name.split("."):
+        if not isinstance(value, dict) or key not in value:
+            return _MISSING
+        value = value[key]
+    return value
+
+
+def _why_no_text(fields: Any, names: tuple[str, ...]) -> str:
+    if not isinstance(fields, dict):
+        return "not a JSON object"
+    found = [value for name in names if (value := _field(fields, name)) is not _MISSING]
+    if not found:
+        return "no text field"
+    return "null text" if found[0] is None else "text is not a string"
+
+
+def _origin(fields: dict[str, Any]) -> str:
+    """The url, metadata.url (as in Dolma), path or id of a document, or an empty string."""
+    if origin := fields.get("url"):
+        return str(origin)
+    metadata = fields.get("metadata")
+    if isinstance(metadata, dict) and (origin := metadata.get("url")):
+        return str(origin)
+    return str(fields.get("path") or fields.get("id") or "")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
+    """Lines that start in [start, end of piece): position of the first, lines before it, lines.
+
+    A line that is too long is not kept; TOO_LONG replaces it, in a list of its own.
+    """
+    end = end_of(piece)
+    if start >= end:
+        return
+    position, lines_read, read_to = start, 0, start
+    parts: list[bytes] = []  # of a line that continues in the next block
+    held = 0  # bytes of it
+    for block in piece.blocks(start):
+        # After the end, only the line that started before it counts.
+        lines = block.split(b"\n", -1 if read_to < end else 1)
+        read_to += len(block)
+        held += len(lines[0])
+        if held > MAX_LINE_BYTES:
+            parts.clear()
+        else:
+            parts.append(lines[0])
+        if len(lines) == 1:
+            continue
+        if held > MAX_LINE_BYTES:
+            yield position, lines_read, [TOO_LONG]
+            lines_read += 1
+            position += held + 1
+            del lines[0]
+        else:
+            lines[0] = b"".join(parts)
+        parts = [lines.pop()]
+        held = len(parts[0])
+        if lines:
+            yield position, lines_read, lines
+        lines_read += len(lines)
+        position = read_to - held
+        if position >= end:
+            return
+    if held > MAX_LINE_BYTES:
+        yield position, lines_read, [TOO_LONG]
+    elif held:
+        yield position, lines_read, [b"".join(parts)]
+
+
+# --- arrays
+
+
+def read_json_array(piece: Piece) -> Iterator[Record | BadRecord]:
+    """Yield the objects of a file's arrays. Raises DataError if it is truncated or damaged."""
+    source = piece.source
+    for number, (position, element) in enumerate(_elements(piece), 1):
+        where = f"{source.name}:{number}"
+        if len(element) > _LONG_BYTES and _has_too_many_values(element):
+            yield BadRecord(where, MANY_VALUES)
+            continue
+        try:
+            fields = parse_again(element)
+        except ValueError:
+            yield BadRecord(where, "invalid JSON")
+        else:
+            yield to_record(source, fields, position, where)
+
+
+def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:
+    """The elements of the arrays in a file, each with its position."""
+    source = piece.source
+    buffer, before = b"", 0  # before: bytes of the file before the buffer
+    is_open = False
+    held = (0, 0)
+    for block in itertools.chain(piece.blocks(), (b"",)):
+        buffer += block
+        if not before and block and len(buffer) < len(BOM):
+            continue
+        at = len(BOM) if not before and buffer.startswith(BOM) else 0
+        while True:
+            at = _end(_BETWEEN, buffer, at)
+            mark = buffer[at : at + 1]
+            if not is_open and mark not in (b"", b"["):
+                raise DataError(f"{source.path} is damaged (text after its array); fetch it again")
+            if mark and (not is_open or mark == b"]"):
+                is_open, at = not is_open, at + 1
+                continue
+            end, held = _element_end(buffer, at, held)
+            if end > len(buffer) - bool(block):  # a number could go on
+                break
+            yield before + at, buffer[at:end]
+            at = end
+        before += at
+        buffer = buffer[at:]
+        if len(buffer) > MAX_LINE_BYTES:
+            raise DataError(
+                f"{source.path} has an object of over {MAX_LINE_BYTES >> 20} MiB; convert it to "
+                "JSON lines of smaller documents"
+            )
+    if is_open or buffer.strip():
+        raise DataError(f"{source.path} is truncated; fetch it again")
+
+
+def _element_end(buffer: bytes, start: int, held: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+    """Where the element at `start` ends; after the end of the buffer if that is not in it.
+
+    held: how many of its bytes were searched before, and the open brackets in them; returned for
+    the next time.
+    """
+    nowhere = len(buffer) + 1
+    if buffer[start : start + 1] not in (b"{", b"["):
+        end = _end(_SCALAR, buffer, start)
+        return (end if end > start else nowhere), (0, 0)
+    searched, depth = held
+    for token in _TOKEN.finditer(buffer, start + searched):
+        mark = token[0]
+        if mark in (b"{", b"["):
+            depth += 1
+        elif mark in (b"}", b"]"):
+            depth -= 1
+            if not depth:
+                return token.end(), (0, 0)
+        elif mark == b'"':  # it does not end here
+            return nowhere, (token.start() - start, depth)
+    return nowhere, (len(buffer) - start, depth)
+
+
+def _end(pattern: re.Pattern[bytes], buffer: bytes, start: int) -> int:
+    found = pattern.match(buffer, start)
+    return found.end() if found else start

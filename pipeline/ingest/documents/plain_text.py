@@ -1,0 +1,109 @@
+"""Plain text: one document per file or per line, or documents separated by blank lines."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from pipeline.ingest.documents.byte_blocks import BOM, first_line_start, follows_blank_line
+from pipeline.ingest.documents.json_lines import MAX_LINE_BYTES, TOO_LONG, line_blocks
+from pipeline.ingest.documents.records import (
+    BadRecord,
+    Piece,
+    Record,
+    Where,
+    check_length,
+    end_of,
+    parts_of,
+)
+
+GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
+"""The end of a document: the end of a line and the blank lines after it."""
+_BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
+
+
+def read_whole_file(piece: Piece) -> Iterator[Record | BadRecord]:
+    """Yield the one document of a file."""
+    yield from _decoded(whole_content(piece), 0, 0, Where(piece.source, 0))
+
+
+def whole_content(piece: Piece) -> bytes:
+    """All of a file, decompressed, without byte order mark. Raises DataError if it is too long."""
+    source = piece.source
+    parts, size = [], 0
+    for block in piece.blocks():
+        parts.append(block)
+        size += len(block)
+        check_length(source, size)
+    return b"".join(parts).removeprefix(BOM)
+
+
+def read_lines(piece: Piece) -> Iterator[Record | BadRecord]:
+    """Yield the document of each line that starts in a piece and is not blank."""
+    source = piece.source
+    start = first_line_start(source.path, piece.start)
+    where = Where(source, start)
+    for position, number, lines in line_blocks(piece, start):
+        for line in lines:
+            at, number = position, number + 1
+            position += len(line) + 1
+            if line is TOO_LONG:
+                yield BadRecord(where(number, at), f"a line of over {MAX_LINE_BYTES >> 20} MiB")
+            elif content := (line if at else line.removeprefix(BOM)).strip():
+                yield from _decoded(content, at, number - 1, where)
+
+
+def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
+    """Yield the documents that start in a piece."""
+    source = piece.source
+    start, end = first_line_start(source.path, piece.start), end_of(piece)
+    if start >= end:
+        return
+    inside = not follows_blank_line(source.path, start)
+    # An earlier document ends at a gap, whose first newline may be the one just before `start`.
+    position = start - inside
+    where = Where(source, position)
+    buffer, lines = b"", 0
+    blocks = piece.blocks(position)
+    for block in itertools.chain(blocks, (b"",)):
+        # The empty block marks the end of the file, which ends a document like a gap.
+        buffer = buffer + block if block else buffer + b"\n\n"
+        if position == 0 and buffer.startswith(BOM):
+            buffer = buffer.replace(BOM, b"   ", 1)
+        begin = 0
+        for gap in GAP.finditer(buffer):
+            first = _first_text(buffer, begin)
+            if position + first >= end and not inside:
+                return
+            lines += buffer.count(b"\n", begin, first)
+            if first < gap.start() and not inside:
+                document = buffer[first : gap.start()]
+                yield from _decoded(document, position + first, lines, where)
+            lines += buffer.count(b"\n", first, gap.end())
+            inside, begin = False, gap.end()
+        position += begin
+        buffer = buffer[begin:]
+        if position + _first_text(buffer, 0) >= end and not inside:
+            return
+        check_length(source, len(buffer))
+
+
+def _first_text(buffer: bytes, begin: int) -> int:
+    """Where the first non-blank line at or after `begin` starts."""
+    blank = _BLANK_LINES.match(buffer, begin)
+    assert blank is not None  # the pattern also matches the empty string
+    return blank.end()
+
+
+def _decoded(
+    document: bytes, position: int, lines: int, where: Where
+) -> Iterator[Record | BadRecord]:
+    """Decode a document that starts at `position`, after `lines` lines of its piece, in parts."""
+    name = where.source.name
+    for start, part in parts_of(document):
+        try:
+            yield Record(f"{name}@{position + start}", name, part.strip().decode())
+        except UnicodeDecodeError as error:
+            number = lines + document.count(b"\n", 0, start + error.start) + 1
+            yield BadRecord(where(number, position + start + error.start), "invalid UTF-8")

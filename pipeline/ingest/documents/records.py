@@ -1,0 +1,348 @@
+"""Raw files as sources and pieces, and the records that are read from them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
+
+import xxhash
+
+from pipeline.base.errors import DataError, escaped
+from pipeline.ingest.compression.codecs import BLOCK_BYTES, Compression, decompressed, naming
+from pipeline.ingest.documents.byte_blocks import CountedFile, count_lines, plain_blocks
+from pipeline.remote.kept_lists import PublishedFile
+
+TEXT_FIELDS = ("text", "body", "content")
+
+ORIGIN_FIELDS = ("url", "path", "id")
+
+Format = Literal[
+    "jsonl", "json_array", "wiki_jsonl", "csv", "parquet", "arrow", "text", "book", "doc",
+    "mediawiki", "html", "warc", "tar", "zip", "pack", "extracted",
+]  # fmt: skip
+"""`wiki_jsonl`, `doc`: written by wikiextractor; `pack`: small files of any format, see `packs`;
+`extracted`: written by `extraction`."""
+PlainText = Literal["file", "book", "blank_lines", "lines"]
+PLAIN_TEXT_FORMATS: tuple[Format, ...] = ("text", "book")
+EXTRACTED: Format = "extracted"
+FORMAT_NAMES: dict[Format, str] = {
+    "jsonl": "JSON lines",
+    "wiki_jsonl": "JSON lines of wikiextractor",
+    "json_array": "JSON array",
+    "csv": "CSV or TSV",
+    "parquet": "Parquet",
+    "arrow": "Arrow",
+    "text": "plain text",
+    "book": "plain text (book)",
+    "doc": "wikiextractor mark-up",
+    "mediawiki": "MediaWiki dump",
+    "html": "HTML",
+    "zip": "zip archive",
+    "tar": "archive of text files",
+    "warc": "WARC",
+    "pack": "small files",
+    EXTRACTED: "extracted documents",
+}
+"""Names for messages."""
+
+MAX_DOCUMENT_BYTES = 1 << 27  # a longer document means that the format was misdetected
+PART_BYTES = 1 << 24  # in which such documents are decoded; War and Peace has 3.3 MB
+
+
+State = tuple[int, int]
+"""Size and modification time in nanoseconds: what tells at once that a file may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One raw file and how it is read."""
+
+    corpus: str
+    path: str
+    """Absolute."""
+    name: str
+    """Label in ids and messages, relative to what the user gave."""
+    size: int
+    """Bytes on disk."""
+    format: Format
+    compression: Compression
+    text_field: str
+    """For JSON and tables; empty: text, body and content, see `first_text`."""
+    plain_text: PlainText
+    """Whether plain text is one document, one book, or documents between blank lines or lines."""
+    licence: str
+    pages_per_domain: int = 0
+    """For WARC and WET: most pages of a site kept per file; 0: no limit."""
+    mtime_ns: int = field(default=0, compare=False)
+    """When it was last written to, at the time it was found."""
+    language: str = ""
+    """For WARC and WET: ISO 639-1 code of the pages that are kept; empty: any."""
+    published: PublishedFile | None = None
+    """Where it is fetched from if there is no file at `path`; None: it is the user's."""
+    members: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    """Of a group of small files: the files, of which `path` is the first."""
+    raw: Source | None = field(default=None, compare=False, repr=False)
+    """Of an extracted file: the file that was extracted, which may not be here any more."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The file, or the files of a group."""
+        return [member.path for member in self.members] or [self.path]
+
+    @property
+    def raw_files(self) -> tuple[Source, ...]:
+        """The user's file, or the files of a group, also after they were extracted."""
+        raw = self.raw or self
+        return raw.members or (raw,)
+
+    @property
+    def raw_format(self) -> Format:
+        """The format of the user's file, also after it was extracted."""
+        return (self.raw or self).format
+
+    @property
+    def state(self) -> State:
+        """The state in which it was found, see `unchanged`."""
+        return self.size, self.mtime_ns
+
+
+class ReadSpan(NamedTuple):
+    """Bytes [start, stop) of a file, before decompression, their hash, and the file's state.
+
+    Of a file that `extraction` wrote: no bytes, and the hash of its raw file.
+    """
+
+    corpus: str
+    file: str
+    """The source's name."""
+    start: int
+    stop: int
+    xxh3_64: str
+    size: int = 0
+    """Bytes of the file; 0 if another copy of the shards was read."""
+    mtime_ns: int = 0
+
+
+@dataclass(slots=True)
+class PieceReading:
+    """The bytes [start, stop) of a file that were read so far, and their hash."""
+
+    start: int = 0
+    stop: int = 0
+    hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
+
+    def begin(self, start: int) -> None:
+        """Forget what was read; the bytes from `start` on follow."""
+        self.start = self.stop = start
+        self.hash.reset()
+
+    def take(self, block: bytes) -> None:
+        """Add the bytes that follow."""
+        self.hash.update(block)
+        self.stop += len(block)
+
+    def take_file(self, path: str, start: int = 0, stop: int = sys.maxsize) -> PieceReading:
+        """Read the bytes of a file and nothing else; returns this."""
+        self.begin(start)
+        with naming(path), Path(path).open("rb") as file:
+            file.seek(start)
+            while self.stop < stop and (block := file.read(min(BLOCK_BYTES, stop - self.stop))):
+                self.take(block)
+        return self
+
+    @property
+    def digest(self) -> str:
+        """xxh3_64 of the bytes, 16 hex digits."""
+        return self.hash.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A unit of reading: bytes [start, stop) of a file, Parquet row groups or Arrow batches."""
+
+    source: Source
+    start: int
+    stop: int
+    weight: int
+    """Its share of the bytes on disk; the weights of a file's pieces add up to its size."""
+    reading: PieceReading | None = field(default=None, compare=False, repr=False)
+    """Hashes what is read, see `unchanged`; None: nothing is recorded."""
+
+    def blocks(self, start: int | None = None) -> Iterator[bytes]:
+        """The blocks of the file as `read_blocks` yields them, from `start` (None: its own) on.
+
+        Raises DataError if the file does not end where it did when it was found.
+        """
+        source, start = self.source, self.start if start is None else start
+        if self.reading:
+            self.reading.begin(start)
+        with naming(source.path), Path(source.path).open("rb") as file:
+            file.seek(start)
+            raw = CountedFile(file, self.reading.take if self.reading else None)
+            if source.compression:
+                yield from decompressed(cast(BinaryIO, raw), source.compression)
+            else:
+                yield from plain_blocks(cast(BinaryIO, raw), self.stop - start)
+        if (end := start + raw.taken) != source.size:
+            raise DataError(
+                f"{source.path} changed while it was read: {end:,} bytes, {source.size:,} when the "
+                "command started; rerun when nothing writes to it"
+            )
+
+
+@dataclass(slots=True)
+class Record:
+    """One document as read, before cleaning."""
+
+    id: str
+    """Unique in the corpus, and the same in every run."""
+    origin: str
+    """Its url, path or id field, else the source's name."""
+    text: str
+    cut: tuple[tuple[str, int], ...] = ()
+    """(reason, bytes) of the parts that were cut."""
+    noted: str = ""
+    """As in `Extract`."""
+
+
+@dataclass(slots=True)
+class Dropped:
+    """A valid record that is not a document, such as a redirect."""
+
+    id: str
+    reason: str
+
+
+@dataclass(slots=True)
+class BadRecord:
+    """A record that cannot be used."""
+
+    where: str
+    """name:line, or name:row for Parquet, from 1; name@byte where no line is known."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """A record of a file that is slow to read: its text, or the reason why it was dropped.
+
+    Unknown fields are empty.
+    """
+
+    id: str
+    """Its id in the file."""
+    url: str
+    title: str
+    text: str
+    """Empty if it was dropped."""
+    dropped: str
+    """Why there is no text; empty if there is."""
+    revised: str
+    """Time of the revision or fetch: 2016-04-22T10:19:33Z."""
+    language: str
+    """ISO 639-1: en."""
+    domain: str
+    """Host of the url."""
+    position: int
+    """Decompressed bytes of the file up to the record's end, or slightly more."""
+    noted: str = ""
+    """What to know about a text that is kept, such as that its stated encoding was wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Names places in a piece that starts at the byte `start`."""
+
+    source: Source
+    start: int
+
+    def __call__(self, number: int, position: int) -> str:
+        """The piece's line `number`, from 1, as name:line; name@byte if the piece is not the first.
+
+        position: the same place, in bytes of the file. The lines before the piece are not counted,
+        since that means reading the file up to there; `with_line` does it for one place.
+        """
+        if self.start:
+            return f"{self.source.name}@{position}"
+        return f"{self.source.name}:{number}"
+
+
+def shown_name(name: str) -> str:
+    """A file's name in ids and messages: one line, in which nothing is invisible.
+
+    Ids are printed, pasted, and listed a line each (`takedown --documents`). So what does not print
+    (newlines, tabs, no-break spaces, joiners) is written as in Python, `\\n` or `\\u200d`. In such
+    a name a backslash is doubled; all others stay as they are.
+    """
+    return name if name.isprintable() else escaped(name.replace("\\", "\\\\"))
+
+
+def with_line(example: str, sources: Iterable[Source]) -> str:
+    """An example of a bad record, with the line instead of the byte where it has one.
+
+    example: "where: reason", see `BadRecord`; reads the file up to that line.
+    """
+    for source in sources:
+        raw = source.raw or source
+        for file in raw.members or (replace(raw, name=source.name),):
+            if not file.compression and example.startswith(f"{file.name}@"):
+                position, _, reason = example.removeprefix(f"{file.name}@").partition(": ")
+                if position.isdecimal() and file.format != EXTRACTED and Path(file.path).exists():
+                    line = count_lines(file.path, int(position)) + 1
+                    return f"{file.name}:{line}: {reason}"
+    return example
+
+
+def end_of(piece: Piece) -> int:
+    """The piece's records start before this position in the decompressed file."""
+    return sys.maxsize if piece.source.compression else piece.stop
+
+
+def check_length(source: Source, size: int) -> None:
+    """Raises DataError if `size` bytes are too many for one document."""
+    if size > MAX_DOCUMENT_BYTES:
+        raise DataError(
+            f"{source.path} has a document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; if it "
+            "holds many documents, give --plain-text lines, or put blank lines between them and "
+            "give --plain-text blank_lines"
+        )
+
+
+def parts_of(document: bytes) -> Iterator[tuple[int, bytes]]:
+    """A document and 0; of a giant one parts of at most PART_BYTES, and where they start.
+
+    A decoded text can take four times its bytes. Parts end at a blank line, else at a line, else
+    between characters.
+    """
+    start = 0
+    while len(document) - start > PART_BYTES:
+        most = start + PART_BYTES
+        for mark in (b"\n\n", b"\n", b" "):
+            if (last := document.rfind(mark, most - PART_BYTES // 4, most)) >= 0:
+                stop = last + len(mark)
+                break
+        else:
+            stop = most
+            while stop > most - 3 and document[stop] >> 6 == 0b10:  # inside a character of UTF-8
+                stop -= 1
+        yield start, document[start:stop]
+        start = stop
+    yield start, document[start:] if start else document
+
+
+def text_fields(source: Source) -> tuple[str, ...]:
+    """Fields to search for a record's text, in order."""
+    return (source.text_field,) if source.text_field else TEXT_FIELDS
+
+
+def first_text(values: Iterable[Any]) -> str | bytes | None:
+    """The text of a record of any format, by the values of its text fields in their order.
+
+    It is the first string, be it empty, as CSV writes null: a field that is missing, null or of
+    another type is passed over. Bytes stand for a string that is damaged; they are returned, since
+    the fields after them may hold something else than the text.
+    """
+    return next((value for value in values if isinstance(value, (str, bytes))), None)

@@ -1,0 +1,278 @@
+"""The format of a file, detected from its first 64 KiB.
+
+One damaged line does not turn JSON lines into text. Data in an unknown format raises a DataError,
+because as text it would enter the corpus unnoticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import re
+import stat
+import tarfile
+import zlib
+from pathlib import Path
+from typing import Literal
+
+from pipeline.base.errors import DataError
+from pipeline.ingest.compression.codecs import HEAD_BYTES, Compression, sniff_compression
+from pipeline.ingest.documents.arrow_tables import (
+    ARROW_FILE,
+    ARROW_STREAM,
+    arrow_schema,
+    find_text_columns,
+)
+from pipeline.ingest.documents.books import is_gutenberg
+from pipeline.ingest.documents.byte_blocks import BOM, parse_again, read_blocks
+from pipeline.ingest.documents.csv_tables import is_table, require_text_column
+from pipeline.ingest.documents.markup import markup_format
+from pipeline.ingest.documents.parquet import extraction_mark, text_columns
+from pipeline.ingest.documents.records import (
+    EXTRACTED,
+    TEXT_FIELDS,
+    Format,
+    PlainText,
+    Source,
+    text_fields,
+)
+from pipeline.ingest.encodings.utf import wide_encoding
+
+# Formats that are recognised only to be refused by name.
+JSON_ARRAY = "one JSON array, but not of objects"
+
+UNREADABLE = {
+    rb"PK\x03\x04": "a zip archive",
+    rb"ARROW1": "a compressed Arrow file",
+    rb"PAR1": "a compressed Parquet file",
+    rb"filedesc://\S+ [^\n]+ \d+\r?\n\d \d ": "an ARC file, older than WARC",
+    rb"\xff\xfe\0\0|\0\0\xfe\xff|(?:[ -~]\0\0\0){2}|(?:\0\0\0[ -~]){2}": "UTF-32 text, not UTF-8",
+    rb"\xff\xfe|\xfe\xff|(?:[ -~]\0){4}|(?:\0[ -~]){4}": "UTF-16 text, not UTF-8",
+}
+
+# A line that looks like an object, complete or not; `{{` and `{|` start wikitext.
+OBJECT = re.compile(r"""\s*\{\s*(?:["'}]|\w+\s*:)""")
+
+ARRAY = re.compile(r"""\s*\[\s*\{\s*["}]""")
+
+DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz|bz2|lz4))*$", re.IGNORECASE)
+
+MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
+    (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
+    (re.compile(rb"(?:\xef\xbb\xbf)?\s*<doc id="), "doc"),
+    (re.compile(rb"WARC/\d"), "warc"),
+)
+
+# An object of wikiextractor --json; its url has the page's number, its text can have any length.
+WIKI_OBJECT = re.compile(
+    rb'\s*\{\s*(?:"(?:id|revid|title)":\s*"[^"]*",\s*)*"url":\s*"https?://[^"]*[?&]curid=\d+"'
+)
+
+_BLOCK = 512
+
+_CHECKSUM = slice(148, 156)  # of a header, in octal digits
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether a file that starts with `head`, at least 512 bytes, is a tar archive."""
+    block = head.lstrip(b"\0")[:_BLOCK]
+    if not block[_CHECKSUM].strip(b" \0").isdigit():  # a quick test that halves the total time
+        return False
+    try:
+        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def sniff(
+    path: str | Path,
+    corpus: str,
+    name: str,
+    *,
+    text_field: str = "",
+    plain_text: PlainText = "file",
+    forced_text: bool = False,
+    licence: str = "",
+) -> Source:
+    """Detect a file's format from its content.
+
+    forced_text: the user gave `plain_text`, so text that looks like other data is still text.
+    Raises DataError if the file is missing, empty or unreadable.
+    """
+    path = Path(path).absolute()
+    require_regular(path)
+    found_as = path.stat()
+
+    def source(format: Format, compression: Compression) -> Source:
+        return Source(
+            corpus, str(path), name, found_as.st_size, format, compression, text_field, plain_text,
+            licence, mtime_ns=found_as.st_mtime_ns,
+        )  # fmt: skip
+
+    compression = sniff_compression(str(path))
+    head = read_head(str(path), compression)
+    if not head:
+        raise DataError(f"{path} is empty; drop it or fetch it again")
+    if head.startswith(b"PAR1") and not compression:
+        found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
+        text_columns(found.path, text_fields(found))
+        return found
+    if head.startswith((ARROW_FILE, ARROW_STREAM)) and not compression:
+        found = source("arrow", "")
+        find_text_columns(arrow_schema(found.path), text_fields(found), found.path)
+        return found
+    if head.startswith(b"PK\x03\x04") and not compression:
+        return source("zip", "")
+    if is_tar(head):
+        return source("tar", compression)
+    if markup := markup_format(path, name, head, forced_text):
+        return source(markup, compression)
+    if not forced_text:
+        for beginning, format in MARKS:
+            if beginning.match(head):
+                return source(format, compression)
+    wanted = (text_field,) if text_field else TEXT_FIELDS
+    kind: Format = sniff_text(path, name, head, forced_text, wanted)
+    if kind == "text" and (
+        plain_text == "book" or (not forced_text and is_gutenberg(head.decode(errors="replace")))
+    ):
+        kind = "book"
+    if kind == "jsonl" and WIKI_OBJECT.match(head.removeprefix(BOM)):
+        kind = "wiki_jsonl"
+    return source(kind, compression)
+
+
+def require_regular(path: Path) -> None:
+    """Raises DataError if the file is missing, or is a directory, a device or a pipe."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        problem = "does not exist"
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        if error.errno == errno.ELOOP:
+            problem = "is a symbolic link that leads back to itself"
+    else:
+        if stat.S_ISREG(mode):
+            return
+        problem = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+    raise DataError(f"{path} {problem}; give files of JSON lines, Parquet or plain text")
+
+
+def read_head(path: str, compression: Compression) -> bytes:
+    """The first HEAD_BYTES after decompression, plus one byte if the file is longer."""
+    head = b""
+    try:
+        for block in read_blocks(path, compression, 0, HEAD_BYTES + 1):
+            head += block
+            if len(head) > HEAD_BYTES:
+                break
+    except DataError:
+        # The records of a WARC file can be read even if it is damaged later on.
+        head = _first_member(path) if compression == "gz" else head
+        if not head.startswith(b"WARC/"):
+            raise
+    return head[: HEAD_BYTES + 1]
+
+
+def _first_member(path: str) -> bytes:
+    """The readable start of a gzip file."""
+    with Path(path).open("rb") as file, contextlib.suppress(zlib.error):
+        return zlib.decompressobj(31).decompress(file.read(HEAD_BYTES), HEAD_BYTES)
+    return b""
+
+
+def sniff_text(
+    path: Path, name: str, head: bytes, forced: bool, wanted: tuple[str, ...] = TEXT_FIELDS
+) -> Literal["jsonl", "json_array", "csv", "text"]:
+    """JSON lines, a JSON array, a table or plain text, given the result of `read_head`.
+
+    forced: treat anything that is not clearly JSON as text, whatever it looks like. Raises
+    DataError for any other format.
+    """
+    whole = len(head) <= HEAD_BYTES
+    head = head.removeprefix(BOM)
+    for pattern, shape in UNREADABLE.items():
+        if re.match(pattern, head):
+            raise _unreadable(path, shape)
+    text = head.decode(errors="replace").lstrip("\ufeff \t\r\n")
+    if b"\0" in head or text.count("\ufffd") * 10 > len(head) * 3:
+        if encoding := wide_encoding(head):
+            raise _unreadable(path, f"{encoding[:6]} text, not UTF-8")
+        raise DataError(f"{path} is binary; give JSON lines, Parquet or UTF-8 text")
+    if ARRAY.match(text):
+        return "json_array"
+    value = _first_value(text, whole)
+    over_lines = "\n" in value
+    cut_off = bool(value) and len(value) == len(text) and not whole
+    if value.startswith("[") and (over_lines or cut_off):
+        raise _unreadable(path, JSON_ARRAY)
+    *lines, last = text[len(value) if over_lines else 0 :].split("\n")
+    kinds = [_kind(line) for line in (*lines, last if whole else "") if line.strip()]
+    objects = kinds.count("object")
+    if over_lines and not objects:
+        raise _unreadable(path, "one JSON object over several lines, not one a line")
+    if objects and not (forced and objects * 2 < len(kinds)):
+        return "jsonl"
+    if OBJECT.match(text) or (OBJECT.match(last) and not whole):
+        return "jsonl"
+    if forced:
+        return "text"
+    # The path can be a link's target, while the name is what the user gave.
+    named = DATA_NAME.search(name) or DATA_NAME.search(path.name)
+    if named and named[1].lower() in ("csv", "tsv"):
+        require_text_column(str(path), head, wanted)
+        return "csv"
+    if is_table(head, wanted):
+        return "csv"
+    _refuse_other_data(path, bool(named), kinds)
+    return "text"
+
+
+def _unreadable(path: Path, shape: str) -> DataError:
+    return DataError(
+        f"{path} is {shape}, which cannot be read; convert it to JSON lines, Parquet or "
+        "UTF-8 text (JSON lines and text may be .gz, .zst, .xz or .bz2)"
+    )
+
+
+def _first_value(text: str, whole: bool) -> str:
+    """The JSON object or array at the start of `text`, or the part of it that is in the head."""
+    if not text.startswith(("{", "[")):
+        return ""
+    try:
+        return text[: json.JSONDecoder().raw_decode(text)[1]]
+    except json.JSONDecodeError as error:
+        # Valid up to the cut, which can be inside a string, an escape or a word such as `false`.
+        cut = error.msg.startswith("Unterminated string") or error.pos > len(text) - 8
+        return text if cut and not whole else ""
+    except (ValueError, RecursionError):  # an integer too long for Python; nested too deeply
+        return ""
+
+
+def _kind(line: str) -> str:
+    try:
+        value = parse_again(line.strip().encode())
+    except ValueError:
+        return "other"
+    if isinstance(value, dict) and value:
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return "string" if isinstance(value, str) else "other"
+
+
+def _refuse_other_data(path: Path, is_named_json: bool, kinds: list[str]) -> None:
+    """Raises DataError if plain text looks like data, by its lines or by its name."""
+    advice = (
+        "convert it to JSON lines, one object with a text field per line, or if it is plain text "
+        "give --plain-text"
+    )
+    # Most lines of a novel can parse as strings, because speech is in quotes, but hardly all.
+    arrays = kinds.count("array")
+    if arrays * 2 > len(kinds) or (arrays + kinds.count("string")) * 20 > len(kinds) * 19:
+        raise DataError(f"{path} seems to be JSON lines of arrays or strings; {advice}")
+    if is_named_json:
+        raise DataError(f"{path} is named as JSON, but no line is an object; {advice}")

@@ -1,0 +1,119 @@
+"""Output of wikiextractor: its mark-up, and the holes that templates leave in brackets.
+
+`<doc id="12" url="..." title="Anarchism">`, text, `</doc>` becomes a record. A hole left by a
+template or formula is closed if it cannot be text: "( ; born 1809)" becomes "(born 1809)".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pipeline.ingest.documents.records import (
+    BadRecord,
+    Dropped,
+    Piece,
+    Record,
+    Where,
+    check_length,
+    parts_of,
+)
+from pipeline.ingest.wikitext.holes import HOLE, close_holes
+
+HOLES_VERSION = 2
+"""Part of a file's identity: increase it when closing holes gives different text."""
+
+_BEGIN = re.compile(rb"<doc\b([^\n]*)>\r?\n?")
+_END = re.compile(rb"^</doc>[ \t\r]*(?:\n|\Z)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r'(?<!\w)(\w+)="([^"]*)"')
+
+# Each starts with a set of characters, which are found ten times as fast as anything else, and
+# never reads a run of separators in two ways.
+_MAYBE = re.compile(
+    r"[()（）](?:(?<=[(（])\s*[;,:；，：、)）]|(?<=[;,:；，：、][)）])|(?<=[;,:；，：、]\s[)）]))"
+)
+_BRACKET = re.compile(
+    r"[()](?:(?<=\s\()\s*(?:[;,:][\s;,:]*(?:(?:or|and)\b[\s;,:]*)*)?(?=\))"  # "(, or )", "( )"
+    r"|(?<=\s\()(?=\s*[;,:](?=([\s;,:]*))\1(?<=\s)[^()]*\))"  # "( ; born 1809)"
+    r"|(?<=[;,:]\s\)))"  # "(born 1809; )"
+)
+_FULL_WIDTH = re.compile(
+    r"[（）](?:(?<=（)(?=\s*[；，：、;,:）])|(?<=[；，：、;,:]）)|(?<=[；，：、;,:]\s）))"
+)
+_CODE = re.compile(r"[{}=]|::|->|\b(?:for|while|if|return|lambda) ?\(|\w\(\s*[;,:)]")
+
+
+def close_bracket_holes(text: str) -> str:
+    """Close the holes of templates in brackets, in text that another tool made of wikitext.
+
+    Nothing marks them there, so only those are closed that can hardly be text, and nothing else in
+    their lines changes:
+
+    * separators at the start of a bracket that is after a space, if a space follows them, or at the
+      end of a bracket before a space
+    * a bracket after a space with nothing but separators in it
+    * the same in full-width brackets, with or without spaces
+
+    In a line with signs of code, such as a brace, `=`, `f()` or `for (`, only full-width brackets
+    count, which code does not have. So a hole next to code stays, and the brackets of `f ()` are
+    lost in a line that has no other sign of code.
+    """
+    if not _MAYBE.search(text):
+        return text
+    return "\n".join(
+        _without_bracket_holes(line.replace(HOLE, "")) if _MAYBE.search(line) else line
+        for line in text.split("\n")
+    )
+
+
+def _without_bracket_holes(line: str) -> str:
+    marked = _FULL_WIDTH.sub(_with_mark, line)
+    if not _CODE.search(line):
+        marked = _BRACKET.sub(_with_mark, marked)
+    return close_holes(marked)
+
+
+def _with_mark(bracket: re.Match[str]) -> str:
+    return HOLE + bracket[0] if bracket[0] in ")）" else bracket[0] + HOLE
+
+
+def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
+    """Yield every document of a file. Its first line is the title; a title alone is dropped."""
+    source = piece.source
+    where, position, lines, buffer = Where(source, 0), 0, 0, b""
+    for block in piece.blocks():
+        begin, searched = 0, max(0, len(buffer) - len(b"</doc>"))
+        buffer += block
+        while end := _END.search(buffer, max(begin, searched)):
+            yield from _document(buffer[begin : end.start()], position + begin, lines, where)
+            lines += buffer.count(b"\n", begin, end.end())
+            begin = end.end()
+        position += begin
+        buffer = buffer[begin:]
+        check_length(source, len(buffer))
+    if buffer.strip():
+        yield BadRecord(where(lines + 1, position), "no </doc>")
+
+
+def _document(
+    content: bytes, position: int, lines: int, where: Where
+) -> Iterator[Record | Dropped | BadRecord]:
+    document = content.lstrip()
+    number = lines + content[: len(content) - len(document)].count(b"\n") + 1
+    begin = _BEGIN.match(document)
+    if begin is None:
+        yield BadRecord(where(number, position), "no <doc>")
+        return
+    for start, part in parts_of(document[begin.end() :]):
+        try:
+            attributes = dict(_ATTRIBUTE.findall(begin[1].decode()))
+            text = part.decode().strip()
+        except UnicodeDecodeError:
+            yield BadRecord(where(number, position), "invalid UTF-8")
+            return
+        name = f"{where.source.name}@{position + start}"
+        if text in ("", attributes.get("title", "").strip()):
+            yield Dropped(name, "title only")
+        else:
+            origin = attributes.get("url") or where.source.name
+            yield Record(name, origin, close_bracket_holes(text))

@@ -1,0 +1,162 @@
+"""Documents as Arrow tables, to be written as Parquet: a table becomes a row group.
+
+What is unknown or empty is null, but not the empty text of a document. Most columns of most files
+are null throughout, so they are built from the few rows that have a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.ingest.documents.parquet import EXTRACTION_COLUMNS
+from pipeline.ingest.documents.read import read
+from pipeline.ingest.documents.records import BadRecord, Dropped, Extract, Piece, Record
+
+GROUP_BYTES = 16 << 20
+"""Text per row group: half a split, so that workers can share a large file."""
+GROUP_ROWS = 1 << 20
+"""Rows of a row group at most: of rows without text, any number would be one group."""
+TABLE_ROWS = 1 << 16
+"""Rows of a table at most that are held as Python's objects, which take 300 bytes a row."""
+_TYPES = {"at": pa.int64(), "cut": pa.map_(pa.string(), pa.int64())}
+SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in EXTRACTION_COLUMNS])
+"""id, url, title, text, dropped, revised, language, domain, noted: as in `Extract`; the text of
+what was dropped is null. bad: why a record, whose name is the id, is unusable. at: where a record
+starts in the user's file, in bytes or rows, as in its id; null: its id has its row in this file.
+cut: as in `Record`. file: of a group of small files, the one that holds it."""
+FOUND = [name for name in EXTRACTION_COLUMNS if name not in ("bad", "file", *_TYPES)]
+"""Columns of what is found in slow formats."""
+_values = attrgetter(*FOUND)
+
+
+def extract_tables(records: Iterable[Extract | BadRecord]) -> Iterator[pa.Table]:
+    """The documents of a slow format as tables of about GROUP_BYTES."""
+    rows: list[tuple[str, ...]] = []
+    bad: dict[int, str] = {}
+    size = 0
+    for record in records:
+        if isinstance(record, BadRecord):
+            bad[len(rows)] = record.reason
+            rows.append(tuple(record.where if name == "id" else "" for name in FOUND))
+        else:
+            rows.append(_values(record))
+            size += len(record.text)
+        if size >= GROUP_BYTES:
+            yield _found_table(rows, bad)
+            rows, bad, size = [], {}, 0
+    yield _found_table(rows, bad)
+
+
+def _found_table(rows: list[tuple[str, ...]], bad: dict[int, str]) -> pa.Table:
+    columns: dict[str, Any] = dict(zip(FOUND, zip(*rows))) or dict.fromkeys(FOUND, ())
+    gone = {row for row, reason in enumerate(columns["dropped"]) if reason} | bad.keys()
+    texts = [None if row in gone else text for row, text in enumerate(columns.pop("text"))]
+    others = {
+        name: {row: value for row, value in enumerate(values) if value}
+        for name, values in columns.items()
+        if any(values)
+    }
+    return _table({"text": texts}, others | {"bad": bad})
+
+
+def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa.Table]:
+    """The records of pieces, as `read` yields them, as tables of at most about GROUP_BYTES.
+
+    named: keep the names of the files, since they are several. The name of a single one is put
+    before ids when they are read: it is the user's path to the file, and may be another one then.
+    """
+    texts: list[str | None] = []
+    ids: list[str] = []
+    others: dict[str, dict[int, Any]] = {}
+    size = 0
+    for name, record in _records(pieces):
+        row = len(texts)
+        if named:
+            others.setdefault("file", {})[row] = name
+        if isinstance(record, BadRecord):
+            ids.append("@0")
+            texts.append(None)
+            others.setdefault("id", {})[row] = record.where
+            others.setdefault("bad", {})[row] = record.reason
+        elif isinstance(record, Dropped):
+            ids.append(record.id)
+            texts.append(None)
+            others.setdefault("dropped", {})[row] = record.reason
+        else:
+            ids.append(record.id)
+            texts.append(record.text)
+            size += len(record.text)
+            if record.origin:
+                others.setdefault("url", {})[row] = record.origin
+            if record.cut:
+                others.setdefault("cut", {})[row] = record.cut
+            if record.noted:
+                others.setdefault("noted", {})[row] = record.noted
+        if size >= GROUP_BYTES or len(texts) >= TABLE_ROWS:
+            yield _table({"text": texts, "at": _places(ids)}, others)
+            texts, ids, others, size = [], [], {}, 0
+    yield _table({"text": texts, "at": _places(ids)}, others)
+
+
+def _records(pieces: Iterable[Piece]) -> Iterator[tuple[str, Record | Dropped | BadRecord]]:
+    for piece in pieces:
+        for record in read(replace(piece, source=replace(piece.source, name=""))):
+            yield piece.source.name, record
+
+
+def _places(ids: list[str]) -> pa.Array:
+    """The numbers in ids such as "@12"."""
+    return pc.utf8_slice_codeunits(pa.array(ids, pa.string()), 1).cast(pa.int64())
+
+
+def _table(columns: dict[str, Any], others: dict[str, dict[int, Any]]) -> pa.Table:
+    """Rows by whole columns, and by the values of the others that have any."""
+    count = len(columns["text"])
+    arrays = []
+    for field in SCHEMA:
+        if field.name in columns:
+            values = columns[field.name]
+        elif some := others.get(field.name):
+            values = [some.get(row) for row in range(count)]
+        else:
+            values = pa.nulls(count, field.type)
+        arrays.append(values if isinstance(values, pa.Array) else _array(values, field.type))
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:
+        # A page can name a lone surrogate, which becomes "?", as in cleaning.
+        whole = [value and value.encode(errors="replace").decode() for value in values]
+        return pa.array(whole, kind)
+
+
+def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, each table but the last with GROUP_BYTES of text and no row more, or with
+    GROUP_ROWS."""
+    held: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        lengths = pc.fill_null(pc.utf8_length(table["text"]), 0)
+        ends = np.cumsum(lengths.to_numpy(), dtype=np.int64)
+        start = before = 0
+        while True:
+            last = int(np.searchsorted(ends, before + GROUP_BYTES - size))
+            last = min(last, start + GROUP_ROWS - 1 - sum(part.num_rows for part in held))
+            if last >= len(ends):
+                break
+            yield pa.concat_tables([*held, table.slice(start, last + 1 - start)]).combine_chunks()
+            held, size, start, before = [], 0, last + 1, int(ends[last])
+        if start < len(ends):
+            held.append(table.slice(start))
+            size += int(ends[-1]) - before
+    yield pa.concat_tables(held or [SCHEMA.empty_table()]).combine_chunks()

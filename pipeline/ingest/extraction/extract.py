@@ -1,0 +1,330 @@
+"""Files are extracted once, to Parquet files that every recipe reads; JSON lines need not be.
+
+A Wikipedia dump takes core-hours to become text, and a million small files take hours to be found.
+So `prepare` and `train_tokenizer` first write
+`$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` for each file that is not JSON lines, Parquet
+or Arrow, and read that from then on. Small files are packed, and HTML files gathered, before. The
+fingerprint covers the file, whatever its folder, and the version of its reader. Inside the
+Parquet file is the fingerprint that shards depend on; it covers the code for markup only if an
+archive was found to hold some. A large file is extracted in units of minutes, which a restart keeps
+(`units`); then its own file is put together from them, and they are removed. A file appears only
+when it is complete; if several processes need the same one (parts of an array), one writes it and
+the others wait.
+
+A published file that is not here is fetched and extracted by one process, so that few copies take
+disk space at a time. Processes that have nothing else to do help: they take its last units.
+
+Every record has a row, with its text or with the reason why it was dropped, so the counts of
+documents always add up.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipeline.base.errors import DataError
+from pipeline.base.files import (
+    is_locked,
+    make_directory,
+    one_at_a_time,
+    whole_file,
+)
+from pipeline.config.settings import fingerprint
+from pipeline.execution.ledger import lock_of, only_once, remove_orphans
+from pipeline.execution.workers import Executor, Stage, share, unfinished
+from pipeline.ingest.documents.parquet import CONTENT_MARK, EXTRACTION_MARK
+from pipeline.ingest.documents.read import (
+    BZIP2_VERSION,
+    READERS,
+    READING_VERSION,
+    content_identity,
+)
+from pipeline.ingest.documents.records import EXTRACTED, Source
+from pipeline.ingest.documents.unchanged import (
+    CHANGED,
+    RawContent,
+    identify,
+    is_known,
+    mark_used,
+    state_of,
+    unchanged,
+)
+from pipeline.ingest.extraction.document_tables import SCHEMA
+from pipeline.ingest.extraction.html_files import gather_pages
+from pipeline.ingest.extraction.packs import PACK, members_identity, pack_small_files
+from pipeline.ingest.extraction.tasks import (
+    ExtractionTask,
+    FileWork,
+    HelpTask,
+    IdentificationTask,
+    UnitTask,
+)
+from pipeline.ingest.extraction.unit_files import is_unit_of, write_file, write_unit
+from pipeline.ingest.extraction.units import (
+    PieceFormat,
+    SlowFormat,
+    Unit,
+    cut_units,
+    expected_units,
+    format_of,
+    is_extracted,
+)
+from pipeline.remote.copies import fetched, is_here, remove_copies
+
+_GROUP_BYTES = 256 << 30
+
+
+def extract(
+    sources: list[Source], directory: Path, executor: Executor, part: tuple[int, int] = (1, 1)
+) -> list[Source]:
+    """Return the sources, with Parquet files under `directory` in place of those to be extracted.
+
+    Extracts the missing ones, and fetches published ones first. part: of a job array, does its
+    share of the files before it helps with the others. Raises DataError if a file has changed since
+    it was extracted.
+    """
+    sources = pack_small_files(gather_pages(sources))
+    slow = [source for source in sources if is_extracted(source)]
+    if not slow:
+        return sources
+    make_directory(directory)
+    remove_orphans(directory)
+    _remove_used_units(directory)
+    tasks = [_task(source, directory) for source in slow]
+    work: list[FileWork] = [*tasks]
+    waiting = {task.marker for task in unfinished(Stage(directory, _start_files), work)}
+    _remove_copies([task for task in tasks if task.marker not in waiting])
+    _identify([task for task in tasks if task.marker not in waiting], directory, executor)
+    if part != (1, 1):
+        _extract_files(share(tasks, *part), directory, executor, part)
+    _extract_files(tasks, directory, executor, part)
+    # Files that differ in the middle alone have one Parquet file, which holds one of them.
+    _identify([task for task in tasks if task.marker in waiting], directory, executor)
+    made = {source: _made(source, task) for source, task in zip(slow, tasks)}
+    return [made.get(source, source) for source in sources]
+
+
+def _task(source: Source, directory: Path) -> ExtractionTask:
+    # By base name: the folders are the user's path to the file, not part of its identity.
+    bare = replace(source, name=Path(source.name).name)
+    return ExtractionTask(bare, _mark(bare, has_markup=True), directory)
+
+
+def _remove_used_units(directory: Path) -> None:
+    """Remove units whose file exists; a process died before it could."""
+    for path in directory.glob(".*.parquet"):
+        if (directory / f"{path.name[1:].rsplit('.', 2)[0]}.parquet").exists():
+            _remove_unit(path)
+
+
+def _remove_unit(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    lock_of(path).unlink(missing_ok=True)  # whoever waits for it finds the whole file
+
+
+def _extract_files(
+    tasks: list[ExtractionTask], directory: Path, executor: Executor, part: tuple[int, int]
+) -> None:
+    for group in _groups([*dict.fromkeys(tasks)]):
+        shared = {task: cut_units(task.source) for task in group if task.can_share}
+        shared = {task: cut for task, cut in shared.items() if len(cut) > 1}
+        _identify([*shared], directory, executor)
+        for task, cut in shared.items():
+            _remove_other_units(task, cut, identify(task.source, task.target))
+        units = [UnitTask(task, unit) for task, cut in shared.items() for unit in cut]
+        first = len(units) * (part[0] - 1) // part[1]
+        executor.run(Stage(directory, _start_units), units[first:] + units[:first])
+        work: list[FileWork] = [*group, *_help_with(group)]
+        executor.run(Stage(directory, _start_files), work)
+
+
+def _help_with(tasks: list[ExtractionTask]) -> list[HelpTask]:
+    """Help with the published files that are to be fetched, each from its end."""
+    return [
+        HelpTask(task, unit)
+        for task in tasks
+        if not task.is_here and not task.target.exists()
+        for unit in reversed(expected_units(task.source))
+    ]
+
+
+def _groups(tasks: list[ExtractionTask]) -> list[list[ExtractionTask]]:
+    """Files that are in units at the same time, so that not all of them wait on the disk."""
+    groups: list[list[ExtractionTask]] = []
+    size = _GROUP_BYTES
+    for task in tasks:
+        if size >= _GROUP_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(task)
+        size += task.weight
+    return groups
+
+
+def _identify(tasks: list[ExtractionTask], directory: Path, executor: Executor) -> None:
+    """Hash the files that are here in a new state. Raises DataError if one was extracted from
+    other content."""
+    new = [
+        IdentificationTask(task)
+        for task in dict.fromkeys(tasks)
+        if task.is_here and not is_known(task.source, task.target)
+    ]
+    if new:
+        executor.run(Stage(directory, _start_identification), new)
+
+
+def _start_identification() -> Callable[[IdentificationTask], None]:
+    return _identify_file
+
+
+def _identify_file(task: IdentificationTask) -> None:
+    identify(task.file.source, task.file.target)
+
+
+def _remove_other_units(task: ExtractionTask, units: list[Unit], content: RawContent) -> None:
+    for unit in units:
+        path = task.stored(unit)
+        with suppress(FileNotFoundError):  # another process may remove it at any moment
+            if not is_unit_of(content, path):
+                path.unlink()
+
+
+def _start_units() -> Callable[[UnitTask], None]:
+    return _extract_unit
+
+
+def _extract_unit(task: UnitTask) -> None:
+    """Make the file of a unit, unless another process makes it or has made it."""
+    with only_once(task.target, task.file.target) as temporary:
+        if temporary:
+            write_unit(task.unit, (task.unit.start, 0), temporary)
+
+
+def _start_files() -> Callable[[FileWork], None]:
+    return _do_file_or_help
+
+
+def _do_file_or_help(task: FileWork) -> None:
+    if isinstance(task, HelpTask):
+        _help(task)
+        return
+    if is_locked(lock_of(task.target)):  # another part of the array makes it
+        for help in _help_with([task]):
+            _help(help)
+    _extract_file(task)
+
+
+def _help(task: HelpTask) -> None:
+    """Make the file of a unit, unless it or the whole file is made by then."""
+    # The process that makes the file waits for the unit's lock, so its copy stays until then.
+    target, path = task.file.target, task.file.stored(task.unit)
+    if target.exists():
+        return
+    with one_at_a_time(lock_of(path)):
+        if not (path.exists() or target.exists()):
+            source = _with_file(task.file.source)
+            unit = replace(task.unit, source=source)
+            if unit in cut_units(source):
+                with whole_file(path) as temporary:
+                    write_unit(unit, (unit.start, 0), temporary)
+    if target.exists() or not path.exists():
+        _remove_unit(path)
+
+
+def _with_file(source: Source) -> Source:
+    """The source with a file to read: a published one is fetched if it is not here."""
+    if source.published is None:
+        return source
+    path = fetched(source.published)
+    return replace(source, path=str(path), mtime_ns=path.stat().st_mtime_ns)
+
+
+def _remove_copies(tasks: list[ExtractionTask]) -> None:
+    remove_copies(task.source.published for task in tasks if task.source.published)
+
+
+def _extract_file(task: ExtractionTask) -> None:
+    """Make the file of `task`, unless another process makes it or has made it."""
+    units: list[Unit] = []
+    with only_once(task.target) as temporary:
+        if temporary:
+            source = _with_file(task.source)
+            with unchanged([source]):
+                content = identify(source, task.target)
+                if _mark(source, has_markup=True) != task.mark:
+                    raise DataError(CHANGED.format(source.path))
+                units = cut_units(source)
+                _remove_other_units(task, units, content)
+                metadata = functools.partial(_metadata, source, content)
+                write_file(source, units, task.stored, metadata, temporary)
+    for unit in units:
+        _remove_unit(task.stored(unit))
+    _remove_copies([task])
+
+
+def _metadata(source: Source, content: RawContent, has_markup: bool) -> dict[bytes, str]:
+    """What the file says of its source, which identifies it in the fingerprints of shards."""
+    mark = _mark(source, has_markup=has_markup)
+    return {EXTRACTION_MARK: mark, CONTENT_MARK: " ".join(content.hashes)}
+
+
+def _mark(source: Source, *, has_markup: bool) -> str:
+    """The fingerprint of a file and of the code that reads it.
+
+    has_markup: an archive of texts holds markup, or may hold some.
+    """
+    format = format_of(source)
+    by_settings = source.format == "zip" or isinstance(format, PieceFormat)
+    markup = format.markup if isinstance(format, SlowFormat) and has_markup else None
+    return fingerprint(
+        {
+            "format": source.format,
+            "columns": SCHEMA.names,
+            "code": format.code,
+            "pages_per_domain": source.pages_per_domain,
+            "file": [source.name, source.size, content_identity(source)],
+        }
+        | ({"language": source.language} if source.language else {})
+        | ({"files": members_identity(source)} if source.members else {})
+        | ({"members": READERS} if source.format in ("zip", PACK) else {})
+        | ({"reading": _reading(source)} if by_settings else {})
+        | ({"markup": markup.codes} if markup else {})
+    )
+
+
+def _reading(source: Source) -> list[Any]:
+    """What decides how a file, or those in an archive, are read."""
+    reading = [source.text_field, source.plain_text, READING_VERSION]
+    files = source.members or (source,)
+    return [*reading, BZIP2_VERSION] if any(f.compression == "bz2" for f in files) else reading
+
+
+def _made(source: Source, task: ExtractionTask) -> Source:
+    mark_used(task.target)
+    made = task.target.stat()
+    raw = source
+    if source.published and is_here(source.published):
+        raw = replace(source, mtime_ns=state_of(source)[1])
+    return replace(
+        source,
+        path=str(task.target.absolute()),
+        size=made.st_size,
+        format=EXTRACTED,
+        compression="",
+        mtime_ns=made.st_mtime_ns,
+        published=None,
+        members=(),
+        raw=raw,
+    )
+
+
+def not_extracted(sources: list[Source], directory: Path) -> list[Source]:
+    """The slow sources whose Parquet files do not exist yet."""
+    there = {path.name for path in directory.glob("*.parquet")}
+    tasks = [_task(source, directory) for source in sources]
+    return [source for source, task in zip(sources, tasks) if task.marker not in there]

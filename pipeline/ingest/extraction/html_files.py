@@ -1,0 +1,77 @@
+"""HTML files: the pages of a folder are read as those of a WARC file are.
+
+The pages of a corpus are gathered in groups, so that a folder of many small files becomes a few
+Parquet files, and lines that a site repeats on its pages are found. A site is the first folder in
+the names of its pages, as mirrors are written, or the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.ingest.compression.codecs import sniff_compression
+from pipeline.ingest.documents.byte_blocks import read_blocks
+from pipeline.ingest.documents.records import Extract, Source
+from pipeline.ingest.extraction.packs import group_files
+from pipeline.ingest.extraction.places import Place
+from pipeline.ingest.extraction.warc import MAX_BLOCK_BYTES
+from pipeline.ingest.extraction.web_pages import page_of_body, read_limited
+
+GROUP_BYTES = 128 << 20
+"""Bytes on disk of the pages in a group."""
+
+
+def gather_pages(sources: list[Source]) -> list[Source]:
+    """The sources, with groups of HTML files in place of the files."""
+    groups: dict[str, list[list[Source]]] = {}
+    sizes: dict[str, int] = {}
+    for source in sources:
+        if source.format == "html":
+            mine = groups.setdefault(source.corpus, [[]])
+            size = sizes.get(source.corpus, 0) + source.size
+            if mine[-1] and size > GROUP_BYTES:
+                mine.append([])
+                size = source.size
+            sizes[source.corpus] = size
+            mine[-1].append(source)
+    first = {
+        some[0]: _group(some, number)
+        for mine in groups.values()
+        for number, some in enumerate(mine)
+    }
+    return [first.get(s, s) for s in sources if s.format != "html" or s in first]
+
+
+def _group(files: list[Source], number: int) -> Source:
+    return group_files(files, f"html-{number:05d}", "html")
+
+
+def find_html(source: Source, start: Place) -> Iterator[tuple[Place, tuple[str, bytes]]]:
+    """Yield the name and the first bytes of every page of a group, and its number as its place."""
+    for number, page in enumerate(source.members or (source,)):
+        path = page.path
+        body = bytearray()
+        for block in read_blocks(path, sniff_compression(path), 0, MAX_BLOCK_BYTES):
+            body += block
+            if len(body) > MAX_BLOCK_BYTES:
+                break
+        if (number, 0) >= start:
+            yield (number, 0), (page.name, bytes(body))
+
+
+def extract_html(source: Source, page: tuple[str, bytes]) -> Iterator[Extract]:
+    """The document of a page."""
+    name, body = page
+    found, language = read_limited(lambda: page_of_body(body, "text/html", "text/html"))
+    yield Extract(
+        id=name,
+        url=name,
+        title=found.title,
+        text=found.text,
+        dropped=found.dropped,
+        revised="",
+        language=language,
+        domain=name.partition("/")[0] if "/" in name else source.corpus,
+        position=len(body),
+        noted=found.noted,
+    )

@@ -1,0 +1,321 @@
+"""Text files in tar archives and in nested archives, such as OpenWebText as published.
+
+`openwebtext.tar.xz` holds .tar.xz files with one text file per page. Everything is read as a
+stream: nothing is unpacked, so names and links are harmless, and memory holds one document. A
+member's content decides whether it is an archive, compressed or not, HTML or a text.
+
+HTML is read as a page of its site, the first folder in its name. Other XML is
+counted as bad: as text it would keep its tags.
+
+NUL bytes between members, as in concatenated archives, are skipped. An invalid header or a
+truncated archive raises a DataError. (tarfile with ignore_zeros also skips damaged headers
+silently.)
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from pipeline.base.errors import DataError
+from pipeline.ingest.compression.codecs import (
+    BLOCK_BYTES,
+    HEAD_BYTES,
+    BlockFile,
+    compression_of,
+    decompressed,
+    naming,
+)
+from pipeline.ingest.documents.byte_blocks import BOM
+from pipeline.ingest.documents.markup import markup_format
+from pipeline.ingest.documents.records import (
+    FORMAT_NAMES,
+    MAX_DOCUMENT_BYTES,
+    BadRecord,
+    Extract,
+    Source,
+    parts_of,
+    shown_name,
+)
+from pipeline.ingest.documents.sniff import _BLOCK, is_tar
+from pipeline.ingest.extraction.html_files import extract_html
+from pipeline.ingest.extraction.places import START, Place, blocks_from
+from pipeline.ingest.extraction.web_pages import without_repeats
+
+TAR_VERSION = 2
+"""Increase it when the same archive gives different documents."""
+MARKUP_VERSION = 1
+"""Increase it when only archives with HTML or XML give different documents."""
+
+_MOST_NAME_BYTES = 1 << 20  # of a long name or a pax header
+_DEPTH = 4
+_NULS_IN_TEXT = 0.1  # a larger share means UTF-16 or binary data
+_PAX_LENGTH = re.compile(rb"([0-9]{1,9}) ")
+_EDGES = b"\0 \t\r\n\f\v"
+
+
+@dataclass(slots=True)
+class RawMember:
+    """A member of the outer archive; its content can be read until the next one is asked for."""
+
+    header: tarfile.TarInfo
+    content: _Member
+    stream: BlockFile
+    has_markup: bool = False
+    """Whether it was found to be or to hold HTML or XML."""
+
+
+def read_tar(source: Source) -> Iterator[Extract | BadRecord]:
+    """Yield every file of an archive in order. Raises DataError if it is damaged or truncated.
+
+    An id is a file's path through the archives: urlsf_subset00-1_data.xz/0000001-0ab.txt.
+    """
+    for _, member in find_members(source, START):
+        yield from extract_member(source, member)
+
+
+def find_members(source: Source, start: Place) -> Iterator[tuple[Place, RawMember]]:
+    """Yield the members that start from `start` on, and their places; reads from the file's start.
+
+    A place's offset counts from the start of the decompressed archive.
+    """
+    blocks: list[tuple[int, int]] = []  # bytes of the archive before each block, and its position
+    stream = BlockFile(_counted(source, blocks))
+    with naming(source.path):
+        for at, header, content in _members(stream, source.path):
+            while len(blocks) > 1 and blocks[1][0] <= at:
+                del blocks[0]
+            place = blocks[0][1], at
+            if place >= start:
+                yield place, RawMember(header, content, stream)
+
+
+def _counted(source: Source, blocks: list[tuple[int, int]]) -> Iterator[bytes]:
+    size = 0
+    for block in blocks_from(source.path, source.compression, START):
+        blocks.append((size, block.position))
+        size += len(block.content)
+        yield block.content
+
+
+def extract_member(source: Source, member: RawMember) -> Iterator[Extract | BadRecord]:
+    """The documents of a member: itself, or the files in it if it is an archive."""
+    for found in _content(member.header, member.content, source, "", 1):
+        record: Extract | BadRecord
+        if isinstance(found, _Markup):
+            member.has_markup = True
+            record = found.record
+        elif isinstance(found, _File):
+            record = _extract(found)
+        else:
+            record = found
+        if isinstance(record, Extract):
+            record = replace(record, position=member.stream.position)
+        yield record
+
+
+def _extract(file: _File) -> Extract:
+    return Extract(
+        id=file.path, url="", title="", text=file.text, dropped=file.dropped,
+        revised="", language="", domain="", position=0,
+    )  # fmt: skip
+
+
+def finish_pages(
+    source: Source, documents: Callable[[], Iterator[Extract | BadRecord]]
+) -> Iterator[Extract | BadRecord]:
+    """The documents of a whole archive, its HTML pages without lines that their sites repeat.
+
+    documents: yields them, each time it is called.
+    """
+    pages = without_repeats(source, lambda: filter(_is_page, documents()))
+    for document in documents():
+        yield next(pages) if _is_page(document) else document
+
+
+def _is_page(document: Extract | BadRecord) -> bool:
+    return isinstance(document, Extract) and bool(document.domain)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    text: str
+    dropped: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Markup:
+    record: Extract | BadRecord
+
+
+_Found = _File | _Markup | BadRecord
+
+
+class _Member:
+    """The content of one member, as a file. Raises EOFError if the archive ends inside it."""
+
+    def __init__(self, stream: BlockFile, size: int) -> None:
+        self.stream = stream
+        self.left = size
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most `size` bytes; negative: as much as one block."""
+        size = self.left if size < 0 else min(size, self.left)
+        taken = self.stream.read(min(size, BLOCK_BYTES))
+        if size and not taken:
+            raise EOFError
+        self.left -= len(taken)
+        return taken
+
+    def blocks(self) -> Iterator[bytes]:
+        """The rest of the content."""
+        return iter(lambda: self.read(BLOCK_BYTES), b"")
+
+
+def _documents(
+    stream: BlockFile, source: Source, folder: str, name: str, depth: int
+) -> Iterator[_Found]:
+    """Files of an archive; folder: its path in the outer archives, name: for messages."""
+    if depth > _DEPTH:
+        raise DataError(f"{name} is an archive in {_DEPTH} archives; unpack the outer ones")
+    with naming(name):
+        for _, header, member in _members(stream, name):
+            yield from _content(header, member, source, folder, depth)
+
+
+def _content(
+    header: tarfile.TarInfo, member: _Member, source: Source, folder: str, depth: int
+) -> Iterator[_Found]:
+    path = f"{folder}{_shown(header.name)}"
+    if header.isreg():
+        yield from _document(member, source, path, depth)
+    elif not header.isdir():
+        yield _File(path, "", "link or device in an archive")
+
+
+def _document(member: _Member, source: Source, path: str, depth: int) -> Iterator[_Found]:
+    """A member's documents, or its files if it is an archive."""
+    name = f"{source.path}: {path}"
+    with naming(name):
+        raw = BlockFile(member.blocks())
+        compression = compression_of(raw.peek(HEAD_BYTES))
+        inner = raw
+        if compression:
+            inner = BlockFile(decompressed(cast(BinaryIO, raw), compression))
+        if is_tar(inner.peek(2 * _BLOCK)):
+            yield from _documents(inner, source, f"{path}/", name, depth + 1)
+            return
+        parts, size = [], 0
+        while size <= MAX_DOCUMENT_BYTES and (block := inner.read(BLOCK_BYTES)):
+            size += len(block)
+            parts.append(block)
+    if size > MAX_DOCUMENT_BYTES:
+        yield BadRecord(f"{source.name}/{path}", f"over {MAX_DOCUMENT_BYTES >> 20} MiB")
+    else:
+        content = b"".join(parts)
+        parts.clear()
+        yield from _read(content, source, path)
+
+
+def _read(content: bytes, source: Source, path: str) -> Iterator[_Found]:
+    """The documents of a member that is not an archive."""
+    text, where = content.removeprefix(BOM).strip(_EDGES), f"{source.name}/{path}"
+    if path.rpartition("/")[2].startswith("._"):
+        yield _File(path, "", "attributes of a file, from a Mac")
+        return
+    try:
+        format = markup_format(Path(path), path, text[: HEAD_BYTES + 1], False)
+    except DataError:
+        yield _Markup(BadRecord(where, "XML of an unknown kind"))
+        return
+    if format == "html":
+        yield from map(_Markup, extract_html(source, (path, content)))
+    elif format:
+        yield _Markup(BadRecord(where, f"{FORMAT_NAMES[format]} in an archive"))
+    else:
+        yield from _decoded(text, where, path)
+
+
+def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecord]:
+    """The document of a text file; several of a giant one, whose ids end in where they start."""
+    if content.count(b"\0") > _NULS_IN_TEXT * len(content):
+        yield BadRecord(where, "binary")
+    elif not content:
+        yield _File(path, "", "empty")
+    elif content.startswith((b'{"', b'[{"')):
+        yield _File(path, "", "JSON in an archive")
+    else:
+        for start, part in parts_of(content):
+            try:
+                yield _File(f"{path}:{start}" if start else path, part.decode(), "")
+            except UnicodeDecodeError:
+                yield BadRecord(where, "invalid UTF-8")
+                return
+
+
+def _members(stream: BlockFile, name: str) -> Iterator[tuple[int, tarfile.TarInfo, _Member]]:
+    """Where members start, headers and contents, in order; skips what is not read of a content."""
+    long_name, pax, ended, at = "", dict[str, str](), False, -1
+    while block := _header(stream):
+        at = stream.position - len(block) if at < 0 else at
+        ended = block.count(0) == len(block)
+        if ended:
+            continue
+        if len(block) < _BLOCK:
+            raise EOFError
+        try:
+            header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError as error:
+            place = stream.position - len(block)
+            raise DataError(
+                f"{name} is damaged (no header at byte {place}); fetch it again"
+            ) from error
+        size = pax.get("size", "")
+        member = _Member(stream, int(size) if size.isdecimal() else header.size)
+        padding = -member.left % _BLOCK
+        if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
+            content = b"".join(member.blocks()) if member.left < _MOST_NAME_BYTES else b""
+            if header.type == tarfile.GNUTYPE_LONGNAME:
+                long_name = content.rstrip(b"\0").decode(errors="replace")
+            else:
+                pax = _pax_fields(content)
+        elif header.type not in (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE):
+            header.name = pax.get("path", "") or long_name or header.name
+            long_name, pax = "", {}
+            yield at, header, member
+            at = -1
+        for _ in member.blocks():
+            pass
+        stream.read(padding)
+    if not ended:
+        raise EOFError
+
+
+def _header(stream: BlockFile) -> bytes:
+    """The next header, or zeros; after zeros a header can start at any byte."""
+    block = stream.read(_BLOCK)
+    header = block.lstrip(b"\0")
+    if not header or len(header) == len(block):
+        return block
+    return header + stream.read(_BLOCK - len(header))
+
+
+def _pax_fields(content: bytes) -> dict[str, str]:
+    """Parse records of the form "length key=value" and a newline."""
+    fields, at = {}, 0
+    while found := _PAX_LENGTH.match(content, at):
+        record = content[found.end() : at + int(found[1])]
+        at = max(at + int(found[1]), found.end())
+        key, _, value = record.rstrip(b"\n").partition(b"=")
+        fields[key.decode(errors="replace")] = value.decode(errors="replace")
+    return fields
+
+
+def _shown(name: str) -> str:
+    text = name.encode(errors="surrogateescape").decode(errors="replace")
+    return shown_name(text.removeprefix("./"))

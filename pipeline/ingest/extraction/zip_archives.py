@@ -1,0 +1,170 @@
+"""Files in a zip archive: each is read as if it lay in a folder, in whatever format it is.
+
+A member is unpacked to a temporary file, which gets no name from the archive, so names and links
+are harmless. In an archive of several files, each plain text is a document, as in a tar. What is
+encrypted, expands without measure or is an archive itself is refused.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.base.errors import DataError
+from pipeline.ingest.documents.read import TABLES, cut, read
+from pipeline.ingest.documents.records import (
+    FORMAT_NAMES,
+    BadRecord,
+    Dropped,
+    Extract,
+    Source,
+    shown_name,
+)
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction.html_files import extract_html, find_html
+from pipeline.ingest.extraction.places import Place
+
+ZIP_VERSION = 2
+"""Increase it when the same archive gives different documents, so with `web_pages.WEB_VERSION`."""
+
+_MOST_EXPANSION = 200  # text rarely shrinks to a twentieth
+_SMALL_BYTES = 64 << 20
+_ENCRYPTED = 1
+_END_MARK, _END_BYTES = b"PK\x05\x06", 22  # of the record that ends a directory
+
+
+def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, zipfile.ZipInfo]]:
+    """Yield the members from a place on, a number. Raises DataError if one cannot be read."""
+    with opened(source.path) as archive:
+        for number, member in enumerate(_files(source.path, archive)):
+            if (number, 0) >= start:
+                yield (number, 0), member
+
+
+def _files(path: str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """The files of an archive, in order. Raises DataError if it is encrypted, a bomb or not all."""
+    _require_whole(path, archive)
+    members = [
+        member
+        for member in archive.infolist()
+        if not member.is_dir() and member.file_size and not _is_hidden(member.filename)
+    ]
+    for member in members:
+        if member.flag_bits & _ENCRYPTED:
+            raise DataError(f"{path} is encrypted ({member.filename!r}); unpack it")
+    size = Path(path).stat().st_size
+    packed = sum(member.compress_size for member in members)
+    unpacked = sum(member.file_size for member in members)
+    if packed > size or unpacked > max(_MOST_EXPANSION * size, _SMALL_BYTES):
+        raise DataError(
+            f"{path} holds {unpacked / 1e6:,.0f} MB in {size / 1e6:,.1f} MB, more than text can; "
+            "unpack it if you trust it"
+        )
+    return members
+
+
+def _require_whole(path: str, archive: zipfile.ZipFile) -> None:
+    """Raise DataError if the file holds more than the archive whose directory is its last.
+
+    zipfile ignores what is before and after, such as an archive to which another was appended.
+    """
+    first = min([archive.start_dir, *(member.header_offset for member in archive.infolist())])
+    with Path(path).open("rb") as file:
+        file.seek(archive.start_dir)
+        end = file.read()
+    directory_end = end.rfind(_END_MARK) + _END_BYTES + len(archive.comment)
+    if first or end[directory_end:].strip(b"\0"):
+        where = "before" if first else "after"
+        raise DataError(
+            f"{path} is damaged (bytes {where} the archive that its directory lists, perhaps of "
+            "another archive); unpack it"
+        )
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith((".", "__MACOSX")) for part in name.split("/") if part != "..")
+
+
+@contextmanager
+def opened(path: str) -> Iterator[zipfile.ZipFile]:
+    """An archive; its errors become a DataError with the file's name."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, EOFError, zipfile.LargeZipFile) as error:
+        raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error
+    except (NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{path} cannot be read ({error}); unpack it") from error
+
+
+def extract_zip_member(source: Source, member: zipfile.ZipInfo) -> Iterator[Extract | BadRecord]:
+    """The documents of a member. Raises DataError if it is an archive or damaged."""
+    name = shown_name(member.filename)
+    where = f"{source.name}/{name}"
+    if stat.S_ISLNK(member.external_attr >> 16):
+        yield _extract(name, dropped="link or device in an archive")
+        return
+    with tempfile.TemporaryDirectory() as folder, opened(source.path) as archive:
+        is_alone = len(_files(source.path, archive)) == 1
+        path = Path(folder, "member")
+        with archive.open(member) as content, path.open("wb") as file:
+            shutil.copyfileobj(content, file)
+        try:
+            found = sniff(
+                path, source.corpus, name, text_field=source.text_field,
+                plain_text=source.plain_text if is_alone else "file",
+            )  # fmt: skip
+            read_to = 0
+            for item in _documents(found, name, where):
+                if isinstance(item, Extract):
+                    read_to = _end(item, found, read_to)
+                    share = min(1.0, read_to / member.file_size)
+                    place = member.header_offset + int(member.compress_size * share)
+                    yield replace(item, position=place)
+                else:
+                    yield item
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), f"{source.path}: {name}")) from error
+
+
+def _documents(found: Source, name: str, where: str) -> Iterator[Extract | BadRecord]:
+    """The documents of an unpacked member; where: it, in messages. Raises DataError if it is an
+    archive or damaged."""
+    if found.format == "html":
+        for _, page in find_html(found, (0, 0)):
+            yield from extract_html(found, page)
+        return
+    if found.format in ("tar", "zip", "warc", "mediawiki"):
+        raise DataError(
+            f"{found.path} is {FORMAT_NAMES[found.format]} in a zip archive; unpack the archive"
+        )
+    for piece in cut(found, max(found.size, 1)):
+        for record in read(piece):
+            if isinstance(record, BadRecord):
+                place = record.where.removeprefix(name)
+                yield BadRecord(where + place, record.reason)
+            elif isinstance(record, Dropped):
+                yield _extract(record.id, dropped=record.reason)
+            else:
+                origin = record.origin if record.origin != name else ""
+                yield _extract(record.id, origin, record.text)
+
+
+def _end(item: Extract, found: Source, before: int) -> int:
+    """About where a document ends in its file, for estimates; before: where the last one did."""
+    position = item.id.rpartition("@")[2]
+    is_byte = position.isdecimal() and found.format not in (*TABLES, "csv", "html")
+    return (int(position) if is_byte else before) + len(item.text)
+
+
+def _extract(id: str, url: str = "", text: str = "", dropped: str = "") -> Extract:
+    return Extract(
+        id=id, url=url, title="", text=text, dropped=dropped or ("" if text else "empty"),
+        revised="", language="", domain="", position=0,
+    )  # fmt: skip

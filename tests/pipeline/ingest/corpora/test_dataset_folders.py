@@ -1,0 +1,244 @@
+"""Folders that the library `datasets` writes: of each only the train split is read, once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from datasets import Dataset, DatasetDict
+
+from pipeline.base.errors import DataError
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents.read import cut, read
+from pipeline.ingest.documents.records import Record
+
+ROWS = 6
+
+
+def shout(row: dict[str, Any]) -> dict[str, Any]:
+    return {"text": row["text"].upper()}
+
+
+def texts(*inputs: Path | str) -> list[str]:
+    """The documents that `prepare --input` reads."""
+    _, sources = corpus_sources("news", [str(given) for given in inputs])
+    items = [item for source in sources for piece in cut(source, 1 << 20) for item in read(piece)]
+    found = [item.text for item in items if isinstance(item, Record)]
+    assert len(found) == len(items)
+    return sorted(found)
+
+
+def expected(*splits: str) -> list[str]:
+    return sorted(f"Story {row} of {split}." for split in splits for row in range(ROWS))
+
+
+def split(name: str) -> Dataset:
+    return Dataset.from_dict({"text": expected(name)})
+
+
+def one_note(capsys: pytest.CaptureFixture[str]) -> str:
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "is a dataset" in line]
+    return line
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    datasets.disable_progress_bars()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A builder's cache with two splits, the first in two shards, and what `map` left there."""
+    for name in ("train", "test"):
+        lines = [json.dumps({"text": text}) + "\n" for text in expected(name)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines[:3]))
+        (tmp_path / f"{name}2.jsonl").write_text("".join(lines[3:]))
+    files = {name: [str(tmp_path / f"{name}{i}.jsonl") for i in ("", 2)] for name in ("train",)}
+    files["test"] = [str(tmp_path / "test.jsonl"), str(tmp_path / "test2.jsonl")]
+    found = datasets.load_dataset("json", data_files=files, cache_dir=str(tmp_path / "cache"))
+    found.map(shout)
+    found["train"].shuffle(seed=1)
+    return Path(found["train"].cache_files[0]["filename"]).parent
+
+
+def test_a_builder_s_cache(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len([*cache.glob("cache-*.arrow")]) >= 3
+    assert texts(cache) == expected("train")
+    note = one_note(capsys)
+    assert f"split test ({cache}/json-test*)" in note and "file(s) that no description" in note
+    assert texts(cache.parents[3]) == expected("train")
+    assert texts(cache, cache / "json-test*") == expected("test", "train")
+    assert texts(cache / "json-test.arrow") == expected("test")
+
+
+def test_a_builder_s_cache_in_shards_of_parquet(tmp_path: Path) -> None:
+    """Its names are those of the class, in words, before version 2.14 of the builder."""
+    info: dict[str, Any] = {
+        "builder_name": "MyHTMLNews",
+        "splits": {"train": {"name": "train", "shard_lengths": [3, 3]}, "test": {"name": "test"}},
+    }
+    (tmp_path / "dataset_info.json").write_text(json.dumps(info))
+    for index in range(2):
+        shard = split("train").shard(2, index, contiguous=True)
+        shard.to_parquet(tmp_path / f"my_html_news-train-{index:05d}-of-00002.parquet")
+    split("test").to_parquet(tmp_path / "my_html_news-test.parquet")
+    split("train").to_parquet(tmp_path / "my_html_news-train_more.parquet")
+    assert texts(tmp_path) == expected("train")
+    del info["splits"]["train"]
+    (tmp_path / "dataset_info.json").write_text(json.dumps(info))
+    with pytest.raises(DataError, match=r"without a split train, only test; name.*news-test\*"):
+        texts(tmp_path)
+
+
+def test_a_saved_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "saved"
+    split("train").shuffle(seed=1).save_to_disk(folder, num_shards=3)
+    assert texts(folder) == expected("train")
+    loaded = datasets.load_from_disk(folder)
+    loaded.map(shout)
+    loaded.shuffle(seed=1)
+    assert capsys.readouterr().err == ""
+    assert texts(folder) == texts(tmp_path) == expected("train")
+    assert "2 file(s) that no description names (cache-" in capsys.readouterr().err
+
+
+def test_other_splits_of_a_saved_dict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "saved"
+    names = ("train", "test", "validation")
+    DatasetDict({name: split(name) for name in names}).save_to_disk(folder, num_shards={
+        "train": 2, "test": 1, "validation": 1,
+    })  # fmt: skip
+    assert texts(folder) == expected("train")
+    note = one_note(capsys)
+    assert f"split test ({folder}/test), split validation ({folder}/validation)" in note
+    assert note.endswith("name one with --input to read it as well")
+    assert texts(tmp_path) == expected("train")
+    assert texts(folder / "test") == expected("test")  # it is named
+    capsys.readouterr()
+    assert texts(folder, folder / "test") == expected("test", "train")
+    assert f"skipped: split validation ({folder}/validation); name" in one_note(capsys)
+    assert texts(folder, folder / "test", folder / "validation") == expected(*names)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_saved_dict_without_train(tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    DatasetDict({name: split(name) for name in ("en", "test")}).save_to_disk(folder)
+    message = (
+        f"{folder} is a dataset without a split train, only en, test; name the one to read: "
+        f"--input {folder}/en or {folder}/test"
+    )
+    for given in (folder, tmp_path):
+        with pytest.raises(DataError) as error:
+            texts(given)
+        assert str(error.value) == message
+    assert texts(folder / "en") == expected("en")
+
+
+def test_a_saved_dict_without_its_description(tmp_path: Path, cache: Path) -> None:
+    """Each split's state still names it, be it a part of train; no split at all is train."""
+    rows = [("train", "train[:4]"), ("test", "test")]
+    for folder, wanted in rows:
+        files = {name: str(cache.parents[4] / f"{name}.jsonl") for name in ("train", "test")}
+        loaded = datasets.load_dataset(
+            "json", data_files=files, cache_dir=str(tmp_path / "other"), split=wanted
+        )
+        loaded.save_to_disk(tmp_path / "parts" / folder)
+    assert texts(tmp_path / "parts") == expected("train")[:3]
+    assert texts(tmp_path / "parts" / "test") == expected("test")[:3]
+    shutil.rmtree(tmp_path / "parts" / "train")
+    with pytest.raises(DataError, match=r"without a split train, only test; .* .*/parts/test$"):
+        texts(tmp_path / "parts")
+
+
+def repository(folder: Path, *names: str) -> None:
+    """Parquet files with the text of the split at the start of their names."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        split(path.name.partition("-")[0]).to_parquet(path)
+
+
+def test_shards_of_a_repository(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the names that `push_to_hub` gives, unless none is train."""
+    repository(
+        tmp_path, "data/train-00000-of-00001-5f2c.parquet", "data/dev-00000-of-00001.parquet"
+    )
+    (tmp_path / "README.md").write_text("A corpus of short stories.\n")
+    assert texts(tmp_path) == texts(tmp_path / "data") == expected("train")
+    note = capsys.readouterr().err.splitlines()[0]
+    assert f"{tmp_path}/data is a dataset" in note
+    assert f"skipped: split dev ({tmp_path}/data/dev-*); name" in note
+    repository(tmp_path / "parts", "part-00000-of-00002.parquet")
+    assert texts(tmp_path / "parts") == expected("part")
+
+
+CARDS = {
+    "as pushed": """\
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*
+  - split: test
+    path: "data/test-*"
+  - split: gone
+    path: data/gone-*
+""",
+    "lists": """\
+  # of the Hub's own page
+  - config_name: small
+    data_files:
+      - split: "test"
+        path:
+          - data/te*-0.parquet
+          - 'data/none.parquet'
+      - split: train
+        path:
+        - data/train-0.parquet
+        - data/train-1.parquet
+  - config_name: other
+    data_files: more/*.parquet
+""",
+    "a folder": """\
+- config_name: default
+  data_dir: data
+  data_files:
+  - path: "**/train-?.parquet"
+    split: train
+  - split: test
+    path: test-0.parquet
+""",
+}
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_the_card_of_a_repository(
+    tmp_path: Path, card: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository(tmp_path, "data/train-0.parquet", "data/test-0.parquet", "extra-0.parquet")
+    header = f"---\nlicense: mit\nconfigs:\n{CARDS[card]}size: small\n---\n# Stories\n"
+    (tmp_path / "README.md").write_text(header)
+    assert texts(tmp_path) == expected("train")
+    note = one_note(capsys)
+    assert "split test (" in note and "1 file(s) that no description names (extra-0" in note
+    for text in (header.replace("split: train", "split: more"), header.replace("train-", "x-")):
+        (tmp_path / "README.md").write_text(text)
+        with pytest.raises(DataError, match="without a split train, only"):
+            texts(tmp_path)
+    for text in ("---\nconfigs:\n- data_files: /a/*\n---\n", "---\n", "# A\n---\nconfigs: 3\n---"):
+        (tmp_path / "README.md").write_text(text)
+        assert texts(tmp_path) == sorted(expected("extra") + expected("test", "train"))
+
+
+def test_the_hub_s_own_cache(tmp_path: Path) -> None:
+    """Its blobs are the files, and its snapshots links to them: the splits are the links'."""
+    repository(tmp_path / "blobs", "train-0", "test-0")
+    data = tmp_path / "snapshots" / "1f2e" / "data"
+    data.mkdir(parents=True)
+    for name in ("train", "test"):
+        (data / f"{name}-00000-of-00001.parquet").symlink_to(tmp_path / "blobs" / f"{name}-0")
+    assert texts(tmp_path) == texts(data.parent) == expected("train")

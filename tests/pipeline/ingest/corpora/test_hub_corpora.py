@@ -1,0 +1,169 @@
+"""Fetching a corpus from the Hub: pinned, once, resumable, one-line errors."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from huggingface_hub import get_session
+
+from pipeline.base.errors import DataError
+from pipeline.ingest.corpora.catalogue import Hub
+from pipeline.ingest.corpora.hub_corpora import fetch_corpus, fetched_directory, is_fetched
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents.read import cut, read
+from pipeline.ingest.documents.records import Record
+from pipeline.remote.hub import MARKER
+from tests.pipeline.remote.small_hub import NAME, REVISION, leave_home, server_of
+
+FILES, ROWS = 3, 20
+HUB = Hub(
+    id=NAME, revision=REVISION, files="plain_text/train-*.parquet", licence="none",
+    documents=FILES * ROWS, text_bytes=1e3, download_bytes=1e3,
+)  # fmt: skip
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A dataset as on the Hub: Parquet files, a card, and a legacy script."""
+    folder = tmp_path / "repository"
+    (folder / "plain_text").mkdir(parents=True)
+    for file in range(FILES):
+        columns = {
+            "title": [f"title {file}"] * ROWS,
+            "text": [f"Article {file}.{row}." for row in range(ROWS)],
+            "url": [f"http://example.org/{file}/{row}" for row in range(ROWS)],
+            "score": list(range(ROWS)),
+        }
+        name = f"train-{file:05d}-of-{FILES:05d}.parquet"
+        pq.write_table(pa.table(columns), folder / "plain_text" / name)
+    (folder / "README.md").write_text("---\nlicense: unknown\n---\n")
+    (folder / "news.py").write_text("import datasets\n")
+    return folder
+
+
+@pytest.fixture
+def serving(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Serves the repository while a block runs; yields the requests."""
+    leave_home(tmp_path, monkeypatch)
+    return server_of(repository, "datasets", monkeypatch)
+
+
+def texts(directory: Path) -> list[str]:
+    """What `prepare` reads from a fetched directory."""
+    _, sources = corpus_sources("cc-news", [str(directory)])
+    pieces = [piece for source in sources for piece in cut(source, 1 << 20)]
+    return [item.text for piece in pieces for item in read(piece) if isinstance(item, Record)]
+
+
+def test_the_commit_is_fetched_once(serving: Any, tmp_path: Path) -> None:
+    with serving() as asked:
+        directory = fetch_corpus("cc-news", HUB, tmp_path / "downloads")
+        assert len(asked) >= FILES and all(NAME in line and REVISION in line for line in asked)
+        before = len(asked)
+        assert fetch_corpus("cc-news", HUB, tmp_path / "downloads") == directory
+        assert len(asked) == before
+    assert directory == tmp_path / "downloads" / f"cc-news-{REVISION[:12]}"
+    assert not [path for path in directory.iterdir() if path.is_dir()]
+    assert texts(directory) == [f"Article {file}.{row}." for file in range(3) for row in range(20)]
+    about = json.loads((directory / MARKER).read_bytes())
+    assert (about["id"], about["revision"], about["documents"]) == (NAME, REVISION, FILES * ROWS)
+    table = pq.read_table(directory / f"cc-news-00001-of-{FILES:05d}.parquet")
+    assert table.column_names == ["text", "url", "title"]
+    assert table["url"][3].as_py() == "http://example.org/1/3"
+
+
+def test_an_interrupted_fetch_resumes_with_the_next_file(serving: Any, tmp_path: Path) -> None:
+    def damage(name: str, whole: bytes) -> bytes:
+        return whole[:-9] + b"9" + whole[-8:] if "00001" in name else whole
+
+    with serving():
+        whole = fetch_corpus("cc-news", HUB, tmp_path / "whole")
+    with serving(sent=damage), pytest.raises(DataError, match=r"train-00001-.* differs from what"):
+        fetch_corpus("cc-news", HUB, tmp_path / "cut")
+    directory = fetched_directory(tmp_path / "cut", "cc-news", HUB)
+    assert not is_fetched(directory)
+    (first,) = directory.glob("*.parquet")
+    written = first.stat().st_mtime_ns
+    with serving() as asked:
+        fetch_corpus("cc-news", HUB, tmp_path / "cut")
+    assert first.stat().st_mtime_ns == written and not [x for x in asked if "train-00000" in x]
+    for path in whole.iterdir():
+        assert (directory / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_lost_network_is_not_reported_as_a_full_disk(
+    serving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Hub's client raises errors of several types."""
+    client = importlib.import_module(type(get_session()).__module__.partition(".")[0])
+    for error in (ConnectionError("gone"), client.ConnectError("gone")):
+
+        def lose(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr("huggingface_hub.HfApi.hf_hub_download", lose)
+        with (
+            serving(),
+            pytest.raises(DataError, match=r"cannot be fetched \(gone; 8 attempts\); run"),
+        ):
+            fetch_corpus("cc-news", HUB, tmp_path / "downloads")
+        assert not [*(tmp_path / "downloads").rglob("*.*et*")]
+
+
+def test_another_text_field(repository: Path, serving: Any, tmp_path: Path) -> None:
+    for number in range(2):
+        columns = {"plain_text": [f"{number}.{row}" for row in range(5)], "language": ["en"] * 5}
+        pq.write_table(pa.table(columns), repository / f"2016_{number}.parquet")
+    other = replace(HUB, files="2016_*.parquet", text_field="plain_text")
+    with serving():
+        directory = fetch_corpus("cc-news", other, tmp_path / "downloads")
+        assert texts(directory) == [f"{number}.{row}" for number in range(2) for row in range(5)]
+        with pytest.raises(DataError, match="no column words, only plain_text, language"):
+            fetch_corpus("cc-news", replace(other, text_field="words"), tmp_path / "others")
+
+
+@pytest.mark.parametrize(
+    ("files", "why"), [("*.md", "as Parquet"), ("*.x", r"the Hub has no \*.x")]
+)
+def test_what_holds_no_rows(files: str, why: str, serving: Any, tmp_path: Path) -> None:
+    with serving(), pytest.raises(DataError, match=why):
+        fetch_corpus("cc-news", replace(HUB, files=files), tmp_path / "downloads")
+
+
+def refusal(arguments: Sequence[str], before: str = "", **environment: str) -> str:
+    """The one error line that `prepare` prints."""
+    code = (
+        f"import sys\n{before}\nsys.argv = ['prepare', *{list(arguments)}]\n"
+        "from pipeline import prepare; from pipeline.base.errors import run_command\n"
+        "run_command(prepare.main)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False,
+        env=os.environ | environment,
+    )  # fmt: skip
+    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+    return result.stderr
+
+
+def test_offline_the_error_says_how_to_give_files(tmp_path: Path) -> None:
+    offline = {"HF_HUB_OFFLINE": "1", "TENFOLD_ROOT": str(tmp_path), "HF_HOME": str(tmp_path)}
+    line = refusal(["--corpus", "cc-news"], **offline)
+    assert line.startswith("error: cc-news (") and "offline mode is enabled" in line
+    assert "--corpus cc-news --fetch" in line and "--input PATH..." in line
+
+
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    before = "sys.modules['huggingface_hub'] = None"
+    line = refusal(["--corpus", "stories", "--fetch"], before, TENFOLD_ROOT=str(tmp_path))
+    assert "pip install '.[hub]'" in line

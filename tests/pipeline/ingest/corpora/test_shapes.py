@@ -1,0 +1,193 @@
+"""Directories of several formats, and plain text that may be split in the wrong places."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.ingest.corpora.shapes import plain_text_notes
+from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources
+
+LINE = '{"text": "One. Two."}\n'
+
+
+def read_names(
+    capsys: pytest.CaptureFixture[str], *inputs: Path, plain_text: str = ""
+) -> tuple[list[str], str]:
+    _, sources = corpus_sources("mine", [str(path) for path in inputs], plain_text=plain_text)
+    return [source.name for source in sources], capsys.readouterr().out
+
+
+def test_what_describes_records_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text(LINE)
+    beside = ["LICENSE", "README.md", "SHA256SUMS", "a.jsonl.sha256", "md5sum.txt"]
+    for name in beside:
+        (tmp_path / name).write_text("Some words.\n\n" * 100)
+    found, said = read_names(capsys, tmp_path)
+    assert found == ["a.jsonl"]
+    assert f"{tmp_path} holds 1 JSON lines; 5 other file(s) are left out (LICENSE, " in said
+    assert "--plain-text reads them as documents" in said
+    found, said = read_names(capsys, tmp_path, plain_text="blank_lines")
+    assert found == sorted(["a.jsonl", *beside])
+    assert "holds 1 JSON lines, 5 plain text; all are read; to choose, name the files" in (
+        said.replace("5 plain text, 1 JSON lines", "1 JSON lines, 5 plain text")
+    )
+    # Files that were named are read, and so are descriptions among nothing but text.
+    assert read_names(capsys, tmp_path / "README.md", tmp_path / "a.jsonl")[0] == [
+        "README.md",
+        "a.jsonl",
+    ]
+    (tmp_path / "a.jsonl").unlink()
+    found, said = read_names(capsys, tmp_path)
+    assert (found, said) == (beside, "")
+
+
+def test_plain_text_that_is_less_than_the_records_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text(LINE * 3)
+    for number in range(7):
+        (tmp_path / f"notes{number}").write_text("One.\n")
+    found, said = read_names(capsys, tmp_path)
+    assert found == ["a.jsonl"]
+    assert (
+        "7 other file(s) are left out (notes0, notes1, notes2, notes3, notes4 and 2 more)" in said
+    )
+    (tmp_path / "book").write_text("One. Two.\n" * 10)
+    found, said = read_names(capsys, tmp_path)
+    assert len(found) == 9
+    assert f"{tmp_path} holds 1 JSON lines, 8 plain text; all are read" in said
+
+
+def test_several_formats_of_records_are_all_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text(LINE)
+    (tmp_path / "wiki_00").write_text('<doc id="1">\nA\n\nOne.\n</doc>\n')
+    found, said = read_names(capsys, tmp_path)
+    assert found == ["a.jsonl", "wiki_00"]
+    assert "holds 1 JSON lines, 1 wikiextractor mark-up; all are read; to choose, name" in said
+
+
+def notes(folder: Path, corpus: str = "mine", plain_text: str = "") -> list[str]:
+    return list(plain_text_notes(corpus_sources(corpus, [str(folder)], plain_text=plain_text)[1]))
+
+
+def test_many_documents_per_file_are_reported(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.txt").write_text("\n\n".join(["Words."] * 11))
+    (said,) = notes(tmp_path)
+    assert (
+        "mine: plain text is read as documents between blank lines (--plain-text blank_lines)"
+        in said
+    )
+    assert "at least about 220 documents in 20 file(s)" in said
+    assert "if a file is one document, give --plain-text file" in said
+    assert not notes(tmp_path, plain_text="file")
+    (said,) = notes(tmp_path, plain_text="lines")
+    assert "one document per line (--plain-text lines)" in said
+    for number in range(20):
+        (tmp_path / f"{number}.txt").write_text("\n\n".join(["Words."] * 10))
+    assert not notes(tmp_path)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_long_document_is_reported(tmp_path: Path, pack: object) -> None:
+    (tmp_path / "a").write_bytes(pack(b"Some words here.\n" * 250_000))  # type: ignore[operator]
+    for corpus, split in (("mine", "blank_lines"), ("wikipedia", "file"), ("bookcorpus", "book")):
+        (said,) = notes(tmp_path, corpus)
+        assert f"(--plain-text {split}), and 1 document(s) have over 4 MB" in said
+        assert said.endswith("--plain-text lines")
+    (tmp_path / "a").write_bytes(pack(b"Some words here.\n" * 240_000))  # type: ignore[operator]
+    assert not notes(tmp_path)
+
+
+# --- lines that are documents
+
+SENTENCES = (
+    "The council met on Tuesday to vote on the new bridge.",
+    "It had been planned for more than ten years, and it would cost twice what was first said.",
+    "Residents of the old town were against it!",
+    "A spokesman declined to comment (he was abroad).",
+    "Nobody could say when the work would start, or who would pay for it in the end.",
+)
+
+
+def articles(count: int) -> list[str]:
+    """Documents of 4 to 12 sentences, a line each; one in twenty is short."""
+    sizes = (1 if number % 20 == 19 else 4 + number * 7 % 9 for number in range(count))
+    return [
+        " ".join(SENTENCES[(number + i) % 5] for i in range(size))
+        for number, size in enumerate(sizes)
+    ]
+
+
+def book(name: str) -> str:
+    return (SAMPLE_FILES / "books" / name).read_text()
+
+
+def paragraphs(name: str) -> list[str]:
+    """Of a book, each as a line."""
+    return [" ".join(text.split()) for text in re.split(r"\n\s*\n", book(name))]
+
+
+CHINESE = "市议会开会，对新桥的方案进行了表决，并公布了费用。居民们表示反对！何时动工，仍不清楚。"
+BY_LINE = {
+    "articles": "\n".join(articles(300)),
+    "articles between Windows' line ends": "\r\n".join(articles(300)),
+    "articles in few parts": "\n\n".join("\n".join(articles(150)) for _ in range(2)),
+    "pages, of which many end without a mark": "\n".join(
+        text + " Read more" * (number % 3 == 0) for number, text in enumerate(articles(300))
+    ),
+    "articles in Chinese": "\n".join([CHINESE * 3] * 200),
+    "articles that end in a quotation": "\n".join(
+        f"{text} \u201cNo!\u201d" for text in articles(200)
+    ),
+}
+NOT_BY_LINE = {
+    "articles between blank lines": "\n\n".join(articles(300)),
+    "few articles": "\n".join(articles(60)),
+    "articles of paragraphs": "\n\n".join("\n".join(articles(12)) for _ in range(40)),
+    "a sentence in each line": "\n".join(SENTENCES * 100),
+    "verse": "\n".join(["Tyger Tyger, burning bright,", "In the forests of the night;"] * 300),
+    "a list": "\n".join(f"{number}. a bridge over the river" for number in range(500)),
+    "a log": "\n".join(
+        f"2026-01-01 10:00:{n % 60:02} INFO request {n} " + "path=/a/b/c status=200 " * 15
+        for n in range(500)
+    ),
+    "a table": "\n".join("\t".join([*SENTENCES, str(number)] * 2) for number in range(500)),
+}  # fmt: skip
+for name in ("Burnett_Princess_1905.txt", "Chesterton_Thursday_1908.txt", "Doyle_Hound_1902.txt"):
+    NOT_BY_LINE |= {
+        name: book(name),
+        f"{name}, wrapped without blank lines": re.sub(r"\n\s*\n", "\n", book(name)),
+        f"{name}, a paragraph in each line": "\n".join(paragraphs(name)),
+    }
+
+
+@pytest.mark.parametrize("corpus", ["mine", "wikipedia"])
+def test_lines_that_look_like_documents(tmp_path: Path, corpus: str) -> None:
+    for name, text in BY_LINE.items():
+        (tmp_path / "a").write_text(text)
+        (said,) = notes(tmp_path, corpus)
+        assert "but its lines look like documents (" in said, name
+        assert said.endswith("; if they are, give --plain-text lines")
+        (tmp_path / "b").write_text(book("Doyle_Hound_1902.txt"))  # most of the text is no such
+        assert not any("look like" in note for note in notes(tmp_path, corpus)), name
+        (tmp_path / "b").unlink()
+    assert not any("look like" in note for note in notes(tmp_path, corpus, "lines"))
+
+
+@pytest.mark.parametrize("plain_text", ["blank_lines", "file", "book"])
+def test_lines_that_do_not(tmp_path: Path, plain_text: str) -> None:
+    for name, text in NOT_BY_LINE.items():
+        if plain_text != "blank_lines" and name.startswith("articles"):
+            continue  # such a file is not one document
+        (tmp_path / "a").write_text(text)
+        said = notes(tmp_path, plain_text=plain_text)
+        assert not any("look like" in note for note in said), name

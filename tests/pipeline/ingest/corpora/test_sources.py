@@ -1,0 +1,112 @@
+"""Corpora by name and by path: their files, order and labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.ingest.corpora import sources as sources_module
+from pipeline.ingest.corpora.catalogue import SAMPLE_CORPORA
+from pipeline.ingest.corpora.sources import (
+    corpus_sources,
+    describe_input,
+    limit_pages,
+    print_input,
+)
+
+LINE = '{"text": "One. Two."}\n'
+
+
+def test_the_sample_has_all_five_shapes() -> None:
+    name, sources = corpus_sources("sample", [])
+    assert name == "sample"
+    assert list(dict.fromkeys(source.corpus for source in sources)) == list(SAMPLE_CORPORA)
+    assert {source.compression for source in sources} >= {"", "gz", "zst"}
+    assert 2e6 < sum(source.size for source in sources) < 4e6
+
+
+def test_directories_are_walked_in_order_and_hidden_files_skipped(tmp_path: Path) -> None:
+    for file in ("b/2.jsonl", "b/10.jsonl", "a.jsonl", ".hidden/x.jsonl", "b/.y.jsonl"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(LINE)
+    _, sources = corpus_sources("cc-news", [str(tmp_path)])
+    assert [source.name for source in sources] == ["a.jsonl", "b/10.jsonl", "b/2.jsonl"]
+
+
+def test_globs_and_paths(tmp_path: Path) -> None:
+    for file in ("x1.jsonl", "x2.jsonl", "y.jsonl"):
+        (tmp_path / file).write_text(LINE)
+    name, sources = corpus_sources("mine", [str(tmp_path / "x*.jsonl")])
+    assert (name, [source.name for source in sources]) == ("mine", ["x1.jsonl", "x2.jsonl"])
+    name, sources = corpus_sources(str(tmp_path / "y.jsonl"), [])
+    assert (name, sources[0].name, sources[0].corpus) == ("y", "y.jsonl", "y")
+
+
+def test_the_corpus_decides_how_plain_text_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
+    assert corpus_sources("bookcorpus", [str(tmp_path)])[1][0].plain_text == "book"
+    assert corpus_sources("stories", [str(tmp_path)])[1][0].plain_text == "blank_lines"
+    chosen = corpus_sources("stories", [str(tmp_path)], plain_text="file")
+    assert chosen[1][0].plain_text == "file"
+
+
+def test_mistakes_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean cc-news"):
+        corpus_sources("cc_news", [])
+    with pytest.raises(ConfigError, match="needs its files"):
+        corpus_sources("stories", [])
+    with pytest.raises(DataError, match="no files"):
+        corpus_sources("stories", [str(tmp_path)])
+
+
+def test_the_order_of_arguments_does_not_matter(tmp_path: Path) -> None:
+    for file in ("b.jsonl", "a.jsonl"):
+        (tmp_path / file).write_text(LINE)
+    given = [str(tmp_path / "b.jsonl"), str(tmp_path / "a.jsonl")]
+    assert corpus_sources("mine", given) == corpus_sources("mine", given[::-1])
+
+
+def test_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINE)
+    with pytest.raises(ConfigError, match="is empty; give a name"):
+        corpus_sources("mine", [""])
+    with pytest.raises(ConfigError, match="not a valid directory name"):
+        corpus_sources(str(tmp_path / "*.jsonl"), [])
+    corpus_sources("cc_news", [str(path)])
+    assert "if you meant cc-news" in capsys.readouterr().out
+
+
+def test_describe_input_counts_formats(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(LINE)
+    (tmp_path / "notes.md").write_text("One.\n")
+    text = describe_input(corpus_sources("wikipedia", [str(tmp_path)], plain_text="file")[1])
+    assert text == "1 JSON lines, 1 plain text (file); 0.0 MB"
+
+
+def test_notes_about_plain_text_are_the_same_in_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("One.\n\n" * 11)
+    sources = corpus_sources("mine", [str(tmp_path)])[1]
+    print_input(sources, "input")
+    first, note = capsys.readouterr().out.splitlines()
+    assert first == "input: 1 plain text (blank lines); 0.0 MB"
+    assert "mine: plain text is read as documents between blank lines" in note
+    for command in ("preparation/corpus_files.py", "inspection/inspect_documents.py"):
+        text = (Path(sources_module.__file__).parents[2] / "data" / command).read_text()
+        assert "print_input(" in text
+
+
+def test_pages_per_domain_applies_to_warc_files_only(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(LINE)
+    (tmp_path / "b.warc").write_text("WARC/1.0\r\n")
+    sources = corpus_sources("cc-news", [str(tmp_path)])[1]
+    assert [source.pages_per_domain for source in limit_pages(sources, 3, "")] == [0, 3]
+    assert limit_pages(sources, 0, "") == sources
+    with pytest.raises(ConfigError, match="--pages-per-domain 3: no input is a WARC"):
+        limit_pages(sources[:1], 3, "")
+    with pytest.raises(ConfigError, match="choose 1 or more"):
+        limit_pages(sources, -1, "")

@@ -1,0 +1,66 @@
+"""Lines of raw files; compressed files are tested in test_compression.py."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.ingest.documents import byte_blocks
+from pipeline.ingest.documents.byte_blocks import (
+    count_lines,
+    first_line_start,
+    follows_blank_line,
+    parse_again,
+    read_blocks,
+)
+
+
+def write(folder: Path, content: bytes) -> str:
+    (folder / "file").write_bytes(content)
+    return str(folder / "file")
+
+
+@pytest.fixture(autouse=True, params=[1, 2, 1 << 16])
+def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", request.param)
+    monkeypatch.setattr(byte_blocks, "OVERRUN_BYTES", request.param)
+
+
+def test_blocks_end_at_the_wanted_position(tmp_path: Path) -> None:
+    path = write(tmp_path, b"0123456789")
+    blocks = list(read_blocks(path, "", 2, 7))
+    assert b"".join(blocks) == b"23456789"
+    assert all(blocks)
+    read = [2 + sum(map(len, blocks[:n])) for n in range(len(blocks) + 1)]
+    assert 7 in read
+
+
+def test_first_line_start(tmp_path: Path) -> None:
+    path = write(tmp_path, b"ab\n\ncd")
+    starts = [first_line_start(path, position) for position in range(8)]
+    assert starts == [0, 3, 3, 3, 4, 6, 6, 6]
+
+
+def test_count_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, b"ab\n\ncd\n")
+    assert [count_lines(path, position) for position in range(8)] == [0, 0, 0, 1, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("before", "blank"),
+    [(b"", True), (b"\n", True), (b"ab\n", False), (b"ab\n\n", True), (b"ab\n \t\r\n", True),
+     (b"ab\n  c\n", False), (b" \n", True), (b"\xef\xbb\xbf\n", True), (b"ab \r\n", False)],
+)  # fmt: skip
+def test_follows_blank_line(tmp_path: Path, before: bytes, blank: bool) -> None:
+    assert follows_blank_line(write(tmp_path, before + b"text"), len(before)) is blank
+
+
+def test_parse_again() -> None:
+    assert parse_again(b'\xef\xbb\xbf{"a": [NaN, -Infinity, 1.5, "NaN"]}') == {
+        "a": [None, None, 1.5, "NaN"]
+    }
+    assert parse_again(b'["\\uD83D", "a\\uDE42b", "\\uD83D\\uDE42", "\\\\ud83d"]') == [
+        "?", "a?b", "🙂", "\\ud83d",
+    ]  # fmt: skip
+    for line in (b'{"a": 1', b'{"a": NaN', b'{"a": NaN, "b": "\\udc00}', b"\xff NaN"):
+        with pytest.raises(ValueError):
+            parse_again(line)

@@ -1,0 +1,98 @@
+"""CSV and TSV: header, delimiters, quotes, bad rows; as a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.ingest.documents import csv_tables
+from pipeline.ingest.documents.csv_tables import find_dialect
+from pipeline.ingest.documents.read import cut
+from pipeline.ingest.documents.records import BadRecord, Record, Source
+from pipeline.ingest.documents.sniff import sniff
+from tests.pipeline.ingest.documents.raw_files import COMPRESS, records
+
+TABLE = (
+    b'\xef\xbb\xbfid,text,url\r\n1,"One, ""two""\nthree.",u\r\n2,caf\xe9,v\r\n3,x\r\n4,Four.,\r\n'
+    b'5,"ok",z,extra\r\n6,"last",q'
+)
+
+
+def table(folder: Path, content: bytes, name: str = "a.csv", **options: str) -> Source:
+    (folder / name).write_bytes(content)
+    return sniff(folder / name, "corpus", name, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_rows_become_records(tmp_path: Path, compression: str) -> None:
+    found = table(tmp_path, COMPRESS[compression](TABLE))
+    assert found.format == "csv" and len(cut(found, 1)) == 1
+    wrong = "another number of values than columns"
+    assert records(found) == [
+        Record("a.csv@0", "u", 'One, "two"\nthree.'),
+        BadRecord("a.csv:2", "invalid UTF-8"),
+        BadRecord("a.csv:3", wrong),
+        Record("a.csv@3", "4", "Four."),
+        BadRecord("a.csv:5", wrong),
+        Record("a.csv@5", "q", "last"),
+    ]
+
+
+def test_rows_are_numbered_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 64)
+    rows = [f'{n},"Row {n}\nof it."' if n % 7 else f"{n},a,b" for n in range(1, 50)]
+    found = records(table(tmp_path, ("id,text\n" + "\n".join(rows)).encode()))
+    names = [r.id if isinstance(r, Record) else r.where for r in found]
+    assert names == [f"a.csv@{n - 1}" if n % 7 else f"a.csv:{n}" for n in range(1, 50)]
+
+
+@pytest.mark.parametrize(
+    ("head", "delimiter", "is_quoted"),
+    [
+        (b"id,text\n1,One\n2,Two\n", ",", True),
+        (b"id;text\n1;One, two\n", ";", True),
+        (b"id|text\n1|One, two\n", "|", True),
+        (b'id\ttext\n1\t"One\ttwo"\n2\tTwo\n', "\t", True),
+        (b'id\ttext\n1\t"One\n2\ttwo" said\n3\tx\n', "\t", False),  # a quote is text
+        (b"text\nOne, two\n", "\t", True),
+    ],
+)
+def test_dialects(head: bytes, delimiter: str, is_quoted: bool) -> None:
+    found = find_dialect(head, ("text",))
+    assert (found.delimiter, found.is_quoted) == (delimiter, is_quoted)
+
+
+def test_quotes_that_are_text_stay(tmp_path: Path) -> None:
+    content = b'id\ttext\n1\t"One\n2\ttwo" said\n3\tx\n'
+    texts = [r.text for r in records(table(tmp_path, content, "a.tsv")) if isinstance(r, Record)]
+    assert texts == ['"One', 'two" said', "x"]
+
+
+def test_a_table_is_known_by_its_header_or_its_name(tmp_path: Path) -> None:
+    assert table(tmp_path, b"id\ttext\n1\tOne.\n", "part-0000").format == "csv"
+    assert table(tmp_path, b"id,story\n1,One.\n", "x", text_field="story").format == "csv"
+    assert table(tmp_path, b'text\n"One."\n"Two."\n').format == "csv"
+    for text in (b"text, body\nand content.\n", b"text,body\n", b"One,text here\nTwo,x\n"):
+        assert table(tmp_path, text, "notes").format == "text"
+    for first in (b"1,The cat sat.", b"story\nOne."):
+        with pytest.raises(
+            DataError,
+            match=r"no column text or body or content, only .*header|"
+            r"no column text .* its first line must name its columns",
+        ):
+            table(tmp_path, first + b"\n2,It did.\n")
+
+
+def test_an_open_quote_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 1000)
+    content = b"id,text\n" + b'1,"a, b"\n' * 8000 + b'2,"open\n' + b"3,c\n" * 1000
+    with pytest.raises(DataError, match=r"a\.csv cannot be read after row .*quote may be open"):
+        records(table(tmp_path, content))
+
+
+def test_a_truncated_table_names_its_file(tmp_path: Path) -> None:
+    content = COMPRESS["gz"](TABLE * 20_000)[:-9]
+    with pytest.raises(DataError, match=r"a\.csv is truncated"):
+        records(table(tmp_path, content))

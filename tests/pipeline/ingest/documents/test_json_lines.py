@@ -1,0 +1,291 @@
+"""JSON lines to records: fields, bad lines, and what Python writes that is not JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.ingest.documents import json_lines, time_limit
+from pipeline.ingest.documents.read import cut
+from pipeline.ingest.documents.records import BadRecord, Dropped, Record, Source
+from tests.pipeline.ingest.documents.raw_files import (
+    COMPRESS,
+    LINES,
+    RECORDS,
+    records,
+    source,
+)
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_json_lines(tmp_path: Path, compression: str) -> None:
+    content = COMPRESS[compression](LINES)
+    found = source(tmp_path, content, licence="CC BY 2.5")
+    assert found == Source(
+        corpus="corpus", path=str(tmp_path / "file"), name="news", size=len(content),
+        format="jsonl", compression=compression,  # type: ignore[arg-type]
+        text_field="", plain_text="file",
+        licence="CC BY 2.5",
+    )  # fmt: skip
+    assert records(found) == RECORDS
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"# exported 2020", b"null", b'{"text": "cut o', b'{"text": "cut",', b'{"text":', b"\xc3!",
+     b'["a", "b"]', b'"a"', b"{{x}}"],
+)  # fmt: skip
+@pytest.mark.parametrize("final", [b"\n", b""])
+def test_a_damaged_first_line_is_a_bad_record(tmp_path: Path, damaged: bytes, final: bytes) -> None:
+    content = damaged + b'\n{"text": "One."}\n{"text": "Two."}' + final
+    bad, *good = records(source(tmp_path, content))
+    assert isinstance(bad, BadRecord)
+    assert bad.where == "news:1"
+    assert [record.text for record in good if isinstance(record, Record)] == ["One.", "Two."]
+
+
+def test_a_byte_order_mark_before_any_line(tmp_path: Path) -> None:
+    bom = b"\xef\xbb\xbf"
+    for before in (b"\n", b" \r\n\n", bom + b"\n"):
+        content = before + bom + b'{"text": "One."}\n' + bom + b"\n" + bom + b'{"text": "Two."}'
+        found = records(source(tmp_path, content))
+        assert [record.text for record in found if isinstance(record, Record)] == ["One.", "Two."]
+        assert len(found) == 2
+
+
+def test_json_that_python_cannot_parse(tmp_path: Path) -> None:
+    assert source(tmp_path, b"[" * 100_000).format == "text"
+    assert source(tmp_path, b"[" + b"9" * 5000 + b"] bottles.").format == "text"
+    nested = b'{"a": NaN, "b": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    assert records(source(tmp_path, LINES + nested)) == [
+        *RECORDS,
+        BadRecord("news:3", "invalid JSON"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "origin"),
+    [
+        ('{"body": "B", "content": "C"}', "B", "news"),
+        ('{"text": null, "content": "C"}', "C", "news"),
+        ('{"text": "", "body": "B"}', "", "news"),
+        ('{"text": "T", "path": "p", "id": "i"}', "T", "p"),
+        ('{"text": "T", "id": 12}', "T", "12"),
+        ('{"text": "T", "id": "i", "metadata": {"url": "m"}}', "T", "m"),
+        ('{"text": "T", "url": "u", "metadata": {"url": "m"}}', "T", "u"),
+        ('{"text": "caf\\u00e9 \\ud83d\\ude42 <mask>"}', "café 🙂 <mask>", "news"),
+    ],
+)
+def test_fields(tmp_path: Path, line: str, text: str, origin: str) -> None:
+    assert records(source(tmp_path, line.encode())) == [Record("news@0", origin, text)]
+
+
+def test_named_text_field(tmp_path: Path) -> None:
+    found = source(tmp_path, b'{"text": "T", "story": "S"}\n{"text": "T"}', text_field="story")
+    assert records(found) == [Record("news@0", "news", "S"), BadRecord("news:2", "no text field")]
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "origin"),
+    [
+        ('{"text": "T", "score": NaN}', "T", "news"),
+        ('{"text": "T", "score": [-Infinity, {"a": Infinity}]}', "T", "news"),
+        ('{"text": "NaN \\ud83d\\ude42", "url": NaN, "id": 3}', "NaN 🙂", "3"),
+        ('{"text": NaN, "content": "C"}', "C", "news"),
+        ('{"text": "One \\ud800 two", "url": "a\\udc00"}', "One ? two", "a?"),
+        ('{"text": "T \\uD83D\\uDE42 \\uDE42", "\\ud800": NaN}', "T 🙂 ?", "news"),
+    ],
+)
+def test_what_python_writes_and_orjson_rejects(
+    tmp_path: Path, line: str, text: str, origin: str
+) -> None:
+    assert records(source(tmp_path, line.encode())) == [Record("news@0", origin, text)]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"text": "NaN}', "invalid JSON"),
+        (b'{"text": "T", "score": NaN', "invalid JSON"),
+        (b'{"text": "T", "score": nan}', "invalid JSON"),
+        (b'{"text": "T", "score": -NaN}', "invalid JSON"),
+        (b'{"text": "\\ud800, "score": NaN}', "invalid JSON"),
+        (b'{"text": "T", "a\\udc0": NaN}', "invalid JSON"),
+        (b'{"text": "caf\xe9", "score": NaN}', "invalid UTF-8"),
+        (b'{"text": "T", "score": NaN, "n": ' + b"9" * 5000 + b"}", "invalid JSON"),
+        (b'{"text": NaN}', "null text"),
+        (b"NaN", "not a JSON object"),
+    ],
+)
+def test_that_does_not_excuse_the_rest(tmp_path: Path, line: bytes, reason: str) -> None:
+    found = records(source(tmp_path, LINES + line))
+    assert found == [*RECORDS, BadRecord("news:3", reason)]
+
+
+BAD_LINES = [
+    (b'{"text": "One."}', None),
+    (b'{"text": "One.', "invalid JSON"),
+    (b"", None),
+    (b"  \r", None),
+    (b'{"title": "x"}', "no text field"),
+    (b'{"text": null}', "null text"),
+    (b'{"text": 5}', "text is not a string"),
+    (b'["text"]', "not a JSON object"),
+    (b'{"text": "caf\xe9"}', "invalid UTF-8"),
+    (b'{"text": "\\ud800}', "invalid JSON"),
+    (b'{"text": "Last."}', None),
+]
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("piece_bytes", [1, 7, 1000])
+def test_bad_records_are_named_by_line_and_reading_continues(
+    tmp_path: Path, compression: str, piece_bytes: int
+) -> None:
+    found = source(tmp_path, COMPRESS[compression](b"\n".join(line for line, _ in BAD_LINES)))
+    got = records(found, piece_bytes)
+    assert [record for record in got if isinstance(record, BadRecord)] == [
+        BadRecord(f"news:{number}", reason)
+        for number, (_, reason) in enumerate(BAD_LINES, 1) if reason
+    ]  # fmt: skip
+    assert [record.text for record in got if isinstance(record, Record)] == ["One.", "Last."]
+
+
+def test_text_in_a_field_of_a_field(tmp_path: Path) -> None:
+    lines = (
+        b'{"a": {"b": "One."}, "id": 1}\n{"a.b": "Two.", "a": {"b": "no"}}\n'
+        b'{"a": {"b": null}}\n{"a": {"b": [1]}}\n{"a": "x"}\n'
+    )
+    assert records(source(tmp_path, lines, text_field="a.b")) == [
+        Record("news@0", "1", "One."),
+        Record("news@30", "news", "Two."),
+        BadRecord("news:3", "null text"),
+        BadRecord("news:4", "text is not a string"),
+        BadRecord("news:5", "no text field"),
+    ]
+
+
+# --- arrays
+
+DOCUMENTS = [
+    {"text": f'Brackets ]}}[{{ and "quotes" \\ \u00e9 {n}.', "id": n + 1, "n": [{}, [n]]}
+    for n in range(4)
+]
+EXPECTED = [(str(one["id"]), one["text"]) for one in DOCUMENTS]
+
+
+def array(folder: Path, content: bytes, **options: str) -> list[tuple[str, str]]:
+    found = records(source(folder, content, **options))
+    return [(r.origin, r.text) if isinstance(r, Record) else (r.where, r.reason) for r in found]
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+@pytest.mark.parametrize("block", [1, 7, 1 << 22])
+def test_every_object_of_an_array_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indent: int | None, block: int
+) -> None:
+    content = json.dumps(DOCUMENTS, indent=indent).encode()
+    found = source(tmp_path, b"\xef\xbb\xbf" + content + b"\n" + content + b"\n")
+    assert (found.format, len(cut(found, 1))) == ("json_array", 1)
+    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.BLOCK_BYTES", block)
+    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.OVERRUN_BYTES", block)
+    both = records(found)
+    assert [(r.origin, r.text) for r in both if isinstance(r, Record)] == EXPECTED * 2
+    at = [int(r.id.rpartition("@")[2]) for r in both if isinstance(r, Record)]
+    whole = (tmp_path / "file").read_bytes()
+    assert all(whole[place : place + 1] == b"{" for place in at) and len({*at}) == 8
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_compressed_arrays(tmp_path: Path, compression: str) -> None:
+    assert array(tmp_path, COMPRESS[compression](json.dumps(DOCUMENTS).encode())) == EXPECTED
+
+
+def test_what_is_no_document_is_counted(tmp_path: Path) -> None:
+    content = b'[{"text": "a"}, 1, "s,]\\"", [1, {}], null, {"x": 1}, {"a": {"b": "c"}}, {"text"}]'
+    found = array(tmp_path, content, text_field="")
+    assert found == [
+        ("news", "a"), ("news:2", "not a JSON object"), ("news:3", "not a JSON object"),
+        ("news:4", "not a JSON object"), ("news:5", "not a JSON object"),
+        ("news:6", "no text field"), ("news:7", "no text field"), ("news:8", "invalid JSON"),
+    ]  # fmt: skip
+    assert ("news", "c") in array(tmp_path, content, text_field="a.b")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda whole: whole[:-1], "is truncated"),
+        (lambda whole: whole[:-9], "is truncated"),
+        (lambda whole: whole + b" more", "is damaged"),
+    ],
+)
+def test_damaged_arrays(tmp_path: Path, change: object, message: str) -> None:
+    content = change(json.dumps(DOCUMENTS).encode())  # type: ignore[operator]
+    with pytest.raises(DataError, match=f"file {message}"):
+        records(source(tmp_path, content))
+
+
+def test_an_object_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.BLOCK_BYTES", 100)
+    for content in (b'[{"text": "' + b"x" * 5000, b'[{"a": ' + b"[" * 5000, b"[{}," + b"1" * 5000):
+        with pytest.raises(DataError, match="has an object of over"):
+            records(source(tmp_path, content))
+    assert BadRecord("news:1", "invalid JSON") in records(source(tmp_path, b'[{"a": [}]}]'))
+
+
+def test_a_long_object_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = 0
+
+    class Counting:
+        def finditer(self, buffer: bytes, begin: int) -> Iterator[re.Match[bytes]]:
+            nonlocal searched
+            searched += len(buffer) - begin
+            return pattern.finditer(buffer, begin)
+
+    pattern = json_lines._TOKEN
+    monkeypatch.setattr(json_lines, "_TOKEN", Counting())
+    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.BLOCK_BYTES", 1 << 10)
+    content = json.dumps([{"text": "All.", "more": [[number, "]"] for number in range(5_000)]}])
+    assert array(tmp_path, content.encode()) == [("news", "All.")]
+    assert searched < 1.1 * len(content)
+
+
+@pytest.mark.parametrize("name", ["one.jsonl", "all.json"])
+def test_a_slow_record_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def slow_text(fields: dict[str, str], names: tuple[str, ...]) -> str | None:
+        ends_at = time.thread_time() + 0.06 * (fields["text"] == "slow")
+        while time.thread_time() < ends_at:
+            pass
+        return fields["text"]
+
+    monkeypatch.setattr(json_lines, "_text", slow_text)
+    monkeypatch.setattr(time_limit, "SECONDS", 0.05)
+    lines = [json.dumps({"text": text}) for text in ("One.", "slow", "Two.")]
+    content = "\n".join(lines) if name == "one.jsonl" else f"[{','.join(lines)}]"
+    first, dropped, last = records(source(tmp_path, content.encode()))
+    assert isinstance(dropped, Dropped) and dropped.reason == "over 10 s of CPU"
+    assert isinstance(first, Record) and isinstance(last, Record) and last.text == "Two."
+
+
+@pytest.mark.parametrize("is_array", [False, True])
+def test_millions_of_values_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_array: bool
+) -> None:
+    monkeypatch.setattr(json_lines, "_LONG_BYTES", 100)
+    monkeypatch.setattr(json_lines, "_MOST_VALUE_BYTES", 2_000)
+    lines = [json.dumps({"text": text}) for text in ("One.", "So, " * 24)]
+    lines.append(json.dumps({"text": "x", "more": [{}] * 50}))
+    content = f"[{','.join(lines)}]" if is_array else "\n".join(lines)
+    first, second, bad = records(source(tmp_path, content.encode()))
+    assert isinstance(first, Record) and isinstance(second, Record)
+    assert bad == BadRecord("news:3", "millions of values in one object")

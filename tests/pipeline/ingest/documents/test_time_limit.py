@@ -1,0 +1,96 @@
+"""What takes too long is interrupted, or noticed at its end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.ingest.documents import time_limit
+from pipeline.ingest.documents.time_limit import TimeLimitError, drop_slow, limited, slow_items
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "SECONDS", 0.05)
+
+
+def compute(seconds: float) -> None:
+    ends_at = time.thread_time() + seconds
+    while time.thread_time() < ends_at:
+        pass
+
+
+def test_python_code_is_interrupted() -> None:
+    began_at = time.thread_time()
+    with pytest.raises(TimeLimitError), limited():
+        compute(30)
+    assert time.thread_time() - began_at < 20
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_what_is_fast_enough_is_left_alone() -> None:
+    for _ in range(3):
+        with limited():
+            compute(0.001)
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+    compute(0.1)  # nothing is left to interrupt it
+
+
+def test_waiting_and_other_threads_do_not_count() -> None:
+    other = threading.Thread(target=compute, args=(0.2,))
+    with limited():
+        other.start()
+        other.join()
+        time.sleep(0.06)
+
+
+def test_another_thread_notices_at_the_end() -> None:
+    found: list[str] = []
+
+    def work() -> None:
+        try:
+            with limited():
+                compute(0.1)
+        except TimeLimitError:
+            found.append("too slow")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == ["too slow"]
+
+
+def test_errors_pass_through() -> None:
+    with pytest.raises(KeyError), limited():
+        raise KeyError
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_slow_records_are_dropped_and_the_time_of_their_consumer_does_not_count() -> None:
+    def records() -> Iterator[str]:
+        for name, seconds in (("a", 0.0), ("slow", 0.06), ("b", 0.0), ("c", 0.0)):
+            compute(seconds)
+            yield name
+
+    found = []
+    for record in drop_slow(records(), lambda record: f"no {record}"):
+        found.append(record)
+        compute(0.2)
+    assert found == ["a", "no slow", "b", "c"]
+
+
+def test_a_batch_is_done_again_only_if_it_took_long() -> None:
+    done: list[int] = []
+
+    def do_one(index: int) -> None:
+        done.append(index)
+        compute(0.06 if index == 1 else 0)
+
+    assert slow_items(time.thread_time(), do_one, 3) == [] == done
+    began_at = time.thread_time()
+    compute(0.06)
+    assert slow_items(began_at, do_one, 3) == [1] and done == [0, 1, 2]

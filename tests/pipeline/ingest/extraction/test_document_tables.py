@@ -1,0 +1,160 @@
+"""Tables of documents: what is read of them is what the readers gave."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.execution.workers import local_executor
+from pipeline.ingest.documents.read import cut, read
+from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction import document_tables, units
+from pipeline.ingest.extraction.document_tables import (
+    EXTRACTION_COLUMNS,
+    extract_tables,
+    piece_tables,
+    regrouped,
+)
+from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.units import is_extracted
+
+WORDS = "Ein Satz. \u00a0 Cafe\u0301 \U0001f600 zwei."
+LINES = "\ufeff" + "\r\n".join(f"{WORDS} {n}" + "\n" * (n % 3) for n in range(60))
+BAD = LINES.encode() + b"\n\n" + b"\xff\xfe broken\n\nThe end.\n"
+DOC = "".join(
+    f'<doc id="{n}" url="http://w/{n}" title="T{n}">\nT{n}\n\n{WORDS if n % 4 else ""}\n</doc>\n'
+    for n in range(12)
+)
+BOOK = (
+    "The Project Gutenberg EBook of X\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n"
+    "Produced by A. B.\n\n" + "It was [Pg 12] late. [Illustration: a cat]\n\n" * 40
+    + "*** END OF THE PROJECT GUTENBERG EBOOK X ***\nlicence\n"
+)  # fmt: skip
+ARRAY = '[{"text": "One.", "id": 7}, {"text": null}, {"text": "", "url": "http://a"}]'
+WIKI = '{"id": "1", "url": "https://x/?curid=1", "text": "A ( ; born 1809) man."}\n{"id": 3}\n'
+TABLE = 'id,text\n4,"One, two"\n5,a,b\n,\n'
+FILES: dict[str, tuple[str, bytes, dict[str, object]]] = {
+    "file": ("a.txt", LINES.encode(), {}),
+    "blank_lines": ("a.txt", BAD, {"plain_text": "blank_lines"}),
+    "lines": ("a.txt", BAD, {"plain_text": "lines"}),
+    "lines.gz": ("a.txt.gz", gzip.compress(BAD), {"plain_text": "lines"}),
+    "lines.bz2": ("a.txt.bz2", bz2.compress(BAD), {"plain_text": "lines"}),
+    "book": ("b.txt", BOOK.encode(), {"plain_text": "book"}),
+    "doc": ("wiki_00", DOC.encode(), {}),
+    "wiki_jsonl": ("wiki_00", WIKI.encode(), {}),
+    "json_array": ("a.json", ARRAY.encode(), {}),
+    "csv": ("a.csv", TABLE.encode(), {}),
+}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 400)
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 500)
+
+
+def made(folder: Path, name: str) -> Source:
+    file, content, options = FILES[name]
+    path = folder / "raw" / file
+    path.parent.mkdir()
+    path.write_bytes(content)
+    return sniff(path, "corpus", f"sub/{file}", **options)  # type: ignore[arg-type]
+
+
+def records(source: Source, size: int = 1 << 20) -> Iterator[Record | Dropped | BadRecord]:
+    for piece in cut(source, size):
+        yield from read(piece)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_extracted_records_are_those_of_the_file(name: str, tmp_path: Path) -> None:
+    source = made(tmp_path, name)
+    assert is_extracted(source)
+    (found,) = extract([source], tmp_path / "documents", local_executor(1))
+    assert found.format == EXTRACTED and found.raw_format == source.format
+    expected, got = [*records(source)], [*records(found)]
+    assert expected
+    # bad records are named by line where a unit starts the file, else by byte
+    assert [r for r in got if not isinstance(r, BadRecord)] == [
+        r for r in expected if not isinstance(r, BadRecord)
+    ]
+    assert [r.reason for r in got if isinstance(r, BadRecord)] == [
+        r.reason for r in expected if isinstance(r, BadRecord)
+    ]
+    assert all(r.where.startswith("sub/") for r in got if isinstance(r, BadRecord))
+    assert [*records(found, 300)] == got
+
+
+def test_kinds_of_records_are_all_among_these(tmp_path: Path) -> None:
+    found = []
+    for number, name in enumerate(FILES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found += [*records(made(folder, name))]
+    assert {type(record) for record in found} == {Record, Dropped, BadRecord}
+    assert any(record.cut for record in found if isinstance(record, Record))
+    assert any(record.text == "" for record in found if isinstance(record, Record))
+
+
+def test_a_large_compressed_file_of_json_lines_is_extracted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"text": "One."}\n{"text": "Two."}\n{"no": 1}\n'))
+    source = sniff(path, "corpus", "a.jsonl.gz")
+    assert extract([source], tmp_path / "documents", local_executor(1)) == [source]
+    monkeypatch.setattr(units, "MOST_WHOLE_BYTES", 10)
+    (found,) = extract([source], tmp_path / "documents", local_executor(1))
+    assert found.format == EXTRACTED
+    assert [*records(found)] == [*records(source)]
+
+
+def test_a_name_is_the_one_of_the_reading(tmp_path: Path) -> None:
+    source = made(tmp_path, "csv")
+    documents = tmp_path / "documents"
+    (first,) = extract([source], documents, local_executor(1))
+    (second,) = extract([replace(source, name="x/a.csv")], documents, local_executor(1))
+    assert first.path == second.path
+    assert {record.id for record in records(second) if isinstance(record, Record)} == {
+        "x/a.csv@0", "x/a.csv@2",
+    }  # fmt: skip
+
+
+def test_regrouped_tables_have_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 5000)
+    (whole,) = extract_tables([])
+    assert whole.schema.names == EXTRACTION_COLUMNS and not whole.num_rows
+    found = [
+        Extract(str(n), "", "", "\u00e9" * (n * 37 % 900), "" if n % 5 else "x", "", "", "", 0)
+        for n in range(300)
+    ]
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 1 << 30)
+    (whole,) = extract_tables(found)
+    monkeypatch.setattr(document_tables, "GROUP_BYTES", 5000)
+    parts = [whole.slice(at, 23) for at in range(0, 300, 23)]
+    groups = [*regrouped(parts)]
+    assert pa.concat_tables(groups).equals(whole)
+    sizes = [sum(len(text or "") for text in group["text"].to_pylist()) for group in groups]
+    assert all(5000 <= size < 5900 for size in sizes[:-1])
+    assert [group.num_rows for group in regrouped([])] == [0]
+
+
+def test_rows_without_text_fill_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"id,text\n" + b"1,\n2,x,y\n" * 50)
+    (piece,) = cut(sniff(path, "corpus", "a.csv"), 1 << 20)
+    (whole,) = piece_tables([piece])
+    monkeypatch.setattr(document_tables, "TABLE_ROWS", 7)
+    monkeypatch.setattr(document_tables, "GROUP_ROWS", 16)
+    parts = [*piece_tables([piece])]
+    assert {part.num_rows for part in parts[:-1]} == {7}
+    groups = [*regrouped(parts)]
+    assert [group.num_rows for group in groups] == [16] * 6 + [4]
+    assert pa.concat_tables(groups).equals(whole)

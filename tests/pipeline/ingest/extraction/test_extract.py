@@ -1,0 +1,390 @@
+"""Dumps are read once: by processes on one machine, MPI ranks, or parts of an array."""
+
+from __future__ import annotations
+
+import bz2
+import functools
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.base.files import one_at_a_time
+from pipeline.execution.ledger import lock_of
+from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
+from pipeline.ingest.corpora.published_dumps import Selected
+from pipeline.ingest.documents.read import cut, read
+from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.documents.unchanged import RawContent
+from pipeline.ingest.extraction import extract as extraction
+from pipeline.ingest.extraction import places, unit_files, units
+from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.units import FORMATS, SlowFormat, cut_units
+from tests.pipeline.ingest.dump import large_dump, small_dump
+from tests.pipeline.ingest.web_archive import page as web_page
+from tests.pipeline.preparing import FORKED, MPIEXEC, contents, finish, tiny
+from tests.pipeline.remote.publishers import Publisher, publisher
+
+PREPARE = (sys.executable, "-m", "pipeline.prepare")
+
+
+def sources(*paths: Path) -> list[Source]:
+    return [sniff(path, "wikipedia", path.name) for path in paths]
+
+
+def test_every_page_is_a_document_or_counted_as_dropped(tmp_path: Path) -> None:
+    (tmp_path / "small.xml").write_bytes(small_dump())
+    [made] = extract(sources(tmp_path / "small.xml"), tmp_path / "documents", local_executor(1))
+    assert made.format == EXTRACTED and made.name == "small.xml"
+    rows = pq.read_table(made.path).to_pylist()
+    assert [row["id"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert [row["dropped"] is None for row in rows] == [row["text"] is not None for row in rows]
+
+
+def test_a_file_is_not_read_as_another_with_the_same_name_and_ends(tmp_path: Path) -> None:
+    for folder, word in (("a", b"one"), ("b", b"two")):
+        (tmp_path / folder).mkdir()
+        text = b"A line.\n" * 10_000 + word + b"\nA line." * 10_000
+        (tmp_path / folder / "x.txt").write_bytes(text)
+    files = sources(tmp_path / "a/x.txt", tmp_path / "b/x.txt")
+    with pytest.raises(DataError, match=r"b/x[.]txt has changed"):
+        extract(files, tmp_path / "documents", local_executor(1))
+
+
+def test_a_file_is_extracted_once_and_again_when_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "small.xml"
+    path.write_bytes(small_dump())
+    [first] = extract(sources(path), tmp_path / "documents", local_executor(1))
+    written = Path(first.path).stat().st_mtime_ns
+    [second] = extract(sources(path), tmp_path / "documents", local_executor(1))
+    assert second == first and Path(second.path).stat().st_mtime_ns == written
+    path.write_bytes(small_dump().replace(b"river", b"River"))
+    [third] = extract(sources(path), tmp_path / "documents", local_executor(1))
+    assert third.path != first.path
+
+
+def test_a_file_is_the_same_through_another_folder(tmp_path: Path) -> None:
+    """It is read once; the documents' ids use the name that the user gave."""
+    path = tmp_path / "deep" / "small.xml"
+    path.parent.mkdir()
+    path.write_bytes(small_dump())
+    alone, inside = sources(path)[0], sniff(path, "wikipedia", "deep/small.xml")
+    [first] = extract([alone], tmp_path / "documents", local_executor(1))
+    again = extract([inside, alone], tmp_path / "documents", local_executor(1))
+    assert [source.path for source in again] == [first.path] * 2
+    assert [source.name for source in again] == ["deep/small.xml", "small.xml"]
+    assert len([*(tmp_path / "documents").glob("*.parquet")]) == 1
+    ids = [next(iter(read(cut(source, 1 << 20)[0]))).id for source in again]  # type: ignore[union-attr]
+    assert ids == ["deep/small.xml@0", "small.xml@0"]
+
+
+def test_every_record_is_read_back_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "small.xml"
+    path.write_bytes(small_dump())
+    kept = Extract("1", "http://a.org/1", "One", "Text.", "", "2016", "en", "a.org", 10)
+    records = [kept, replace(kept, text="", dropped="redirect"), BadRecord("small.xml:3", "torn")]
+    found = [((number, 0), record) for number, record in enumerate(records)]
+    format = SlowFormat(lambda source, start: iter(found), lambda source, raw: [raw], 1, ())
+    monkeypatch.setitem(FORMATS, "mediawiki", format)
+    [made] = extract(sources(path), tmp_path / "documents", local_executor(1))
+    [piece] = cut(made, 1 << 20)
+    assert [*read(piece)] == [
+        Record("small.xml@0", "http://a.org/1", "Text."),
+        Dropped("small.xml@1", "redirect"),
+        BadRecord("small.xml:3", "torn"),
+    ]
+    monkeypatch.setitem(FORMATS, "mediawiki", replace(format, code=2))
+    [again] = extract(sources(path), tmp_path / "documents", local_executor(1))
+    assert again.path != made.path
+
+
+@pytest.fixture
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 10_000)
+
+
+def stopping_after(count: int, done: list[str]) -> Executor:
+    """An executor that is killed when it has done `count` tasks; `done` gets their names."""
+
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+        do_task = stage.start()
+        for task in tasks:
+            if task.marker and len(done) == count:
+                raise KeyboardInterrupt
+            do_task(task)
+            done.extend([task.marker] if task.marker else [])
+            yield task
+
+    return Executor(run)
+
+
+@pytest.mark.usefixtures("small_units")
+def test_a_file_is_extracted_in_units_that_a_kill_keeps(tmp_path: Path) -> None:
+    path = large_dump(tmp_path / "pages.xml", 120)
+    [whole] = extract(sources(path), tmp_path / "whole", local_executor(1))
+    documents, done = tmp_path / "documents", list[str]()
+    for count in (2, 3, 6):
+        with pytest.raises(KeyboardInterrupt):
+            extract(sources(path), documents, stopping_after(count, done))
+        assert not [*documents.glob("[!.]*.parquet")]
+    [made] = extract(sources(path), documents, stopping_after(99, done))
+    assert len(done) == len(set(done)) == len(cut_units(sources(path)[0])) + 1 > 5
+    assert Path(made.path).read_bytes() == Path(whole.path).read_bytes()
+    left = {entry.name for entry in documents.iterdir()}
+    stem = Path(made.path).stem
+    assert left == {f"{stem}.parquet", f".{stem}.lock", f".{stem}.content.json"}
+
+
+@pytest.mark.usefixtures("small_units")
+def test_parts_of_an_array_start_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [large_dump(tmp_path / f"{name}.xml", 60) for name in "ab"]
+    first, second = list[str](), list[str]()
+    documents = tmp_path / "documents"
+    for part, done in (((1, 2), first), ((2, 2), second)):
+        with pytest.raises(KeyboardInterrupt):
+            extract(sources(*paths), documents, stopping_after(2, done), part)
+    assert all(name.startswith(".a.xml") for name in first)
+    assert all(name.startswith(".b.xml") for name in second)
+    monkeypatch.setattr(extraction, "_GROUP_BYTES", 1000)
+    made = extract(sources(*paths), documents, local_executor(1), (2, 2))
+    assert [Path(source.path).exists() for source in made] == [True, True]
+
+
+PAGES = 120
+DUMP = "simplewiki/20260101"
+
+
+@pytest.fixture
+def one_file(tmp_path: Path) -> Iterator[Publisher]:
+    """A dump of one file with a bzip2 stream for each page."""
+    pages = large_dump(tmp_path / "pages.xml", PAGES).read_bytes().split(b"  <page>")
+    streams = [
+        bz2.compress(part) for part in (pages[0], *(b"  <page>" + page for page in pages[1:]))
+    ]
+    with publisher() as server:
+        server.put_dump(DUMP, {".xml.bz2": b"".join(streams)})
+        yield server
+
+
+def in_small_units(
+    start: Callable[[], Callable[[AnyTask], None]], log: Path, ready: Path, stop_at: int
+) -> Callable[[AnyTask], None]:
+    """Prepares a worker to log process and place of each unit; it dies when `stop_at` are done.
+
+    Workers begin together: alone, one could do all units before the other has started.
+    """
+    units.UNIT_BYTES = 3000
+    with ready.open("a") as file:
+        file.write("started\n")
+    write = unit_files.write_unit
+
+    def write_and_log(unit: units.Unit, begin: places.Place, path: Path) -> None:
+        deadline = time.monotonic() + 60
+        while ready.read_text().count("\n") < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if log.read_text().count("\n") >= stop_at:
+            os._exit(1)
+        write(unit, begin, path)
+        time.sleep(0.05)
+        with log.open("a") as file:
+            file.write(f"{os.getpid()} {unit.start}\n")
+
+    unit_files.write_unit = extraction.write_unit = write_and_log
+    return start()
+
+
+def two_workers(log: Path, stop_at: int = 1000) -> Executor:
+    log.touch()
+    ready = log.with_name(f"ready-{stop_at}")
+
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+        start = functools.partial(in_small_units, stage.start, log, ready, stop_at)
+        yield from local_executor(2).runner(replace(stage, start=start), tasks)
+
+    return Executor(run)
+
+
+def test_two_workers_share_a_published_file_and_continue_after_a_kill(
+    one_file: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both extract the units; the file is fetched once, and no copy stays. Only the unit that the
+    other worker was ended in may be extracted again: it can have been written, but not yet kept."""
+    selected = Selected(dump=DUMP, mirrors=[one_file.address])
+    [source] = selected.sources(tmp_path / "downloads")["wikipedia"]
+    [alone] = extract([source], tmp_path / "alone", local_executor(1))
+    asked = len(one_file.gets())
+    monkeypatch.setattr(units, "UNIT_BYTES", 3000)
+    log, documents = tmp_path / "log", tmp_path / "documents"
+    with pytest.raises(DataError, match="workers died"):
+        extract([source], documents, two_workers(log, stop_at=3))
+    killed = log.read_text().count("\n")
+    [made] = extract([source], documents, two_workers(log))
+    lines = [line.split() for line in log.read_text().splitlines()]
+    done = [int(start) for _, start in lines]
+    assert len(cut_units(source)) == len(set(done)) >= 8, "each"
+    assert len(done) - len(set(done)) <= 1 and len({*done[:killed]}) == killed, "once"
+    assert len(set(done[killed:])) == len(done[killed:]), "once"
+    assert len({process for process, _ in lines[killed:]}) == 2, "both"
+    assert Path(made.path).read_bytes() == Path(alone.path).read_bytes()
+    assert len(one_file.gets()) == asked + 1
+    assert not [*(tmp_path / "downloads").rglob("*.bz2*.copy")]
+    assert {entry.suffix for entry in documents.iterdir()} == {".parquet", ".lock", ".json"}
+    assert len([*documents.iterdir()]) == 3
+
+
+def test_a_part_helps_with_the_file_that_another_part_makes(
+    one_file: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "UNIT_BYTES", 3000)
+    [source] = Selected(dump=DUMP, mirrors=[one_file.address]).sources(tmp_path)["wikipedia"]
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    target = extraction._task(source, documents).target
+    count = len(cut_units(source))
+    is_made = threading.Event()
+
+    def make_it() -> None:
+        with one_at_a_time(lock_of(target)):
+            is_locked.set()
+            while len([*documents.glob(".*[0-9].parquet")]) < count and not is_over.wait(0.01):
+                pass
+            is_made.set()
+
+    is_locked, is_over = threading.Event(), threading.Event()
+    other = threading.Thread(target=make_it)
+    other.start()
+    is_locked.wait(10)
+    timer = threading.Timer(60, is_over.set)
+    timer.start()
+    [made] = extract([source], documents, local_executor(1), (2, 2))
+    assert is_made.is_set() and not is_over.is_set()
+    timer.cancel()
+    other.join()
+    assert Path(made.path).exists()
+    assert len([*documents.iterdir()]) == 3
+
+
+def test_temporary_files_of_the_dead_are_removed(tmp_path: Path) -> None:
+    path, documents = large_dump(tmp_path / "pages.xml", 2), tmp_path / "documents"
+    documents.mkdir()
+    for name in (
+        ".old-12.parquet.0a1b.tmp",
+        "..old-12.0-99.parquet.0a1b.tmp",
+        ".now-1.parquet.2c.tmp",
+    ):
+        (documents / name).write_bytes(b"half")
+    with one_at_a_time(documents / ".now-1.lock"):  # someone is writing it
+        extract(sources(path), documents, local_executor(1))
+    assert [entry.name for entry in documents.glob(".*.tmp")] == [".now-1.parquet.2c.tmp"]
+
+
+def test_a_process_that_starts_removes_nothing_that_another_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTML files are one unit, which is written with its file."""
+    (tmp_path / "a.html").write_text(web_page("Story"))
+    documents = tmp_path / "documents"
+    write = unit_files.write_unit
+
+    def write_and_start(unit: units.Unit, start: places.Place, path: Path) -> None:
+        write(unit, start, path)
+        extract(sources(large_dump(tmp_path / "pages.xml", 2)), documents, local_executor(1))
+
+    monkeypatch.setattr(unit_files, "write_unit", write_and_start)
+    [made] = extract(sources(tmp_path / "a.html"), documents, local_executor(1))
+    assert made.name == "html-00000" and Path(made.path).exists()
+    assert not [*documents.glob("*.tmp"), *documents.glob("..*")]
+
+
+@pytest.mark.usefixtures("small_units")
+def test_units_that_another_process_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may put the file together while this one looks at the units."""
+    path = large_dump(tmp_path / "pages.xml", 60)
+    documents = tmp_path / "documents"
+    with pytest.raises(KeyboardInterrupt):
+        extract(sources(path), documents, stopping_after(2, []))
+    is_unit_of = extraction.is_unit_of
+
+    def when_it_is_gone(content: RawContent, unit: Path) -> bool:
+        unit.unlink(missing_ok=True)
+        return is_unit_of(content, unit)
+
+    monkeypatch.setattr(extraction, "is_unit_of", when_it_is_gone)
+    [made] = extract(sources(path), documents, local_executor(1))
+    assert Path(made.path).exists()
+
+
+def test_fast_formats_are_not_extracted(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "one"}\n')
+    given = sources(tmp_path / "in.jsonl")
+    assert extract(given, tmp_path / "documents", local_executor(1)) == given
+    assert not (tmp_path / "documents").exists()
+
+
+def test_same_shards_from_processes_ranks_and_parts(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """The Parquet file itself also gives them, apart from its name in document ids."""
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    for number in range(3):
+        large_dump(folder / f"pages{number}.xml", 40 + number)
+    (folder / "pages3.xml").write_bytes(small_dump())
+    outputs = {}
+    for name, launcher, more in (
+        ("local", PREPARE, ["--workers", 2]),
+        ("ranks", (MPIEXEC, "-n", 3, *FORKED, *PREPARE[1:]), []),
+        ("parts", PREPARE, ["--part", "1/2"]),
+        ("parts", PREPARE, ["--part", "2/2"]),
+    ):
+        outputs[name] = tmp_path / name / "out"
+        result = finish(
+            *launcher, "--corpus", "wikipedia", "--input", folder, *more,
+            *tiny(tiny_tokenizer, outputs[name]), TENFOLD_ROOT=str(tmp_path / name),
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+    assert contents(outputs["local"]) == contents(outputs["ranks"]) == contents(outputs["parts"])
+    manifest = json.loads((outputs["local"] / "manifest.json").read_bytes())
+    assert manifest["totals"]["documents"] == 40 + 41 + 42 + 1
+    assert manifest["corpora"]["wikipedia"]["dropped"] == {
+        "redirect": 1, "disambiguation": 1, "not an article": 1, "no prose": 1,
+    }  # fmt: skip
+
+
+def test_a_damaged_dump_is_a_one_line_error_and_leaves_no_file(
+    tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "small.xml"
+    path.write_bytes(small_dump()[:-100])
+    result = finish(
+        *PREPARE, "--corpus", "wikipedia", "--input", path,
+        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert f"error: {path} is truncated or damaged" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not [*(tmp_path / "documents").glob("*.parquet")]
+    assert not [*(tmp_path / "documents").glob("*.tmp")]
+
+
+def test_an_estimate_of_a_dump_writes_nothing(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    path = large_dump(tmp_path / "pages.xml", 300)
+    result = finish(
+        *PREPARE, "--corpus", "wikipedia", "--input", path, "--dry-run",
+        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path / "root"),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "wikipedia: about 300 documents" in result.stdout
+    assert not (tmp_path / "root" / "documents").exists()

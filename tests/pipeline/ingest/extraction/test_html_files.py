@@ -1,0 +1,64 @@
+"""Folders of HTML files: gathered, and read as pages of a crawl are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.execution.workers import local_executor
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.extraction import html_files
+from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.html_files import gather_pages
+from tests.pipeline.ingest.web_archive import page
+
+
+def write(folder: Path, count: int) -> None:
+    (folder / "paper.org").mkdir(parents=True)
+    for number in range(count):
+        own = [f"On day {number} the ferry went {number + 3} times, said the mayor of the town."]
+        every = ["This line is on every page of the paper and belongs to the site, not to it."]
+        text = page(f"Story {number}", [*own * 4, *every])
+        (folder / "paper.org" / f"{number:03d}.html").write_text(text)
+
+
+def test_a_folder_becomes_one_file_without_tags_and_repeats(tmp_path: Path) -> None:
+    write(tmp_path / "in", 7)
+    (tmp_path / "in" / "latin.htm").write_bytes(
+        page("Stra\u00dfe").replace("<head>", '<head><meta charset="latin-1">').encode("latin-1")
+    )
+    (tmp_path / "in" / "wide.html").write_bytes(page("Stra\u00dfe").encode("utf-16"))
+    (tmp_path / "in" / "empty.html").write_text("<html></html>")
+    _, sources = corpus_sources("mine", [str(tmp_path / "in")])
+    assert [source.format for source in sources] == ["html"] * 10
+    [made] = extract(sources, tmp_path / "out", local_executor(1))
+    assert (made.format, made.name, made.members) == ("extracted", "html-00000", ())
+    rows = {row["id"]: row for row in pq.read_table(made.path).to_pylist()}
+    assert len(rows) == 10
+    text = rows["paper.org/003.html"]["text"]
+    assert "On day 3 the ferry" in text and "<" not in text and "Related" not in text
+    assert "every page" not in text and rows["paper.org/003.html"]["domain"] == "paper.org"
+    assert "Stra\u00dfe" in rows["latin.htm"]["text"]
+    assert rows["wide.html"]["text"] == rows["latin.htm"]["text"]
+    assert rows["empty.html"]["dropped"]
+    (path,) = (tmp_path / "out").glob("*.parquet")
+    (tmp_path / "in" / "paper.org" / "003.html").write_text(page("Another story"))
+    [again] = extract(
+        corpus_sources("mine", [str(tmp_path / "in")])[1], tmp_path / "out", local_executor(1)
+    )
+    assert again.path != str(path)
+
+
+def test_large_folders_become_several_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in", 6)
+    _, sources = corpus_sources("mine", [str(tmp_path / "in")])
+    monkeypatch.setattr(html_files, "GROUP_BYTES", 2 * max(source.size for source in sources))
+    groups = gather_pages(sources)
+    assert [source.name for source in groups] == ["html-00000", "html-00001", "html-00002"]
+    names = [page.name for source in groups for page in source.members]
+    assert names == [source.name for source in sources]
+    assert sum(source.size for source in groups) == sum(source.size for source in sources)

@@ -1,0 +1,143 @@
+"""Folders of small files: a few files are read instead, and the records stay the same."""
+
+from __future__ import annotations
+
+import bz2
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.execution.workers import local_executor
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents.read import cut, read
+from pipeline.ingest.documents.records import BadRecord, Record, Source, with_line
+from pipeline.ingest.extraction import packs
+from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.packs import members_of, pack_small_files
+
+
+def write(folder: Path, count: int) -> None:
+    """Small files of several formats, of which one has an unusable record."""
+    for number in range(count):
+        name = f"{number % 3}/{number:04d}"
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        text = f"This is text number {number}."
+        if number % 5 == 4:
+            (folder / f"{name}.jsonl").write_text(f'{{"text": "{text}"}}\n{{"text": ""}}\n')
+        elif number % 5 == 3:
+            (folder / f"{name}.csv").write_text(f"id,text\n{number},{text}\n")
+        else:
+            (folder / f"{name}.txt").write_text(f"{text}\n\nAnd more.\n")
+    (folder / "0/0003.csv").write_bytes(b"id,text\n3,\xff\n4,x\n")
+
+
+def found_in(folder: Path) -> list[Source]:
+    return corpus_sources("mine", [str(folder)])[1]
+
+
+def records(sources: list[Source]) -> list[object]:
+    return [r for source in sources for piece in cut(source, 1 << 20) for r in read(piece)]
+
+
+def test_records_are_those_of_the_files(tmp_path: Path) -> None:
+    write(tmp_path / "in", 60)
+    sources = found_in(tmp_path / "in")
+    found = extract(sources, tmp_path / "out", local_executor(1))
+    assert len(sources) == 60 and len(found) < 4
+    assert records(found) == records(sources)
+    assert {source.raw_format for source in found} == {"pack"}
+    bad = [record for record in records(found) if isinstance(record, BadRecord)]
+    assert [record.where for record in bad] == ["0/0003.csv:1"]
+
+
+def test_tables_of_several_groups_are_packed(tmp_path: Path) -> None:
+    for number in range(packs.FEWEST_FILES * 2):
+        table = pa.table({"text": [f"{number} {n}" for n in range(5)] + [None]})
+        if number % 2:
+            pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=2)
+        else:
+            with pa.ipc.new_file(tmp_path / f"{number}.arrow", table.schema) as file:
+                file.write_table(table, max_chunksize=2)
+    sources = found_in(tmp_path)
+    found = extract(sources, tmp_path / "out", local_executor(1))
+    assert len(found) == 1
+    assert len(records(found)) == len(sources) * 6
+    assert records(found) == records(sources)
+
+
+def test_counts_are_those_of_the_files(tmp_path: Path) -> None:
+    write(tmp_path / "in", 60)
+    sources = found_in(tmp_path / "in")
+    counted = []
+    for some in (sources, extract(sources, tmp_path / "out", local_executor(1))):
+        counts = DocumentCounts()
+        pieces = tuple(piece for source in some for piece in cut(source, 1 << 20))
+        for batch in read_batches(pieces, 0, counts):
+            counts.documents += len(batch.ids)
+        counted.append(counts)
+    assert counted[0] == counted[1]
+    assert counted[0].plain_text["files"] == 36
+    assert any(name.endswith(".txt") for name in counted[0].files)
+
+
+def test_an_example_is_named_by_its_line(tmp_path: Path) -> None:
+    write(tmp_path / "in", 40)
+    found = extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
+    assert with_line("0/0000.txt@26: invalid UTF-8", found) == "0/0000.txt:3: invalid UTF-8"
+
+
+def test_a_changed_file_remakes_one_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "PACK_FILES", 30)
+    write(tmp_path / "in", 300)
+
+    def extracted() -> set[str]:
+        found = found_in(tmp_path / "in")
+        return {source.path for source in extract(found, tmp_path / "out", local_executor(1))}
+
+    before = extracted()
+    assert len(before) > 4
+    (tmp_path / "in/1/0001.txt").write_text("Something else.")
+    after = extracted()
+    assert len(before - after) == len(after - before) == 1
+    (tmp_path / "in/2/0002a.txt").write_text("A new one.")
+    assert len(after - extracted()) == 1
+    assert extracted() == extracted()
+
+
+def test_few_and_large_files_stay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "in", packs.FEWEST_FILES - 1)
+    few = found_in(tmp_path / "in")
+    assert pack_small_files(few) == few
+    write(tmp_path / "more", 40)
+    many = found_in(tmp_path / "more")
+    assert len(pack_small_files(many)) < 40
+    monkeypatch.setattr(packs, "SMALL_BYTES", 10)
+    assert pack_small_files(many) == many
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "in", 40)
+    (tmp_path / "in/0/0000.txt.gz").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\x03damaged")
+    with pytest.raises(DataError, match=r"0000\.txt\.gz"):
+        extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
+
+
+def test_members_of_a_pack_are_known(tmp_path: Path) -> None:
+    write(tmp_path / "in", 30)
+    (made, *_) = extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
+    names = {Path(r.id.rpartition("@")[0]).name for r in records([made]) if isinstance(r, Record)}
+    assert names <= members_of(Path(made.path))
+
+
+def test_packs_depend_on_how_their_files_are_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(packs.FEWEST_FILES):
+        (tmp_path / f"{number}.txt.bz2").write_bytes(bz2.compress(b"A text."))
+    before = extract(found_in(tmp_path), tmp_path / "out", local_executor(1))
+    monkeypatch.setattr("pipeline.ingest.extraction.extract.BZIP2_VERSION", 99)
+    assert extract(found_in(tmp_path), tmp_path / "out", local_executor(1)) != before

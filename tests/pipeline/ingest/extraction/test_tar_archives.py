@@ -1,0 +1,378 @@
+"""Archives, compared with Python's tarfile, and cases it cannot read: NULs between, damage."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from fastwarc.stream_io import Lz4Writer
+
+from pipeline.base.errors import DataError
+from pipeline.config.settings import fingerprint
+from pipeline.execution.workers import local_executor
+from pipeline.ingest.compression import codecs
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents.parquet import CONTENT_MARK, EXTRACTION_MARK, extraction_mark
+from pipeline.ingest.documents.read import cut, file_identity, read
+from pipeline.ingest.documents.records import BadRecord, Extract, Record, Source
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction import tar_archives, units
+from pipeline.ingest.extraction.document_tables import SCHEMA, extract_tables
+from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.tar_archives import read_tar
+from tests.pipeline.ingest.dump import small_dump
+from tests.pipeline.ingest.tars import PAGES, Content, extracted, tar
+from tests.pipeline.ingest.web_archive import page
+
+LONG = "directory/" * 30 + "page.txt"
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes, "gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress,
+    "zst": zstandard.compress,
+}  # fmt: skip
+
+
+def published(subsets: Iterable[Content]) -> bytes:
+    """Like openwebtext.tar.xz: .tar.xz files in a .tar.xz."""
+    return lzma.compress(
+        tar(
+            {
+                f"openwebtext/urlsf_subset{number:02}-1_data.xz": lzma.compress(tar(pages))
+                for number, pages in enumerate(subsets)
+            }
+        )
+    )
+
+
+def records(path: Path) -> list[Extract | BadRecord]:
+    source = sniff(path, "openwebtext", path.name)
+    assert source.format == "tar"
+    return list(read_tar(source))
+
+
+def texts(path: Path) -> dict[str, str]:
+    return {found.id: found.text for found in records(path) if isinstance(found, Extract)}
+
+
+def write(folder: Path, content: bytes) -> Path:
+    (folder / "pages.tar").write_bytes(content)
+    return folder / "pages.tar"
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_the_same_as_tarfile(tmp_path: Path, compression: str, kind: int) -> None:
+    content = PAGES | ({LONG: b"Long."} if kind != tarfile.USTAR_FORMAT else {})
+    content |= {"naïve/日本.txt": "日本".encode()}
+    path = write(tmp_path, COMPRESS[compression](tar(content, kind)))
+    with (
+        tarfile.open(path)
+        if compression != "zst"
+        else tarfile.open(fileobj=io.BytesIO(tar(content, kind))) as archive
+    ):
+        expected = {
+            member.name: file.read().decode().strip()
+            for member in archive
+            if (file := archive.extractfile(member))
+        }
+    assert texts(path) == expected
+    assert len(expected) == len(content)
+
+
+@pytest.mark.parametrize("block", [7, 1 << 22])
+def test_openwebtext_as_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    names = [*PAGES]
+    parts = [{name: PAGES[name] for name in names[start::3]} for start in range(3)]
+    path = write(tmp_path, published(parts))
+    monkeypatch.setattr(codecs, "BLOCK_BYTES", block)
+    assert list(texts(path).items()) == [
+        (f"openwebtext/urlsf_subset{number:02}-1_data.xz/{name}", text.decode().strip())
+        for number, pages in enumerate(parts)
+        for name, text in pages.items()
+    ]
+
+
+def test_lz4_around_and_inside(tmp_path: Path) -> None:
+    packed = tmp_path / "in.tar.lz4"
+    with Lz4Writer(str(packed)) as writer:
+        writer.write(tar(PAGES))
+    expected = {name: text.decode().strip() for name, text in PAGES.items()}
+    assert texts(packed) == expected
+    outer = write(tmp_path, tar({"in": packed.read_bytes()}))
+    assert texts(outer) == {f"in/{name}": text for name, text in expected.items()}
+    outer = write(tmp_path, tar({"in": packed.read_bytes()[:-99]}))
+    with pytest.raises(DataError, match=rf"{outer}: in is (truncated|damaged)"):
+        records(outer)
+
+
+@pytest.mark.parametrize("nuls", [0, 512, 5120, 1, 511, 10_000])
+def test_concatenated_archives_with_nuls_between(tmp_path: Path, nuls: int) -> None:
+    names = [*PAGES]
+    one, two = ({name: PAGES[name] for name in names[start::2]} for start in range(2))
+    path = write(tmp_path, tar(one) + bytes(nuls) + tar(two) + bytes(nuls))
+    assert texts(path) == {name: text.decode().strip() for name, text in (one | two).items()}
+
+
+def test_names_and_links_are_harmless(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name in ("../../out.txt", "/etc/out.txt"):
+            header = tarfile.TarInfo(name)
+            header.size = 4
+            archive.addfile(header, io.BytesIO(b"Out."))
+        for name, kind in (("l", tarfile.SYMTYPE), ("h", tarfile.LNKTYPE), ("p", tarfile.FIFOTYPE)):
+            header = tarfile.TarInfo(name)
+            header.type, header.linkname = kind, "/etc/passwd"
+            archive.addfile(header)
+        header = tarfile.TarInfo("folder")
+        header.type = tarfile.DIRTYPE
+        archive.addfile(header)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    found = records(write(folder, buffer.getvalue()))
+    assert [(record.id, record.text, record.dropped) for record in found] == [  # type: ignore[union-attr]
+        ("../../out.txt", "Out.", ""), ("/etc/out.txt", "Out.", ""),
+        *((name, "", "link or device in an archive") for name in "lhp"),
+    ]  # fmt: skip
+    assert [path.name for path in tmp_path.rglob("*")] == ["in", "pages.tar"]
+
+
+def test_every_file_is_a_document_or_has_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tar_archives, "MAX_DOCUMENT_BYTES", 1000)
+    content = {
+        "a": b"\xef\xbb\xbfText\0 with NULs.\r\n\0\0\0" + b"x" * 30, "b": b" \n\0",
+        "c": b"\xff\xfe\xfd",
+        "d": "text".encode("utf-16-le"), "e": b'{"text": "one"}\n', "._a": b"\0\5\x16\7",
+        "f": b"x" * 1001, "g.gz": gzip.compress(b"Packed."), "h.gz": gzip.compress(b"x" * 9999),
+    }  # fmt: skip
+    found = records(write(tmp_path, tar(content)))
+    assert [
+        record.reason if isinstance(record, BadRecord) else record.dropped or record.text
+        for record in found
+    ] == [
+        "Text\0 with NULs.\r\n\0\0\0" + "x" * 30, "empty", "invalid UTF-8", "binary",
+        "JSON in an archive", "attributes of a file, from a Mac", "over 0 MiB", "Packed.",
+        "over 0 MiB",
+    ]  # fmt: skip
+    assert found[2] == BadRecord("pages.tar/c", "invalid UTF-8")
+
+
+WHOLE = tar(PAGES)
+
+
+@pytest.mark.parametrize("size", [600, 1000, 512 * 77, 512 * 78 + 3, len(WHOLE) - 10_240])
+def test_a_truncated_archive_is_one_line(tmp_path: Path, size: int) -> None:
+    path = write(tmp_path, WHOLE[:size])
+    with pytest.raises(DataError, match=rf"{path}(: \S+)? is truncated; fetch it again"):
+        records(path)
+
+
+def test_damage_is_reported_with_its_position(tmp_path: Path) -> None:
+    content = bytearray(WHOLE)
+    content[1024 * 3 : 1024 * 3 + 5] = b"wrong"
+    path = write(tmp_path, bytes(content))
+    with pytest.raises(DataError, match=rf"{path} is damaged \(no header at byte 3072\)"):
+        records(path)
+
+
+@pytest.mark.parametrize("damage", ["clipped", "broken"])
+def test_a_damaged_archive_inside_is_named(tmp_path: Path, damage: str) -> None:
+    inner = bytearray(lzma.compress(tar(PAGES)))
+    inner[300 if damage == "broken" else -60 :] = b"" if damage == "clipped" else bytes(60)
+    path = write(tmp_path, tar({"one.xz": lzma.compress(tar(PAGES)), "two.xz": bytes(inner)}))
+    with pytest.raises(DataError, match=rf"{path}: two\.xz is (truncated|damaged)"):
+        records(path)
+
+
+def test_archives_nested_too_deeply(tmp_path: Path) -> None:
+    content = tar(PAGES)
+    for _ in range(4):
+        content = tar({"in.tar": content})
+    path = write(tmp_path, content)
+    with pytest.raises(DataError, match="is an archive in 4 archives"):
+        records(path)
+
+
+def test_extraction_keeps_the_names_of_members(tmp_path: Path) -> None:
+    path = write(tmp_path, published([PAGES]))
+    given = [sniff(path, "openwebtext", path.name)]
+    [made] = extract(given, tmp_path / "documents", local_executor(1))
+    found = [record for piece in cut(made, 1 << 20) for record in read(piece)]
+    assert [record.text for record in found if isinstance(record, Record)] == [
+        text.decode().strip() for text in PAGES.values()
+    ]
+    inside = "openwebtext/urlsf_subset00-1_data.xz/0000002-e.txt"
+    assert found[2] == Record("pages.tar@2", f"pages.tar/{inside}", "Page 2.")
+    written = Path(made.path).stat().st_mtime_ns
+    assert extract(given, tmp_path / "documents", local_executor(1)) == [made]
+    assert Path(made.path).stat().st_mtime_ns == written
+
+
+def test_headers_that_are_no_records(tmp_path: Path) -> None:
+    """A megabyte of them took minutes, and some ended the archive with a traceback."""
+    assert tar_archives._pax_fields(b"0 " * 500_000) == {"": ""}
+    assert tar_archives._pax_fields(b"12 path=a/b\nrubbish") == {"path": "a/b"}
+    assert tar_archives._pax_fields(b"x" * 99) == {}
+    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        header = tarfile.TarInfo("a.txt")
+        header.size, header.pax_headers = 3, {"size": "many"}
+        archive.addfile(header, io.BytesIO(b"One"))
+    [found] = read_tar(sniff(tmp_path / "x.tar", "x", "x.tar"))
+    assert isinstance(found, Extract) and (found.id, found.text) == ("a.txt", "One")
+
+
+def test_a_giant_member_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked = 0
+
+    def counted(file: BinaryIO, kind: codecs.Compression) -> Iterator[bytes]:
+        nonlocal unpacked
+        for block in codecs.decompressed(file, kind):
+            unpacked += len(block)
+            yield block
+
+    monkeypatch.setattr(tar_archives, "MAX_DOCUMENT_BYTES", 1 << 20)
+    monkeypatch.setattr(tar_archives, "decompressed", counted)
+    bomb = gzip.compress(bytes(32 << 20))
+    found = records(write(tmp_path, tar({"a": b"One.", "b.gz": bomb, "c": b"Two."})))
+    assert found[1] == BadRecord("pages.tar/b.gz", "over 1 MiB")
+    assert [one.text for one in found if isinstance(one, Extract)] == ["One.", "Two."]
+    assert unpacked <= 8 << 20
+
+
+def test_a_large_member_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.ingest.documents.records.PART_BYTES", 64)
+    text = "So it says again and again. " * 9 + "\u00e9."
+    found = texts(write(tmp_path, tar({"a": text.encode(), "b": b"Two."})))
+    assert found.pop("b") == "Two." and "".join(found.values()) == text
+    assert [*found][:3] == ["a", "a:62", "a:123"]
+
+
+EVERY = "This line is on every page of the paper and belongs to the site, not to it."
+SITE = {
+    f"paper.org/{n:03d}.html": page(
+        f"Story {n}", [f"On day {n} the ferry went {n} times, said the mayor of the town."] * 4
+        + [EVERY],
+    ).encode()
+    for n in range(7)
+} | {
+    "paper.org/latin.htm": page("Stra\u00dfe").replace(
+        "<head>", '<head><meta charset="latin-1">'
+    ).encode("latin-1"),
+    "paper.org/xhtml": b'<?xml version="1.0"?>\n' + page("Strict").encode(),
+    "paper.org/bare.html": page("Bare").encode().removeprefix(b"<!DOCTYPE html>"),
+    "empty.html": b"<html></html>",
+}  # fmt: skip
+
+
+def test_pages_are_read_as_in_a_folder(tmp_path: Path) -> None:
+    def rows(source: Source) -> dict[str, dict[str, str | None]]:
+        return {row["id"]: row for row in pq.read_table(source.path).to_pylist()}
+
+    for name, content in SITE.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(content)
+    _, sources = corpus_sources("x", [str(tmp_path / "in")])
+    pages = rows(*extract(sources, tmp_path / "out", local_executor(1)))
+    text = {"notes.txt": f"{EVERY}\n5 < 6".encode(), "odd:9": b"\xff"}
+    found = rows(extracted(write(tmp_path, lzma.compress(tar(SITE | text))), tmp_path / "out"))
+    assert found.pop("notes.txt")["text"] == f"{EVERY}\n5 < 6", "no page"
+    assert found.pop("pages.tar/odd:9")["bad"] == "invalid UTF-8"
+    assert found == pages and len(pages) == len(SITE)
+    assert [name for name, row in found.items() if row["dropped"]] == ["empty.html"]
+    texts = [row["text"] for row in found.values()]
+    assert not any(EVERY in text or "<p" in text for text in texts if text)
+    nested = tar({"a.tar.xz": lzma.compress(tar(SITE))})
+    found = rows(extracted(write(tmp_path, nested), tmp_path / "out"))
+    assert [row["text"] for row in found.values()] == texts
+    assert [*found] == [f"a.tar.xz/{name}" for name in SITE]
+
+
+def test_xml_is_counted_as_bad(tmp_path: Path) -> None:
+    members = {
+        "wiki.xml": small_dump(), "feed": b'<?xml version="1.0"?><rss><item>A</item></rss>',
+        "sgml": b"<!DOCTYPE DOC><DOC>A</DOC>", "a.txt": b"<p>No declaration: a text.</p>",
+        "._b.xml": b"<?xml?><a/>",
+    }  # fmt: skip
+    found = records(write(tmp_path, tar(members)))
+    assert [
+        (item.where, item.reason) if isinstance(item, BadRecord)
+        else (item.id, item.text or item.dropped)
+        for item in found
+    ] == [
+        ("pages.tar/wiki.xml", "MediaWiki dump in an archive"),
+        ("pages.tar/feed", "XML of an unknown kind"), ("pages.tar/sgml", "XML of an unknown kind"),
+        ("a.txt", "<p>No declaration: a text.</p>"),
+        ("._b.xml", "attributes of a file, from a Mac"),
+    ]  # fmt: skip
+
+
+PLAIN = PAGES | {
+    "a.txt": b"\xff\xfe\xfd", "b": b" \n", "c:5": b"\xff", "d": b'{"text": 1}',
+    "e": b"< 5 is <b>not</b> markup", "f": b"<p>A paragraph.</p>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", [20_000, 1 << 20])
+def test_texts_alone_keep_their_mark_and_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: int
+) -> None:
+    """Neither depends on the reader of markup in archives."""
+    monkeypatch.setattr(units, "TAR_UNIT_BYTES", unit)
+    (tmp_path / "plain.tar").write_bytes(tar(PLAIN))
+    made = extracted(tmp_path / "plain.tar", tmp_path / "out")
+    assert extraction_mark(made.path) == "f8ab0313db0269ca"
+    assert fingerprint({"f": file_identity(made)}) == "d3f214241747232a"
+    assert "f8ab0313db0269ca" not in made.path, "is extracted again"
+    (table,) = extract_tables(records(tmp_path / "plain.tar"))
+    content = str(pq.read_schema(made.path).metadata[CONTENT_MARK].decode())
+    schema = SCHEMA.with_metadata({EXTRACTION_MARK: "f8ab0313db0269ca", CONTENT_MARK: content})
+    repeated = ["dropped", "bad", "language", "domain", "noted", "file"]
+    with pq.ParquetWriter(
+        tmp_path / "expected", schema, compression="zstd", use_dictionary=repeated
+    ) as writer:
+        writer.write_table(table)
+    assert Path(made.path).read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+def test_the_reader_of_markup_marks_archives_with_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "texts.tar").write_bytes(tar({"a.txt": b"One."}))
+    (tmp_path / "pages.tar").write_bytes(tar({"a.html": page("One").encode()}))
+
+    def marks() -> list[str]:
+        paths = (tmp_path / "texts.tar", tmp_path / "pages.tar")
+        return [extraction_mark(extracted(path, tmp_path / "out").path) for path in paths]
+
+    before = marks()
+    format = units.FORMATS["tar"]
+    assert isinstance(format, units.SlowFormat) and format.markup
+    other = replace(format, markup=replace(format.markup, codes=(1, 2, 3)))
+    monkeypatch.setitem(units.FORMATS, "tar", other)
+    after = marks()
+    assert after[0] == before[0] and after[1] != before[1]
+
+
+def test_names_are_shown_on_one_line(tmp_path: Path) -> None:
+    """A newline in an id would break lists of ids."""
+    names = {
+        "a\nb.txt": r"a\nb.txt",
+        "\u0645\u200c\u062e": "\u0645\\u200c\u062e",
+        "a\u00a0b": r"a\xa0b",
+    }
+    content = {name: f"Page {number}.".encode() for number, name in enumerate(names)}
+    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        assert [*texts(write(tmp_path, tar(content, kind)))] == [*names.values()]

@@ -1,0 +1,127 @@
+"""Zip archives: files of every format in them, and hostile ones."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.execution.workers import local_executor
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents.records import BadRecord, Extract, PlainText
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.places import START
+from pipeline.ingest.extraction.units import FORMATS, cut_units
+from tests.pipeline.ingest.documents.raw_files import parquet
+from tests.pipeline.ingest.web_archive import page
+
+
+def archive(path: Path, files: dict[str, bytes | str], **options: int) -> Path:
+    with zipfile.ZipFile(path, "w", **options) as file:  # type: ignore[arg-type]
+        for name, content in files.items():
+            file.writestr(name, content)
+    return path
+
+
+def read(path: Path, plain_text: PlainText = "blank_lines") -> list[Extract | BadRecord]:
+    source = sniff(path, "mine", path.name, plain_text=plain_text)
+    assert source.format == "zip" and len(cut_units(source)) == 1
+    format = FORMATS["zip"]
+    return [item for _, raw in format.find(source, START) for item in format.extract(source, raw)]
+
+
+def texts(path: Path, plain_text: PlainText = "blank_lines") -> list[str]:
+    return [found.text for found in read(path, plain_text) if isinstance(found, Extract)]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_files_of_every_format(tmp_path: Path, method: int) -> None:
+    files = {
+        "a.jsonl": b'{"text": "One.", "url": "u"}\n{"no": 1}\n', "b.json": '[{"text": "Two."}]',
+        "c.csv": "id,text\n1,Three.\n", "d/e.txt": "Four.\n\nStill four.",
+        "f.parquet": parquet(pa.table({"text": ["Five."]})), "g.html": page("Six"),
+        "__MACOSX/._a": "x", ".hidden": "x", "empty": "",
+    }  # fmt: skip
+    path = archive(tmp_path / "a.zip", files, compression=method)
+    found = texts(path)
+    assert found[:5] == ["One.", "Two.", "Three.", "Four.\n\nStill four.", "Five."]
+    assert len(found) == 6 and found[5].startswith("Six") and "<" not in found[5]
+    bad = [item for item in read(path) if isinstance(item, BadRecord)]
+    assert bad == [BadRecord("a.zip/a.jsonl:2", "no text field")]
+
+
+def test_one_file_is_read_as_if_it_were_not_packed(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.zip", {"a.txt": "One.\n\nTwo.\nMore."})
+    assert texts(path) == ["One.", "Two.\nMore."]
+    assert texts(path, "lines") == ["One.", "Two.", "More."]
+
+
+def test_names_and_links_are_harmless(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("link")
+    link.external_attr = 0o120777 << 16
+    path = archive(tmp_path / "a.zip", {"../../up\n.txt": "One.", "/root.txt": "Two."})
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr(link, "/etc/passwd")
+    found = [item for item in read(path) if isinstance(item, Extract)]
+    assert [item.text for item in found] == ["One.", "Two.", ""]
+    assert found[2].dropped == "link or device in an archive"
+    assert {file.name for file in tmp_path.iterdir()} == {"a.zip"}
+    assert [item.id for item in found] == ["../../up\\n.txt@0", "/root.txt@0", "link"]
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as file:
+        file.writestr("a", "One.")
+    path = archive(tmp_path / "a.zip", {"inner.zip": inner.getvalue()})
+    with pytest.raises(DataError, match=r"a\.zip: inner\.zip is zip archive in a zip archive; unp"):
+        read(path)
+    bomb = {"a.txt": b"0" * (65 << 20)}
+    path = archive(tmp_path / "a.zip", bomb, compression=zipfile.ZIP_DEFLATED)
+    with pytest.raises(DataError, match=r"a\.zip holds 68 MB in 0\.1 MB, more than text can"):
+        read(path)
+    path = archive(tmp_path / "a.zip", {"a.txt": "One."})
+    content = path.read_bytes()
+    central = content.index(b"PK\x01\x02")
+    path.write_bytes(content[: central + 8] + b"\x01" + content[central + 9 :])
+    with pytest.raises(DataError, match=r"a\.zip is encrypted \('a\.txt'\); unpack it"):
+        read(path)
+    for size in (len(content) // 2, len(content) - 5):
+        path.write_bytes(content[:size])
+        with pytest.raises(DataError, match=r"a\.zip is truncated or damaged"):
+            read(path)
+    path.write_bytes(content.replace(b"One.", b"Two."))
+    with pytest.raises(DataError, match=r"a\.zip is truncated or damaged \(Bad CRC"):
+        read(path)
+    path = archive(tmp_path / "a.zip", {"a.csv": "1,2\n"})
+    with pytest.raises(DataError, match=r"a\.zip: a\.csv has no column text"):
+        read(path)
+
+
+def test_the_choice_of_text_is_part_of_the_mark(tmp_path: Path) -> None:
+    archive(tmp_path / "a.zip", {"a.txt": "One.\n\nTwo.\nMore."})
+    rows = []
+    for plain_text in ("", "lines"):
+        sources = corpus_sources("mine", [str(tmp_path / "a.zip")], plain_text=plain_text)[1]
+        [made] = extract(sources, tmp_path / "out", local_executor(1))
+        rows.append(pq.read_table(made.path)["text"].to_pylist())
+    assert rows == [["One.", "Two.\nMore."], ["One.", "Two.", "More."]]
+
+
+def test_two_archives_in_one_file_are_not_one(tmp_path: Path) -> None:
+    """zipfile reads the last of them and says nothing about the other."""
+    one = archive(tmp_path / "one.zip", {"a.txt": "One."}).read_bytes()
+    two = archive(tmp_path / "two.zip", {"b.txt": "Two."}).read_bytes()
+    path = tmp_path / "a.zip"
+    for content, where in ((one + two, "before"), (one + two[:40], "after"), (one + b"x", "after")):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=rf"a\.zip is damaged \(bytes {where} the archive"):
+            read(path)
+    path.write_bytes(one + bytes(512))
+    assert texts(path) == ["One."]

@@ -1,0 +1,31 @@
+"""Tar archives that tests write, and what is extracted from them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+from pipeline.execution.workers import Executor, local_executor
+from pipeline.ingest.documents.records import Source
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction.extract import extract
+
+Content = dict[str, bytes]
+
+PAGES = {f"{number:07}-{number * 7:x}.txt": f"Page {number}.\n".encode() for number in range(300)}
+
+
+def tar(content: Content, kind: int = tarfile.GNU_FORMAT) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=kind) as archive:
+        for name, text in content.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(text)
+            archive.addfile(header, io.BytesIO(text))
+    return buffer.getvalue()
+
+
+def extracted(path: Path, output: Path, executor: Executor | None = None) -> Source:
+    [made] = extract([sniff(path, "x", path.name)], output, executor or local_executor(1))
+    return made
