@@ -116,8 +116,8 @@ numbers = random.Random(0)
 buffers = [bytearray(os.urandom(numbers.randint(600, 5000))) for _ in range(20000)]
 numbers.shuffle(buffers)
 del buffers[5000:]
-from pipeline.execution.mpi import join
-print(join().comm.allreduce(1))
+from pipeline.execution.mpi import join_mpi
+print(join_mpi().comm.allreduce(1))
 """
 """A process whose memory has holes between bytes that no run-length code shortens."""
 

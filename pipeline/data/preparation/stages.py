@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from pipeline.base.command_line import data_root
 from pipeline.config.run import Run
@@ -25,13 +26,15 @@ def make_shards(
     executor: Executor,
     *,
     split_bytes: int,
+    documents: Path | None = None,
 ) -> tuple[ShardsJob, Manifest] | None:
     """Make the shards of `found`; None if they exist, or another process publishes them.
 
-    arguments: as `prepare_arguments` returns them; split_bytes: of a task's text.
+    arguments: as `prepare_arguments` returns them; split_bytes: of a task's text; documents:
+    directory of extracted files, None for the usual one.
     """
     part = arguments.part or (1, 1)
-    documents, known = data_root() / "documents", Identities()
+    documents, known = documents or data_root() / "documents", Identities()
     sources = extract(found.files, documents, executor, part)
     selection = plan_selection(
         cut_tasks(sources, split_bytes),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+import tempfile
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -63,9 +64,15 @@ def _prepare(run: Run, directory: Path, tokenizer: Path) -> None:
     arguments = prepare_arguments([*map(str, words)])
     held_out = override(run, SETTINGS)
     try:
-        with redirect_stdout(io.StringIO()):  # what it tells is of use only to a user's own corpus
+        with (
+            redirect_stdout(io.StringIO()),  # what it tells is of use only to a user's own corpus
+            tempfile.TemporaryDirectory() as documents,
+        ):
             found = find_sources(arguments, held_out.data)
-            make_shards(arguments, held_out, found, local_executor(1), split_bytes=SPLIT_BYTES)
+            make_shards(
+                arguments, held_out, found, local_executor(1), split_bytes=SPLIT_BYTES,
+                documents=Path(documents),
+            )  # fmt: skip
     except PipelineError as error:
         shutil.rmtree(directory, ignore_errors=True)
         print(f"warning: the general sample is not scored: {error}", file=sys.stderr)

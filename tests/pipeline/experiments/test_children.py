@@ -109,9 +109,9 @@ def test_a_child_keeps_the_lock(module: Path, tmp_path: Path) -> None:
         f"while not pathlib.Path({str(stop)!r}).exists(): time.sleep(0.01)"
     )
     code = (
-        "from pathlib import Path; from pipeline.execution.ledger import taken\n"
+        "from pathlib import Path; from pipeline.execution.ledger import hold_lock\n"
         "from pipeline.experiments.children import Children\n"
-        f"with taken(Path({str(lock)!r})) as lock:\n"
+        f"with hold_lock(Path({str(lock)!r})) as lock:\n"
         f"    Children().run(['child_module'], Path({str(tmp_path / 'log')!r}), lock)"
     )
     path = f"{ROOT}:{tmp_path}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
 
 from pipeline import prepare, takedown
 from pipeline.data.takedown.remains import find_remains
@@ -61,5 +62,6 @@ def test_files_of_long_names_are_listed(tmp_path: Path) -> None:
     _, sources = corpus_sources("mine", [str(path)])
     (made,) = extract(sources, tmp_path / "documents", local_executor(1))
     none = np.array([], np.uint64)
-    request = Request(frozenset({("mine", f"{path.name}@0")}), none, frozenset(), none)
-    assert f"{made.path}: extracted text" in find_remains(tmp_path, tmp_path, tmp_path, request)
+    text = np.array([xxhash.xxh3_64_intdigest(b"A text.", 3)], np.uint64)
+    request = Request(frozenset({("mine", f"{path.name}@0")}), none, frozenset(), text)
+    assert f"{made.path}: extracted text" in find_remains(tmp_path, tmp_path, tmp_path, request, 3)

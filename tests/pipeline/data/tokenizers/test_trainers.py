@@ -14,10 +14,10 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 PROGRAM = """
 import sys
-from pipeline.data.tokenizers.trainers import train
+from pipeline.data.tokenizers.trainers import train_vocabulary
 texts = sys.stdin.read().split("\\0")
 for kind in ("wordpiece", "unigram"):
-    print(train(kind, lambda: iter(texts), 600, lower_case=True).sha256)
+    print(train_vocabulary(kind, lambda: iter(texts), 600, lower_case=True).sha256)
 """
 """Another process has other hash keys, which break ties between equal counts in `tokenizers`."""
 

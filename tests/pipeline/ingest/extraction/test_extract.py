@@ -118,14 +118,14 @@ def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
 def stopping_after(count: int, done: list[str]) -> Executor:
     """An executor that is killed when it has done `count` tasks; `done` gets their names."""
 
-    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, None]]:
         do_task = stage.start()
         for task in tasks:
             if task.marker and len(done) == count:
                 raise KeyboardInterrupt
             do_task(task)
             done.extend([task.marker] if task.marker else [])
-            yield task
+            yield task, None
 
     return Executor(run)
 
@@ -209,7 +209,7 @@ def two_workers(log: Path, stop_at: int = 1000) -> Executor:
     log.touch()
     ready = log.with_name(f"ready-{stop_at}")
 
-    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, None]]:
         start = functools.partial(in_small_units, stage.start, log, ready, stop_at)
         yield from local_executor(2).runner(replace(stage, start=start), tasks)
 

@@ -121,7 +121,7 @@ def start_in_small_units(
 
 
 def two_workers() -> Executor:
-    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, None]]:
         start = functools.partial(start_in_small_units, stage.start)
         yield from local_executor(2).runner(replace(stage, start=start), tasks)
 
