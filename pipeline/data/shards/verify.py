@@ -35,6 +35,7 @@ from pipeline.data.shards.manifest import (
     stored_masks,
 )
 from pipeline.data.shards.segments import BoolArray, IntArray, taken_tokens
+from pipeline.data.shards.shard_task import ShardTask
 from pipeline.data.shards.token_counts import TOKEN_COUNTS, Counts, count_ids, read_counts
 from pipeline.data.shards.well_formed import wrong_rows
 from pipeline.data.tokenizers.folders import read_vocabulary, read_word_starts
@@ -73,25 +74,6 @@ def verify(directory: Path, manifest: Manifest, executor: Executor) -> Vocabular
     if wrong:
         raise DataError(wrong[0])
     return vocabulary
-
-
-@dataclass(frozen=True, slots=True)
-class ShardTask:
-    """One shard to verify."""
-
-    number: int
-    """Index in the manifest."""
-    shard: Shard
-
-    @property
-    def weight(self) -> int:
-        """Bytes of its files."""
-        return sum(file.bytes for file in self.shard.files())
-
-    @property
-    def name(self) -> str:
-        """What it is, for logs."""
-        return f"shard {self.shard.file}"
 
 
 @dataclass(frozen=True, slots=True)

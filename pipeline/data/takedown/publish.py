@@ -26,8 +26,9 @@ from pipeline.data.shards.manifest import (
     hash_file,
     read_manifest,
 )
+from pipeline.data.shards.shard_task import ShardTask
 from pipeline.data.takedown.request import Request
-from pipeline.data.takedown.shard import TakedownTask, TakedownWorker, copy
+from pipeline.data.takedown.shard import TakedownWorker, copy
 from pipeline.execution.ledger import only_once
 from pipeline.execution.work_directory import WORK, work_directory
 from pipeline.execution.workers import Executor, Stage, share
@@ -64,7 +65,7 @@ def take_down(
         with only_once(work.path / DOCUMENTS) as temporary:
             if temporary is not None:
                 _write_documents(data, temporary, request)
-        tasks = [TakedownTask(number, shard) for number, shard in enumerate(manifest.shards)]
+        tasks = [ShardTask(number, shard) for number, shard in enumerate(manifest.shards)]
         worker = TakedownWorker(data, output, work.path, manifest, request.first_sequences)
         stage = Stage(work.path, worker.start)
         executor.run(stage, share(tasks, *part) if part else tasks)

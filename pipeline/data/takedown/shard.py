@@ -29,31 +29,8 @@ from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DocumentIndex
 from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size, hash_file
 from pipeline.data.shards.segments import BoolArray, taken_tokens
+from pipeline.data.shards.shard_task import ShardTask
 from pipeline.data.tokenizers.folders import read_vocabulary
-
-
-@dataclass(frozen=True, slots=True)
-class TakedownTask:
-    """One shard of a takedown."""
-
-    number: int
-    """Index in the manifest."""
-    shard: Shard
-
-    @property
-    def weight(self) -> int:
-        """Bytes of its files."""
-        return sum(file.bytes for file in self.shard.files())
-
-    @property
-    def name(self) -> str:
-        """What it is, for logs."""
-        return f"shard {self.shard.file}"
-
-    @property
-    def marker(self) -> str:
-        """Name of the file that exists once the new shard does; holds its entry and counts."""
-        return f"shard-{self.number:06d}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +48,11 @@ class TakedownWorker:
     first_sequences: npt.NDArray[np.uint64]
     """Where the newly taken documents start."""
 
-    def start(self) -> Callable[[TakedownTask], None]:
+    def start(self) -> Callable[[ShardTask], None]:
         """The function that does a task."""
         return partial(self.do, DocumentIndex(self.work))
 
-    def do(self, index: DocumentIndex, task: TakedownTask) -> None:
+    def do(self, index: DocumentIndex, task: ShardTask) -> None:
         """Write the files of the new shard, then its marker."""
         shard = task.shard
         for file in shard.files():
