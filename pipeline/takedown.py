@@ -47,12 +47,12 @@ def takedown(arguments: argparse.Namespace, executor: Executor) -> None:
         f"{output}: took down {len(request.names):,} documents, {taken['tokens']:,} tokens in "
         f"{taken['sequences']:,} sequences{before}"
     )
-    if arguments.purge:
-        for path in extracted_files(data_root() / "documents", request):
-            count = purge(path, request.text_hashes, manifest.seed)
-            print(f"{path}: {count:,} documents taken out")
+    purged = extracted_files(data_root() / "documents", request) if arguments.purge else []
+    for path in purged:
+        count = purge(path, request.text_hashes, manifest.seed)
+        print(f"{path}: {count:,} documents taken out")
     print("their text is still in these places:")
-    for line in find_remains(data, output, data_root(), request, manifest.seed):
+    for line in find_remains(data, output, data_root(), request, purged):
         print(f"  {line}")
     print(f"next: python -m pipeline.inspect {shlex.quote(str(output))} --verify")
 

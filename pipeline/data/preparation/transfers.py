@@ -22,9 +22,10 @@ from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.catalogue import GROUPS
 from pipeline.ingest.corpora.download import download_missing
 from pipeline.ingest.corpora.sources import limit_pages
+from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction.extract import not_extracted
-from pipeline.ingest.extraction.units import format_of
+from pipeline.ingest.extraction.units import stream
 from pipeline.remote.copies import fetch_all, is_here, read_beginning
 from pipeline.remote.kept_lists import PublishedFile
 from pipeline.remote.urls import local_inputs
@@ -205,8 +206,9 @@ def _measure(files: list[Source]) -> Speed:
             alone = _alone(source, head[:_EXTRACTED_BYTES], folder)
             began_at = time.process_time()
             with suppress(DataError):  # its end is missing
-                for _ in format_of(source).begin(alone):
-                    pass
+                for piece in cut(alone, max(alone.size, 1)):
+                    for _ in stream(piece):
+                        pass
             extraction += time.process_time() - began_at
             extracted += min(len(head), _EXTRACTED_BYTES)
     return Speed(fetched / max(fetching, 1e-6), extracted / max(extraction, 1e-6))

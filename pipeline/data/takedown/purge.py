@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, whole_file
 from pipeline.config.settings import fingerprint
 from pipeline.data.text.cleaning import clean
 from pipeline.data.text.giants import in_pieces
 from pipeline.execution.ledger import lock_of
-from pipeline.ingest.documents.arrow_tables import naming_tables
-from pipeline.ingest.documents.parquet import EXTRACTION_MARK
+from pipeline.ingest.documents.parquet import EXTRACTION_MARK, open_parquet
 from pipeline.ingest.documents.records import Record
+from pipeline.ingest.extraction.document_tables import open_writer
 
 PURGED = "taken down"
 """The reason for which such a row is dropped from then on."""
@@ -36,9 +34,7 @@ def purge(path: Path, text_hashes: npt.NDArray[np.uint64], seed: int) -> int:
     replaced as a whole, and is another one for the fingerprints of shards. Its rows stay, and so do
     the ids of the others.
     """
-    with (
-        one_at_a_time(lock_of(path)), naming_tables(str(path)), pq.ParquetFile(path) as file,
-    ):  # fmt: skip
+    with one_at_a_time(lock_of(path)), open_parquet(str(path)) as file:
         chosen = [*_chosen(file, text_hashes, seed)]
         count = sum(int(rows.sum()) for rows in chosen)
         if not count:
@@ -47,24 +43,12 @@ def purge(path: Path, text_hashes: npt.NDArray[np.uint64], seed: int) -> int:
         before = schema.metadata[EXTRACTION_MARK].decode()
         mark = fingerprint({"before": before, "purged": sorted(map(int, text_hashes))})
         schema = schema.with_metadata(schema.metadata | {EXTRACTION_MARK: mark.encode()})
-        compression = file.metadata.row_group(0).column(0).compression.lower()
-        with (
-            whole_file(path) as temporary,
-            pq.ParquetWriter(
-                temporary, schema, compression="none" if compression == "uncompressed" else "zstd"
-            ) as writer,
-        ):
+        is_plain = file.metadata.row_group(0).column(0).compression == "UNCOMPRESSED"
+        with whole_file(path) as temporary, open_writer(temporary, schema, is_plain) as writer:
             for group, rows in enumerate(chosen):
                 table = file.read_row_group(group).replace_schema_metadata(schema.metadata)
                 writer.write_table(_without(table, rows))
     return count
-
-
-def holds_texts(path: Path, text_hashes: npt.NDArray[np.uint64], seed: int) -> bool:
-    """Whether `purge` would drop documents of a file; a file that cannot be read may hold them."""
-    with suppress(DataError), naming_tables(str(path)), pq.ParquetFile(path) as file:
-        return any(rows.any() for rows in _chosen(file, text_hashes, seed))
-    return True
 
 
 def _chosen(

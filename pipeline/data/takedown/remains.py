@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from pipeline.base.errors import DataError
 from pipeline.data.shards.document_index import TAKEN_DOWN, DocumentIndex
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.data.takedown.purge import holds_texts
 from pipeline.data.takedown.request import Request
 from pipeline.execution.work_directory import WORK
 from pipeline.ingest.extraction.packs import PACK, members_of
@@ -21,11 +20,13 @@ _MOST_FILES = 10
 """Raw files that are listed."""
 
 
-def find_remains(data: Path, output: Path, root: Path, request: Request, seed: int) -> list[str]:
+def find_remains(
+    data: Path, output: Path, root: Path, request: Request, purged: Collection[Path] = ()
+) -> list[str]:
     """One line for each other place that holds text of the documents, or may hold it.
 
-    data: the shards that they were taken from; output: the new ones; root: $TENFOLD_ROOT; seed: of
-    the shards.
+    data: the shards that they were taken from; output: the new ones; root: $TENFOLD_ROOT; purged:
+    extracted files that do not hold it any more.
     """
     files = _files(request)
     lines = [f"{data}: the shards before this takedown"]
@@ -33,7 +34,7 @@ def find_remains(data: Path, output: Path, root: Path, request: Request, seed: i
     lines += [
         f"{path}: extracted text"
         for path in extracted_files(root / "documents", request)
-        if holds_texts(path, request.text_hashes, seed)
+        if path not in purged
     ]
     names = {Path(file).name for file in files}
     lines += [f"{path}: downloaded" for path in _downloads(root / "downloads", names)]

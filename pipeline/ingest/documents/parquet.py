@@ -44,7 +44,7 @@ STRING_TYPES = (pa.string(), pa.large_string(), pa.string_view())
 
 def text_columns(path: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
     """The wanted columns that exist and have strings. Raises DataError if there is none."""
-    with _open(path) as file:
+    with open_parquet(path) as file:
         schema = file.schema_arrow
     return find_text_columns(schema, wanted, path)
 
@@ -54,7 +54,7 @@ def extraction_mark(path: str) -> str:
 
     Raises DataError for a file that another version extracted, to other columns.
     """
-    with _open(path) as file:
+    with open_parquet(path) as file:
         schema = file.schema_arrow
     mark = str((schema.metadata or {}).get(EXTRACTION_MARK, b"").decode())
     if mark and schema.names != EXTRACTION_COLUMNS:
@@ -66,14 +66,14 @@ def extraction_mark(path: str) -> str:
 
 def extraction_content(path: str) -> list[str]:
     """Hashes of the files that were extracted to this one."""
-    with _open(path) as file:
+    with open_parquet(path) as file:
         hashes = str(file.schema_arrow.metadata[CONTENT_MARK].decode())
     return hashes.split()
 
 
 def group_span(path: str, groups: range) -> tuple[int, int]:
     """The first byte of the row groups in the file, and the end of the last one's."""
-    with _open(path) as file:
+    with open_parquet(path) as file:
         about = file.metadata
         chunks = [
             about.row_group(group).column(column)
@@ -87,14 +87,14 @@ def group_span(path: str, groups: range) -> tuple[int, int]:
 
 def group_bytes(path: str) -> list[int]:
     """Uncompressed bytes of each row group."""
-    with _open(path) as file:
+    with open_parquet(path) as file:
         groups = range(file.metadata.num_row_groups)
         return [file.metadata.row_group(group).total_byte_size for group in groups]
 
 
 def group_rows(path: str) -> list[int]:
     """Rows of each row group."""
-    with _open(path) as file:
+    with open_parquet(path) as file:
         groups = range(file.metadata.num_row_groups)
         return [file.metadata.row_group(group).num_rows for group in groups]
 
@@ -106,7 +106,7 @@ def read_rows(
 
     columns: of the text, see `record_texts`. A value is a string, None or NOT_UTF8.
     """
-    with _open(path) as file:
+    with open_parquet(path) as file:
         row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
         names = [name for name in others if name in file.schema_arrow.names]
         wanted = list(dict.fromkeys([*columns, *names]))  # a text column may be one of the others
@@ -218,7 +218,8 @@ def _string_arrays(array: pa.Array) -> Iterator[pa.Array]:
 
 
 @contextmanager
-def _open(path: str) -> Iterator[pq.ParquetFile]:
+def open_parquet(path: str) -> Iterator[pq.ParquetFile]:
+    """A Parquet file; errors while it is read become a DataError with its name."""
     # Read as a stream: pre-buffering would hold whole row groups in memory.
     with naming_tables(path), pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
         yield file

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pipeline.ingest.documents.parquet import EXTRACTION_COLUMNS
 from pipeline.ingest.documents.read import read
@@ -31,13 +33,21 @@ SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in EXTRACTION
 what was dropped is null. bad: why a record, whose name is the id, is unusable. at: where a record
 starts in the user's file, in bytes or rows, as in its id; null: its id has its row in this file.
 cut: as in `Record`. file: of a group of small files, the one that holds it."""
+_REPEATED = ["dropped", "bad", "language", "domain", "noted", "file"]
+"""Columns with few different values."""
 FOUND = [name for name in EXTRACTION_COLUMNS if name not in ("bad", "file", *_TYPES)]
 """Columns of what is found in slow formats."""
 _values = attrgetter(*FOUND)
 
 
+def open_writer(path: Path, schema: pa.Schema, is_plain: bool) -> pq.ParquetWriter:
+    """Writes a file of such tables; schema: with metadata; is_plain: without compression."""
+    compression = "none" if is_plain else "zstd"
+    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=_REPEATED)
+
+
 def extract_tables(records: Iterable[Extract | BadRecord]) -> Iterator[pa.Table]:
-    """The documents of a slow format as tables of about GROUP_BYTES."""
+    """The documents of a slow format as tables of at most about GROUP_BYTES."""
     rows: list[tuple[str, ...]] = []
     bad: dict[int, str] = {}
     size = 0
@@ -48,7 +58,7 @@ def extract_tables(records: Iterable[Extract | BadRecord]) -> Iterator[pa.Table]
         else:
             rows.append(_values(record))
             size += len(record.text)
-        if size >= GROUP_BYTES:
+        if size >= GROUP_BYTES or len(rows) >= TABLE_ROWS:
             yield _found_table(rows, bad)
             rows, bad, size = [], {}, 0
     yield _found_table(rows, bad)
@@ -74,12 +84,17 @@ def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa
     """
     texts: list[str | None] = []
     ids: list[str] = []
+    files: list[str] = []
     others: dict[str, dict[int, Any]] = {}
     size = 0
+
+    def table() -> pa.Table:
+        columns = {"text": texts, "at": _places(ids)} | ({"file": files} if named else {})
+        return _table(columns, others)
+
     for name, record in _records(pieces):
         row = len(texts)
-        if named:
-            others.setdefault("file", {})[row] = name
+        files.append(name)
         if isinstance(record, BadRecord):
             ids.append("@0")
             texts.append(None)
@@ -100,9 +115,9 @@ def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa
             if record.noted:
                 others.setdefault("noted", {})[row] = record.noted
         if size >= GROUP_BYTES or len(texts) >= TABLE_ROWS:
-            yield _table({"text": texts, "at": _places(ids)}, others)
-            texts, ids, others, size = [], [], {}, 0
-    yield _table({"text": texts, "at": _places(ids)}, others)
+            yield table()
+            texts, ids, files, others, size = [], [], [], {}, 0
+    yield table()
 
 
 def _records(pieces: Iterable[Piece]) -> Iterator[tuple[str, Record | Dropped | BadRecord]]:

@@ -27,6 +27,7 @@ from pipeline.ingest.extraction.document_tables import (
     FOUND,
     SCHEMA,
     extract_tables,
+    open_writer,
     piece_tables,
     regrouped,
 )
@@ -42,8 +43,6 @@ from pipeline.ingest.extraction.units import (
 )
 
 _SPAN, _STATE = "tenfold_span", "tenfold_raw_state"
-_REPEATED = ["dropped", "bad", "language", "domain", "noted", "file"]
-"""Columns with few different values."""
 Row = dict[str, str | None]
 
 
@@ -51,7 +50,7 @@ def write_unit(unit: Unit, start: Place, path: Path) -> None:
     """Write the documents of a unit, read from `start` on."""
     span = Span()
     with (
-        _writer(unit.source, SCHEMA, path) as writer,
+        open_writer(path, SCHEMA, is_stored_plain(unit.source)) as writer,
         unchanged([unit.source]),
     ):
         try:
@@ -63,11 +62,6 @@ def write_unit(unit: Unit, start: Place, path: Path) -> None:
             span = Span()  # perhaps no record starts there: it will be read from where one does
         writer.add_key_value_metadata({_SPAN: json.dumps(asdict(span))})
         writer.add_key_value_metadata({_STATE: json.dumps(placed_state(unit.source))})
-
-
-def _writer(source: Source, schema: pa.Schema, path: Path) -> pq.ParquetWriter:
-    compression = "none" if is_stored_plain(source) else "zstd"
-    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=_REPEATED)
 
 
 def is_unit_of(content: RawContent, path: Path) -> bool:
@@ -105,7 +99,7 @@ def write_file(
         else:
             tables = (table for file, _ in files for table in _groups(file))
     schema = SCHEMA.with_metadata(metadata(has_markup))
-    with _writer(source, schema, path) as writer:
+    with open_writer(path, schema, is_stored_plain(source)) as writer:
         for table in regrouped(tables):
             writer.write_table(table)
 

@@ -103,11 +103,6 @@ class PieceFormat:
 
     code: int
 
-    def begin(self, source: Source) -> Iterator[Record | Dropped | BadRecord]:
-        """As of `SlowFormat`."""
-        for piece in cut(source, PLAIN_UNIT_BYTES):
-            yield from read(piece)
-
 
 FORMATS: dict[Format, SlowFormat | PieceFormat] = {
     "mediawiki": SlowFormat(find_pages, extract_page, WIKITEXT_VERSION),

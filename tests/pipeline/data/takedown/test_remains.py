@@ -64,4 +64,4 @@ def test_files_of_long_names_are_listed(tmp_path: Path) -> None:
     none = np.array([], np.uint64)
     text = np.array([xxhash.xxh3_64_intdigest(b"A text.", 3)], np.uint64)
     request = Request(frozenset({("mine", f"{path.name}@0")}), none, frozenset(), text)
-    assert f"{made.path}: extracted text" in find_remains(tmp_path, tmp_path, tmp_path, request, 3)
+    assert f"{made.path}: extracted text" in find_remains(tmp_path, tmp_path, tmp_path, request)
