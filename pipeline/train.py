@@ -27,7 +27,7 @@ from pipeline.cluster.ranks import (
     Cluster,
     ending_with_lost_ranks,
     launched_rank,
-    report_once,
+    reporting_before_joining,
 )
 from pipeline.kernels.cache import set_torch_caches
 from pipeline.training.announce import dry_run, finish, print_start
@@ -52,14 +52,14 @@ def main() -> None:
     stop.listen()
     LauncherWatch(stop).start()
     set_torch_caches()  # by every rank: caches are on its node's disk
-    with report_once(launched_rank()):
+    with reporting_before_joining(stop):
         job = read_job(arguments)
         if arguments.dry_run:
             dry_run(job)
             return
     if launched_rank() == 0:
         stop.before_exit = partial(mark_stopped_at_start, job.output)
-    cluster = Cluster.join()
+    cluster = Cluster.join(stop)
     with ending_with_lost_ranks(cluster.rank):
         interrupted = train(job, cluster, stop)
         cluster.leave()

@@ -6,6 +6,7 @@
 #             failed_node=the node of the rank that reported the fault, else of the first one that
 #               failed; empty if the fault is not that node's, or any rank's may be the faulty one
 #             reason=one line
+#             status=that of a mistake or of divergence, if a rank ended with it
 #
 # In this order: a user's mistake (exit code 2) or a loss that diverged (3) ends the job, whatever
 # else happened; a device that reports a fault restarts it; a message that a program is wrong ends it;
@@ -87,8 +88,11 @@ judge() {
   reason=${reason#error: }
   reason=${reason:-exit code $status}
   device=$(said "${DEVICE_FAULTS[@]}") program=$(said "${PROGRAM_ERRORS[@]}")
-  if [[ " $status$codes" == *" $MISTAKE "* ]] || [[ " $status$codes" == *" $DIVERGED "* ]]; then
-    return
+  # srun reports the highest code, which may be that of a rank that it ended
+  if [[ " $status$codes" == *" $MISTAKE "* ]]; then
+    status=$MISTAKE
+  elif [[ " $status$codes" == *" $DIVERGED "* ]]; then
+    status=$DIVERGED
   elif [ -n "$device" ]; then
     node=$(speaker "${DEVICE_FAULTS[@]}")
     if [ -z "$node$first_node" ]; then # those that ended have only lost another one

@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,9 +23,12 @@ import torch.distributed as dist
 from pipeline.base.errors import PipelineError
 from pipeline.cluster.process_group import TIMEOUT_VARIABLE, init_distributed, timeout
 from pipeline.cluster.rendezvous import MissingRanks
+from pipeline.cluster.stop_request import StopRequest
 
 EXIT_LOST = 70
 """EX_SOFTWARE of sysexits.h, an internal failure, so that it is not taken for a user's mistake."""
+FIRST_RANK_SECONDS = 60.0
+"""How much later than another rank the first one may find an error: it imports first."""
 LOST = re.compile(
     "gloo|NCCL|ncclRemote|Connection (closed|reset) by peer|Broken pipe|timeout caused pair closure"
 )
@@ -119,11 +122,12 @@ class Cluster:
     device: torch.device
     control: dist.ProcessGroup
     """Gloo, for counts and decisions: on GPUs it does not wait for kernels."""
+    stop: StopRequest
 
     @classmethod
-    def join(cls) -> Cluster:
+    def join(cls, stop: StopRequest) -> Cluster:
         """Meet the other processes, see `process_group.init_distributed`."""
-        with report_once(launched_rank()):
+        with reporting_before_joining(stop):
             longest_wait = timeout()
         try:
             device = init_distributed()
@@ -135,7 +139,7 @@ class Cluster:
             )
             raise SystemExit(EXIT_LOST) from None
         control = dist.new_group(backend="gloo", timeout=longest_wait)
-        return cls(dist.get_rank(), dist.get_world_size(), device, control)
+        return cls(dist.get_rank(), dist.get_world_size(), device, control, stop)
 
     @property
     def is_first_on_node(self) -> bool:
@@ -151,8 +155,16 @@ class Cluster:
     @contextmanager
     def agreed(self) -> Iterator[None]:
         """As `agreed`, but only the first rank raises the error and the others exit silently."""
-        with report_once(self.rank), agreed(self):
-            yield
+        with report_once(self.rank):
+            try:
+                with agreed(self):
+                    yield
+            except PipelineError:
+                self.stop.keep_error()
+                # no rank ends, and makes the launcher end the others, before all of them know
+                with suppress(RuntimeError):
+                    dist.barrier(group=self.control)
+                raise
 
     def gather(self, text: str) -> list[str]:
         """The text of every rank, on every rank."""
@@ -213,6 +225,24 @@ class Cluster:
 def launched_rank() -> int:
     """The rank that a launcher gave this process; 0 when it is alone."""
     return int(os.environ.get("RANK", "0"))
+
+
+@contextmanager
+def reporting_before_joining(stop: StopRequest) -> Iterator[None]:
+    """The first rank raises an error inside; another one only if the first rank has none.
+
+    Ranks that have not met cannot tell each other, so the others wait until the launcher ends them.
+    """
+    try:
+        yield
+    except PipelineError as error:
+        stop.keep_error()
+        rank = launched_rank()
+        if rank == 0:
+            raise
+        if stop.wait_for_request(FIRST_RANK_SECONDS):
+            raise SystemExit(error.exit_code) from None
+        raise type(error)(f"rank {rank}: {error}") from None
 
 
 @contextmanager

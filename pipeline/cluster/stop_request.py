@@ -89,6 +89,8 @@ class StopRequest:
         self.before_exit: Callable[[], None] = lambda: None
         """Called before a request ends this process at once."""
         self._interrupted = False
+        self._has_error = False
+        self._told = threading.Event()
 
     @property
     def requested(self) -> bool:
@@ -119,11 +121,26 @@ class StopRequest:
                 signal.signal(number, lambda *_: None)  # the thread hears it
         threading.Thread(target=self._hear, args=(heard,), name="signals", daemon=True).start()
 
+    def keep_error(self) -> None:
+        """Let a request change nothing more: this process ends with an error's exit code.
+
+        Launchers send SIGTERM to the other ranks as soon as one has ended. One that is about to
+        report the same error would say nothing of it and ask to be started again.
+        """
+        self._has_error = True
+
+    def wait_for_request(self, seconds: float) -> bool:
+        """After `keep_error`: whether a stop is requested within this time."""
+        return self._told.wait(seconds)
+
     def request(self, reason: str) -> None:
         """Ask all ranks to save and end, or end this process at once if it has not trained yet.
 
         reason: for the line that the first rank of each node prints.
         """
+        if self._has_error:
+            self._told.set()
+            return
         if self.can_save:
             repeated, self.signalled = self.signalled, True
             if not repeated:

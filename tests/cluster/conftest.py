@@ -48,6 +48,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.stop()
 
 
+@pytest.fixture(autouse=True)
+def no_jobs_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that fails leaves its jobs, which would hold the GPUs of the next test."""
+    yield
+    if "cluster" in request.fixturenames:
+        request.getfixturevalue("cluster").cancel_jobs()
+
+
 @pytest.fixture(scope="session")
 def runs(cluster: Cluster, prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Submits small trainings on the sample corpus."""

@@ -161,6 +161,15 @@ class Cluster:
         assert result.returncode == 0, result.stdout + result.stderr
         return Job(self, int(result.stdout))
 
+    def cancel_jobs(self) -> None:
+        """Cancel all jobs and wait until none is left."""
+        if self._queued():
+            self.run("scancel", "--user=root")
+            self._until("no job is left", lambda: not self._queued())
+
+    def _queued(self) -> str:
+        return self.run("squeue", "--noheader", "--format=%A %T").stdout.strip()
+
     def environment(self) -> dict[str, str]:
         """A user's environment on the login node, with the Python of these tests."""
         foreign = ("SLURM_", "SBATCH_", "SRUN_", "TENFOLD_", "PYTEST_")

@@ -353,3 +353,11 @@ def test_nothing_that_is_known(judge) -> None:  # type: ignore[no-untyped-def]
     log = f"{lost}\nKeyError: 'x'\n{task(2, '1')}{TERMINATING}{task(0, '70')}"
     assert judge(log, 70) == ("end", "", "KeyError: 'x'"), "not the rank that lost it"
     assert judge(task(0, "Terminated"), 143) == ("end", "", "exit code 143")
+
+
+def test_a_mistake_is_the_exit_code_of_the_job(tmp_path: Path) -> None:
+    """srun reports the highest code, here that of a rank that it ended: 75 starts a job again."""
+    log = "error: shards are damaged\n" + task(0, "2") + TERMINATING + task(1, "75")
+    (tmp_path / "log").write_text(log)
+    script = f"log={tmp_path}/log log_start=0 status=75; judge; printf '%s' \"$status $reason\""
+    assert bash(script) == "2 shards are damaged"

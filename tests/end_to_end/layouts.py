@@ -24,6 +24,7 @@ import torch.distributed as dist
 
 from pipeline.base.errors import run_command
 from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.stop_request import StopRequest
 from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.planning.schedule import learning_rate
 from pipeline.training.checkpoints.fragment_files import divide
@@ -124,7 +125,7 @@ def measure(name: str, file: DeepSpeedFile, cluster: Cluster, folder: Path) -> d
 def main() -> None:
     torch.set_num_threads(1)
     folder, output = Path(sys.argv[1]), Path(sys.argv[2])
-    cluster = Cluster.join()
+    cluster = Cluster.join(StopRequest())
     if not (folder / "first").exists():
         engine = engine_of(LAYOUTS["stage 0"], cluster, seed=0)
         list(islice(train(engine, cluster, 0, SAVED_AT), SAVED_AT))

@@ -27,6 +27,7 @@ from model.objectives.span_boundary import SpanBoundaryHead
 from model.objectives.word_heads import MaskedLanguageHead, WordLosses
 from pipeline.base.errors import run_command
 from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.costs.kernel_rates import KERNEL_RATES, AttentionName, StepWork, step_seconds
@@ -59,7 +60,7 @@ def main() -> None:
     given = parser.parse_args()
     run = override(recipe(given.recipe), ["precision=bf16", *given.set])
     inductor.benchmark_kernel = True  # keeps each kernel's bytes
-    cluster = Cluster.join()
+    cluster = Cluster.join(StopRequest())
     bare = bare_counts(run, given.rows, cluster.device)
     attention = evaluation_attention(run, given.rows, cluster.device)
     about = {

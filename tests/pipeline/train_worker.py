@@ -22,11 +22,12 @@ from tests.pipeline.training.frozen import freeze
 
 def main() -> None:
     jobs = json.loads(Path(sys.argv[1]).read_text())
-    cluster = Cluster.join()
+    stop = StopRequest()
+    cluster = Cluster.join(stop)
     freeze()
     for arguments in jobs:
         sys.argv[1:] = arguments
-        assert not train.train(read_job(parse_train()), cluster, StopRequest())
+        assert not train.train(read_job(parse_train()), cluster, stop)
     cluster.leave()
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,17 +20,21 @@ from pipeline.cluster.ranks import (
     report_once,
 )
 from tests.launching import process
-from tests.pipeline.conftest import forkrun, launch
+from tests.pipeline.conftest import forkrun, launch, started
+from tests.pipeline.test_train import wait_for
 from tests.pipeline.training.toy_checkpoints import on_ranks
 
 CODE = """
-import sys
+import os, signal, sys, time
 import torch
-from pipeline.base.errors import DataError, run_command
+from pipeline.base.errors import DataError, PipelineError, run_command
 from pipeline.cluster.ranks import Cluster
+from pipeline.cluster.stop_request import StopRequest
 
 def main():
-    cluster = Cluster.join()
+    stop = StopRequest()
+    stop.listen()
+    cluster = Cluster.join(stop)
     assert cluster.gather(f"rank {cluster.rank}" * cluster.rank) == ["", "rank 1"]
     content = bytes([255, 0]) * (1 - cluster.rank)
     assert cluster.from_first(content) == bytes([255, 0])
@@ -42,9 +47,18 @@ def main():
     if sys.argv[1] == "whole":
         cluster.leave()
         return
-    with cluster.agreed():
-        if cluster.rank == 1 or sys.argv[1] == "all":
-            raise DataError("shards are damaged")
+    try:
+        with cluster.agreed():
+            if cluster.rank == 1 or sys.argv[1] != "one":
+                raise DataError("shards are damaged")
+    except (PipelineError, SystemExit) as error:
+        if sys.argv[1] == "signalled":
+            # as the launcher does once the other rank has ended
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.wait_for_request(60)
+            code = error.exit_code if cluster.rank == 0 else error.code
+            print(f"ends with {code}\\n", end="", flush=True)
+        raise
     print("continued")
 
 run_command(main, at_once=True)
@@ -77,14 +91,59 @@ def test_a_wrong_time_limit_is_reported_once(tmp_path: Path) -> None:
     script.write_text(CODE)
     launched = {
         "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1",
-        "TENFOLD_TIMEOUT_SECONDS": "soon",
+        "TENFOLD_TIMEOUT_SECONDS": "soon", "RANK": "0",
     }  # fmt: skip
+    result = process.run([sys.executable, script, "whole"], env=os.environ | launched)
     error = "error: TENFOLD_TIMEOUT_SECONDS='soon' is not a number of seconds; unset it\n"
-    for rank, said in (("0", error), ("1", "")):
-        result = process.run(
-            [sys.executable, script, "whole"], env=os.environ | launched | {"RANK": rank}
-        )
-        assert (result.returncode, result.stdout, result.stderr) == (2, "", said)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", error)
+
+
+BEFORE_JOINING = """
+import sys
+from pathlib import Path
+from pipeline.base.errors import DataError, run_command
+from pipeline.cluster import ranks
+from pipeline.cluster.stop_request import StopRequest
+
+def main():
+    stop = StopRequest()
+    stop.listen()
+    ranks.FIRST_RANK_SECONDS = float(sys.argv[2])
+    keep = stop.keep_error
+    stop.keep_error = lambda: (keep(), Path(sys.argv[1]).touch())
+    with ranks.reporting_before_joining(stop):
+        raise DataError("no data here")
+
+run_command(main, at_once=True)
+"""
+
+
+def test_other_ranks_let_the_first_one_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launcher would end the first one as soon as another one has ended."""
+    script, found = tmp_path / "script.py", tmp_path / "found"
+    script.write_text(BEFORE_JOINING)
+    monkeypatch.setenv("RANK", "1")
+    with started(sys.executable, script, found, "600") as rank:
+        wait_for(found, rank)
+        assert rank.poll() is None
+        rank.send_signal(signal.SIGTERM)  # the first one has reported and ended
+        assert rank.communicate(timeout=600) == ("", "") and rank.returncode == 2
+    alone = process.run([sys.executable, script, found, "0"])  # the first one finds no error
+    assert (alone.returncode, alone.stderr) == (2, "error: rank 1: no data here\n")
+    monkeypatch.setenv("RANK", "0")
+    first = process.run([sys.executable, script, found, "600"])
+    assert (first.returncode, first.stderr) == (2, "error: no data here\n")
+
+
+def test_a_signal_after_an_error_changes_nothing(tmp_path: Path) -> None:
+    """A launcher sends it when one rank has ended, and the other is about to."""
+    result = two_ranks(tmp_path, "signalled")
+    errors = [line for line in result.stderr.splitlines() if "error: " in line]
+    assert errors == ["error: shards are damaged"]
+    assert "exiting before training" not in result.stderr
+    assert result.stdout.count("ends with 2\n") == 2
 
 
 def test_ranks_join_and_leave(tmp_path: Path) -> None:
