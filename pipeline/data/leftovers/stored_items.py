@@ -26,7 +26,8 @@ from pipeline.base.files import is_locked, open_lock, try_lock
 from pipeline.data.leftovers.made_shards import MadeShards
 from pipeline.data.selection.decisions import read_spans
 from pipeline.execution.ledger import lock_of
-from pipeline.ingest.documents.unchanged import content_file, extracted_hash, known_content
+from pipeline.ingest.documents.parquet import extracted_hash
+from pipeline.ingest.documents.unchanged import content_file, known_content
 from pipeline.remote.kept_lists import LIST
 
 _RECENT_SECONDS = 86_400

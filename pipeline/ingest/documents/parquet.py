@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.documents.arrow_tables import (
@@ -69,6 +70,12 @@ def extraction_content(path: str) -> list[str]:
     with open_parquet(path) as file:
         hashes = str(file.schema_arrow.metadata[CONTENT_MARK].decode())
     return hashes.split()
+
+
+def extracted_hash(path: str) -> str:
+    """The hash, in the spans of an extracted file, of all that it was extracted from."""
+    joined = "".join(hashes := extraction_content(path))
+    return joined if len(hashes) < 2 else xxhash.xxh3_64_hexdigest(joined.encode())
 
 
 def group_span(path: str, groups: range) -> tuple[int, int]:

@@ -39,6 +39,7 @@ from pipeline.ingest.documents.json_lines import (
 )
 from pipeline.ingest.documents.parquet import (
     PARQUET_VERSION,
+    extracted_hash,
     extraction_mark,
     group_bytes,
     group_rows,
@@ -58,8 +59,11 @@ from pipeline.ingest.documents.records import (
     Dropped,
     Format,
     Piece,
+    PieceReading,
+    ReadSpan,
     Record,
     Source,
+    State,
     text_fields,
 )
 from pipeline.ingest.documents.time_limit import TOO_SLOW, drop_slow
@@ -112,13 +116,23 @@ def rows_of(piece: Piece) -> range:
     return range(ends[piece.start - 1] if piece.start else 0, ends[piece.stop - 1])
 
 
-def bytes_of(piece: Piece) -> tuple[int, int]:
-    """Where the bytes of a piece start and end in its file."""
-    if piece.source.format == "parquet":
-        return group_span(piece.source.path, range(piece.start, piece.stop))
-    if piece.source.format == "arrow":
-        return batch_span(piece.source.path, range(piece.start, piece.stop))
-    return piece.start, piece.stop
+def span_of(piece: Piece, read: PieceReading, state: State) -> ReadSpan:
+    """What was read of a piece, to be recorded; state: of its file.
+
+    Tables give no blocks to hash: their bytes are read once more.
+    """
+    source, start, stop = piece.source, piece.start, piece.stop
+    if source.format == EXTRACTED:
+        digest = extracted_hash(source.path)
+    else:
+        if read.stop == read.start:
+            if source.format == "parquet":
+                start, stop = group_span(source.path, range(start, stop))
+            elif source.format == "arrow":
+                start, stop = batch_span(source.path, range(start, stop))
+            read.take_file(source.path, start, stop)
+        digest = read.digest
+    return ReadSpan(source.corpus, source.name, read.start, read.stop, digest, *state)
 
 
 def read_whole(source: Source) -> bool:

@@ -32,8 +32,8 @@ import xxhash
 from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
 from pipeline.ingest.compression.codecs import naming
-from pipeline.ingest.documents.parquet import extraction_content
-from pipeline.ingest.documents.read import bytes_of
+from pipeline.ingest.documents.parquet import extracted_hash, extraction_content
+from pipeline.ingest.documents.read import span_of
 from pipeline.ingest.documents.records import (
     EXTRACTED,
     Piece,
@@ -100,17 +100,11 @@ def reading(
 
         def spans() -> list[ReadSpan]:
             check()
-            return [_span(piece, read) for piece, read in zip(pieces, readings)]
+            states = [state_of(piece.source) for piece in pieces]
+            found = zip(pieces, readings, states)
+            return [span_of(piece, read, state) for piece, read, state in found]
 
         yield tuple(replace(piece, reading=read) for piece, read in zip(pieces, readings)), spans
-
-
-def _span(piece: Piece, read: PieceReading) -> ReadSpan:
-    source = piece.source
-    if read.stop == read.start and source.format != EXTRACTED:  # it gave no blocks
-        read.take_file(source.path, *bytes_of(piece))
-    digest = _hash(source, 0, 0) if source.format == EXTRACTED else read.digest
-    return ReadSpan(source.corpus, source.name, read.start, read.stop, digest, *state_of(source))
 
 
 def compare(sources: list[Source], spans: Iterable[ReadSpan], output: Path) -> list[Source]:
@@ -144,12 +138,6 @@ def _hash(source: Source, start: int, stop: int) -> str:
     if source.format != EXTRACTED:
         return PieceReading().take_file(source.path, start, stop).digest
     return extracted_hash(source.path)
-
-
-def extracted_hash(path: str) -> str:
-    """The hash, in the spans of an extracted file, of all that it was extracted from."""
-    joined = "".join(hashes := extraction_content(path))
-    return joined if len(hashes) < 2 else xxhash.xxh3_64_hexdigest(joined.encode())
 
 
 class RawContent(NamedTuple):

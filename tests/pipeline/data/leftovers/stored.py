@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pipeline.data.preparation.assemble import INPUTS
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.documents.parquet import extracted_hash
 from pipeline.ingest.documents.sniff import sniff
-from pipeline.ingest.documents.unchanged import extracted_hash
 from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.ingest.dump import small_dump
 

@@ -10,7 +10,7 @@ from pipeline.base.errors import ConfigError
 from pipeline.data.leftovers.made_shards import read_made_shards
 from pipeline.data.preparation.assemble import INPUTS
 from pipeline.execution.work_directory import WORK
-from pipeline.ingest.documents.unchanged import extracted_hash
+from pipeline.ingest.documents.parquet import extracted_hash
 from tests.pipeline.data.leftovers.stored import extracted_dump, write_shards
 
 

@@ -16,8 +16,9 @@ from pipeline.data.leftovers.stored_items import StoredItem, find_items, remove_
 from pipeline.data.selection.decisions import spans_metadata
 from pipeline.execution.ledger import lock_of
 from pipeline.execution.work_directory import WORK
+from pipeline.ingest.documents.parquet import extracted_hash
 from pipeline.ingest.documents.records import ReadSpan
-from pipeline.ingest.documents.unchanged import content_file, extracted_hash, mark_used
+from pipeline.ingest.documents.unchanged import content_file, mark_used
 from tests.pipeline.data.leftovers.stored import age, extracted_dump, write_shards
 
 
