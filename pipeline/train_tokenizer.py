@@ -72,8 +72,11 @@ def main() -> None:
         raise ConfigError(f"--output {arguments.output} exists already; name a new folder")
     found = find_sources(arguments, data)
     arguments.output.mkdir(parents=True, exist_ok=True)  # fails before the work, not after it
-    sources = extract(found.files, data_root() / "documents", local_executor(cores()))
-    train_tokenizer(sources, data, arguments.output, found.description, int(arguments.sample_bytes))
+    executor = local_executor(cores())
+    sources = extract(found.files, data_root() / "documents", executor)
+    train_tokenizer(
+        sources, data, arguments.output, found.description, int(arguments.sample_bytes), executor
+    )
 
 
 if __name__ == "__main__":

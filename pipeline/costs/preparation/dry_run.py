@@ -15,10 +15,10 @@ from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
 from pipeline.data.preparation.prepare_shards import parts_job
 from pipeline.data.preparation.tokenizer import read_existing, warn_of_language
-from pipeline.data.preparation.tokenizer_training import sample_texts
 from pipeline.data.preparation.transfers import beginnings
 from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.text.sample import sample_texts
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.ingest.corpora.groups import require_size

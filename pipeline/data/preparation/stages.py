@@ -40,7 +40,7 @@ def make_shards(
         cut_tasks(sources, split_bytes),
         arguments.dedup, arguments.filter, arguments.decontaminate, documents,
     )  # fmt: skip
-    tokenizer = find_tokenizer(arguments.tokenizer, found, sources, run.data, known)
+    tokenizer = find_tokenizer(arguments.tokenizer, found, sources, run.data, known, executor)
     job = plan_job(
         arguments, run, found.corpus, sources, selection, tokenizer,
         split_bytes=split_bytes, known=known,

@@ -31,13 +31,14 @@ from pipeline.data.preparation.fingerprint import Identities, identify_files
 from pipeline.data.preparation.tokenizer_training import (
     REPORT_BYTES,
     SAMPLE_BYTES,
-    sample_texts,
     train_tokenizer,
 )
 from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.text.sample import sample_texts
 from pipeline.data.tokenizers.folders import num_rows, read_vocabulary, trained_on
 from pipeline.data.tokenizers.quality import language_doubts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.execution.workers import Executor
 from pipeline.ingest.corpora.catalogue import CORPORA
 from pipeline.ingest.documents.records import Source
 
@@ -174,6 +175,7 @@ def find_tokenizer(
     sources: list[Source],
     data: DataSettings,
     known: Identities,
+    executor: Executor,
 ) -> ChosenTokenizer:
     """The tokenizer to prepare with: the one given, an existing one, or one trained now.
 
@@ -194,7 +196,7 @@ def find_tokenizer(
         if existing is None:
             print("tokenizer: none for this corpus yet; training it on this corpus", flush=True)
             try:
-                train_tokenizer(sources, data, places.unfinished, places.corpus)
+                train_tokenizer(sources, data, places.unfinished, places.corpus, executor=executor)
             except TakenError as error:  # where locks exclude nobody
                 print(f"tokenizer: {error}", flush=True)
             else:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.base.errors import DataError
-from pipeline.base.progress import tracked
 from pipeline.base.publish import whole_folder
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.text.documents import DocumentCounts, read_batches
-from pipeline.data.text.text_tasks import cut_tasks
+from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.text.sample import sample_texts, stored_sample
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.quality import report_quality
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.execution.workers import Executor, local_executor
 from pipeline.ingest.documents.records import Source, with_line
 
 SAMPLE_BYTES = 1 << 30
@@ -30,22 +28,21 @@ def train_tokenizer(
     directory: Path,
     corpus: str = "the sample",
     sample_bytes: int = SAMPLE_BYTES,
+    executor: Executor | None = None,
 ) -> Vocabulary:
     """Train the recipe's tokenizer on a sample of `sources`, and save it as folder `directory`.
 
-    corpus: describes the sources, see `corpora.describe_corpus`; stored with the tokenizer. Raises
-    DataError if there is no text, and TakenError if the folder holds files by then.
+    corpus: describes the sources, see `corpora.describe_corpus`; stored with the tokenizer;
+    executor: reads the sample, None for this process. Raises DataError if there is no text, and
+    TakenError if the folder holds files by then.
     """
-    counts = DocumentCounts()
-
-    def texts() -> Iterator[str]:
-        nonlocal counts
-        counts = DocumentCounts()
-        return sample_texts(sources, sample_bytes, counts)
-
-    vocabulary = train_vocabulary(
-        data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case
-    )
+    with stored_sample(sources, sample_bytes, directory, executor or local_executor(1)) as (
+        texts,
+        counts,
+    ):
+        vocabulary = train_vocabulary(
+            data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case
+        )
     if counts.documents == 0:
         example = f" (first bad record: {_example(counts, sources)})" if counts.bad else ""
         raise DataError(
@@ -69,26 +66,3 @@ def train_tokenizer(
 
 def _example(counts: DocumentCounts, sources: list[Source]) -> str:
     return with_line(counts.bad_example, sources)
-
-
-def sample_texts(sources: list[Source], sample_bytes: int, counts: DocumentCounts) -> Iterator[str]:
-    """Cleaned documents from the start of every split, `sample_bytes` in total.
-
-    counts: gets what was read.
-    """
-    tasks = cut_tasks(sources)
-    total = sum(task.weight for task in tasks)
-    for task in tracked(tasks, "sampling text", "splits"):
-        quota = max(1, sample_bytes * task.weight // max(total, 1))
-        taken = 0
-        for batch in read_batches(task.pieces, 0, counts):
-            bounds = batch.offsets.tolist()
-            for start, stop in itertools.pairwise(bounds):
-                counts.documents += 1
-                counts.bytes += stop - start - 1
-                taken += stop - start - 1
-                yield batch.buffer[start : stop - 1].tobytes().decode()
-                if taken >= quota:
-                    break
-            if taken >= quota:
-                break

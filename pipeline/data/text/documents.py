@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -135,9 +136,15 @@ class DocumentBatch:
 
 
 def read_batches(
-    pieces: tuple[Piece, ...], seed: int, counts: DocumentCounts
+    pieces: tuple[Piece, ...],
+    seed: int,
+    counts: DocumentCounts,
+    most_characters: int = sys.maxsize,
 ) -> Iterator[DocumentBatch]:
-    """Yield the non-empty cleaned documents of `pieces` in order; adds the others to `counts`."""
+    """Yield the non-empty cleaned documents of `pieces` in order; adds the others to `counts`.
+
+    most_characters: of a batch, if fewer than BATCH_CHARACTERS.
+    """
     records: list[Record] = []
     sources: list[Source] = []
     files: list[str] = []
@@ -165,7 +172,7 @@ def read_batches(
                 sources.append(source)
                 files.append(file)
                 size += len(part.text) + _RECORD_BYTES
-                if size >= BATCH_CHARACTERS:
+                if size >= min(BATCH_CHARACTERS, most_characters):
                     yield from _batch(records, sources, files, seed, counts)
                     records, sources, files, size = [], [], [], 0
     yield from _batch(records, sources, files, seed, counts)

@@ -85,10 +85,15 @@ class CountedFile:
 
 
 def plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
-    """Yield `wanted` bytes of an open file, then the rest of it in small blocks."""
-    while wanted > 0 and (block := file.read(min(BLOCK_BYTES, wanted))):
+    """Yield `wanted` bytes of an open file, then the rest of it in small blocks.
+
+    The first blocks are small, too: a sample of a file ends soon.
+    """
+    size = OVERRUN_BYTES
+    while wanted > 0 and (block := file.read(min(size, wanted))):
         wanted -= len(block)
         yield block
+        size = min(size + size // 2, BLOCK_BYTES)
     size = OVERRUN_BYTES
     while block := file.read(size):
         yield block

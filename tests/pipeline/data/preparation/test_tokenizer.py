@@ -204,9 +204,9 @@ def test_one_published_during_the_training_is_used(
     """Once the shards are complete it would be too late."""
     train = tokenizer.train_tokenizer
 
-    def train_beside_another(*given: Any) -> None:
+    def train_beside_another(*args: Any, **kwargs: Any) -> None:
         monkeypatch.setattr(tokenizer, "train_tokenizer", train)
-        train(*given)
+        train(*args, **kwargs)
         run("--corpus", "cc-news", "--input", text_of(tmp_path / "n.jsonl", "dog"), *FEW)
 
     monkeypatch.setattr(tokenizer, "train_tokenizer", train_beside_another)

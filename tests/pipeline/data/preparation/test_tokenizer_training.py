@@ -1,17 +1,28 @@
-"""The sample that a tokenizer is trained on: of fixed size, the same every time."""
+"""A tokenizer is trained on the same sample, whoever reads it."""
 
 from __future__ import annotations
 
-from pipeline.data.preparation.tokenizer_training import sample_texts
-from pipeline.data.text.documents import DocumentCounts
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.preparation.tokenizer_training import train_tokenizer
+from pipeline.data.tokenizers.folders import trained_on
+from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.recipes import recipe
 
 
-def test_the_sample_has_its_size_and_comes_from_everywhere() -> None:
+def test_workers_read_the_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, sources = corpus_sources("sample", [])
-    counts = DocumentCounts()
-    texts = list(sample_texts(sources, 500_000, counts))
-    assert counts.documents == len(texts)
-    longest = max(len(text.encode()) for text in texts)
-    assert 500_000 <= counts.bytes <= 500_000 + 5 * longest
-    assert texts == list(sample_texts(sources, 500_000, DocumentCounts()))
+    data = replace(recipe("roberta_tiny").data, vocab_size=600)
+    found = [
+        train_tokenizer(sources, data, tmp_path / f"{workers}", "text", 200_000, executor)
+        for workers, executor in ((1, None), (2, local_executor(2)))
+    ]
+    assert found[0].sha256 == found[1].sha256 and found[0].size == 600
+    texts = {trained_on(tmp_path / name) for name in "12"}
+    assert len(texts) == 1 and texts.pop().startswith("text: ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+    assert "trained byte-bpe with 600 tokens on text: " in capsys.readouterr().out
