@@ -7,15 +7,15 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from pipeline.base.errors import DataError
+from pipeline.base.process_scope import is_abandoned, temporary_path
 
 _ADVICE = {
     errno.ENOSPC: "free some space", errno.EDQUOT: "free some of your quota",
@@ -44,8 +44,7 @@ def whole_file(path: Path, *, lasting: bool = True, size: int = 0) -> Iterator[P
     size: bytes that it takes, if they are known, for the message. Raises DataError if the disk is
     full or not writable.
     """
-    # Random rather than the process id, which another node or container can share.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = temporary_path(path)
     try:
         yield temporary
         with temporary.open("rb") as file:
@@ -97,9 +96,11 @@ def make_directory(directory: Path, remedy: str = "set TENFOLD_ROOT") -> None:
 
 
 def remove_temporaries(directory: Path) -> None:
-    """Remove temporary files of crashed writers; no other process may be writing there."""
+    """Remove files that processes which are gone had not renamed yet."""
     for path in directory.glob(".*.tmp"):
-        path.unlink()
+        with suppress(OSError):  # another process removes it; or it is in nobody's way
+            if path.is_file() and is_abandoned(path, time.time() - path.stat().st_mtime):
+                path.unlink()
 
 
 def digest_of(path: Path, digest: hashlib._Hash) -> str:

@@ -1,10 +1,24 @@
-"""Which processes this one can see: those whose IDs mean the same to it."""
+"""Which processes this one can see, and what those that are gone left unfinished.
+
+What is not whole yet has the name `.NAME.SCOPE-PROCESS.RANDOM.tmp`. So whoever finds it knows
+whether it is in use, also where locks exclude nobody (Lustre mounted with localflock).
+"""
 
 from __future__ import annotations
 
+import functools
 import os
+import re
+import secrets
 import uuid
 from pathlib import Path
+
+import xxhash
+
+STALE_SECONDS = 24 * 3600.0
+"""Age at which what a process left that cannot be seen, such as one on another node, counts as
+abandoned: no work goes on for so long without a write."""
+_TEMPORARY = re.compile(r"\.(.+)\.([0-9a-f]{8})-(\d{1,9})\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 
 def process_scope() -> str:
@@ -28,3 +42,28 @@ def is_running(process: int) -> bool:
     except PermissionError:  # another user's
         return True
     return True
+
+
+def temporary_path(path: Path) -> Path:
+    """A name next to `path` that nothing else has, until it is renamed to `path`."""
+    own = f"{_scope()}-{os.getpid()}.{secrets.token_hex(4)}"
+    return path.with_name(f".{path.name}.{own}.tmp")
+
+
+def name_when_whole(temporary: Path) -> str:
+    """The name that what is at a temporary path would get; "" if it is no temporary path."""
+    found = _TEMPORARY.fullmatch(temporary.name)
+    return found[1] if found else ""
+
+
+def is_abandoned(temporary: Path, idle_seconds: float) -> bool:
+    """Whether the process that wrote to a temporary path is gone; idle: since its last write."""
+    found = _TEMPORARY.fullmatch(temporary.name)
+    if found and found[2] == _scope():
+        return not is_running(int(found[3]))
+    return idle_seconds > STALE_SECONDS
+
+
+@functools.cache
+def _scope() -> str:
+    return xxhash.xxh3_64_hexdigest(process_scope().encode())[:8]

@@ -10,22 +10,15 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import xxhash
-
 from pipeline.base.errors import DataError, PipelineError
 from pipeline.base.files import sync_directory, why_not_written
-from pipeline.base.process_scope import is_running, process_scope
+from pipeline.base.process_scope import is_abandoned, name_when_whole, temporary_path
 
-STALE_SECONDS = 24 * 3600.0
-"""Age at which a folder of a process that cannot be seen, such as one on another node, counts as
-abandoned: no work goes on for so long without a write."""
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
@@ -56,8 +49,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     Raises DataError if it cannot be made.
     """
     place = path.resolve()  # `path` may be `.`, or a link to an empty folder
-    own = f"{_scope()}-{os.getpid()}.{secrets.token_hex(4)}"
-    scratch = place.with_name(f".{place.name}.{own}.tmp")
+    scratch = temporary_path(place)
     try:
         scratch.mkdir(parents=True)
     except OSError as error:
@@ -121,15 +113,10 @@ def _sync_all(folder: Path) -> None:
 
 def _remove_abandoned(path: Path, now: float) -> None:
     """Remove scratch folders of killed processes; now: by the clock of their file system."""
-    name = re.compile(rf"\.{re.escape(path.name)}\." r"([0-9a-f]{8})-(\d{1,9})\.[0-9a-f]{8}\.tmp")
     for folder in path.parent.iterdir():
-        if found := name.fullmatch(folder.name):
-            if found[1] == _scope():
-                is_abandoned = not is_running(int(found[2]))
-            else:
-                is_abandoned = now - _last_write(folder) > STALE_SECONDS
-            if is_abandoned:
-                shutil.rmtree(folder, ignore_errors=True)
+        is_ours = name_when_whole(folder) == path.name
+        if is_ours and is_abandoned(folder, now - _last_write(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _last_write(folder: Path) -> float:
@@ -140,7 +127,3 @@ def _last_write(folder: Path) -> float:
             with suppress(FileNotFoundError):
                 newest = max(newest, path.lstat().st_mtime)
     return newest
-
-
-def _scope() -> str:
-    return xxhash.xxh3_64_hexdigest(process_scope().encode())[:8]

@@ -17,9 +17,7 @@ best            seed and folder of the weights that are kept
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,8 @@ import torch
 from model.tasks.task_model import TaskModel, fill_task_model
 from pipeline import __version__
 from pipeline.base.errors import CheckpointError
-from pipeline.base.files import make_directory, one_at_a_time, write_whole
-from pipeline.base.publish import STALE_SECONDS, TakenError
+from pipeline.base.files import make_directory, one_at_a_time, remove_temporaries, write_whole
+from pipeline.base.publish import TakenError
 from pipeline.base.typed_json import read_object
 from pipeline.cluster.process_group import device_name
 from pipeline.downstream.data_summary import Copies
@@ -132,17 +130,8 @@ def publish_scores(work: TuningWork, scores: Mapping[str, Any], encoder: RowEnco
     """
     with one_at_a_time(lock_of(work.output / SCORES)):
         names = _publish(work, scores, encoder)
-        _remove_half_written(work.output)
+        remove_temporaries(work.output)
         return names
-
-
-def _remove_half_written(output: Path) -> None:
-    """Remove files that a killed process had not renamed: old ones, because another process may be
-    writing where locks exclude nobody."""
-    for path in output.glob(".*.tmp"):
-        with suppress(OSError):
-            if path.is_file() and time.time() - path.stat().st_mtime > STALE_SECONDS:
-                path.unlink()
 
 
 def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -> list[str]:

@@ -76,12 +76,3 @@ def check_same_work(output: Path, before: Mapping[str, Any], now: Mapping[str, A
                 f"{output} was made with {name} {before.get(name)!r}, not {now.get(name)!r}; "
                 "repeat that, or give another --output"
             )
-
-
-def remove_orphans(directory: Path) -> None:
-    """Remove temporary files that `only_once` left in `directory` when its process died."""
-    for path in directory.glob(".*.tmp"):
-        target = path.with_name(path.name.removeprefix(".").rsplit(".", 2)[0])
-        with open_lock(lock_of(target)) as lock:
-            if try_lock(lock):  # else someone is writing it, or there are no locks to tell
-                path.unlink(missing_ok=True)

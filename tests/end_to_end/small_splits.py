@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pipeline import prepare
-from pipeline.data.text.documents import BATCH_CHARACTERS
+from pipeline.data.text import documents
 from pipeline.execution.mpi import run_together
 
 if __name__ == "__main__":
     prepare.SPLIT_BYTES = 1 << 13
-    BATCH_CHARACTERS = 1 << 11
+    documents.BATCH_CHARACTERS = 1 << 11
     run_together(prepare.main)

@@ -340,6 +340,8 @@ def write_manifest(output: Path, manifest: Manifest, work: Path) -> None:
     }:
         sync_directory(folder)
     write_whole(output / MANIFEST, manifest.to_json())
+    for left in output.rglob(".*.tmp"):  # of processes of other nodes, which are gone or too late
+        left.unlink(missing_ok=True)
     shutil.rmtree(work, ignore_errors=True)
 
 
@@ -364,7 +366,10 @@ def _groups(parts: list[Part]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _move(source: Path, output: Path, file: str) -> None:
-    if source.exists():
+    try:
         source.replace(output / file)
-    elif not (output / file).exists():
-        raise DataError(f"{source} is missing; remove {output} and run pipeline.prepare again")
+    except FileNotFoundError:  # an earlier run moved it, or another process where locks fail
+        if not (output / file).exists():
+            raise DataError(
+                f"{source} is missing; remove {output} and run pipeline.prepare again"
+            ) from None

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from pipeline.base.command_line import data_root
+from pipeline.base.errors import DataError
 from pipeline.config.run import Run
 from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.fingerprint import Identities
@@ -49,12 +50,18 @@ def make_shards(
         tokenizer.publish(run.data)  # in case the earlier run was killed before this
         return None
     decide(selection, executor, part)
-    with run_tasks(job, executor, arguments.part) as finished:
-        if finished is None:
+    try:
+        with run_tasks(job, executor, arguments.part) as finished:
+            if finished is None:
+                return None
+            manifest = publish_shards(
+                job, finished,
+                max_bad_fraction=arguments.max_bad_fraction, allow_short=arguments.allow_short,
+                allow_unknown=arguments.allow_unknown,
+            )  # fmt: skip
+    except (DataError, OSError):
+        # Where locks exclude nobody, another process may publish, and remove the parts, meanwhile.
+        if job.is_complete():
             return None
-        manifest = publish_shards(
-            job, finished,
-            max_bad_fraction=arguments.max_bad_fraction, allow_short=arguments.allow_short,
-            allow_unknown=arguments.allow_unknown,
-        )  # fmt: skip
+        raise
     return job, manifest

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.base.errors import ConfigError
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import remove_temporaries, sync_directory, write_whole
 from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN, DocumentIndex
 from pipeline.data.shards.manifest import (
@@ -48,6 +48,24 @@ def take_down(
     the shards. Returns None if another part will publish the new shards.
     """
     mark = request.fingerprint(manifest.fingerprint)
+    try:
+        return _take_down(data, manifest, request, output, executor, part, mark)
+    except (DataError, OSError):
+        # Where locks exclude nobody, another process may publish, and remove the work, meanwhile.
+        if _is_complete(output, mark):
+            return read_manifest(output)
+        raise
+
+
+def _take_down(
+    data: Path,
+    manifest: Manifest,
+    request: Request,
+    output: Path,
+    executor: Executor,
+    part: tuple[int, int] | None,
+    mark: str,
+) -> Manifest | None:
     with work_directory(
         output,
         mark,

@@ -112,12 +112,12 @@ def clear_masks(
 def copy(source: Path, target: Path, *, linked: bool = False) -> None:
     """Copy a file; linked: as another name of the same file, if the file system can."""
     if linked:
-        target.unlink(missing_ok=True)  # renaming a link to another of the same file does nothing
-    with whole_file(target, lasting=False) as temporary:
-        if linked:
-            with suppress(OSError):
-                os.link(source, temporary)
+        with suppress(OSError):
+            if not target.exists():
+                os.link(source, target)
+            if target.samefile(source):
                 return
+    with whole_file(target, lasting=False) as temporary:
         shutil.copyfile(source, temporary)
 
 

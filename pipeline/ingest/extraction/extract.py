@@ -32,10 +32,11 @@ from pipeline.base.files import (
     is_locked,
     make_directory,
     one_at_a_time,
+    remove_temporaries,
     whole_file,
 )
 from pipeline.config.settings import fingerprint
-from pipeline.execution.ledger import lock_of, only_once, remove_orphans
+from pipeline.execution.ledger import lock_of, only_once
 from pipeline.execution.workers import Executor, Stage, share, unfinished
 from pipeline.ingest.documents.parquet import CONTENT_MARK, EXTRACTION_MARK
 from pipeline.ingest.documents.read import (
@@ -93,7 +94,7 @@ def extract(
     if not slow:
         return sources
     make_directory(directory)
-    remove_orphans(directory)
+    remove_temporaries(directory)
     _remove_used_units(directory)
     tasks = [_task(source, directory) for source in slow]
     work: list[FileWork] = [*tasks]
@@ -250,6 +251,20 @@ def _remove_copies(tasks: list[ExtractionTask]) -> None:
 
 def _extract_file(task: ExtractionTask) -> None:
     """Make the file of `task`, unless another process makes it or has made it."""
+    try:
+        units = _write_file(task)
+    except (DataError, OSError):
+        # Where locks exclude nobody, another process may finish, and remove the copy, meanwhile.
+        if not task.target.exists():
+            raise
+        units = []
+    for unit in units:
+        _remove_unit(task.stored(unit))
+    _remove_copies([task])
+
+
+def _write_file(task: ExtractionTask) -> list[Unit]:
+    """Returns the units that are in the file now; none if another process made it."""
     units: list[Unit] = []
     with only_once(task.target) as temporary:
         if temporary:
@@ -262,9 +277,7 @@ def _extract_file(task: ExtractionTask) -> None:
                 _remove_other_units(task, units, content)
                 metadata = functools.partial(_metadata, source, content)
                 write_file(source, units, task.stored, metadata, temporary)
-    for unit in units:
-        _remove_unit(task.stored(unit))
-    _remove_copies([task])
+    return units
 
 
 def _metadata(source: Source, content: RawContent, has_markup: bool) -> dict[bytes, str]:

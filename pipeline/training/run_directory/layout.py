@@ -11,11 +11,11 @@ history.py describes history.tsv, and `tenfold status` shows what all of them sa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.base.errors import CheckpointError
-from pipeline.base.files import write_whole
+from pipeline.base.files import remove_temporaries, write_whole
 from pipeline.training.checkpoints.publish import remove_leftovers
 from pipeline.training.checkpoints.read import CHECKPOINTS, saved_steps
 from pipeline.training.run_directory.boards import TENSORBOARD, WANDB
@@ -69,7 +69,7 @@ def claim(run: Path) -> Iterator[None]:
     with hold(run):
         check_renames(run)
         remove_leftovers(run)
-        _remove_half_written(run)
+        remove_temporaries(run)
         (run / READY).unlink(missing_ok=True)
         (run / SLOW_NODES).unlink(missing_ok=True)
         note_event(run, BEGAN, own_log())
@@ -82,15 +82,6 @@ def claim(run: Path) -> Iterator[None]:
             note_event(run, INTERRUPTION if (run / INTERRUPTED).exists() else ENDED)
         finally:
             (run / READY).unlink(missing_ok=True)
-
-
-def _remove_half_written(run: Path) -> None:
-    """Remove what a killed process had not renamed yet, but for the files of `lease`: a process
-    that looks whether RUN is held may be writing one now."""
-    for path in run.glob(".*.tmp"):
-        if not path.name.startswith(f".{LEASE}."):
-            with suppress(OSError):  # what cannot be removed is in nobody's way
-                path.unlink()
 
 
 def has_checkpoints(run: Path) -> bool:

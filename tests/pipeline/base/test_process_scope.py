@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.base.process_scope import is_running, process_scope
+from pipeline.base import process_scope as module
+from pipeline.base.process_scope import (
+    STALE_SECONDS,
+    is_abandoned,
+    is_running,
+    name_when_whole,
+    process_scope,
+    temporary_path,
+)
+from tests.temporaries import temporary_of_the_dead
 
 
 def test_processes_that_run_and_those_that_ended() -> None:
@@ -25,3 +34,17 @@ def test_the_scope_is_that_of_all_processes_here(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Path, "readlink", unreadable)
     assert process_scope() != process_scope(), "unknown, so it equals none"
+
+
+def test_a_temporary_path_says_who_writes_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, dead = temporary_path(tmp_path / "a.b"), temporary_of_the_dead(tmp_path / "a.b")
+    assert mine != temporary_path(tmp_path / "a.b") and mine.parent == tmp_path
+    assert name_when_whole(mine) == name_when_whole(dead) == "a.b"
+    assert not is_abandoned(mine, 2 * STALE_SECONDS), "this process is slow"
+    assert is_abandoned(dead, 0.0)
+    monkeypatch.setattr(module, "_scope", lambda: "0" * 8)  # both are on another node
+    for path in (mine, dead, tmp_path / ".a.b.1.tmp"):
+        assert not is_abandoned(path, STALE_SECONDS - 1) and is_abandoned(path, STALE_SECONDS + 1)
+    assert not name_when_whole(tmp_path / ".a.b.1.tmp")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.base import publish
+from pipeline.base import process_scope
 from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
 from pipeline.base.publish import TakenError, publish_folder, scratch_folder, whole_folder
@@ -161,6 +161,6 @@ def test_what_killed_processes_left_is_removed(
         assert mine.is_dir(), "its process runs"
         left = {path.name for path in tmp_path.iterdir() if path.name[:5] in (".out.", ".othe")}
         assert {of_another, theirs, busy, mine.name} < left and len(left) == 5
-    monkeypatch.setattr(publish, "STALE_SECONDS", -1.0)
+    monkeypatch.setattr(process_scope, "STALE_SECONDS", -1.0)
     with scratch_folder(tmp_path / "out"):
         assert not (tmp_path / of_another).exists()

@@ -14,14 +14,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.base.files import one_at_a_time
+from pipeline.base.files import one_at_a_time, remove_temporaries
 from pipeline.execution.ledger import (
     check_same_work,
     hold_lock,
     lock_of,
     only_once,
     record_once,
-    remove_orphans,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -63,11 +62,11 @@ def test_a_kill_leaves_no_half_of_a_file_and_no_lock(tmp_path: Path) -> None:
         while not ready.exists():
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.01)
-        remove_orphans(tmp_path)
+        remove_temporaries(tmp_path)
         assert len([*tmp_path.glob(".a.*.tmp")]) == 1  # in use
         process.send_signal(signal.SIGKILL)
     assert not target.exists()
-    remove_orphans(tmp_path)
+    remove_temporaries(tmp_path)
     assert not [*tmp_path.glob(".a.*.tmp")]
     with only_once(target) as temporary:
         assert temporary is not None
@@ -92,16 +91,17 @@ def test_where_there_are_no_locks_work_is_done_and_no_file_removed(
     monkeypatch.setattr("pipeline.base.files.fcntl.flock", without_locks)
     with hold_lock(tmp_path / ".a.lock") as lock:
         assert lock is not None
-    (tmp_path / ".a.1.tmp").touch()
-    remove_orphans(tmp_path)  # it may be in use
-    assert (tmp_path / ".a.1.tmp").exists()
+    with only_once(tmp_path / "a") as temporary:
+        assert temporary is not None
+        temporary.touch()
+        remove_temporaries(tmp_path)
+        assert temporary.exists(), "it is in use"
 
 
 def test_a_link_in_place_of_a_lock_is_refused(tmp_path: Path) -> None:
     lock_of(tmp_path / "a").symlink_to(tmp_path / "mine")
-    (tmp_path / ".a.1.tmp").touch()
-    with pytest.raises(DataError, match=r"/\.a\.lock is a link"):
-        remove_orphans(tmp_path)
+    with pytest.raises(DataError, match=r"/\.a\.lock is a link"), only_once(tmp_path / "a"):
+        pass
     assert not (tmp_path / "mine").exists()
 
 

@@ -12,6 +12,7 @@ from pipeline.training.run_directory.layout import (
     mark_ready,
     mark_stopped_at_start,
 )
+from tests.temporaries import temporary_of_the_dead
 
 
 def test_marks_come_and_go(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_what_a_killed_process_had_not_renamed_is_removed(tmp_path: Path) -> Non
     """But for a file by which another process may look at the lease now."""
     run = tmp_path / "run"
     run.mkdir()
-    for name in (".plan.json.0123456789abcdef.tmp", ".lease.json.0123.tmp"):
-        (run / name).touch()
+    (run / ".lease.json.0123.tmp").touch()
+    temporary_of_the_dead(run / "plan.json").touch()
     with claim(run):
         assert [path.name for path in run.glob(".*.tmp")] == [".lease.json.0123.tmp"]
