@@ -38,17 +38,22 @@ def write_whole(path: Path, content: bytes | memoryview, *, lasting: bool = True
 
 
 @contextmanager
-def whole_file(path: Path, *, lasting: bool = True, size: int = 0) -> Iterator[Path]:
+def whole_file(
+    path: Path, *, lasting: bool = True, size: int = 0, replaces: bool = True
+) -> Iterator[Path]:
     """A temporary path to write to; it is synced and renamed to `path` if the block succeeds.
 
-    size: bytes that it takes, if they are known, for the message. Raises DataError if the disk is
-    full or not writable.
+    size: bytes that it takes, if they are known, for the message; replaces: False keeps a file that
+    another process has written meanwhile. Raises DataError if the disk is full or not writable.
     """
     temporary = temporary_path(path)
     try:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
+        if not replaces and path.exists():
+            temporary.unlink()
+            return
         temporary.replace(path)
         if lasting:
             sync_directory(path.parent)

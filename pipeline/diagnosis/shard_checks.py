@@ -10,7 +10,6 @@ import os
 import random
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +18,12 @@ from pipeline.config.run import Run
 from pipeline.data.shards.manifest import Manifest, Shard, check_size, hash_file, read_manifest
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge
 from pipeline.diagnosis.own_rank import LaunchPlace
+from pipeline.execution.threads import on_threads
 from pipeline.loading import compatibility
 from pipeline.loading.staging import staged_bytes
 
 GB = 1e9
 QUICK_SECONDS = 1.0
-_THREADS = 16
-_CHUNK = 512
 _COPY = "copy them again, or run pipeline.prepare into a new directory"
 
 
@@ -75,13 +73,12 @@ def _check_files(
     mine = every[placement.local_rank :: placement.local_size]
     name = f"shards {folder.directory}"
     end, looked = time.monotonic() + seconds, 0
-    with ThreadPoolExecutor(_THREADS) as pool:  # the latency of a network file system adds up
-        while looked < len(mine) and (not looked or time.monotonic() < end):
-            part = mine[looked : looked + _CHUNK]
-            errors = filter(None, pool.map(lambda f: _size_error(folder, f[0], f[1]), part))
-            if error := next(errors, ""):
-                return [judge(name, error, wrong, "every file, with its size", _COPY)]
-            looked += len(part)
+    for error in on_threads(lambda file: _size_error(folder, file[0], file[1]), mine):
+        if error:
+            return [judge(name, error, wrong, "every file, with its size", _COPY)]
+        looked += 1
+        if time.monotonic() > end:
+            break
     hashed, damaged = _hash_sample(folder, mine, seconds)
     if damaged:
         return [judge(name, damaged, wrong, "the manifest's hashes", _COPY)]

@@ -8,8 +8,8 @@
    a later one that has others is refused (`check_same_work`). Extraction needs no such file, as the
    name of what it makes has a hash of all that decides the content.
 
-Where locks exclude nobody, two processes may do the same work. Then files replace each other, and
-of folders (base/publish) the first stays; both have the same content.
+Where locks exclude nobody, two processes may do the same work. Then the first file, or folder
+(base/publish), stays; both have the same content.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def only_once(target: Path, instead: Path | None = None) -> Iterator[Path | None
         if target.exists() or (instead is not None and instead.exists()):
             yield None
             return
-        with whole_file(target) as temporary:
+        # Where locks exclude nobody, another process may be reading the file by then.
+        with whole_file(target, replaces=False) as temporary:
             yield temporary
 
 

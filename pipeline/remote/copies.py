@@ -149,6 +149,9 @@ def fetch_file(file: PublishedFile, target: Path) -> None:
             partial = partial.with_suffix(f".{secrets.token_hex(8)}.tmp")
         with connection(file.downloads, file.url, file.connections):
             _fill(file, partial)
+        if target.exists():  # another process made it, where locks exclude nobody, and reads it
+            partial.unlink(missing_ok=True)
+            return
         with partial.open("rb") as whole:
             os.fsync(whole.fileno())
         partial.replace(target)

@@ -6,11 +6,13 @@ parts, which are kept until the manifest exists.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ from pipeline.data.shards.manifest import (
 from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.text_tasks import SplitTask
+from pipeline.execution.threads import do_on_threads, on_threads
 from pipeline.ingest.documents.records import ReadSpan, Source, with_line
 from pipeline.ingest.documents.unchanged import compare, state_of
 
@@ -81,21 +84,25 @@ class Part:
 
 def read_parts(directory: Path, tasks: list[SplitTask]) -> list[Part]:
     """The parts of all tasks, in order; every task must be finished."""
+    found = on_threads(partial(_read_parts, directory), tasks)
+    return list(itertools.chain.from_iterable(found))
+
+
+def _read_parts(directory: Path, task: SplitTask) -> list[Part]:
     parts = []
-    for task in tasks:
-        for number in range(json.loads((directory / task.marker).read_bytes())):
-            marker = part_marker(directory, task.number, number)
-            content = json.loads(marker.read_bytes())
-            content.pop("read", None)  # see `read_spans`
-            parts.append(
-                Part(
-                    marker.name.removesuffix(".json"),
-                    task.number,
-                    content.pop("corpus"),
-                    content.pop("shards"),
-                    DocumentCounts(**content),
-                )
+    for number in range(json.loads((directory / task.marker).read_bytes())):
+        marker = part_marker(directory, task.number, number)
+        content = json.loads(marker.read_bytes())
+        content.pop("read", None)  # see `read_spans`
+        parts.append(
+            Part(
+                marker.name.removesuffix(".json"),
+                task.number,
+                content.pop("corpus"),
+                content.pop("shards"),
+                DocumentCounts(**content),
             )
+        )
     return parts
 
 
@@ -149,17 +156,19 @@ def make_folders(output: Path, duplicates: int) -> None:
 def place_train_shards(work: Path, output: Path, parts: list[Part]) -> list[Shard]:
     """Rename the parts' train files to their final, consecutive names."""
     placed: list[Shard] = []
+    moves: list[tuple[Path, str]] = []
     for part in parts:
         for entry in part.of(TRAIN):
             name = shard_name(TRAIN, len(placed))
             masks = []
             for duplicate, mask in enumerate(entry["masks"]):
                 file = mask_file(name, duplicate)
-                _move(work / mask["file"], output, file)
+                moves.append((work / mask["file"], file))
                 masks.append(MaskFile(**(mask | {"file": file})))
             file = rows_file(name)
-            _move(work / entry["file"], output, file)
+            moves.append((work / entry["file"], file))
             placed.append(Shard(**(entry | {"file": file, "masks": tuple(masks)})))
+    do_on_threads(lambda move: _move(move[0], output, move[1]), moves)
     return placed
 
 
@@ -197,7 +206,7 @@ def _merge_rows(
     paths: list[Path], output: Path, file: str, compression: arrow_files.Compression
 ) -> dict[str, Any]:
     """Write the rows of all `paths` to one file below `output`; returns the manifest's entry."""
-    tables = arrow_files.regroup(map(arrow_files.read_table, paths))
+    tables = arrow_files.regroup(on_threads(arrow_files.read_table, paths))
     schema = arrow_files.read_table(paths[0]).schema
     written = arrow_files.write_tables(output / file, schema, tables, compression)
     return written | {"file": file}
@@ -234,8 +243,9 @@ def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
         whole_file(output / DOCUMENTS) as temporary,
         pq.ParquetWriter(temporary, DOCUMENTS_SCHEMA) as writer,
     ):
-        for part in parts:
-            writer.write_table(pq.read_table(work / f"{part.stem}.{DOCUMENTS}"))
+        paths = [work / f"{part.stem}.{DOCUMENTS}" for part in parts]
+        for table in on_threads(pq.read_table, paths):
+            writer.write_table(table)
 
 
 def write_inputs(sources: list[Source], spans: list[ReadSpan], output: Path) -> None:
@@ -342,7 +352,13 @@ def write_manifest(output: Path, manifest: Manifest, work: Path) -> None:
     write_whole(output / MANIFEST, manifest.to_json())
     for left in output.rglob(".*.tmp"):  # of processes of other nodes, which are gone or too late
         left.unlink(missing_ok=True)
+    do_on_threads(_remove, work.glob("*.*"))
     shutil.rmtree(work, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # what is left costs disk space alone
+        path.unlink(missing_ok=True)
 
 
 def _sum(entries: list[dict[str, Any]], split: str, key: str) -> int:

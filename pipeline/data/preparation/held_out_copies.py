@@ -24,6 +24,7 @@ from pipeline.base.files import write_whole
 from pipeline.data.selection.minhash import Words, find_runs, run_table
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.execution.threads import on_threads
 from pipeline.kernels.bits import GOLDEN, U, mix
 
 RUN_TOKENS = 16
@@ -84,15 +85,15 @@ def count_copies(held_out: dict[str, list[Path]], train: list[Path]) -> dict[str
 
     held_out: files of runs by corpus; train: those of all corpora.
     """
-    checked = {corpus: [read_runs(path) for path in paths] for corpus, paths in held_out.items()}
+    checked = {corpus: [*on_threads(read_runs, paths)] for corpus, paths in held_out.items()}
     table = run_table(
         np.concatenate(
             [np.empty(0, np.uint64), *(runs.hashes for part in checked.values() for runs in part)]
         )
     )
     in_train = np.zeros(len(table) + 1, np.bool_)  # the last one is for runs that are not there
-    for path in train:
-        in_train[find_runs(read_runs(path).hashes, table)] = True
+    for runs in on_threads(read_runs, train):
+        in_train[find_runs(runs.hashes, table)] = True
     in_train[-1] = False
     return {corpus: _count(parts, table, in_train) for corpus, parts in checked.items()}
 

@@ -42,6 +42,7 @@ from pipeline.data.tokenizers.gigatoken_engine import return_memory
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens, join_tokens, select
 from pipeline.data.tokenizers.vocabulary import Vocabulary
+from pipeline.execution.threads import on_threads
 from pipeline.execution.workers import Stage
 from pipeline.ingest.documents.records import ReadSpan, Source, State
 from pipeline.ingest.documents.time_limit import TOO_SLOW
@@ -312,7 +313,7 @@ def read_finished_spans(directory: Path) -> list[ReadSpan]:
     """What finished parts have read, in order of their tasks."""
     # the last part of a task knows what those before it have read
     last = {path.name.split("-")[1]: path for path in sorted(directory.glob("part-*.json"))}
-    rows = (json.loads(path.read_bytes()).get("read", []) for path in last.values())
+    rows = (json.loads(text).get("read", []) for text in on_threads(Path.read_bytes, last.values()))
     return [ReadSpan(*row) for row in itertools.chain.from_iterable(rows)]
 
 

@@ -89,6 +89,11 @@ def test_where_there_are_no_locks_work_is_done_and_no_file_removed(
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr("pipeline.base.files.fcntl.flock", without_locks)
+    with only_once(tmp_path / "made") as mine, only_once(tmp_path / "made") as theirs:
+        assert mine is not None and theirs is not None
+        mine.write_text("second")
+        theirs.write_text("first")
+    assert (tmp_path / "made").read_text() == "first", "a process may be reading it"
     with hold_lock(tmp_path / ".a.lock") as lock:
         assert lock is not None
     with only_once(tmp_path / "a") as temporary:
