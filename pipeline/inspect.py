@@ -32,12 +32,12 @@ def main() -> None:
 
 
 def inspect(arguments: argparse.Namespace, executor: Executor) -> None:
-    """Print what a path holds; `executor` extracts text and verifies shards."""
+    """Print what a path holds; `executor` verifies shards."""
     directory: Path = arguments.directory
     if lines := describe_place(directory):
         print("\n".join(lines))
     elif holds_documents(directory):
-        inspect_documents(arguments, executor)
+        inspect_documents(arguments)
     else:
         check_options(arguments)
         if (directory / "tokenizer.json").exists():

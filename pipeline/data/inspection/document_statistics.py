@@ -19,6 +19,7 @@ import xxhash
 from pipeline.ingest.documents.parquet import read_rows
 from pipeline.ingest.documents.read import extracted_id, read
 from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Piece, Record, Source
+from pipeline.ingest.extraction.units import FORMATS, Records, SlowFormat
 
 KEPT = ""
 """The reason of kept documents."""
@@ -190,11 +191,14 @@ def keep_all(corpus: str, id: str) -> str:
 
 
 def find(piece: Piece, decide: Decide) -> Iterator[Found]:
-    """Yield every record of a piece."""
-    if piece.source.format == EXTRACTED:
+    """Yield every record of a piece of any file, as `stream` does."""
+    source, format = piece.source, FORMATS.get(piece.source.format)
+    if source.format == EXTRACTED:
         yield from _find_extracted(piece, decide)
         return
-    source = piece.source
+    if isinstance(format, SlowFormat):
+        yield from _find_extracts(source, format.begin(source), decide)
+        return
     for record in read(piece):
         if isinstance(record, BadRecord):
             yield _dropped(source, record.where, record.reason, is_bad=True)
@@ -214,6 +218,21 @@ def _document(source: Source, record: Record, decide: Decide) -> Found:
     return Found(
         source.corpus, record.id, record.origin, "", record.text, reason, False, "", site
     )  # fmt: skip
+
+
+def _find_extracts(source: Source, records: Records, decide: Decide) -> Iterator[Found]:
+    """The documents of a slow file, with all that is found in it."""
+    for row, record in enumerate(records):
+        id = extracted_id(source.name, row, None)
+        if isinstance(record, BadRecord):
+            yield _dropped(source, id, record.reason, is_bad=True)
+        else:
+            reason = record.dropped or decide(source.corpus, id)
+            text = "" if record.dropped else record.text
+            yield Found(
+                source.corpus, id, record.url or source.name, record.title, text, reason,
+                False, record.language, record.domain or _site(record.url), record.revised,
+            )  # fmt: skip
 
 
 def _find_extracted(piece: Piece, decide: Decide) -> Iterator[Found]:

@@ -15,11 +15,10 @@ from pipeline.data.inspection.document_statistics import Decide, DocumentStatist
 from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report_statistics
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
-from pipeline.execution.workers import Executor
 from pipeline.ingest.corpora.sources import corpus_sources, describe_input, print_input
-from pipeline.ingest.documents.read import cut, is_readable
+from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import Source
-from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.html_files import gather_pages
 
 _PIECE_BYTES = 8 << 20
 _NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}
@@ -34,10 +33,10 @@ def holds_documents(path: Path) -> bool:
     return bool(names) and not names & _NO_DOCUMENTS
 
 
-def inspect_documents(arguments: argparse.Namespace, executor: Executor) -> None:
+def inspect_documents(arguments: argparse.Namespace) -> None:
     """Print a report about the documents of a path, and write the HTML page if requested.
 
-    executor: extracts the text.
+    Files are read as they are: nothing is extracted to $TENFOLD_ROOT/documents.
     """
     path: Path = arguments.directory
     name, inputs = (arguments.corpus, [str(path)]) if arguments.corpus else (str(path), [])
@@ -46,15 +45,12 @@ def inspect_documents(arguments: argparse.Namespace, executor: Executor) -> None
     name, sources = corpus_sources(name, inputs, arguments.text_field, arguments.plain_text)
     print_input(sources, escaped(str(path)))
     about = describe_input(sources)
-    place = data_root() / "documents"
-    decided = _decided(arguments, place / "decisions")
-    slow = [source for source in sources if not is_readable(source)]
-    sources = [source for source in sources if is_readable(source)]
-    sources += extract(slow, place, executor)
+    decided = _decided(arguments, data_root() / "documents" / "decisions")
     statistics = DocumentStatistics(arguments.samples)
     if decided:
         statistics.wanted |= {end for pair in decided.pairs for end in (pair.dropped, pair.kept)}
-    for source in tracked(sources, "reading documents", "files"):
+    # Ids are those of `prepare`, which gathers pages, too; packs do not change them.
+    for source in tracked(gather_pages(sources), "reading documents", "files"):
         _add(statistics, source, decided.why if decided else keep_all)
     if decided and len(statistics.excerpts) < len(statistics.wanted):
         print(

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import inspect, prepare
+from pipeline.execution.workers import local_executor
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.extraction.extract import extract
+from tests.golden import formats
 from tests.pipeline.data.selection.test_decision_summary import write
 from tests.pipeline.ingest.dump import small_dump
 from tests.pipeline.preparing import Call
@@ -34,12 +38,30 @@ def test_a_raw_dump_and_its_extracted_file(show: Show, tmp_path: Path) -> None:
     assert "The Arve (Arva) is a river" in (tmp_path / "page.html").read_text()
     assert "revised or fetched from 2016-04-22 to 2016-04-22" in raw[1]
     assert "to 2016-04-22" in (tmp_path / "page.html").read_text()
-    (tmp_path / "root" / "documents" / "decisions").mkdir()
-    (tmp_path / "root" / "documents" / "decisions" / "0.parquet").write_text("not text")
-    again = show(tmp_path / "root" / "documents")
+    documents = tmp_path / "root" / "documents"
+    assert not documents.exists()
+    extract(corpus_sources("in", [str(tmp_path / "in")])[1], documents, local_executor(1))
+    (documents / "decisions").mkdir()
+    (documents / "decisions" / "0.parquet").write_text("not text")
+    again = show(documents)
     assert "1 extracted documents" in again
     for line in raw[1].splitlines()[:8]:
         assert line in again
+
+
+@pytest.mark.parametrize(
+    "name", ["csv", "html", "small_files", "tar_xz", "text_gz", "warc_gz", "zip"]
+)
+def test_nothing_is_extracted(name: str, show: Show, tmp_path: Path) -> None:
+    """What is kept and dropped, its lengths, languages and sites are those of extracted files."""
+    folder = formats.write(formats.all_corpora()[name], tmp_path / "in")
+    given = ("--corpus", "mine", "--samples", 0)
+    said = show(folder, *given)
+    assert not (tmp_path / "root").exists()
+    extract(corpus_sources("mine", [str(folder)])[1], tmp_path / "out", local_executor(1))
+    again = show(tmp_path / "out", *given)
+    reports = [text[text.index("\ndocuments\n") : text.index("\nnext: ")] for text in (said, again)]
+    assert reports[0] == reports[1]
 
 
 def test_a_corpus_is_read_as_prepare_would(show: Show) -> None:

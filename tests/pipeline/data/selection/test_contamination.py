@@ -210,6 +210,8 @@ def test_prepare_drops_the_same_documents_for_each_format(
         manifest = json.loads((tmp_path / f"shards of {name}" / "manifest.json").read_bytes())
         assert manifest["corpora"]["news"]["dropped"] == {"contaminated": 101}
         assert manifest["totals"]["documents"] == 60
+        extracted = [*(tmp_path / f"root of {name}" / "documents").glob("*.parquet")]
+        assert not extracted  # evaluation files are read as they are
 
 
 # --- Text that looks like JSON, and broken JSON
