@@ -77,10 +77,24 @@ def _found_table(rows: list[tuple[str, ...]], bad: dict[int, str]) -> pa.Table:
 
 
 def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa.Table]:
-    """The records of pieces, as `read` yields them, as tables of at most about GROUP_BYTES.
+    """The records of pieces, as `read` yields them, as tables; named: as in `record_tables`."""
+    found = ((piece.source.name, record) for piece in pieces for record in unnamed_records(piece))
+    return record_tables(found, named=named)
 
-    named: keep the names of the files, since they are several. The name of a single one is put
-    before ids when they are read: it is the user's path to the file, and may be another one then.
+
+def unnamed_records(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
+    """The records of a piece as they are stored: without the name of their file."""
+    return read(replace(piece, source=replace(piece.source, name="")))
+
+
+def record_tables(
+    records: Iterable[tuple[str, Record | Dropped | BadRecord]], *, named: bool = False
+) -> Iterator[pa.Table]:
+    """Records, as `unnamed_records` yields them, as tables of at most about GROUP_BYTES.
+
+    records: each after the name of its file. named: keep the names, since there are several files.
+    The name of a single one is put before ids when they are read: it is the user's path to the
+    file, and may be another one then.
     """
     texts: list[str | None] = []
     ids: list[str] = []
@@ -92,7 +106,7 @@ def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa
         columns = {"text": texts, "at": _places(ids)} | ({"file": files} if named else {})
         return _table(columns, others)
 
-    for name, record in _records(pieces):
+    for name, record in records:
         row = len(texts)
         files.append(name)
         if isinstance(record, BadRecord):
@@ -118,12 +132,6 @@ def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa
             yield table()
             texts, ids, files, others, size = [], [], [], {}, 0
     yield table()
-
-
-def _records(pieces: Iterable[Piece]) -> Iterator[tuple[str, Record | Dropped | BadRecord]]:
-    for piece in pieces:
-        for record in read(replace(piece, source=replace(piece.source, name=""))):
-            yield piece.source.name, record
 
 
 def _places(ids: list[str]) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from pipeline.ingest.extraction.units import (
     Unit,
     format_of,
     is_exact,
+    is_joined,
     unit_records,
 )
 
@@ -81,24 +82,37 @@ def write_file(
     stored: where a unit is if it was written. metadata: of the file, given whether an archive holds
     markup.
     """
-    format = format_of(source)
-    finish = markup = None
-    has_markup = False
-    if isinstance(format, SlowFormat):
-        finish, markup = format.finish, format.markup
-    if len(units) == 1 and not (finish or markup):
+    if not is_joined(source, units):
         tables = _unit_tables(units[0], START, Span())
+        write_tables(tables, source, path, metadata(False))
+        return
+    join_units(source, _in_order(units, stored), metadata, path)
+
+
+def join_units(
+    source: Source,
+    files: list[tuple[Path, Span]],
+    metadata: Callable[[bool], dict[bytes, str]],
+    path: Path,
+) -> None:
+    """Write a file from the files of its units; metadata: as in `write_file`."""
+    format = format_of(source)
+    finish, has_markup, numbered = None, any(span.has_markup for _, span in files), False
+    if isinstance(format, SlowFormat):
+        markup = format.markup if has_markup else None
+        finish, numbered = markup.finish if markup else format.finish, format.numbers_records
+    if finish:
+        tables = extract_tables(finish(source, lambda: _records(files, numbered)))
     else:
-        files = _in_order(units, stored)
-        has_markup = any(span.has_markup for _, span in files)
-        if markup and has_markup:
-            finish = markup.finish
-        if finish:
-            numbered = isinstance(format, SlowFormat) and format.numbers_records
-            tables = extract_tables(finish(source, lambda: _records(files, numbered)))
-        else:
-            tables = (table for file, _ in files for table in _groups(file))
-    schema = SCHEMA.with_metadata(metadata(has_markup))
+        tables = (table for file, _ in files for table in _groups(file))
+    write_tables(tables, source, path, metadata(has_markup))
+
+
+def write_tables(
+    tables: Iterable[pa.Table], source: Source, path: Path, metadata: dict[bytes, str]
+) -> None:
+    """Write what was extracted from `source`; metadata: of the Parquet file."""
+    schema = SCHEMA.with_metadata(metadata)
     with open_writer(path, schema, is_stored_plain(source)) as writer:
         for table in regrouped(tables):
             writer.write_table(table)

@@ -178,6 +178,13 @@ def is_exact(unit: Unit) -> bool:
     return isinstance(format_of(unit.source), PieceFormat)
 
 
+def is_joined(source: Source, units: list[Unit]) -> bool:
+    """Whether a file is put together from files of its units, which wait on the disk."""
+    format = format_of(source)
+    whole = isinstance(format, SlowFormat) and (format.finish or format.markup)
+    return len(units) > 1 or bool(whole)
+
+
 def cut_units(source: Source) -> list[Unit]:
     """The units of a slow file, in order. They can be extracted side by side."""
     if isinstance(format_of(source), PieceFormat):
