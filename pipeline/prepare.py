@@ -12,8 +12,9 @@ import argparse
 import shutil
 import sys
 import time
+from functools import partial
 
-from pipeline.costs.preparation.dry_run import print_estimate
+from pipeline.costs.preparation.dry_run import print_estimate, require_room
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.outcome import report_result
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
@@ -47,13 +48,16 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     found = find_sources(
         arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short
     )
-    part = arguments.part or (1, 1)
-    for line in describe_transfers(found.files, part[1] * arguments.workers):
+    share = arguments.part or (1, 1)
+    for line in describe_transfers(found.files, share[1] * arguments.workers):
         print(line, flush=True)
     if arguments.dry_run:
-        print_estimate(arguments, found, run.data)
+        print_estimate(arguments, found, run)
         return
-    made = make_shards(arguments, run, found, executor, split_bytes=SPLIT_BYTES)
+    made = make_shards(
+        arguments, run, found, executor,
+        split_bytes=SPLIT_BYTES, check_room=partial(require_room, arguments, found, run),
+    )  # fmt: skip
     if made:
         report_result(*made, time.perf_counter() - started_at)
 

@@ -87,6 +87,12 @@ def size_of(path: Path | int) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
 
 
+def bytes_in(directory: Path) -> int:
+    """Bytes of all files below a directory, which may change meanwhile; 0 if it is missing."""
+    files = (Path(top, name) for top, _, names in os.walk(directory) for name in names)
+    return sum(max(0, size_of(file)) for file in files)
+
+
 def is_plain_name(name: str) -> bool:
     """Whether this is the name of a file, and no path that could leave a directory."""
     return bool(_PLAIN_NAME.fullmatch(name))

@@ -1,16 +1,36 @@
-"""What `pipeline.prepare --dry-run` prints: documents, disk, hours, and what is held out."""
+"""What `pipeline.prepare --dry-run` prints: documents, disk, hours, and what is held out.
+
+A preparation that may not fit on the disks is estimated before it starts, too, and refused.
+"""
 
 from __future__ import annotations
 
 import argparse
 import functools
-import shutil
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.base.command_line import cores, data_root
+from pipeline.base.durations import in_words
 from pipeline.config.data_settings import DataSettings
-from pipeline.costs.preparation.corpus_estimate import CorpusEstimate, estimate_corpora
-from pipeline.costs.preparation.stage_time import describe_time
+from pipeline.config.run import Run
+from pipeline.costs.preparation.corpus_estimate import (
+    CorpusEstimate,
+    estimate_corpora,
+    require_text,
+)
+from pipeline.costs.preparation.disk_room import (
+    describe_disks,
+    disk_use,
+    is_ample,
+    require_fit_on_disks,
+    shards_so_far,
+    size_in_words,
+)
+from pipeline.costs.preparation.stage_time import cpu_seconds, describe_time
 from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
 from pipeline.data.preparation.prepare_shards import parts_job
@@ -21,24 +41,52 @@ from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.sample import sample_texts
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.data.tokenizers.trainers import train_vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.ingest.corpora.groups import require_size
 from pipeline.ingest.documents.records import Source
+from pipeline.ingest.extraction.extract import extracted_so_far
+from pipeline.ingest.extraction.units import is_extracted
+
+Estimates = dict[str, CorpusEstimate]
 
 
-def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings) -> None:
-    """Print the estimate of --dry-run; nothing is written.
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The files that an estimate reads."""
 
-    Of published files, the beginnings of some stand for all.
-    """
-    with beginnings(found.files) as (files, factors):
-        estimates = _estimate(arguments, found, files, data)
-        estimates = {name: about.times(factors.get(name, 1)) for name, about in estimates.items()}
+    given: list[Source]
+    """Files that are here, extracted ones and groups in place of theirs."""
+    heads: list[Source]
+    """Beginnings of published files."""
+    factors: dict[str, float]
+    """By corpus: how many times as large as these all its published files are."""
+
+    @property
+    def files(self) -> list[Source]:
+        """All of them, one by one."""
+        return [file for source in self.given for file in source.members or (source,)] + self.heads
+
+
+def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) -> None:
+    """Print the estimate of --dry-run; nothing is written."""
+    data, workers = run.data, _workers(arguments)
+    sources = extracted_so_far(found.files, data_root() / "documents")
+    with _sampled(sources) as sampled:
+        vocabulary = read_existing(arguments.tokenizer, found, data)
+        if vocabulary is None:
+            print(
+                "tokenizer: none for this corpus yet; estimating with one trained on a small sample"
+            )
+        elif arguments.tokenizer is not None:
+            warn_of_language(vocabulary, sampled.files)
+        estimates = _estimate(arguments, sampled, data, vocabulary)
         sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
-        held_out = expected_hold_outs(files, sizes, data)
-    output, workers = arguments.output or data_root(), arguments.workers or cores()
-    for line in describe_estimate(estimates, output, workers):
+        held_out = expected_hold_outs(sampled.files, sizes, data)
+    output, written = shards_so_far(arguments.output, found.corpus, run.name)
+    use = disk_use(estimates, sources, workers, written if written < math.inf else 0)
+    for line in describe_estimate(estimates, describe_disks(use, output), workers):
         print(line)
-    for line in describe_hold_outs(held_out, data.validation_fraction, files):
+    for line in describe_hold_outs(held_out, data.validation_fraction, sampled.files):
         print(line)
     if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
         print("these figures include documents that --dedup, --decontaminate and --filter drop")
@@ -48,26 +96,65 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, data: Data
         )
 
 
+def require_room(
+    arguments: argparse.Namespace,
+    found: FoundCorpus,
+    run: Run,
+    sources: list[Source],
+    output: Path | None,
+) -> None:
+    """Raise DataError if the disks have too little room for what is still to be written.
+
+    sources: as `extracted_so_far` returns them; output: of shards that are not complete, None if
+    their name is not known yet.
+    """
+    place, written = shards_so_far(output or arguments.output, found.corpus, run.name)
+    if is_ample(sources, place) or (written == math.inf and not any(map(is_extracted, sources))):
+        return
+    with _sampled(sources) as sampled:
+        vocabulary = read_existing(arguments.tokenizer, found, run.data)
+        estimates = _estimate(arguments, sampled, run.data, vocabulary)
+    require_fit_on_disks(disk_use(estimates, sources, _workers(arguments), written), place)
+
+
+def _workers(arguments: argparse.Namespace) -> int:
+    """Of all parts."""
+    return (arguments.part or (1, 1))[1] * (arguments.workers or cores())
+
+
+@contextmanager
+def _sampled(sources: list[Source]) -> Iterator[Sampled]:
+    with beginnings(sources) as (heads, factors):
+        yield Sampled([source for source in sources if not source.published], heads, factors)
+
+
 def _estimate(
-    arguments: argparse.Namespace, found: FoundCorpus, files: list[Source], data: DataSettings
-) -> dict[str, CorpusEstimate]:
-    """An estimate of `files` for each corpus, with the tokenizer of `found` or one like it."""
-    vocabulary = read_existing(arguments.tokenizer, found, data)
-    if vocabulary is not None and arguments.tokenizer is not None:
-        warn_of_language(vocabulary, files)
-    if vocabulary is None:
-        print("tokenizer: none for this corpus yet; estimating with one trained on a small sample")
-        vocabulary = train_vocabulary(
-            data.tokenizer,
-            lambda: sample_texts(files, 1 << 22, DocumentCounts()),
-            data.vocab_size,
-            lower_case=data.lower_case,
-        )
-    return estimate_corpora(files, parts_job(arguments, data, files, SPLIT_BYTES), vocabulary)
+    arguments: argparse.Namespace,
+    sampled: Sampled,
+    data: DataSettings,
+    vocabulary: Vocabulary | None,
+) -> Estimates:
+    """An estimate for each corpus; vocabulary: None for one like the one that will be trained."""
+    vocabulary = vocabulary or train_vocabulary(
+        data.tokenizer,
+        lambda: sample_texts(sampled.files, 1 << 22, DocumentCounts()),
+        data.vocab_size,
+        lower_case=data.lower_case,
+    )
+    job = parts_job(arguments, data, sampled.files, SPLIT_BYTES)
+    estimates = estimate_corpora(sampled.given, job, vocabulary)
+    for corpus, about in estimate_corpora(sampled.heads, job, vocabulary).items():
+        about = about.times(sampled.factors[corpus])
+        estimates[corpus] = estimates[corpus].plus(about) if corpus in estimates else about
+    require_text(estimates)
+    return estimates
 
 
-def describe_estimate(found: dict[str, CorpusEstimate], output: Path, workers: int) -> list[str]:
-    """Lines for the user: results, disk space at `output`, time with this many workers."""
+def describe_estimate(found: Estimates, disks: list[str], workers: int) -> list[str]:
+    """Lines for the user: results, disk space, time with this many workers.
+
+    disks: lines of `describe_disks`.
+    """
     total = functools.reduce(CorpusEstimate.plus, found.values())
     named = [*found.items(), ("total", total)] if len(found) > 1 else [*found.items()]
     lines = [
@@ -81,10 +168,13 @@ def describe_estimate(found: dict[str, CorpusEstimate], output: Path, workers: i
         for name, about in found.items()
         if about.unknown > MUCH_UNKNOWN * about.characters
     ]
-    home = next(path for path in (output, *output.absolute().parents) if path.exists())
-    free = shutil.disk_usage(home).free
-    enough = "" if total.disk < free else ": not enough"
-    lines.append(f"disk: about {total.disk / 1e9:,.2f} GB, {free / 1e9:,.2f} GB free{enough}")
+    extraction = cpu_seconds(work for work in total.units if work.stage == "extract")
+    if total.extracted:
+        lines.append(
+            f"documents: about {size_in_words(total.extracted)} of Parquet, extracted in "
+            f"{in_words(extraction)} of CPU time"
+        )
+    lines += disks
     speed = f"{total.text / total.seconds / 1e6:,.1f} MB of text per CPU second"
     lines.append(f"time: {describe_time(total.units, workers)}; {speed}")
     return lines

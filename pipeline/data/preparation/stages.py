@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.base.command_line import data_root
@@ -17,7 +18,8 @@ from pipeline.data.selection.select import decide, plan_selection
 from pipeline.data.shards.manifest import Manifest
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import Executor
-from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.documents.records import Source
+from pipeline.ingest.extraction.extract import extract, extracted_so_far
 
 
 def make_shards(
@@ -28,14 +30,18 @@ def make_shards(
     *,
     split_bytes: int,
     documents: Path | None = None,
+    check_room: Callable[[list[Source], Path | None], None] | None = None,
 ) -> tuple[ShardsJob, Manifest] | None:
     """Make the shards of `found`; None if they exist, or another process publishes them.
 
     arguments: as `prepare_arguments` returns them; split_bytes: of a task's text; documents:
-    directory of extracted files, None for the usual one.
+    directory of extracted files, None for the usual one; check_room: raises DataError if the disks
+    are too small for these sources and this output, None until it is known to be incomplete.
     """
     part = arguments.part or (1, 1)
     documents, known = documents or data_root() / "documents", Identities()
+    if check_room:
+        check_room(extracted_so_far(found.files, documents), None)
     sources = extract(found.files, documents, executor, part)
     selection = plan_selection(
         cut_tasks(sources, split_bytes),
@@ -49,6 +55,8 @@ def make_shards(
     if job.is_complete():
         tokenizer.publish(run.data)  # in case the earlier run was killed before this
         return None
+    if check_room:  # again, as the output's name is known now, and so what it holds
+        check_room(sources, job.output)
     decide(selection, executor, part)
     try:
         with run_tasks(job, executor, arguments.part) as finished:

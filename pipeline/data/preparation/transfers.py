@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 from pipeline.base.command_line import data_root, downloads
 from pipeline.base.durations import in_words
 from pipeline.base.errors import DataError
+from pipeline.base.files import size_of
 from pipeline.base.shown_urls import show_url
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.preparation.corpus_files import list_published
@@ -26,7 +26,13 @@ from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction.extract import not_extracted
 from pipeline.ingest.extraction.units import stream
-from pipeline.remote.copies import fetch_all, is_here, read_beginning
+from pipeline.remote.copies import (
+    fetch_all,
+    is_here,
+    partial_path,
+    passing_path,
+    read_beginning,
+)
 from pipeline.remote.kept_lists import PublishedFile
 from pipeline.remote.urls import local_inputs
 
@@ -70,7 +76,7 @@ class Transfer:
         return f"{text}; {', '.join(there)}"
 
     def describe_work(self, workers: int) -> list[str]:
-        """Hours and disk that fetching and extracting take, from looks at some files."""
+        """Hours that fetching and extracting take, from looks at some files, and its copies."""
         waiting = self.here + self.missing
         if not waiting:
             return []
@@ -89,26 +95,25 @@ class Transfer:
             f"{self.corpus}: about {in_words(seconds)} to fetch and extract them with {workers:,} "
             f"worker{'s' * (workers != 1)}; {speed.extraction / 1e6:,.2f} MB/s a worker"
         )
-        if to_fetch:
-            text += f", {speed.fetching / 1e6:,.1f} MB/s a connection"
-        return [text, *self._room(workers)]
-
-    def _room(self, workers: int) -> Iterable[str]:
-        """The disk space that copies take."""
-        if not self.missing:
-            return
-        file = _published(self.missing[0])
-        at_once = self.missing if file.is_kept else _largest(self.missing, workers)
-        room = _bytes(at_once)
-        home = next(
-            path for path in (downloads(), *downloads().absolute().parents) if path.exists()
-        )
-        free = shutil.disk_usage(home).free
+        if not to_fetch:
+            return [text]
+        text += f", {speed.fetching / 1e6:,.1f} MB/s a connection"
         when = "which stay" if file.is_kept else "at a time"
-        yield (
-            f"{self.corpus}: downloads take {_sizes(at_once)}, {when}; {free / 1e9:,.1f} GB are "
-            f"free{'' if room < free else ': too little'}"
-        )
+        return [text, f"{self.corpus}: downloads take {_sizes(self._copies(workers))}, {when}"]
+
+    def copied(self, workers: int) -> int:
+        """Bytes of the copies that there are at a time."""
+        return _bytes(self._copies(workers))
+
+    def _copies(self, workers: int) -> list[Source]:
+        is_kept = any(_published(source).is_kept for source in self.missing)
+        return self.missing if is_kept else _largest(self.missing, workers)
+
+    def fetched_so_far(self) -> int:
+        """Bytes of the copies of missing files that exist, whole or not."""
+        files = map(_published, self.missing)
+        paths = (path for file in files for path in (partial_path(file), passing_path(file)))
+        return sum(max(0, size_of(path)) for path in paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +170,9 @@ def fetch_inputs(arguments: argparse.Namespace, data: DataSettings) -> None:
 
 @contextmanager
 def beginnings(files: list[Source]) -> Iterator[tuple[list[Source], dict[str, float]]]:
-    """The files, with the beginnings of some in place of published ones, for estimates.
-
-    Yields how many times as large the files of each corpus with published ones are, too.
-    """
-    given = [source for source in files if not source.published]
+    """The beginnings of some of the published files, for estimates, and for each corpus how many
+    times as large all its published files are."""
+    found: list[Source] = []
     factors: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         for transfer in find_transfers(files):
@@ -178,8 +181,8 @@ def beginnings(files: list[Source]) -> Iterator[tuple[list[Source], dict[str, fl
                 head = read_beginning(_published(source), _FETCHED_BYTES)[0]
                 heads.append(_alone(source, head, folder))
             factors[transfer.corpus] = _bytes(transfer.files) / _bytes(heads)
-            given += heads
-        yield given, factors
+            found += heads
+        yield found, factors
 
 
 def _alone(source: Source, head: bytes, folder: str) -> Source:

@@ -106,6 +106,8 @@ def extract(
     _extract_files(tasks, directory, executor, part)
     # Files that differ in the middle alone have one Parquet file, which holds one of them.
     _identify([task for task in tasks if task.marker in waiting], directory, executor)
+    for task in tasks:
+        mark_used(task.target)
     made = {source: _made(source, task) for source, task in zip(slow, tasks)}
     return [made.get(source, source) for source in sources]
 
@@ -318,7 +320,6 @@ def _reading(source: Source) -> list[Any]:
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:
-    mark_used(task.target)
     made = task.target.stat()
     raw = source
     if source.published and is_here(source.published):
@@ -334,6 +335,16 @@ def _made(source: Source, task: ExtractionTask) -> Source:
         members=(),
         raw=raw,
     )
+
+
+def extracted_so_far(sources: list[Source], directory: Path) -> list[Source]:
+    """What `extract` would return, with those sources as they are whose files do not exist yet."""
+    there = {path.name for path in directory.glob("*.parquet")}
+    found = []
+    for source in pack_small_files(gather_pages(sources)):
+        task = _task(source, directory) if is_extracted(source) else None
+        found.append(_made(source, task) if task and task.marker in there else source)
+    return found
 
 
 def not_extracted(sources: list[Source], directory: Path) -> list[Source]:

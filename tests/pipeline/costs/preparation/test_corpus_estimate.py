@@ -17,6 +17,7 @@ import pytest
 import zstandard
 
 from pipeline.costs.preparation import corpus_estimate as module
+from pipeline.costs.preparation import raw_sample
 from pipeline.costs.preparation.corpus_estimate import estimate_corpora
 from pipeline.costs.preparation.dry_run import describe_estimate
 from pipeline.costs.preparation.stage_time import cpu_seconds
@@ -88,7 +89,7 @@ def test_a_sample_estimates_the_whole(
 ) -> None:
     """A quarter of the text is read, of compressed files in whole blocks of up to 128 KB."""
     near = 0.2 if name.startswith("packed") else 0.1
-    monkeypatch.setattr(module, "SAMPLE_BYTES", len(LINES) // 4)
+    monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", len(LINES) // 4)
     WRITERS[name](tmp_path / name)
     _, sources = corpus_sources("news", [str(tmp_path / name)])
     job = PrepareJob(
@@ -137,9 +138,10 @@ def test_what_a_part_costs_by_itself_is_not_multiplied(
         done.append(task.weight)
         do(worker, task)
 
-    monkeypatch.setattr(module, "time", clock)
+    for timed in (module, raw_sample):
+        monkeypatch.setattr(timed, "time", clock)
     monkeypatch.setattr(Worker, "do", slow)
-    monkeypatch.setattr(module, "SAMPLE_BYTES", len(LINES) // 8)
+    monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", len(LINES) // 8)
     WRITERS["plain.jsonl"](tmp_path / "plain.jsonl")
     _, sources = corpus_sources("news", [str(tmp_path)])
     about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
@@ -150,17 +152,18 @@ def test_reading_of_a_table_is_timed_over_whole_batches(
     tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first row of a batch takes as long as all of them, and a sample has many first rows."""
-    clock, given = FakeClock(), module.read
+    clock, given = FakeClock(), raw_sample.read
 
     def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         for number, record in enumerate(given(piece)):
             clock.now += float(number % 100 == 0 and piece.source.format == "parquet")
             yield record
 
-    monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module, "read", read)
-    monkeypatch.setattr(module, "SAMPLE_BYTES", len(LINES) // 8)
-    monkeypatch.setattr(module, "SPLIT_BYTES", len(LINES) // 12)
+    for timed in (module, raw_sample):
+        monkeypatch.setattr(timed, "time", clock)
+    monkeypatch.setattr(raw_sample, "read", read)
+    monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", len(LINES) // 8)
+    monkeypatch.setattr(raw_sample, "SPLIT_BYTES", len(LINES) // 12)
     table = pa.table({"text": TEXTS})
     pq.write_table(table, tmp_path / "table.parquet", row_group_size=100)
     _, sources = corpus_sources("news", [str(tmp_path)])
@@ -181,7 +184,7 @@ def test_a_file_that_cannot_be_cut_bounds_the_time(
     )  # fmt: skip
     found = estimate_corpora(sources, job, tiny_vocabulary)
     longest = max(found["news"].units, key=lambda unit: unit.seconds)
-    lines = describe_estimate(found, tmp_path, 64)
+    lines = describe_estimate(found, [], 64)
     assert f"bound by {longest.name}, which one worker does alone" in lines[-1]
 
 
@@ -217,8 +220,8 @@ def test_documents_far_longer_than_the_sample(
 ) -> None:  # fmt: skip
     """Of each only the start is prepared, and one that goes through many pieces counts once."""
     size = sum(map(len, TEXTS))
-    monkeypatch.setattr(module, "SAMPLE_BYTES", size // 20)
-    monkeypatch.setattr(module, "SPLIT_BYTES", size // pieces + 1)
+    monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", size // 20)
+    monkeypatch.setattr(raw_sample, "SPLIT_BYTES", size // pieces + 1)
     for folder in ("a", "b", "c"):
         (tmp_path / folder).mkdir()
         GIANTS[name](tmp_path / folder / name)
@@ -250,12 +253,13 @@ def test_few_documents_are_read_once_more_to_choose_the_held_out(
             clock.now += len(batch.ids)
             yield batch
 
-    monkeypatch.setattr(module, "time", clock)
+    for timed in (module, raw_sample):
+        monkeypatch.setattr(timed, "time", clock)
     monkeypatch.setattr(module, "read_batches", read_batches)
     for count, seconds in ((1000, 1000), (3000, 2000)):
         path = write_jsonl(tmp_path / f"{count}.jsonl", TEXTS[:count])
         _, sources = corpus_sources("news", [str(path)])
         about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
         assert about.units[-1].seconds == pytest.approx(seconds)
-        line = describe_estimate({"news": replace(about, seconds=1.0)}, tmp_path, 64)[-1]
+        line = describe_estimate({"news": replace(about, seconds=1.0)}, [], 64)[-1]
         assert "bound by the choice of held-out documents, which one worker does alone" in line

@@ -1,0 +1,261 @@
+"""A few megabytes of a corpus's raw files, as text and as the Parquet that is extracted from them.
+
+Files are read by the readers of `prepare`, at evenly spaced places, the same ones every time. Those
+that are extracted are also written as extraction writes them, to a temporary directory.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from pipeline.data.text.giants import in_pieces
+from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
+from pipeline.ingest.compression.codecs import decompressed
+from pipeline.ingest.documents.byte_blocks import CountedFile
+from pipeline.ingest.documents.csv_tables import bytes_of_rows
+from pipeline.ingest.documents.read import TABLES, is_readable, read, read_whole, rows_of
+from pipeline.ingest.documents.records import BadRecord, Dropped, Extract, Piece, Record, Source
+from pipeline.ingest.extraction.document_tables import (
+    extract_tables,
+    record_tables,
+    unnamed_records,
+)
+from pipeline.ingest.extraction.packs import PACK
+from pipeline.ingest.extraction.unit_files import join_units, write_tables
+from pipeline.ingest.extraction.units import (
+    SlowFormat,
+    Span,
+    cut_units,
+    format_of,
+    is_extracted,
+    is_joined,
+)
+
+PLACES = 16
+"""Places sampled in a corpus's files of one kind."""
+SAMPLE_BYTES = 4 << 20
+"""Bytes sampled from a corpus's files of one kind, over all places."""
+_LONG = 2  # times the bytes of a place; of longer documents, only as many bytes are prepared
+Item = Record | Dropped | BadRecord | Extract
+
+
+@dataclass(slots=True)
+class Kind:
+    """Files of a corpus that are read in the same way."""
+
+    corpus: str
+    is_extracted: bool
+    files: list[Source] = field(default_factory=list)
+    """The user's, those in groups too."""
+    parts: list[tuple[Source, int]] = field(default_factory=list)
+    """What becomes a Parquet file each, and the bytes of the files of this kind in it."""
+    made: int = 0
+    """Parquet files that are made of them; a pack counts for the kind of its first file."""
+
+    def unit_sizes(self) -> Iterator[tuple[str, int]]:
+        """The name and bytes of every unit that one process extracts."""
+        for source, size in self.parts:
+            if source.members:
+                yield source.name, size
+            else:
+                yield from ((source.name, unit.stop - unit.start) for unit in cut_units(source))
+
+
+def find_kinds(sources: list[Source]) -> list[Kind]:
+    """The kinds of files among sources, as `extracted_so_far` returns these."""
+    kinds: dict[tuple[str, ...], Kind] = {}
+    for source in sources:
+        sizes: dict[tuple[str, ...], int] = {}
+        for file in source.members or (source,):
+            packed = PACK if source.format == PACK else ""
+            key: tuple[str, ...] = (file.corpus, packed, file.format, file.compression)
+            kinds.setdefault(key, Kind(file.corpus, is_extracted(source))).files.append(file)
+            sizes[key] = sizes.get(key, 0) + file.size
+        kinds[next(iter(sizes))].made += 1
+        for key, size in sizes.items():
+            kinds[key].parts.append((source, size))
+    return [*kinds.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSample:
+    """What was written of a kind of files."""
+
+    share: float
+    """Of the files' bytes."""
+    reading: float
+    """CPU time of reading it from the files, and of extracting it."""
+    documents: float
+    """How many documents each one that was written stands for: less than 1 if they were cut."""
+    extracted: float
+    """Bytes of the Parquet files that all the files become; 0 if they are read where they are."""
+
+
+def write_sample(kind: Kind, path: Path) -> WrittenSample:
+    """Write some documents as JSON lines, of long ones the start."""
+    pieces = [piece for task in cut_tasks(kind.files, SPLIT_BYTES) for piece in task.pieces]
+    chosen = [pieces[i * len(pieces) // PLACES] for i in range(PLACES)]
+    if len(pieces) < PLACES:
+        chosen = pieces
+    quota = SAMPLE_BYTES // len(chosen)
+    passed = taken = reading = 0.0  # bytes on disk of what is read, and of what is written
+    found = written = characters = 0
+    rows: list[tuple[str, Item]] = []
+    next(_read_start(chosen[0], 1))  # imports the reader's packages
+    with path.open("w") as file:
+        for piece in chosen:
+            seconds, whole, size = 0.0, 0, 0
+            started_at = time.process_time()
+            for item in _read_start(piece, quota):
+                if isinstance(item, float):
+                    kept = size / whole if whole else 1.0
+                    passed, taken, reading = (
+                        passed + item,
+                        taken + item * kept,
+                        reading + seconds * kept,
+                    )
+                else:
+                    seconds += time.process_time() - started_at
+                    short = _shortened(item, quota)
+                    if text := _text_of(item):
+                        print(json.dumps({"text": _text_of(short)}), file=file)
+                        whole, size = whole + len(text), size + len(_text_of(short))
+                        found += sum(1 for _ in in_pieces(Record("", "", text)))
+                        written += 1
+                    if kind.is_extracted:
+                        rows.append((piece.source.name, short))
+                started_at = time.process_time()
+            characters += size
+    if chosen[0].source.format in TABLES:
+        # Rows are decoded many at a time, so the first of a place cost as much as all these.
+        seconds, size = time_to_read(pieces[len(pieces) // 2])
+        reading = seconds * characters / max(1, size)
+    share, extracted = taken / sum(source.size for source in kind.files), 0.0
+    if kind.is_extracted:
+        started_at = time.process_time()
+        size = _store(kind, rows, path.parent)
+        reading += time.process_time() - started_at
+        empty = _store(kind, [], path.parent)  # what a file has without documents
+        extracted = max(0, size - empty) / max(share, 1e-12) + empty * kind.made
+    return WrittenSample(
+        share=share,
+        reading=reading,
+        documents=found / max(1, written) * taken / max(1.0, passed),
+        extracted=extracted,
+    )
+
+
+def time_to_read(piece: Piece) -> tuple[float, int]:
+    """CPU time of reading a piece, or the start of a large one, and the characters read."""
+    size = 0
+    started_at = time.process_time()
+    for record in read(piece):
+        size += len(_text_of(record))
+        if size >= SPLIT_BYTES:
+            break
+    return time.process_time() - started_at, size
+
+
+def _text_of(item: Item) -> str:
+    """The text of a document; empty if it is dropped."""
+    if isinstance(item, Extract):
+        return "" if item.dropped else item.text
+    return item.text if isinstance(item, Record) else ""
+
+
+def _shortened(item: Item, size: int) -> Item:
+    """A record with at most a few times `size` of its text."""
+    if isinstance(item, (Record, Extract)) and len(item.text) > _LONG * size:
+        return replace(item, text=item.text[:size])
+    return item
+
+
+def _store(kind: Kind, rows: list[tuple[str, Item]], folder: Path) -> int:
+    """Write rows as they are when `kind` is extracted; returns the bytes of the file."""
+    source, _ = kind.parts[0]
+    if isinstance(format_of(source), SlowFormat):
+        tables = extract_tables(cast(list[Extract | BadRecord], [item for _, item in rows]))
+    else:
+        found = cast(list[tuple[str, Record | Dropped | BadRecord]], rows)
+        tables = record_tables(found, named=bool(source.members))
+    path, unit = folder / "extracted.parquet", folder / "unit.parquet"
+    if any(is_joined(part, cut_units(part)) for part, _ in kind.parts):
+        write_tables(tables, source, unit, {})
+        join_units(source, [(unit, Span())], lambda has_markup: {}, path)
+    else:
+        write_tables(tables, source, path, {})
+    return path.stat().st_size
+
+
+def _read_start(piece: Piece, quota: int) -> Iterator[Item | float]:
+    """Records that start in a piece, `quota` bytes of text or a little more; then their size on
+    disk.
+
+    One record after them is read too: its position is where the last one ended.
+    """
+    source = piece.source
+    if not is_readable(source):
+        yield from _first_extracts(piece, quota)
+        return
+    is_table = source.format in TABLES
+    is_cut = not is_table and not read_whole(source)
+    size, start, end = 0, piece.start, 0
+    is_empty = True  # so a document of an earlier piece goes through all of it
+    for row, record in enumerate(read(piece) if is_table else unnamed_records(piece)):
+        is_empty = False
+        if not isinstance(record, Record):
+            yield record
+            continue
+        position = row if is_table else int(record.id.rpartition("@")[2])
+        if size >= quota:
+            yield float(position - start) if is_cut else _bytes_before(piece, position)
+            return
+        if not size and piece.start:  # a document of an earlier piece ends here
+            start = position
+        size += len(record.text)
+        end = position + len(record.text.encode())
+        yield record
+    if is_cut and end:
+        yield float(max(piece.stop, end) - start)  # the last one may end in a later piece
+    else:
+        yield 0.0 if is_cut and is_empty else float(piece.weight)
+
+
+def _first_extracts(piece: Piece, quota: int) -> Iterator[Item | float]:
+    size, source = 0, piece.source
+    format = format_of(source)
+    assert isinstance(format, SlowFormat)
+    for extract in format.begin(source):
+        yield extract
+        if isinstance(extract, BadRecord):
+            continue
+        size += len(_text_of(extract))
+        if size >= quota:
+            yield _bytes_before(piece, extract.position)
+            return
+    yield float(piece.weight)
+
+
+def _bytes_before(piece: Piece, position: int) -> float:
+    """Bytes on disk before a record, from the piece's start; position: its row in the piece of a
+    table, else as in its id."""
+    source = piece.source
+    if source.format in TABLES:
+        return float(piece.weight * position / len(rows_of(piece)))
+    if source.format == "csv":
+        position = bytes_of_rows(piece, position)
+    if not source.compression:
+        return float(position)
+    with Path(source.path).open("rb") as file:
+        packed, before = CountedFile(file), 0
+        for block in decompressed(cast(BinaryIO, packed), source.compression):
+            if position <= len(block):
+                return before + (packed.taken - before) * position / len(block)
+            position -= len(block)
+            before = packed.taken
+        return float(before)
