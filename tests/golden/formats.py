@@ -75,9 +75,9 @@ def stories() -> list[str]:
     raise AssertionError("the sample has fewer stories")
 
 
-def all_corpora() -> dict[str, Files]:
-    """Every corpus that is recorded, by name."""
-    texts = stories()
+def all_corpora(texts: list[str] | None = None) -> dict[str, Files]:
+    """Every corpus that is recorded, by name; texts: other ones than `stories`."""
+    texts = texts or stories()
     lines = json_lines([{"text": text, "url": f"http://a.org/{n}"} for n, text in enumerate(texts)])
     blank = "\n\n\n".join(texts).encode()
     pages = {f"{n:02}.html": web_page(f"Tale {n}", paragraphs(text)).encode()

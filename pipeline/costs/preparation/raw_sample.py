@@ -7,6 +7,7 @@ that are extracted are also written as extraction writes them, to a temporary di
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -99,9 +100,10 @@ class WrittenSample:
 def write_sample(kind: Kind, path: Path) -> WrittenSample:
     """Write some documents as JSON lines, of long ones the start."""
     pieces = [piece for task in cut_tasks(kind.files, SPLIT_BYTES) for piece in task.pieces]
-    chosen = [pieces[i * len(pieces) // PLACES] for i in range(PLACES)]
-    if len(pieces) < PLACES:
-        chosen = pieces
+    # Of small files, as many as hold the sample.
+    mean = sum(piece.weight for piece in pieces) / len(pieces)
+    places = min(len(pieces), max(PLACES, math.ceil(SAMPLE_BYTES / max(1.0, mean))))
+    chosen = [pieces[i * len(pieces) // places] for i in range(places)]
     quota = SAMPLE_BYTES // len(chosen)
     passed = taken = reading = 0.0  # bytes on disk of what is read, and of what is written
     found = written = characters = 0
@@ -140,7 +142,8 @@ def write_sample(kind: Kind, path: Path) -> WrittenSample:
         started_at = time.process_time()
         size = _store(kind, rows, path.parent)
         reading += time.process_time() - started_at
-        empty = _store(kind, [], path.parent)  # what a file has without documents
+        least = [(name, _shortened(item, 0)) for name, item in rows[:1]]
+        empty = _store(kind, least, path.parent)  # what a file has without much text
         extracted = max(0, size - empty) / max(share, 1e-12) + empty * kind.made
     return WrittenSample(
         share=share,
@@ -251,11 +254,14 @@ def _bytes_before(piece: Piece, position: int) -> float:
         position = bytes_of_rows(piece, position)
     if not source.compression:
         return float(position)
+    # Packed bytes are read many at a time, and become several blocks.
+    before = taken = start = end = 0
     with Path(source.path).open("rb") as file:
-        packed, before = CountedFile(file), 0
+        packed = CountedFile(file)
         for block in decompressed(cast(BinaryIO, packed), source.compression):
-            if position <= len(block):
-                return before + (packed.taken - before) * position / len(block)
-            position -= len(block)
-            before = packed.taken
-        return float(before)
+            if packed.taken > taken:
+                if position <= end:
+                    break
+                before, taken, start = taken, packed.taken, end
+            end += len(block)
+    return before + (taken - before) * min(1.0, (position - start) / max(1, end - start))

@@ -43,7 +43,10 @@ _values = attrgetter(*FOUND)
 def open_writer(path: Path, schema: pa.Schema, is_plain: bool) -> pq.ParquetWriter:
     """Writes a file of such tables; schema: with metadata; is_plain: without compression."""
     compression = "none" if is_plain else "zstd"
-    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=_REPEATED)
+    # Statistics would hold a text of each row group four times over, and nobody reads them.
+    return pq.ParquetWriter(
+        path, schema, compression=compression, use_dictionary=_REPEATED, write_statistics=False
+    )
 
 
 def extract_tables(records: Iterable[Extract | BadRecord]) -> Iterator[pa.Table]:
