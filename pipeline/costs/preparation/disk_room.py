@@ -3,7 +3,7 @@
 1. While files are extracted, the disks hold the documents as Parquet; the units of those files that
    are put together at that time, one for each worker; and raw copies of published files, likewise,
    or all of them with --keep-downloads.
-2. Then they hold the documents and the shards.
+2. Then they hold the documents, kept copies and the shards.
 
 What exists already takes no more room, so a preparation that was interrupted can resume.
 """
@@ -36,18 +36,20 @@ Text is at most six times as large as a compressed file, and shards with ten mas
 class DiskUse:
     """Bytes that are still to be written."""
 
-    copies: float
+    copies: float = 0.0
     """Raw copies of published files, at a time."""
-    documents: float
+    kept: float = 0.0
+    """Copies that stay."""
+    documents: float = 0.0
     """Parquet of all files that are extracted."""
-    units: float
+    units: float = 0.0
     """Units of the files that are put together at a time."""
-    shards: float
+    shards: float = 0.0
 
     def describe(self) -> str:
         """The parts that there are, in words."""
         names = {
-            "copies of published files": self.copies, "documents": self.documents,
+            "copies of published files": self.copies + self.kept, "documents": self.documents,
             "units that wait": self.units, "shards": self.shards,
         }  # fmt: skip
         return ", ".join(f"{name} {size_in_words(size)}" for name, size in names.items() if size)
@@ -78,10 +80,10 @@ def disk_use(
     that exist.
     """
     waiting = [source for source in sources if is_extracted(source)]
-    copies = sum(
-        max(0, transfer.copied(workers) - transfer.fetched_so_far())
-        for transfer in find_transfers(waiting)
-    )
+    copies = {True: 0, False: 0}
+    for transfer in find_transfers(waiting):
+        left = transfer.copied(workers) - transfer.fetched_so_far()
+        copies[transfer.keeps_copies] += max(0, left)
     raw: dict[str, int] = {}
     for source in waiting:
         raw[source.corpus] = raw.get(source.corpus, 0) + source.size
@@ -94,7 +96,8 @@ def disk_use(
     documents = sum(about.extracted for about in estimates.values())
     shards = sum(about.disk for about in estimates.values())
     return DiskUse(
-        copies=copies,
+        copies=copies[False],
+        kept=copies[True],
         documents=max(0.0, documents - made),
         units=sum(sorted(joined)[-workers:]),
         shards=max(0.0, shards - written),
@@ -105,8 +108,8 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
     """The peak of each disk; output: directory of the shards, which need not exist."""
     documents = data_root() / "documents"
     stages = (
-        [(downloads(), use.copies), (documents, use.documents + use.units)],
-        [(documents, use.documents), (output, use.shards)],
+        [(downloads(), use.copies + use.kept), (documents, use.documents + use.units)],
+        [(downloads(), use.kept), (documents, use.documents), (output, use.shards)],
     )
     places: dict[int, Path] = {}
     most: dict[int, float] = {}
@@ -141,13 +144,14 @@ def require_fit_on_disks(use: DiskUse, output: Path) -> None:
             )
 
 
-def describe_disks(use: DiskUse, output: Path) -> list[str]:
-    """A line for each disk."""
+def describe_disks(use: DiskUse, output: Path, *, tight: bool = False) -> list[str]:
+    """A line for each disk; tight: only for those with too little room."""
     return [
         f"disk: about {size_in_words(peak.needed)} at the peak ({use.describe()}), "
         f"{peak.free / 1e9:,.2f} GB free on the disk of {peak.place}"
         + ("" if peak.fits else ": not enough")
         for peak in peaks(use, output)
+        if not (tight and peak.fits)
     ]
 
 

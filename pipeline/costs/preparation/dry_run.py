@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.base.command_line import cores, data_root
@@ -88,8 +88,11 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
         print(line)
     for line in describe_hold_outs(held_out, data.validation_fraction, sampled.files):
         print(line)
-    if arguments.dedup != "none" or arguments.decontaminate or arguments.filter:
-        print("these figures include documents that --dedup, --decontaminate and --filter drop")
+    if _may_drop(arguments):
+        print(
+            "these figures include documents that --dedup, --decontaminate, --filter and "
+            "--pages-per-domain drop"
+        )
     if not arguments.allow_short:
         require_size(
             arguments.corpus, {name: about.text for name, about in estimates.items()}, "about"
@@ -114,7 +117,25 @@ def require_room(
     with _sampled(sources) as sampled:
         vocabulary = read_existing(arguments.tokenizer, found, run.data)
         estimates = _estimate(arguments, sampled, run.data, vocabulary)
-    require_fit_on_disks(disk_use(estimates, sources, _workers(arguments), written), place)
+    use = disk_use(estimates, sources, _workers(arguments), written)
+    # What documents are dropped is not known yet, and nothing that would fit is refused.
+    limited = bool(arguments.pages_per_domain)
+    least = replace(
+        use,
+        documents=0.0 if limited else use.documents,
+        units=0.0 if limited else use.units,
+        shards=0.0 if _may_drop(arguments) else use.shards,
+    )
+    require_fit_on_disks(least, place)
+    if output is None:
+        for line in describe_disks(use, place, tight=True):
+            print(f"warning: unless enough documents are dropped: {line}", flush=True)
+
+
+def _may_drop(arguments: argparse.Namespace) -> bool:
+    """Whether documents are dropped that an estimate counts."""
+    selects = arguments.dedup != "none" or arguments.decontaminate or arguments.filter
+    return bool(selects or arguments.pages_per_domain)
 
 
 def _workers(arguments: argparse.Namespace) -> int:

@@ -98,16 +98,20 @@ class Transfer:
         if not to_fetch:
             return [text]
         text += f", {speed.fetching / 1e6:,.1f} MB/s a connection"
-        when = "which stay" if file.is_kept else "at a time"
+        when = "which stay" if self.keeps_copies else "at a time"
         return [text, f"{self.corpus}: downloads take {_sizes(self._copies(workers))}, {when}"]
 
     def copied(self, workers: int) -> int:
         """Bytes of the copies that there are at a time."""
         return _bytes(self._copies(workers))
 
+    @property
+    def keeps_copies(self) -> bool:
+        """Whether the copies stay."""
+        return _published(self.files[0]).is_kept
+
     def _copies(self, workers: int) -> list[Source]:
-        is_kept = any(_published(source).is_kept for source in self.missing)
-        return self.missing if is_kept else _largest(self.missing, workers)
+        return self.missing if self.keeps_copies else _largest(self.missing, workers)
 
     def fetched_so_far(self) -> int:
         """Bytes of the copies of missing files that exist, whole or not."""

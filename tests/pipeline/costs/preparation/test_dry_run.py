@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pipeline.base.files import bytes_in
 from pipeline.costs.preparation.corpus_estimate import CorpusEstimate
 from pipeline.costs.preparation.dry_run import describe_estimate
 from pipeline.costs.preparation.stage_time import Work
@@ -31,6 +33,10 @@ def test_the_command_prints_the_estimate_and_writes_nothing(
     sequences = int(words[words.index("sequences") - 1])
     assert sequences == pytest.approx(totals["sequences"], rel=0.01)
     assert "for 4 workers" in result.stdout and "GB free" in result.stdout
+    (shards,) = re.findall(
+        r"^disk: about .* at the peak \(.*, shards ([\d.]+) MB\)", result.stdout, re.M
+    )
+    assert bytes_in(prepared) / 1.5 < float(shards) * 1e6 < 1.5 * bytes_in(prepared)
     (held_out,) = (line for line in result.stdout.splitlines() if "the hold-out takes" in line)
     rows = sum(shard.sequences for shard in read_manifest(prepared).of("validation"))
     share = float(held_out.split("about ")[1].split("%")[0]) / 100

@@ -138,6 +138,9 @@ def test_a_dry_run_estimates_from_beginnings_and_keeps_nothing(
     text = news("--dry-run")
     assert "2 files of" in text and "to fetch and extract them with 1 worker;" in text
     assert "cc-news: about 25 documents" in text
+    assert re.search(
+        r"^disk: about .* \(copies of published files .*, documents .*, units", text, re.M
+    )
     assert not (tmp_path / "downloads").exists() and not (tmp_path / "documents").exists()
 
 

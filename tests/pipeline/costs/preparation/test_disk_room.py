@@ -1,0 +1,132 @@
+"""What is written is compared with the disks before the work, and little room is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.errors import DataError
+from pipeline.base.files import bytes_in
+from pipeline.costs.preparation import disk_room
+from pipeline.costs.preparation.corpus_estimate import CorpusEstimate
+from pipeline.costs.preparation.disk_room import (
+    DiskUse,
+    describe_disks,
+    disk_use,
+    peaks,
+    require_fit_on_disks,
+    shards_so_far,
+)
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.extraction import units
+from tests.golden.formats import separated, stories
+from tests.pipeline.ingest.dump import dump
+from tests.pipeline.ingest.dump import page as wiki_page
+from tests.pipeline.preparing import Prepare, tiny
+
+
+def set_free(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
+    monkeypatch.setattr(disk_room, "_free", lambda path: int(size))
+
+
+def estimate(extracted: float, disk: float) -> CorpusEstimate:
+    return CorpusEstimate(
+        documents=1, text=1, tokens=1, sequences=1, disk=disk, seconds=1, extracted=extracted
+    )
+
+
+def test_the_peak_of_each_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies and units are gone before shards are written."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    set_free(monkeypatch, 30e6)
+    use = DiskUse(copies=8e6, kept=1e6, documents=10e6, units=4e6, shards=20e6)
+    here, there = tmp_path / "out", Path("/dev/shm/not there")
+    assert [(peak.place, peak.needed) for peak in peaks(use, here)] == [(tmp_path, 31e6)]
+    assert [(peak.place, peak.needed) for peak in peaks(use, there)] == [
+        (tmp_path, 23e6), (there.parent, 20e6)
+    ]  # fmt: skip
+    require_fit_on_disks(use, there)
+    assert describe_disks(use, there, tight=True) == []
+    (line,) = describe_disks(use, here)
+    parts = (
+        "copies of published files 9.0 MB, documents 10.0 MB, units that wait 4.0 MB, "
+        "shards 20.0 MB"
+    )
+    assert line == (
+        f"disk: about 31.0 MB at the peak ({parts}), 0.03 GB free on the disk of {tmp_path}: "
+        "not enough"
+    )
+    with pytest.raises(DataError) as error:
+        require_fit_on_disks(use, here)
+    assert str(error.value) == (
+        f"too little room on the disk of {tmp_path}: preparing needs about 31.0 MB at its peak "
+        f"({parts}), and 30.0 MB are free; free some space, name another --output, set "
+        "TENFOLD_ROOT to a larger disk, or give fewer --workers or masks (--set data.duplicates=N)"
+    )
+    assert not peaks(DiskUse(), here)
+
+
+def test_units_wait_in_one_file_for_each_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And units that exist, of a command that was killed, are not written again."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 1000)
+    for number, size in enumerate((10, 20, 30)):
+        pages = [wiki_page(n, f"Tale {n}", "A duck. " * 100) for n in range(size)]
+        (tmp_path / f"{number}.xml").write_bytes(dump(pages))
+    (tmp_path / "3.csv").write_text("id,text\n1,One file from one unit.\n")
+    _, sources = corpus_sources("mine", [str(tmp_path / f"{n}") for n in ("*.xml", "3.csv")])
+    size = sum(source.size for source in sources)
+    found = [disk_use({"mine": estimate(size / 2, 7)}, sources, workers, 0) for workers in (1, 2)]
+    assert [use.documents for use in found] == [size / 2] * 2
+    largest = sorted(source.size / 2 for source in sources)[-2:]
+    assert [use.units for use in found] == [pytest.approx(largest[1]), pytest.approx(sum(largest))]
+    (tmp_path / "root" / "documents").mkdir(parents=True)
+    (tmp_path / "root" / "documents" / ".0.xml-abc.0-1000.parquet").write_bytes(b"x" * 100)
+    assert disk_use({"mine": estimate(500, 7)}, sources, 1, 5).documents == 400
+    assert disk_use({"mine": estimate(500, 7)}, sources, 1, 5).shards == 2
+
+
+def test_shards_that_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    home = tmp_path / "shards"
+    assert shards_so_far(None, "news", "bert") == (home, 0)
+    for name, size in (("news-bert-1", 5), ("news-bert-2", 9), ("news-roberta-3", 99)):
+        (home / name / ".work").mkdir(parents=True)
+        (home / name / ".work" / "part").write_bytes(b"x" * size)
+    assert shards_so_far(None, "news", "bert") == (home / "news-bert-2", 9)
+    assert shards_so_far(home / "news-bert-1", "news", "bert") == (home / "news-bert-1", 5)
+    (home / "news-bert-1" / "manifest.json").write_text("{}")
+    assert shards_so_far(None, "news", "bert") == (home / "news-bert-1", float("inf"))
+
+
+def test_prepare_refuses_what_does_not_fit_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_tokenizer: Path, run: Prepare
+) -> None:
+    """Documents and shards that exist take no more room, and what is dropped is not known."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    (tmp_path / "news.csv").write_bytes(separated(stories() * 20, ","))
+    documents, output = tmp_path / "root" / "documents", tmp_path / "out"
+    given = ["--corpus", tmp_path / "news.csv", "--workers", 1, *tiny(tiny_tokenizer, output)]
+    set_free(monkeypatch, 700_000)  # enough for the documents
+    error = run(*given, code=2)
+    assert error.startswith("error: too little room on the disk of ") and error.count("\n") == 1
+    assert "(documents 0.6 MB, shards " in error and ", and 0.7 MB are free; free some" in error
+    assert not documents.exists() and not output.exists()
+    said = run(*given, "--dry-run")
+    assert "not enough" in said and "documents: about 0.6 MB of Parquet, extracted in" in said
+    warned = run(*given[:-1], tmp_path / "other", "--dedup", "exact")
+    assert "warning: unless enough documents are dropped: disk: about" in warned
+    shutil.rmtree(documents / "decisions")
+    monkeypatch.undo()
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    run(*given)
+    written = bytes_in(output)
+    set_free(monkeypatch, 0)
+    assert "complete already" in run(*given)
+    shutil.rmtree(output)
+    set_free(monkeypatch, 1.5 * written)
+    run(*given)
