@@ -87,10 +87,14 @@ def size_of(path: Path | int) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
 
 
-def bytes_in(directory: Path) -> int:
-    """Bytes of all files below a directory, which may change meanwhile; 0 if it is missing."""
-    files = (Path(top, name) for top, _, names in os.walk(directory) for name in names)
-    return sum(max(0, size_of(file)) for file in files)
+def bytes_in(folder: Path) -> int:
+    """The size of all files below a folder, 0 if it is missing; a link counts as itself."""
+    size = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # renamed meanwhile
+                size += Path(directory, name).lstat().st_size
+    return size
 
 
 def is_plain_name(name: str) -> bool:

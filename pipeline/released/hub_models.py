@@ -26,7 +26,7 @@ from pathlib import Path
 
 from pipeline.base.command_line import HUB
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.base.files import make_directory, one_at_a_time, write_whole
+from pipeline.base.files import bytes_in, make_directory, one_at_a_time, write_whole
 from pipeline.base.progress import calling_each, counting
 from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.released.folder import CONFIG, WEIGHTS, check_config
@@ -35,7 +35,6 @@ from pipeline.remote.hub import (
     MARKER,
     ListedFile,
     Repository,
-    bytes_in,
     download,
     list_files,
 )

@@ -15,13 +15,12 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.base.files import digest_of, why_not_written
+from pipeline.base.files import bytes_in, digest_of, why_not_written
 from pipeline.remote.retries import TryAgainError, patiently
 
 MARKER = ".fetched.json"
@@ -141,16 +140,6 @@ def download(repository: Repository, commit: str, file: ListedFile, folder: Path
             f"bytes, hash {file.hash}); run the same command again; {_MIRROR}"
         )
     return path
-
-
-def bytes_in(folder: Path) -> int:
-    """The size of all files below a folder."""
-    size = 0
-    for directory, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):  # renamed meanwhile
-                size += Path(directory, name).lstat().st_size
-    return size
 
 
 def _client(repository: Repository) -> Any:

@@ -27,7 +27,7 @@ from pipeline.ingest.extraction.document_tables import (
     unnamed_records,
 )
 from pipeline.ingest.extraction.packs import PACK
-from pipeline.ingest.extraction.unit_files import join_units, write_tables
+from pipeline.ingest.extraction.unit_files import join_units, write_documents_file
 from pipeline.ingest.extraction.units import (
     SlowFormat,
     Span,
@@ -188,10 +188,10 @@ def _store(kind: Kind, rows: list[tuple[str, Item]], folder: Path) -> int:
         tables = record_tables(found, named=bool(source.members))
     path, unit = folder / "extracted.parquet", folder / "unit.parquet"
     if any(is_joined(part, cut_units(part)) for part, _ in kind.parts):
-        write_tables(tables, source, unit, {})
+        write_documents_file(tables, source, unit, {})
         join_units(source, [(unit, Span())], lambda has_markup: {}, path)
     else:
-        write_tables(tables, source, path, {})
+        write_documents_file(tables, source, path, {})
     return path.stat().st_size
 
 

@@ -67,7 +67,8 @@ def prepare_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="estimate documents, tokens, disk space and time from a small sample; write nothing",
+        help="estimate documents, tokens, the peak of the disks and time, extraction included, "
+        "from a small sample; write nothing",
     )
     parser.add_argument(
         "--compression",

@@ -84,7 +84,7 @@ def write_file(
     """
     if not is_joined(source, units):
         tables = _unit_tables(units[0], START, Span())
-        write_tables(tables, source, path, metadata(False))
+        write_documents_file(tables, source, path, metadata(False))
         return
     join_units(source, _in_order(units, stored), metadata, path)
 
@@ -105,10 +105,10 @@ def join_units(
         tables = extract_tables(finish(source, lambda: _records(files, numbered)))
     else:
         tables = (table for file, _ in files for table in _groups(file))
-    write_tables(tables, source, path, metadata(has_markup))
+    write_documents_file(tables, source, path, metadata(has_markup))
 
 
-def write_tables(
+def write_documents_file(
     tables: Iterable[pa.Table], source: Source, path: Path, metadata: dict[bytes, str]
 ) -> None:
     """Write what was extracted from `source`; metadata: of the Parquet file."""

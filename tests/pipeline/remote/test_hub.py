@@ -12,7 +12,8 @@ import pytest
 from huggingface_hub import HfApi
 
 from pipeline.base.errors import DataError
-from pipeline.remote.hub import Repository, bytes_in, download, list_matching
+from pipeline.base.files import bytes_in
+from pipeline.remote.hub import Repository, download, list_matching
 from tests.pipeline.remote.small_hub import NAME, REVISION, leave_home, server_of
 
 NEWS = Repository(kind="dataset", name=NAME, revision="main", shown="news", instead="or not")
