@@ -80,6 +80,7 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
         elif arguments.tokenizer is not None:
             warn_of_language(vocabulary, sampled.files)
         estimates = _estimate(arguments, sampled, data, vocabulary)
+        require_text(estimates)
         sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
         held_out = expected_hold_outs(sampled.files, sizes, data)
     output, written = shards_so_far(arguments.output, found.corpus, run.name)
@@ -108,11 +109,14 @@ def require_room(
 ) -> None:
     """Raise DataError if the disks have too little room for what is still to be written.
 
-    sources: as `extracted_so_far` returns them; output: of shards that are not complete, None if
-    their name is not known yet.
+    sources: extracted or not; output: of shards that are not complete, None if their name is not
+    known yet.
     """
     place, written = shards_so_far(output or arguments.output, found.corpus, run.name)
-    if is_ample(sources, place) or (written == math.inf and not any(map(is_extracted, sources))):
+    if is_ample(sources, place):
+        return
+    sources = extracted_so_far(sources, data_root() / "documents")
+    if written == math.inf and not any(map(is_extracted, sources)):
         return
     with _sampled(sources) as sampled:
         vocabulary = read_existing(arguments.tokenizer, found, run.data)
@@ -167,7 +171,6 @@ def _estimate(
     for corpus, about in estimate_corpora(sampled.heads, job, vocabulary).items():
         about = about.times(sampled.factors[corpus])
         estimates[corpus] = estimates[corpus].plus(about) if corpus in estimates else about
-    require_text(estimates)
     return estimates
 
 

@@ -19,7 +19,7 @@ from pipeline.data.shards.manifest import Manifest
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import Executor
 from pipeline.ingest.documents.records import Source
-from pipeline.ingest.extraction.extract import extract, extracted_so_far
+from pipeline.ingest.extraction.extract import extract
 
 
 def make_shards(
@@ -41,7 +41,7 @@ def make_shards(
     part = arguments.part or (1, 1)
     documents, known = documents or data_root() / "documents", Identities()
     if check_room:
-        check_room(extracted_so_far(found.files, documents), None)
+        check_room(found.files, None)
     sources = extract(found.files, documents, executor, part)
     selection = plan_selection(
         cut_tasks(sources, split_bytes),
