@@ -199,10 +199,14 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a part of `buffer`; 0 at the end of the file."""
-        if not self.left:
-            self.left = memoryview(next(self.blocks, b""))
-        size = min(len(buffer), len(self.left))
-        buffer[:size] = self.left[:size]
-        self.left = self.left[size:]
+        """Fill `buffer`, or a part of it at the end of the file.
+
+        What is read at once must hold a whole row, however small the blocks of the file are.
+        """
+        size = 0
+        while size < len(buffer) and (self.left or (block := next(self.blocks, b""))):
+            self.left = self.left or memoryview(block)
+            taken = self.left[: len(buffer) - size]
+            buffer[size : size + len(taken)] = taken
+            size, self.left = size + len(taken), self.left[len(taken) :]
         return size

@@ -92,6 +92,13 @@ def test_an_open_quote_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Mon
         records(table(tmp_path, content))
 
 
+def test_a_row_is_longer_than_the_blocks_of_its_file(tmp_path: Path) -> None:
+    content = b"id,text\n" + b'1,"%s"\n2,Short.\n' % (b"a, " * 200_000)
+    for name, given in (("a.csv", content), ("a.csv.gz", COMPRESS["gz"](content))):
+        texts = [r.text for r in records(table(tmp_path, given, name)) if isinstance(r, Record)]
+        assert [len(text) for text in texts] == [600_000, 6]
+
+
 def test_a_truncated_table_names_its_file(tmp_path: Path) -> None:
     content = COMPRESS["gz"](TABLE * 20_000)[:-9]
     with pytest.raises(DataError, match=r"a\.csv is truncated"):
