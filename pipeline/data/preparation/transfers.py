@@ -23,7 +23,7 @@ from pipeline.ingest.corpora.catalogue import GROUPS
 from pipeline.ingest.corpora.download import download_missing
 from pipeline.ingest.corpora.sources import limit_pages
 from pipeline.ingest.documents.read import cut
-from pipeline.ingest.documents.records import Source
+from pipeline.ingest.documents.records import FoundAs, Source
 from pipeline.ingest.extraction.extract import not_extracted
 from pipeline.ingest.extraction.units import stream
 from pipeline.remote.copies import (
@@ -194,7 +194,7 @@ def _alone(source: Source, head: bytes, folder: str) -> Source:
     path = Path(folder, source.name)
     path.write_bytes(head)
     mtime_ns = path.stat().st_mtime_ns
-    return replace(source, path=str(path), size=len(head), published=None, mtime_ns=mtime_ns)
+    return replace(source, path=str(path), size=len(head), published=None, found=FoundAs(mtime_ns))
 
 
 def _some(files: list[Source]) -> list[Source]:

@@ -1,5 +1,9 @@
 """The files that an input names: directories are walked, globs expanded, each real file read once.
 
+Files are found with one call each, which tells their size and time, too, and their formats with
+three more (`sniff`): to open, read and close. Threads share this, since each call waits where files
+are on a network.
+
 A file has the name, in ids and messages, that it has below the given directory, or its own name if
 it is given itself. If two files would have the same name, all names are paths below the directory
 that holds all of them. Names do not contain the machine's directories, and are one line of what
@@ -8,16 +12,29 @@ prints, see `shown_name`.
 
 from __future__ import annotations
 
+import errno
 import glob
+import itertools
 import os
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.corpora.dataset_folders import JSON_DESCRIPTIONS, DatasetFolder, find_datasets
-from pipeline.ingest.documents.records import shown_name
+from pipeline.ingest.documents.records import State, shown_name
+
+THREADS = 8
+"""That ask the file system at the same time."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +50,10 @@ class InputFile:
     """Whether it was named itself or by a glob, not found in a directory."""
     is_linked: bool
     """Whether a symbolic link leads to it."""
+    place: tuple[int, int] | None
+    """Device and inode, which are of one file; None if it was named and does not exist."""
+    state: State | None
+    """Size and time when it was found; None unless it is a plain file."""
 
 
 def find_files(inputs: list[str]) -> list[InputFile]:
@@ -67,27 +88,50 @@ def files_of(given: str) -> list[InputFile]:
     """A file, or the files of a directory or glob; the file may not exist."""
     path = Path(given)
     if path.is_dir():
-        real = Path(os.path.realpath(path))
-        return [
-            InputFile(
-                path=file,
-                name=file.relative_to(path).as_posix(),
-                folder=str(path),
-                is_given=False,
-                is_linked=Path(os.path.realpath(file)) != real / file.relative_to(path),
-            )
-            for file in _walk(path)
-        ]
-    matches = [] if path.exists() else _glob(given)
-    return [
-        InputFile(file, file.name, str(file.parent), is_given=True, is_linked=file.is_symlink())
-        for file in matches or [path]
-    ]
+        return [*_walk(path)]
+    found = [] if path.exists() else in_threads(_named_file, map(Path, _glob(given)))
+    return [file for file in found if file.state] or [_named_file(path)]
+
+
+def in_threads(
+    do: Callable[[Item], Result], items: Iterable[Item], at_once: int = 64
+) -> Iterator[Result]:
+    """The results of a function that waits for the file system, in order.
+
+    at_once: items that a thread takes at a time.
+    """
+
+    def do_some(some: list[Item]) -> list[Result]:
+        return [do(item) for item in some]
+
+    left = iter(items)
+    batches = iter(lambda: [*itertools.islice(left, at_once)], [])
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield from itertools.chain.from_iterable(pool.map(do_some, batches))
+
+
+def _named_file(path: Path) -> InputFile:
+    """A file that was named itself or by a glob."""
+    found, is_linked = None, False
+    with suppress(OSError):  # `sniff` names the problem
+        found = path.lstat()
+        if is_linked := stat.S_ISLNK(found.st_mode):
+            found = None
+            found = path.stat()
+    return InputFile(path, path.name, str(path.parent), True, is_linked, *_place_and_state(found))
+
+
+def _place_and_state(found: os.stat_result | None) -> tuple[tuple[int, int] | None, State | None]:
+    if found is None:
+        return None, None
+    is_plain = stat.S_ISREG(found.st_mode)
+    state = (found.st_size, found.st_mtime_ns) if is_plain else None
+    return (found.st_dev, found.st_ino), state
 
 
 def is_path(given: str) -> bool:
     """Whether a path exists or a glob matches a file."""
-    return Path(given).exists() or bool(_glob(given))
+    return Path(given).exists() or any(Path(found).is_file() for found in _glob(given))
 
 
 def _without_other_splits(inputs: list[str]) -> list[InputFile]:
@@ -123,12 +167,7 @@ def _once(files: list[InputFile]) -> list[InputFile]:
     """Each real file once, under its real name, else under the first of its names."""
     kept: dict[object, InputFile] = {}
     for file in sorted(files, key=lambda file: (file.is_linked, file.name, str(file.path))):
-        try:
-            found = file.path.stat()
-        except OSError:  # `sniff` names the problem
-            kept[file.path] = file
-        else:
-            kept.setdefault((found.st_dev, found.st_ino), file)
+        kept.setdefault(file.place or file.path, file)
     if left_out := len({file.path for file in files}) - len(kept):
         print(f"note: each file is read once; {left_out:,} more link(s) to them are skipped")
     return list(kept.values())
@@ -145,32 +184,85 @@ def _named(files: list[InputFile]) -> list[InputFile]:
     ]
 
 
-def _walk(directory: Path) -> Iterator[Path]:
+class _Folder(NamedTuple):
+    path: Path
+    real: str
+    """Its path without links."""
+    prefix: str
+    """Of the names of its files."""
+    is_linked: bool
+    """Whether a link below the given directory leads to it."""
+
+    def below(self, name: str) -> _Folder:
+        real = os.path.join(self.real, name)  # noqa: PTH118 (a string, to be compared)
+        return _Folder(self.path / name, real, f"{self.prefix}{name}/", self.is_linked)
+
+
+def _walk(directory: Path) -> Iterator[InputFile]:
     """Non-empty, non-hidden files below a directory; a folder that is linked comes last, once."""
     seen: set[str] = set()
-    tops = [directory]
+    tops = [_Folder(directory, os.path.realpath(directory), "", is_linked=False)]
     while tops:
-        links: list[Path] = []
+        links: list[_Folder] = []
         for top in tops:
-            for folder, folders, names in os.walk(top, onerror=_refuse):
-                if os.path.realpath(folder) in seen:
-                    folders.clear()
-                    continue
-                seen.add(os.path.realpath(folder))
-                folders[:] = sorted(name for name in folders if not name.startswith("."))
-                links += [path for path in map(Path(folder).joinpath, folders) if path.is_symlink()]
-                for path in (Path(folder, name) for name in names if not name.startswith(".")):
-                    if path.is_symlink() and not path.exists():
-                        raise DataError(f"{path} is a broken link; fix or remove it")
-                    if path.is_file() and path.stat().st_size:
-                        yield path
-        tops = links
+            level, mine = [top], list[_Folder]()
+            while level := [folder for folder in level if folder.real not in seen]:
+                seen.update(folder.real for folder in level)
+                listed = [*zip(level, in_threads(_list, level, at_once=1))]
+                files = ((folder, file) for folder, (_, some) in listed for file in some)
+                yield from filter(None, in_threads(partial(_found, str(directory)), files))
+                below = [(folder, entry) for folder, (some, _) in listed for entry in some]
+                mine += [folder.below(entry.name) for folder, entry in below if entry.is_symlink()]
+                level = [
+                    folder.below(entry.name) for folder, entry in below if not entry.is_symlink()
+                ]
+            # As a walk from folder to folder finds them, since the first of two names is kept.
+            links += sorted(mine, key=lambda link: (link.path.parent.parts, link.path.name))
+        tops = [link._replace(real=os.path.realpath(link.path), is_linked=True) for link in links]
 
 
-def _refuse(error: OSError) -> None:
-    raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
+def _list(folder: _Folder) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
+    """The folders and the files in a folder, without hidden ones."""
+    folders, files = list[os.DirEntry[str]](), list[os.DirEntry[str]]()
+    try:
+        with os.scandir(folder.path) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    (folders if _is_folder(entry) else files).append(entry)
+    except OSError as error:
+        raise _refusal(error) from error
+    return folders, files
 
 
-def _glob(pattern: str) -> list[Path]:
-    found = glob.glob(pattern, recursive=True)  # noqa: PTH207 (Path.glob takes no absolute pattern)
-    return [path for path in map(Path, sorted(found)) if path.is_file()]
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads nowhere
+        return False
+
+
+def _found(given: str, place: tuple[_Folder, os.DirEntry[str]]) -> InputFile | None:
+    """A file in a folder; None if it is empty, or no plain file."""
+    folder, entry = place
+    path = Path(entry.path)
+    try:
+        found = entry.stat()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise _refusal(error) from error
+        if entry.is_symlink():
+            raise DataError(f"{path} is a broken link; fix or remove it") from error
+        return None  # it was removed just now
+    if not stat.S_ISREG(found.st_mode) or not found.st_size:
+        return None
+    is_linked = folder.is_linked or entry.is_symlink()
+    name = f"{folder.prefix}{entry.name}"
+    return InputFile(path, name, given, False, is_linked, *_place_and_state(found))
+
+
+def _refusal(error: OSError) -> DataError:
+    return DataError(f"{error.filename} cannot be read: {error.strerror}")
+
+
+def _glob(pattern: str) -> list[str]:
+    return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (Path.glob takes no absolute pattern)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from pipeline.base.errors import escaped
-from pipeline.ingest.corpora.input_files import InputFile
+from pipeline.ingest.corpora.input_files import InputFile, in_threads
 from pipeline.ingest.documents.byte_blocks import read_blocks
 from pipeline.ingest.documents.plain_text import GAP
 from pipeline.ingest.documents.records import (
@@ -82,7 +82,7 @@ def _chosen(
     """Those of the files of one directory that are read."""
     may_be_dropped = [file for file in files if not file.is_given and not reads_all_text]
     describing = [file for file in may_be_dropped if _DESCRIBES.fullmatch(file.path.name)]
-    found = [sniff(file) for file in files if file not in describing]
+    found = [*in_threads(sniff, (file for file in files if file not in describing))]
     if any(source.format not in PLAIN_TEXT_FORMATS for source in found):
         left_out = [file.name for file in describing]
     else:

@@ -148,6 +148,7 @@ def _sources(
             ),
             forced_text=bool(plain_text),
             licence=corpus.licence,
+            state=file.state,
         )
 
     found = choose_sources(find_files(inputs), sniffed, reads_all_text=bool(plain_text))

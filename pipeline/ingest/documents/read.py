@@ -197,6 +197,11 @@ def file_ends(path: str) -> str:
         return xxhash.xxh3_64_hexdigest(head + file.read())
 
 
+def ends_of_short(content: bytes) -> str:
+    """As `file_ends` of a file that holds so little, which is all that was read of it, or empty."""
+    return xxhash.xxh3_64_hexdigest(content * 2) if len(content) <= _EDGE_BYTES else ""
+
+
 def _dropped(record: Record | Dropped | BadRecord) -> Record | Dropped | BadRecord:
     return Dropped(record.id, TOO_SLOW) if isinstance(record, Record) else record
 

@@ -56,6 +56,15 @@ State = tuple[int, int]
 """Size and modification time in nanoseconds: what tells at once that a file may have changed."""
 
 
+class FoundAs(NamedTuple):
+    """What was seen of a file when it was found, besides its size."""
+
+    mtime_ns: int = 0
+    """When it was last written to."""
+    ends: str = ""
+    """Of a short file: its `file_ends`; empty: they are to be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One raw file and how it is read."""
@@ -76,8 +85,7 @@ class Source:
     licence: str
     pages_per_domain: int = 0
     """For WARC and WET: most pages of a site kept per file; 0: no limit."""
-    mtime_ns: int = field(default=0, compare=False)
-    """When it was last written to, at the time it was found."""
+    found: FoundAs = field(default=FoundAs(), compare=False)
     language: str = ""
     """For WARC and WET: ISO 639-1 code of the pages that are kept; empty: any."""
     published: PublishedFile | None = None
@@ -106,7 +114,7 @@ class Source:
     @property
     def state(self) -> State:
         """The state in which it was found, see `unchanged`."""
-        return self.size, self.mtime_ns
+        return self.size, self.found.mtime_ns
 
 
 class ReadSpan(NamedTuple):

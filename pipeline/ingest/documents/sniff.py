@@ -9,15 +9,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import re
 import stat
 import tarfile
 import zlib
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal, cast
 
 from pipeline.base.errors import DataError
-from pipeline.ingest.compression.codecs import HEAD_BYTES, Compression, sniff_compression
+from pipeline.ingest.compression.codecs import (
+    HEAD_BYTES,
+    BlockFile,
+    Compression,
+    compression_of,
+    decompressed,
+    naming,
+)
 from pipeline.ingest.documents.arrow_tables import (
     ARROW_FILE,
     ARROW_STREAM,
@@ -29,12 +38,15 @@ from pipeline.ingest.documents.byte_blocks import BOM, parse_again, read_blocks
 from pipeline.ingest.documents.csv_tables import is_table, require_text_column
 from pipeline.ingest.documents.markup import markup_format
 from pipeline.ingest.documents.parquet import extraction_mark, text_columns
+from pipeline.ingest.documents.read import ends_of_short
 from pipeline.ingest.documents.records import (
     EXTRACTED,
     TEXT_FIELDS,
     Format,
+    FoundAs,
     PlainText,
     Source,
+    State,
     text_fields,
 )
 from pipeline.ingest.encodings.utf import wide_encoding
@@ -95,24 +107,31 @@ def sniff(
     plain_text: PlainText = "file",
     forced_text: bool = False,
     licence: str = "",
+    state: State | None = None,
 ) -> Source:
     """Detect a file's format from its content.
 
-    forced_text: the user gave `plain_text`, so text that looks like other data is still text.
-    Raises DataError if the file is missing, empty or unreadable.
+    forced_text: the user gave `plain_text`, so text that looks like other data is still text;
+    state: in which the file was found just now, if it was. Raises DataError if the file is missing,
+    empty or unreadable.
     """
     path = Path(path).absolute()
-    require_regular(path)
-    found_as = path.stat()
+    size, mtime_ns = state or require_regular(path)
 
     def source(format: Format, compression: Compression) -> Source:
         return Source(
-            corpus, str(path), name, found_as.st_size, format, compression, text_field, plain_text,
-            licence, mtime_ns=found_as.st_mtime_ns,
+            corpus, str(path), name, size, format, compression, text_field, plain_text,
+            licence, found=FoundAs(mtime_ns, ends),
         )  # fmt: skip
 
-    compression = sniff_compression(str(path))
-    head = read_head(str(path), compression)
+    with contextlib.closing(_raw_blocks(str(path), size)) as raw:
+        file = BlockFile(raw)
+        head = file.peek(HEAD_BYTES + 1)
+        ends = ends_of_short(head) if len(head) == size else ""
+        compression = compression_of(head[:HEAD_BYTES])
+        if compression:
+            blocks = decompressed(cast(BinaryIO, file), compression)
+            head = _head_of(str(path), compression, _named(str(path), blocks))
     if not head:
         raise DataError(f"{path} is empty; drop it or fetch it again")
     if head.startswith(b"PAR1") and not compression:
@@ -144,10 +163,10 @@ def sniff(
     return source(kind, compression)
 
 
-def require_regular(path: Path) -> None:
-    """Raises DataError if the file is missing, or is a directory, a device or a pipe."""
+def require_regular(path: Path) -> State:
+    """A file's state. Raises DataError if it is missing, or is a directory, a device or a pipe."""
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         problem = "does not exist"
     except OSError as error:
@@ -155,17 +174,21 @@ def require_regular(path: Path) -> None:
         if error.errno == errno.ELOOP:
             problem = "is a symbolic link that leads back to itself"
     else:
-        if stat.S_ISREG(mode):
-            return
-        problem = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+        if stat.S_ISREG(found.st_mode):
+            return found.st_size, found.st_mtime_ns
+        problem = "is a directory" if stat.S_ISDIR(found.st_mode) else "is not a regular file"
     raise DataError(f"{path} {problem}; give files of JSON lines, Parquet or plain text")
 
 
 def read_head(path: str, compression: Compression) -> bytes:
     """The first HEAD_BYTES after decompression, plus one byte if the file is longer."""
+    return _head_of(path, compression, read_blocks(path, compression, 0, HEAD_BYTES + 1))
+
+
+def _head_of(path: str, compression: Compression, blocks: Iterable[bytes]) -> bytes:
     head = b""
     try:
-        for block in read_blocks(path, compression, 0, HEAD_BYTES + 1):
+        for block in blocks:
             head += block
             if len(head) > HEAD_BYTES:
                 break
@@ -175,6 +198,28 @@ def read_head(path: str, compression: Compression) -> bytes:
         if not head.startswith(b"WARC/"):
             raise
     return head[: HEAD_BYTES + 1]
+
+
+def _raw_blocks(path: str, size: int) -> Generator[bytes, None, None]:
+    """The bytes of a file of `size` bytes, with three calls for a short one.
+
+    `open` makes three more, and a corpus can have a million files.
+    """
+    with naming(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        left = size or HEAD_BYTES + 1  # a file of the kernel's states no size
+        try:
+            while left > 0 and (block := os.read(descriptor, min(left, HEAD_BYTES + 1))):
+                left -= len(block)
+                yield block
+        finally:
+            os.close(descriptor)
+
+
+def _named(path: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks; errors of decompressing them name the file."""
+    with naming(path):
+        yield from blocks
 
 
 def _first_member(path: str) -> bytes:

@@ -47,8 +47,12 @@ CHANGED = "{} changed while it was read; rerun when nothing writes to it"
 
 
 def state_of(source: Source) -> State:
-    """The state of a file now; of a group: the sum of sizes, a hash of times. DataError if gone."""
-    states = [_stat(path) for path in source.paths]
+    """The state of a file now; of a group: see `joint_state`. DataError if gone."""
+    return joint_state([_stat(path) for path in source.paths])
+
+
+def joint_state(states: list[State]) -> State:
+    """The state of one file, or of a group: the sum of sizes, a hash of times."""
     if len(states) == 1:
         return states[0]
     times = array("q", [mtime for _, mtime in states])

@@ -45,7 +45,7 @@ from pipeline.ingest.documents.read import (
     READING_VERSION,
     content_identity,
 )
-from pipeline.ingest.documents.records import EXTRACTED, Source
+from pipeline.ingest.documents.records import EXTRACTED, FoundAs, Source
 from pipeline.ingest.documents.unchanged import (
     CHANGED,
     RawContent,
@@ -115,7 +115,7 @@ def extract(
 def _task(source: Source, directory: Path) -> ExtractionTask:
     # By base name: the folders are the user's path to the file, not part of its identity.
     bare = replace(source, name=Path(source.name).name)
-    return ExtractionTask(bare, _mark(bare, has_markup=True), directory)
+    return ExtractionTask(bare, _mark(bare, has_markup=True, as_found=True), directory)
 
 
 def _remove_used_units(directory: Path) -> None:
@@ -244,7 +244,7 @@ def _with_file(source: Source) -> Source:
     if source.published is None:
         return source
     path = fetched(source.published)
-    return replace(source, path=str(path), mtime_ns=path.stat().st_mtime_ns)
+    return replace(source, path=str(path), found=FoundAs(path.stat().st_mtime_ns))
 
 
 def _remove_copies(tasks: list[ExtractionTask]) -> None:
@@ -288,10 +288,11 @@ def _metadata(source: Source, content: RawContent, has_markup: bool) -> dict[byt
     return {EXTRACTION_MARK: mark, CONTENT_MARK: " ".join(content.hashes)}
 
 
-def _mark(source: Source, *, has_markup: bool) -> str:
+def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
     """The fingerprint of a file and of the code that reads it.
 
-    has_markup: an archive of texts holds markup, or may hold some.
+    has_markup: an archive of texts holds markup, or may hold some; as_found: see
+    `members_identity`.
     """
     format = format_of(source)
     by_settings = source.format == "zip" or isinstance(format, PieceFormat)
@@ -305,7 +306,7 @@ def _mark(source: Source, *, has_markup: bool) -> str:
             "file": [source.name, source.size, content_identity(source)],
         }
         | ({"language": source.language} if source.language else {})
-        | ({"files": members_identity(source)} if source.members else {})
+        | ({"files": members_identity(source, as_found=as_found)} if source.members else {})
         | ({"members": READERS} if source.format in ("zip", PACK) else {})
         | ({"reading": _reading(source)} if by_settings else {})
         | ({"markup": markup.codes} if markup else {})
@@ -323,14 +324,14 @@ def _made(source: Source, task: ExtractionTask) -> Source:
     made = task.target.stat()
     raw = source
     if source.published and is_here(source.published):
-        raw = replace(source, mtime_ns=state_of(source)[1])
+        raw = replace(source, found=FoundAs(state_of(source)[1]))
     return replace(
         source,
         path=str(task.target.absolute()),
         size=made.st_size,
         format=EXTRACTED,
         compression="",
-        mtime_ns=made.st_mtime_ns,
+        found=FoundAs(made.st_mtime_ns),
         published=None,
         members=(),
         raw=raw,

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import xxhash
 
 from pipeline.ingest.documents.read import file_ends, is_readable
-from pipeline.ingest.documents.records import EXTRACTED, Format, Source
-from pipeline.ingest.documents.unchanged import state_of
+from pipeline.ingest.documents.records import EXTRACTED, Format, FoundAs, Source
+from pipeline.ingest.documents.unchanged import joint_state
 
 PACK: Format = "pack"
 SMALL_BYTES = 1 << 20
@@ -69,9 +69,11 @@ def _packed(files: list[Source]) -> list[Source]:
 
 def group_files(files: list[Source], name: str, format: Format) -> Source:
     """One source in place of several files of a corpus."""
-    group = replace(files[0], name=name, format=format, compression="", members=tuple(files))
-    size, mtime_ns = state_of(group)
-    return replace(group, size=size, mtime_ns=mtime_ns)
+    size, mtime_ns = joint_state([file.state for file in files])
+    return replace(
+        files[0], name=name, format=format, compression="", members=tuple(files),
+        size=size, found=FoundAs(mtime_ns),
+    )  # fmt: skip
 
 
 def members_of(extracted: Path) -> set[str]:
@@ -80,11 +82,18 @@ def members_of(extracted: Path) -> set[str]:
     return {Path(name).name for name in names if name}
 
 
-def members_identity(source: Source) -> str:
-    """A hash of the names, formats and contents of a group's files."""
+def members_identity(source: Source, *, as_found: bool) -> str:
+    """A hash of the names, formats and contents of a group's files.
+
+    as_found: take what was seen of short files when they were found; otherwise read them now.
+    """
     found = [
-        f"{file.name}\0{file.format}\0{file.compression}\0{Path(file.path).stat().st_size}\0"
-        f"{file_ends(file.path)}"
+        f"{file.name}\0{file.format}\0{file.compression}\0"
+        + (
+            f"{file.size}\0{file.found.ends}"
+            if as_found and file.found.ends
+            else f"{Path(file.path).stat().st_size}\0{file_ends(file.path)}"
+        )
         for file in source.members
     ]
     return xxhash.xxh3_64_hexdigest("\0".join(found).encode())

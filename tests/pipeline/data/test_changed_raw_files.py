@@ -26,6 +26,7 @@ from pipeline.ingest.documents.records import (
     BadRecord,
     Extract,
     Format,
+    FoundAs,
     PieceReading,
     Source,
 )
@@ -298,7 +299,7 @@ def published(path: Path, downloads: Path, is_kept: bool) -> Source:
         url="http://localhost:9/in/dump.xml", path="in/dump.xml", size=path.stat().st_size, hash="",
         version="1", connections=1, downloads=downloads, is_kept=is_kept,
     )  # fmt: skip
-    return replace(found(path)[0], published=file, mtime_ns=0)
+    return replace(found(path)[0], published=file, found=FoundAs())
 
 
 def test_copies_of_published_files(given: Callable[[str], Path], tmp_path: Path) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.corpora.input_files import find_files
+from tests.benchmarks.file_system_calls import FileSystemCalls
+
+ROOT = Path(__file__).parents[4]
 
 
 def write(folder: Path, *names: str) -> None:
@@ -111,3 +117,30 @@ def test_two_names_that_would_be_shown_alike_are_refused(tmp_path: Path) -> None
     write(tmp_path, "in/a\nb", "in/a\\nb")
     with pytest.raises(DataError, match=r"would both be called a\\nb; rename one"):
         names(tmp_path / "in")
+
+
+LIST = """
+import sys
+from pathlib import Path
+from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.extraction.extract import not_extracted
+from pipeline.ingest.extraction.packs import pack_small_files
+not_extracted(pack_small_files(corpus_sources("mine", sys.argv[1:])[1]), Path("documents"))
+"""
+"""Finds the files of a corpus, their formats, and the names of the packs that they become."""
+
+
+@pytest.mark.parametrize("glob", ["", "*/*"])
+def test_a_file_costs_four_calls(glob: str, tmp_path: Path) -> None:
+    """One to find it, and one each to open, read and close it (which are not counted)."""
+    files = 40
+
+    def calls(folder: str, count: int) -> Counter[str]:
+        write(tmp_path / folder, *(f"{number % 2}/{number}.jsonl" for number in range(count)))
+        counter = FileSystemCalls.below(tmp_path / folder, tmp_path / f"{folder}-counter")
+        command = [sys.executable, "-c", LIST, str(tmp_path / folder / glob)]
+        subprocess.run(command, check=True, env=counter.environment(), cwd=ROOT)
+        return counter.read()
+
+    one, two = calls("one", files), calls("two", 2 * files)
+    assert two - one == {"stat": files, "open": files, "read": files}

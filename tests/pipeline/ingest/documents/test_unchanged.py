@@ -88,7 +88,7 @@ def test_states_and_content_of_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     found = spans(file, 10_000)
     assert {span[-2:] for span in found} == {file.state} == {state_of(file)}
     assert compare([file], found, tmp_path) == []
-    os.utime(file.path, ns=(0, file.mtime_ns + 1))
+    os.utime(file.path, ns=(0, file.state[1] + 1))
     assert compare([file], found, tmp_path) == [file]
     Path(file.path).write_bytes(CONTENT.replace(b"500", b"050"))
     assert state_of(file)[0] == file.size
