@@ -14,6 +14,7 @@ import sys
 import time
 from functools import partial
 
+from pipeline.base.command_line import data_root
 from pipeline.costs.preparation.dry_run import print_estimate, require_room
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.outcome import report_result
@@ -45,9 +46,11 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     if arguments.fetch:
         fetch_inputs(arguments, run.data)
         return
+    is_shared = arguments.part is not None and not arguments.dry_run
     found = find_sources(
-        arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short
-    )
+        arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short,
+        lists=data_root() / "documents" if is_shared else None,
+    )  # fmt: skip
     share = arguments.part or (1, 1)
     for line in describe_transfers(found.files, share[1] * arguments.workers):
         print(line, flush=True)

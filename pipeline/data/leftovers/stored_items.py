@@ -26,6 +26,7 @@ from pipeline.base.files import is_locked, open_lock, try_lock
 from pipeline.data.leftovers.made_shards import MadeShards
 from pipeline.data.selection.decisions import read_spans
 from pipeline.execution.ledger import lock_of
+from pipeline.ingest.corpora.shared_list import ENDING
 from pipeline.ingest.documents.parquet import extracted_hash
 from pipeline.ingest.documents.unchanged import content_file, known_content
 from pipeline.remote.kept_lists import LIST
@@ -148,6 +149,8 @@ def _remains(documents: Path, judged: Judge) -> Iterator[StoredItem]:
         for path in _files(folder, ".*.tmp"):
             target = path.with_name(path.name.removeprefix(".").rsplit(".", 2)[0])
             yield judged(_item(path, "temporary file", lock_of(target)))
+    for path in _files(documents, f".*{ENDING}"):
+        yield judged(_item(path, "list of a corpus's files, for parts of an array", lock_of(path)))
     for path in _files(documents, ".*.content.json"):
         target = path.with_name(path.name.removeprefix(".").removesuffix(".content.json"))
         target = target.with_name(f"{target.name}.parquet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 from pipeline.base.command_line import downloads
 from pipeline.config.data_settings import DataSettings
@@ -65,12 +66,13 @@ def find_sources(
     *,
     copying: bool = True,
     allow_short: bool = True,
+    lists: Path | None = None,
 ) -> FoundCorpus:
     """The corpus of a command line; missing copies from the Hub are downloaded.
 
     copying: copy files from URLs; otherwise raise ConfigError for files without a copy;
-    allow_short: accept a group with less text than stated. Raises ConfigError or DataError if files
-    do not exist or do not fit the recipe.
+    allow_short: accept a group with less text than stated; lists: as for `corpus_sources`.
+    Raises ConfigError or DataError if files do not exist or do not fit the recipe.
     """
     published = list_published(arguments, recording=copying)
     inputs = local_inputs(arguments.input, downloads(), copying=copying)
@@ -79,7 +81,7 @@ def find_sources(
         revision=arguments.revision, allow_short=allow_short, published=published,
     )  # fmt: skip
     corpus, sources = corpus_sources(
-        arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published, lists
     )
     sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)
     print_input(sources, "input")

@@ -17,6 +17,7 @@ from pipeline.ingest.corpora.groups import group_of, member_inputs, require_memb
 from pipeline.ingest.corpora.input_files import InputFile, find_files, is_path
 from pipeline.ingest.corpora.published_dumps import chosen_language
 from pipeline.ingest.corpora.shapes import choose_sources, plain_text_notes
+from pipeline.ingest.corpora.shared_list import sniffed_once
 from pipeline.ingest.documents.records import FORMAT_NAMES, PlainText, Source
 from pipeline.ingest.documents.sniff import sniff
 
@@ -31,12 +32,14 @@ def corpus_sources(
     text_field: str = "",
     plain_text: str = "",
     published: Mapping[str, list[Source]] | None = None,
+    lists: Path | None = None,
 ) -> tuple[str, list[Source]]:
     """The corpus's name and its files, in an order that is the same on every machine.
 
     corpus: a name in CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
     for a group in the form of `groups.member_inputs`; text_field and plain_text: override the
-    corpus's own ("": no override); published: files of corpora from the lists of their publishers.
+    corpus's own ("": no override); published: files of corpora from the lists of their publishers;
+    lists: directory in which the first of several processes keeps what it finds for the others.
     """
     published = published or {}
     if corpus == SAMPLE:
@@ -62,7 +65,7 @@ def corpus_sources(
                 raise ConfigError(f"{name} has files of --input and of its publisher; give one")
             sources += published.get(name, [])
             if paths:
-                sources += _sources(name, CORPORA[name], paths, text_field, plain_text)
+                sources += _sources(name, CORPORA[name], paths, text_field, plain_text, lists)
         return corpus, sources
     if corpus in published:
         return corpus, published[corpus]
@@ -72,7 +75,7 @@ def corpus_sources(
                 f"--corpus {corpus} needs its files: --input PATH... "
                 f"({CORPORA[corpus].description}; --explain lists sources)"
             )
-        return corpus, _sources(corpus, CORPORA[corpus], inputs, text_field, plain_text)
+        return corpus, _sources(corpus, CORPORA[corpus], inputs, text_field, plain_text, lists)
     names = [*CORPORA, *GROUPS, SAMPLE]
     if not inputs and not is_path(corpus):
         raise ConfigError(
@@ -84,7 +87,7 @@ def corpus_sources(
     for known in difflib.get_close_matches(name, names, 1, 0.8):
         print(f"corpus {name} is read as your own; if you meant {known}, use --corpus {known}")
     own = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
-    return name, _sources(name, own, inputs or [corpus], text_field, plain_text)
+    return name, _sources(name, own, inputs or [corpus], text_field, plain_text, lists)
 
 
 def is_named(corpus: str, inputs: list[str], published: Collection[str] = ()) -> bool:
@@ -135,7 +138,12 @@ def limit_pages(sources: list[Source], pages_per_domain: int, language: str) -> 
 
 
 def _sources(
-    name: str, corpus: Corpus, inputs: list[str], text_field: str, plain_text: str
+    name: str,
+    corpus: Corpus,
+    inputs: list[str],
+    text_field: str,
+    plain_text: str,
+    lists: Path | None = None,
 ) -> list[Source]:
     def sniffed(file: InputFile) -> Source:
         return sniff(
@@ -151,7 +159,10 @@ def _sources(
             state=file.state,
         )
 
-    found = choose_sources(find_files(inputs), sniffed, reads_all_text=bool(plain_text))
+    files = find_files(inputs)
+    how = [name, text_field, plain_text, corpus.plain_text, corpus.licence]
+    with sniffed_once(files, sniffed, how, lists) as look:
+        found = choose_sources(files, look, reads_all_text=bool(plain_text))
     if not found:
         raise DataError(f"corpus {name}: no files in the input; give files, directories or globs")
     return found

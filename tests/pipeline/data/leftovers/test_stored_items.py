@@ -103,8 +103,9 @@ def test_everything_else(root: Path, dump: Path) -> None:
         pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(spans_metadata(spans)), path)
     for path in (
         documents / ".dump.xml-1.0-5.parquet", documents / ".dump.xml-1.parquet.9.tmp",
-        documents / ".gone-1.content.json", downloads / "crawl" / ".a.gz.0123.part",
-        downloads / "crawl" / ".list.json", downloads / "crawl" / "b.gz", downloads / "mine.txt",
+        documents / ".gone-1.content.json", documents / ".0123.files",
+        downloads / "crawl" / ".a.gz.0123.part", downloads / "crawl" / ".list.json",
+        downloads / "crawl" / "b.gz", downloads / "mine.txt",
     ):  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
@@ -119,6 +120,7 @@ def test_everything_else(root: Path, dump: Path) -> None:
         "documents/.dump.xml-1.0-5.parquet": "",
         "documents/.dump.xml-1.parquet.9.tmp": "",
         "documents/.gone-1.content.json": "",
+        "documents/.0123.files": "",
         "documents/surveys/mine.parquet": made,
         "documents/surveys/other.parquet": "",
         "documents/decisions/x": "",
