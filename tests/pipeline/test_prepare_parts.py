@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
+import random
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from pipeline import prepare
 from pipeline.base.errors import run_command
+from tests.pipeline.ingest.dump import large_dump
 from tests.pipeline.preparing import SMALL_SPLITS, contents, finish, many_documents, started, tiny
 
+SMALL_UNITS = SMALL_SPLITS.with_name("small_units.py")
 PREPARE = (sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--workers", 1)
 
 
@@ -89,6 +93,83 @@ def test_a_killed_part_is_run_again(tiny_tokenizer: Path, tmp_path: Path) -> Non
     result = finish(*small, "--part", "1/2", *arguments)
     assert "prepared 700 documents" in result.stdout, result.stderr
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def mixed_corpus(folder: Path) -> list[Path]:
+    """Inputs that become packs, an extracted file with several units, and files that are read."""
+    small = folder / "small"
+    small.mkdir(parents=True)
+    for number in range(80):
+        (small / f"{number:02d}.txt").write_text(f"Text {number} begins. It has an end. " * 40)
+    return [
+        small, large_dump(folder / "pages.xml", 60), many_documents(folder / "in.jsonl", 300),
+    ]  # fmt: skip
+
+
+def finished(root: Path) -> set[tuple[int, int]]:
+    """Inode and time of what finished tasks wrote: extracted files, and the rows of parts, also
+    after they got their final names."""
+    work, rows = root / "out" / ".work", root / "out" / "rows"
+    paths = [*(root / "documents").glob("[!.]*.parquet"), *rows.glob("train-*")]
+    for marker in work.glob("part-*.json"):
+        with suppress(FileNotFoundError):  # it was published just now
+            entries = json.loads(marker.read_bytes())["shards"]
+            paths += [work / entry["file"] for entry in entries if entry["split"] == "train"]
+    found = set()
+    for path in paths:
+        with suppress(FileNotFoundError):  # renamed just now
+            found.add((path.stat().st_ino, path.stat().st_mtime_ns))
+    return found
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_parts_killed_at_random_moments(kills: int, tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """One or both of two parts: what tasks have finished is kept, and the bytes are the same."""
+    inputs = mixed_corpus(tmp_path / "in")
+
+    def part(number: int, root: Path) -> list[object]:
+        return [
+            sys.executable, SMALL_UNITS, "--corpus", "mine", "--input", *inputs, "--workers", 1,
+            "--part", f"{number}/2", *tiny(tiny_tokenizer, root / "out"),
+            "--set", "data.duplicates=1",
+        ]  # fmt: skip
+
+    def made(root: Path) -> list[dict[str, str]]:
+        documents = contents(root / "documents")
+        kept = {name: documents[name] for name in documents if not name.startswith(".")}
+        return [contents(root / "out"), kept]
+
+    def run_both(root: Path, until: int, victims: tuple[int, ...] = ()) -> set[tuple[int, int]]:
+        """Kill the victims when so many files are finished; returns what was finished then."""
+        with ExitStack() as stack:
+            parts = {
+                number: stack.enter_context(started(*part(number, root), TENFOLD_ROOT=str(root)))
+                for number in (1, 2)
+            }
+            while len(finished(root)) < until and None in [p.poll() for p in parts.values()]:
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0, 0.1))
+            for victim in victims:
+                parts[victim].kill()
+            kept = finished(root)
+            for number, process in parts.items():
+                out, error = process.communicate(timeout=120)
+                assert process.returncode == 0 or number in victims, out + error
+        return kept
+
+    chance = random.Random(0)
+    run_both(tmp_path / "whole", 0)
+    expected, total = made(tmp_path / "whole"), len(finished(tmp_path / "whole"))
+    assert total > 20
+    for kill in range(kills):
+        root = tmp_path / f"kill-{kill}"
+        victims = chance.choice([(1,), (2,), (1, 2)])
+        kept = run_both(root, chance.randrange(total), victims)
+        for number in (1, 2):
+            result = finish(*part(number, root), TENFOLD_ROOT=str(root))
+            assert result.returncode == 0, result.stderr
+        assert kept <= finished(root), f"{kill}: finished work was done again"
+        assert made(root) == expected, f"{kill}: {victims}"
 
 
 def test_parts_that_all_need_a_tokenizer_train_one(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,12 @@ from pipeline.ingest.documents.read import cut, read
 from pipeline.ingest.documents.records import BadRecord, Record, Source, with_line
 from pipeline.ingest.extraction import packs
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.packs import members_of, pack_small_files
+from pipeline.ingest.extraction.packs import (
+    group_files,
+    members_identity,
+    members_of,
+    pack_small_files,
+)
 
 
 def write(folder: Path, count: int) -> None:
@@ -106,6 +112,38 @@ def test_a_changed_file_remakes_one_pack(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "in/2/0002a.txt").write_text("A new one.")
     assert len(after - extracted()) == 1
     assert extracted() == extracted()
+
+
+def test_wherever_a_file_changes_or_is_added_the_other_packs_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other packs have the names, and so the Parquet files, that they had."""
+    monkeypatch.setattr(packs, "PACK_FILES", 30)
+    write(tmp_path, 300)
+
+    def packed() -> dict[str, list[str]]:
+        """By identity, the files of each pack; of files that stay alone, each for itself."""
+        made = pack_small_files(found_in(tmp_path))
+        groups = [
+            source if source.members else group_files([source], "", "pack") for source in made
+        ]
+        return {members_identity(group, as_found=True): group.paths for group in groups}
+
+    chance = random.Random(0)
+    groups = [paths for paths in packed().values() if len(paths) > 1]
+    assert len(groups) > 4
+    texts = [Path(path) for paths in groups for path in paths if path.endswith(".txt")]
+    for file in chance.sample(texts, 20):
+        before = packed()
+        file.write_text(f"{file.read_text()} And that.")
+        changed = packed()
+        assert len(before.keys() - changed) == len(changed.keys() - before) == 1
+        file.with_suffix(".added.txt").write_text("A new one.")
+        after = packed()
+        lost, new = changed.keys() - after, after.keys() - changed
+        assert len(lost) == 1
+        # its own pack, in two parts if the new file ends one
+        assert sum(len(after[pack]) for pack in new) == len(changed[lost.pop()]) + 1
 
 
 def test_few_and_large_files_stay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
