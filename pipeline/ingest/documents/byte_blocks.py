@@ -89,7 +89,7 @@ def plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
 
     The first blocks are small, too: a sample of a file ends soon.
     """
-    size = OVERRUN_BYTES
+    size = min(OVERRUN_BYTES, BLOCK_BYTES)
     while wanted > 0 and (block := file.read(min(size, wanted))):
         wanted -= len(block)
         yield block
