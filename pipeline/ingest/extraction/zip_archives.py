@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.base.errors import DataError
@@ -39,12 +39,23 @@ _ENCRYPTED = 1
 _END_MARK, _END_BYTES = b"PK\x05\x06", 22  # of the record that ends a directory
 
 
-def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, zipfile.ZipInfo]]:
+@dataclass(frozen=True, slots=True)
+class ZipMember:
+    """A file in an archive that is open."""
+
+    archive: zipfile.ZipFile
+    info: zipfile.ZipInfo
+    is_alone: bool
+    """Whether it is the only file of the archive."""
+
+
+def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, ZipMember]]:
     """Yield the members from a place on, a number. Raises DataError if one cannot be read."""
     with opened(source.path) as archive:
-        for number, member in enumerate(_files(source.path, archive)):
+        files = _files(source.path, archive)
+        for number, info in enumerate(files):
             if (number, 0) >= start:
-                yield (number, 0), member
+                yield (number, 0), ZipMember(archive, info, len(files) == 1)
 
 
 def _files(path: str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
@@ -94,38 +105,43 @@ def _is_hidden(name: str) -> bool:
 @contextmanager
 def opened(path: str) -> Iterator[zipfile.ZipFile]:
     """An archive; its errors become a DataError with the file's name."""
+    with _naming(path), zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
+        yield
     except (zipfile.BadZipFile, EOFError, zipfile.LargeZipFile) as error:
         raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error
     except (NotImplementedError, RuntimeError) as error:
         raise DataError(f"{path} cannot be read ({error}); unpack it") from error
 
 
-def extract_zip_member(source: Source, member: zipfile.ZipInfo) -> Iterator[Extract | BadRecord]:
+def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | BadRecord]:
     """The documents of a member. Raises DataError if it is an archive or damaged."""
-    name = shown_name(member.filename)
+    info = member.info
+    name = shown_name(info.filename)
     where = f"{source.name}/{name}"
-    if stat.S_ISLNK(member.external_attr >> 16):
+    if stat.S_ISLNK(info.external_attr >> 16):
         yield _extract(name, dropped="link or device in an archive")
         return
-    with tempfile.TemporaryDirectory() as folder, opened(source.path) as archive:
-        is_alone = len(_files(source.path, archive)) == 1
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "member")
-        with archive.open(member) as content, path.open("wb") as file:
+        with _naming(source.path), member.archive.open(info) as content, path.open("wb") as file:
             shutil.copyfileobj(content, file)
         try:
             found = sniff(
                 path, source.corpus, name, text_field=source.text_field,
-                plain_text=source.plain_text if is_alone else "file",
+                plain_text=source.plain_text if member.is_alone else "file",
             )  # fmt: skip
             read_to = 0
             for item in _documents(found, name, where):
                 if isinstance(item, Extract):
                     read_to = _end(item, found, read_to)
-                    share = min(1.0, read_to / member.file_size)
-                    place = member.header_offset + int(member.compress_size * share)
+                    share = min(1.0, read_to / info.file_size)
+                    place = info.header_offset + int(info.compress_size * share)
                     yield replace(item, position=place)
                 else:
                     yield item
