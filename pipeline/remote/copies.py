@@ -152,9 +152,13 @@ def fetch_file(file: PublishedFile, target: Path) -> None:
         if target.exists():  # another process made it, where locks exclude nobody, and reads it
             partial.unlink(missing_ok=True)
             return
-        with partial.open("rb") as whole:
-            os.fsync(whole.fileno())
-        partial.replace(target)
+        try:
+            with partial.open("rb") as whole:
+                os.fsync(whole.fileno())
+            partial.replace(target)
+        except FileNotFoundError:  # that process has renamed it just now
+            if not target.exists():
+                raise
         sync_directory(target.parent)
 
 

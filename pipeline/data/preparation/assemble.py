@@ -282,7 +282,8 @@ def mismatches(work: Path) -> list[str]:
 
 def other_files(output: Path) -> dict[str, dict[str, Any]]:
     """Size and hash of the files that are not shards, for the manifest."""
-    paths = [output / DOCUMENTS, output / INPUTS, *sorted((output / "tokenizer").iterdir())]
+    # hidden files are temporary ones of another process that publishes the same
+    paths = [output / DOCUMENTS, output / INPUTS, *sorted((output / "tokenizer").glob("[!.]*"))]
     paths += output.glob(TOKEN_COUNTS)
     return {
         path.relative_to(output).as_posix(): {

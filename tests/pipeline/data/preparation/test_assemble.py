@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.base.errors import DataError
+from pipeline.base.process_scope import temporary_path
 from pipeline.data.preparation import assemble
 from pipeline.data.preparation.assemble import (
     Part,
@@ -102,3 +103,13 @@ def test_unknown_text_of_over_a_tenth_of_a_corpus_is_an_error() -> None:
     message = r"corpus c: 10\.1% .* 4 \[UNK\] tokens, more than 10%; .*--allow-unknown"
     with pytest.raises(DataError, match=message):
         check_unknown([*allowed, part("c", 500, 1), part("c", 500, 100)], "[UNK]")
+
+
+def test_the_manifest_names_no_file_that_another_process_is_writing(tmp_path: Path) -> None:
+    """Where locks exclude nobody, two processes publish the same at the same time."""
+    (tmp_path / "tokenizer").mkdir()
+    for name in ("documents.parquet", "inputs.parquet", "tokenizer/vocab.json"):
+        (tmp_path / name).touch()
+    temporary_path(tmp_path / "tokenizer" / "merges.txt").touch()
+    names = ["documents.parquet", "inputs.parquet", "tokenizer/vocab.json"]
+    assert [*assemble.other_files(tmp_path)] == names
