@@ -19,7 +19,6 @@ import hashlib
 import http.client
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from pipeline.base.files import (
     sync_directory,
     try_lock,
 )
+from pipeline.base.process_scope import temporary_path
 from pipeline.base.shown_urls import show_url
 from pipeline.config.settings import fingerprint
 from pipeline.execution.workers import Executor, Stage
@@ -146,7 +146,7 @@ def fetch_file(file: PublishedFile, target: Path) -> None:
             return
         partial = partial_path(file)
         if lock is None:  # another process may be fetching the same file
-            partial = partial.with_suffix(f".{secrets.token_hex(8)}.tmp")
+            partial = temporary_path(partial)
         with connection(file.downloads, file.url, file.connections):
             _fill(file, partial)
         if target.exists():  # another process made it, where locks exclude nobody, and reads it
