@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from tests.benchmarks.planted import copy_of, document, jaccard, shingle_set
 
-_STAGE = """
+STAGE = """
 import re, sys, time
 from pathlib import Path
 from pipeline.ingest.corpora.sources import corpus_sources
@@ -62,7 +62,7 @@ def write_corpus(path: Path, count: int) -> dict[int, float]:
 
 def find(path: Path, folder: Path) -> tuple[set[int], float, float]:
     """Lines that the stage drops, CPU seconds, peak in MB."""
-    command = [sys.executable, "-c", _STAGE, str(path), str(folder)]
+    command = [sys.executable, "-c", STAGE, str(path), str(folder)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     seconds, peak, directory = (
         re.search(rf"{name} (\S+)", said)[1]  # type: ignore[index]

@@ -1,0 +1,364 @@
+"""Other libraries on equal input: whole commands in turn, with their CPU, memory and recall.
+
+    python -m tests.benchmarks.bench_peers --peers ENV/bin/python [--megabytes 300] [--rounds 3]
+
+ENV is an environment with `datatrove[io,processing]`, `datasets`, `rensa`, `text-dedup`,
+`mosaicml-streaming`, `litdata`, `transformers` and torch; what is missing there is named.
+
+- ids: JSON lines to ids. Ours is all of `prepare`: ids in rows of 512 with ten masks each.
+  datatrove writes one stream of ids; `datasets` maps and groups in rows of 512. Neither masks.
+- copies: JSON lines to the documents that stay, of a corpus whose copies are known. All use 256
+  permutations, words in fives and 32 bands of 8, or the nearest that the library offers.
+- loader: batches of 64 x 512 with masks, shuffled, from files written before the clock starts.
+
+One worker, one thread. Seconds are of the CPU, of a command with all its processes, start
+included; the peak is the kernel's figure of the largest of them. The loader's are those of the
+batches after the first hundred.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests.benchmarks import bench_dedup, bench_loader
+from tests.benchmarks.text import write_jsonl
+from tests.benchmarks.vocabulary import bench_vocabulary
+
+BYTES_A_DOCUMENT = 1156  # of the corpus with known copies
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "RAYON_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+DATATROVE_IDS = """
+import sys
+from datatrove.executor import LocalPipelineExecutor
+from datatrove.pipeline.readers import JsonlReader
+from datatrove.pipeline.tokens import DocumentTokenizer
+source, work, tokenizer = sys.argv[1:]
+LocalPipelineExecutor([
+    JsonlReader(source, glob_pattern="*.jsonl"),
+    DocumentTokenizer(work + "/ids", tokenizer_name_or_path=tokenizer + "/tokenizer.json",
+                      eos_token="</s>", shuffle_documents=False, shuffle_chunk_size=None),
+], logging_dir=work + "/logs").run()
+"""
+
+DATASETS_IDS = """
+import sys
+from pathlib import Path
+import datasets
+from transformers import PreTrainedTokenizerFast
+datasets.disable_progress_bars()
+source, work, folder = sys.argv[1:]
+tokenizer = PreTrainedTokenizerFast(tokenizer_file=folder + "/tokenizer.json")
+raw = datasets.Dataset.from_json([str(p) for p in Path(source).glob("*.jsonl")], cache_dir=work)
+
+def tokenize(batch):
+    return {"input_ids": tokenizer(batch["text"])["input_ids"]}
+
+def group(batch):
+    joined = [i for ids in batch["input_ids"] for i in ids]
+    total = len(joined) // 512 * 512
+    return {"input_ids": [joined[i : i + 512] for i in range(0, total, 512)]}
+
+raw.map(tokenize, batched=True, remove_columns=raw.column_names).map(group, batched=True)
+"""
+
+DATATROVE_COPIES = """
+import sys
+from datatrove.executor import LocalPipelineExecutor
+from datatrove.pipeline.dedup import (
+    MinhashDedupBuckets, MinhashDedupCluster, MinhashDedupFilter, MinhashDedupSignature)
+from datatrove.pipeline.dedup.minhash import MinhashConfig
+from datatrove.pipeline.readers import JsonlReader
+from datatrove.pipeline.writers import JsonlWriter
+source, work = sys.argv[1:]
+config = MinhashConfig(n_grams=5, num_buckets=32, hashes_per_bucket=8)
+read = JsonlReader(source, glob_pattern="*.jsonl")
+steps = [
+    (1, [read, MinhashDedupSignature(work + "/signatures", config=config)]),
+    (32, [MinhashDedupBuckets(work + "/signatures", work + "/buckets", config=config)]),
+    (1, [MinhashDedupCluster(work + "/buckets", work + "/remove", config=config)]),
+    (1, [read, MinhashDedupFilter(work + "/remove"),
+         JsonlWriter(work + "/kept", compression=None)]),
+]
+for number, (tasks, steps) in enumerate(steps):
+    LocalPipelineExecutor(steps, tasks=tasks, logging_dir=work + f"/logs{number}").run()
+"""
+
+RENSA_COPIES = """
+import json, re, sys
+from pathlib import Path
+import rensa
+source, work = map(Path, sys.argv[1:])
+(work / "kept").mkdir()
+index = rensa.RMinHashLSH(threshold=0.75, num_perm=256, num_bands=32)
+made = []
+with (work / "kept" / "0.jsonl").open("w") as kept:
+    for path in source.glob("*.jsonl"):
+        for line in path.open():
+            words = re.findall("[a-z0-9]+", json.loads(line)["text"].lower())
+            sketch = rensa.RMinHash(num_perm=256, seed=0)
+            fives = range(max(1, len(words) - 4))
+            sketch.update([" ".join(words[i : i + 5]) for i in fives])
+            if not any(made[i].jaccard(sketch) >= 0.75 for i in index.query(sketch)):
+                kept.write(line)
+            index.insert(len(made), sketch)
+            made.append(sketch)
+"""
+
+TEXT_DEDUP_COPIES = """
+import runpy, sys
+from pathlib import Path
+import datasets
+source, work = sys.argv[1:]
+file = next(Path(source).glob("*.jsonl"))
+sys.argv = ["minhash", "--path", "json", "--data_files", str(file), "--split", "train",
+    "--column", "text", "--ngram", "5", "--num_perm", "256", "--b", "32", "--r", "8",
+    "--cache_dir", work + "/cache", "--output", work + "/out", "--num_proc", "1",
+    "--batch_size", "1000"]
+runpy.run_module("text_dedup.minhash", run_name="__main__")
+datasets.load_from_disk(work + "/out").to_json(work + "/kept/0.jsonl")
+"""
+
+BATCHES_OF_PEERS = """
+import json, os, sys, time
+import numpy as np, torch
+from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
+from tokenizers import Tokenizer, models
+torch.set_num_threads(1)
+rows_file, work, name = sys.argv[1:]
+rows = np.fromfile(rows_file, np.uint16).reshape(-1, 512)
+words = {t: i for i, t in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])}
+words |= {f"w{i}": i for i in range(5, 50265)}
+tokenizer = PreTrainedTokenizerFast(
+    tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="<unk>")), bos_token="<s>",
+    pad_token="<pad>", eos_token="</s>", unk_token="<unk>", mask_token="<mask>")
+collator = DataCollatorForLanguageModeling(tokenizer)
+
+def masked(items):
+    ids = torch.from_numpy(np.stack([np.asarray(i) for i in items]).astype(np.int64))
+    inputs, labels = collator.torch_mask_tokens(ids, special_tokens_mask=ids < 5)
+    return inputs
+
+def batches():
+    if name == "mosaicml-streaming":
+        from streaming import MDSWriter, StreamingDataset
+        with MDSWriter(out=work + "/mds", columns={"ids": "ndarray:uint16:512"}) as out:
+            for row in rows:
+                out.write({"ids": row})
+        data = StreamingDataset(local=work + "/mds", shuffle=True, batch_size=64)
+        loader = torch.utils.data.DataLoader(
+            data, batch_size=64, collate_fn=lambda items: masked([i["ids"] for i in items]))
+    else:
+        import litdata
+        litdata.optimize(each, [rows_file], output_dir=work + "/lit", chunk_bytes="64MB",
+                         num_workers=1, item_loader=litdata.TokensLoader(block_size=512))
+        data = litdata.StreamingDataset(
+            work + "/lit", item_loader=litdata.TokensLoader(block_size=512), shuffle=True)
+        loader = litdata.StreamingDataLoader(data, batch_size=64, collate_fn=masked)
+    while True:
+        yield from loader
+
+def each(path):
+    for row in np.fromfile(path, np.uint16).reshape(-1, 512):
+        yield torch.from_numpy(row)
+
+if __name__ == "__main__":
+    made = batches()
+    for _ in range(100):
+        next(made)
+    began_at, tokens = time.process_time(), 0
+    while time.process_time() - began_at < 5:
+        tokens += next(made).numel()
+    print(json.dumps([tokens, time.process_time() - began_at]), flush=True)
+    os._exit(0)
+"""
+
+
+@dataclass
+class Result:
+    """What one command took: CPU seconds, the peak of its largest process in MB, its output."""
+
+    seconds: float
+    peak: float
+    said: str
+
+
+def run(command: list[str], work: Path) -> Result | str:
+    """Run a command with an empty folder `work`; returns the error's last line if it fails."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    with (work / "stdout").open("w+") as said, (work / "stderr").open("w+") as failed:
+        process = subprocess.Popen(
+            command, stdout=said, stderr=failed, env=os.environ | ONE_THREAD, cwd=Path.cwd()
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        failed.seek(0)
+        if process.returncode:
+            return (failed.read().strip().splitlines() or ["no message"])[-1]
+        return Result(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said.read())
+
+
+def in_turn(
+    commands: dict[str, list[str]], work: Path, rounds: int, look: Callable[[str, Result], None]
+) -> dict[str, list[Result]]:
+    """Run every command once a round; `look` sees each result while its files are there."""
+    found: dict[str, list[Result]] = {}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            result = run(command, work)
+            if isinstance(result, str):
+                print(f"{name}: failed: {result}", flush=True)
+                continue
+            look(name, result)
+            found.setdefault(name, []).append(result)
+    return found
+
+
+def report(title: str, size: float, found: dict[str, list[Result]]) -> None:
+    """Print MB/s per CPU second (median and range) and the peak of each command."""
+    for name, results in found.items():
+        speeds = [size / 1e6 / result.seconds for result in results]
+        print(
+            f"{title}: {name}: {statistics.median(speeds):.2f} MB/s per CPU second "
+            f"({min(speeds):.2f} to {max(speeds):.2f}), peak "
+            f"{max(result.peak for result in results):,.0f} MB",
+            flush=True,
+        )
+
+
+def ids(peers: str, work: Path, size: int, rounds: int) -> None:
+    """JSON lines to ids."""
+    source, made, tokenizer = work / "source", work / "made", work / "tokenizer"
+    source.mkdir()
+    bench_vocabulary(tokenizer)
+    written = write_jsonl(source / "in.jsonl", size)
+    prepare = [sys.executable, "-m", "pipeline.prepare", "--workers", "1", "--output"]
+    ours = [*prepare, str(made / "out"), "--tokenizer", str(tokenizer), "--corpus"]
+    given = [str(source), str(made), str(tokenizer)]
+    commands = {
+        "ours": [*ours, str(source / "in.jsonl")],
+        "datatrove": [peers, "-c", DATATROVE_IDS, *given],
+        "datasets": [peers, "-c", DATASETS_IDS, *given],
+    }
+    report("ids", written, in_turn(commands, made, rounds, lambda name, result: None))
+
+
+def copies(peers: str, work: Path, size: int, rounds: int) -> None:
+    """JSON lines to the documents that stay."""
+    source, made = work / "planted", work / "made"
+    source.mkdir()
+    path = source / "in.jsonl"
+    planted = bench_dedup.write_corpus(path, size // BYTES_A_DOCUMENT)
+    with path.open() as file:
+        numbered = {json.loads(line)["text"]: number for number, line in enumerate(file)}
+    judged: dict[str, str] = {}
+
+    def look(name: str, result: Result) -> None:
+        if name == "ours":
+            decisions = Path(re.search(r"decisions (.+)", result.said)[1])  # type: ignore[index]
+            reasons = [
+                reason
+                for file in sorted(decisions.iterdir())
+                for reason in pq.read_table(file)["dropped"].to_pylist()
+            ]
+            dropped = {line for line, reason in enumerate(reasons) if reason is not None}
+        else:
+            kept = set()
+            for file in sorted((made / "kept").iterdir()):
+                kept |= {numbered[json.loads(line)["text"]] for line in file.open()}
+            dropped = set(range(len(numbered))) - kept
+        judged[name] = bench_dedup.judged(dropped, planted)
+
+    given = [str(source), str(made)]
+    commands = {"ours": [sys.executable, "-c", bench_dedup.STAGE, str(path), str(made)]}
+    for name, script in (
+        ("datatrove", DATATROVE_COPIES),
+        ("rensa", RENSA_COPIES),
+        ("text-dedup", TEXT_DEDUP_COPIES),
+    ):
+        commands[name] = [peers, "-c", script, *given]
+    report("copies", path.stat().st_size, in_turn(commands, made, rounds, look))
+    for name, words in judged.items():
+        print(f"copies: {name}: {words}")
+
+
+def loader(peers: str, work: Path, size: int, rounds: int) -> None:
+    """Shuffled batches with masks."""
+    del size  # the same rows as bench_loader's
+    shards, made, script = work / "shards", work / "made", work / "batches.py"
+    shards.mkdir()
+    bench_loader.random_shards(shards)
+    dataset = bench_loader.Dataset.open(shards)
+    bench_loader.padded_rows(dataset).tofile(work / "rows.bin")
+    script.write_text(BATCHES_OF_PEERS)  # litdata starts a process that imports it
+    ours = (
+        "import json, sys; from pathlib import Path; from tests.benchmarks import bench_loader; "
+        "print(json.dumps(bench_loader.tokens_and_seconds(Path(sys.argv[1]))))"
+    )
+    commands = {"ours": [sys.executable, "-c", ours, str(shards)]}
+    for name in ("mosaicml-streaming", "litdata"):
+        commands[name] = [peers, str(script), str(work / "rows.bin"), str(made), name]
+    found = in_turn(commands, made, rounds, lambda name, result: None)
+    for name, results in found.items():
+        speeds = []
+        for result in results:
+            tokens, seconds = json.loads(result.said.splitlines()[-1])
+            speeds.append(tokens / seconds / 1e6)
+        print(
+            f"loader: {name}: {statistics.median(speeds):.1f} M tokens/s per core "
+            f"({min(speeds):.1f} to {max(speeds):.1f})"
+        )
+
+
+PARTS = {"ids": ids, "copies": copies, "loader": loader}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", help="python of an environment with the other libraries")
+    parser.add_argument("--megabytes", type=int, default=300, help="size of the input")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    given = parser.parse_args()
+    if not given.peers:
+        print("no environment of peers given: nothing to measure")
+        return
+    versions = (
+        "import importlib.metadata as m\n"
+        "for n in ('datatrove', 'datasets', 'rensa', 'text-dedup', 'mosaicml-streaming',"
+        " 'litdata'):\n"
+        "    try: print(n, m.version(n))\n"
+        "    except m.PackageNotFoundError: print(n, 'not installed')\n"
+    )
+    said = subprocess.run([given.peers, "-c", versions], capture_output=True, text=True, check=True)
+    print(said.stdout.strip().replace("\n", ", "), flush=True)
+    print(f"load before: {os.getloadavg()[0]:.1f}", flush=True)
+    for name in given.parts:
+        with tempfile.TemporaryDirectory() as folder:
+            PARTS[name](given.peers, Path(folder), given.megabytes * 1_000_000, given.rounds)
+    print(f"load after: {os.getloadavg()[0]:.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
