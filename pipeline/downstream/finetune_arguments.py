@@ -192,7 +192,7 @@ def _add_protocol(parser: Parser) -> None:
     )
     for option, kind, meaning in (
         ("--epochs", float, "passes over the training examples"),
-        ("--learning-rate", float, "peak learning rate, but for the bag's 0.01"),
+        ("--learning-rate", float, "peak learning rate (the bag baseline always uses 0.01)"),
         ("--rows", int, "examples per step"),
         ("--length", int, "longest row in tokens"),
     ):

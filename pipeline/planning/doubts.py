@@ -1,4 +1,4 @@
-"""The phases of a run and its machines -> warnings about a run that cannot be meant.
+"""The phases of a run and its machines -> warnings about a run that is probably a mistake.
 
 Times are lower bounds, from rates that no such device exceeds, so that a warning is never wrong
 about a run that is merely slow.

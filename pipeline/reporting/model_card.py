@@ -117,7 +117,7 @@ def model_card(facts: CardFacts, config: Mapping[str, Any]) -> str:
         sections.append(score_section([_name_model(score) for score in facts.scores]))
     modern = config["model_type"] == MODERNBERT.model_type
     sections += [_limits(facts, _untold(facts) if modern else ()), _versions(facts)]
-    sections.append(Section("Made again by", commands=commands(facts)))
+    sections.append(Section("To reproduce", commands=commands(facts)))
     parts = [front_matter(fields), f"# {_escape(facts.title)}", _introduction(facts, architecture)]
     parts += ["## How to load", _code("python", f"{DETECT if detects else FILL}\n\n{ENCODE}")]
     parts += (part for section in sections for part in _markdown(section))

@@ -106,7 +106,7 @@ def make_report(runs: Sequence[RunSummary], scores: Sequence[Score], again: str)
     if scores:
         report.sections.append(score_section(scores))
     commands = [_command(run) for run in runs if run.record] + [again]
-    report.sections.append(Section("Made again by", commands=commands))
+    report.sections.append(Section("To reproduce", commands=commands))
     if problems := [problem for run in runs for problem in run.problems]:
         report.sections.append(Section("Not readable", problems))
     return report
@@ -325,9 +325,10 @@ def data_card(directory: str, manifest: Manifest) -> Section:
     scheme = ", ".join(f"{k} {v}" for k, v in manifest.masking.items())
     lines = [f"{directory}, fingerprint {manifest.fingerprint}", f"masking: {scheme}"]
     if shares := _predicted_shares(manifest):
+        least, most = f"{min(shares):.2%}", f"{max(shares):.2%}"
+        predicted = least if least == most else f"{least} to {most}"
         lines.append(
-            f"{len(shares)} stored masks per row; the one with the fewest predicts "
-            f"{min(shares):.2%} of the training tokens, the one with the most {max(shares):.2%}"
+            f"{len(shares)} stored masks per row; each predicts {predicted} of the training tokens"
         )
     lines += [f"documents taken down: {sum(t['documents'].values()):,}" for t in manifest.takedowns]
     return Section("Data", lines, tables)

@@ -63,9 +63,14 @@ def report_quality(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
         ids = _ids(vocabulary, tokenizer, top)
         single = sum(len(word) == 1 and word[0] != vocabulary.unk for word in ids)
         lines.append(
-            f"{tokens / spaced:.2f} tokens per word, {missing / tokens:.3%} unknown "
-            f"(behind them {behind / sum(map(len, measured)):.3%} of the characters); "
-            f"{single / max(1, len(top)):.1%} of the {len(top):,} commonest words are one token"
+            f"{tokens / spaced:.2f} tokens per word, "
+            + (
+                f"{missing / tokens:.3%} of them unknown, which stand for "
+                f"{behind / sum(map(len, measured)):.3%} of the characters; "
+                if missing
+                else "none of them unknown; "
+            )
+            + f"{single / max(1, len(top)):.1%} of the {len(top):,} commonest words are one token"
         )
     return [*lines, *_round_trips(vocabulary, tokenizer), *_torn(tokenizer)]
 

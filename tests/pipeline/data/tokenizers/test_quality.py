@@ -21,7 +21,7 @@ def test_figures_by_hand() -> None:
     # 6 words, 9 tokens: the cat ##s the . dog . the cat
     lines = report_quality(toy, ["The cats the. dog.", "the cat"])
     assert lines[0].startswith(
-        "1.50 tokens per word, 11.111% unknown (behind them 12.000% of the characters); "
+        "1.50 tokens per word, 11.111% of them unknown, which stand for 12.000% of the characters; "
         "60.0% of the 5 commonest"
     )
     assert lines[1].startswith("round trip unknown: English 100% of words")
