@@ -56,7 +56,7 @@ def write_corpus(path: Path, count: int) -> dict[int, float]:
                 copies[line] = jaccard(" ".join(original), " ".join(words))
             elif len(recent) < 100_000:
                 recent.append(words)
-            file.write(json.dumps({"text": " ".join(words)}) + "\n")
+            file.write(json.dumps({"id": str(line), "text": " ".join(words)}) + "\n")
     return copies
 
 

@@ -1,9 +1,10 @@
 """Other libraries on equal input: whole commands in turn, with their CPU, memory and recall.
 
-    python -m tests.benchmarks.bench_peers --peers ENV/bin/python [--megabytes 300] [--rounds 3]
+    python -m tests.benchmarks.bench_peers --peers ENV/bin/python ... [--megabytes 300]
 
-ENV is an environment with `datatrove[io,processing]`, `datasets`, `rensa`, `text-dedup`,
-`mosaicml-streaming`, `litdata`, `transformers` and torch; what is missing there is named.
+The environments hold `datatrove[io,processing]`, `datasets`, `rensa`, `text-dedup` (which needs
+`datasets<3`), `mosaicml-streaming`, `litdata`, `transformers` and torch. Each library is taken from
+the first that has it; one that none has is named.
 
 - ids: JSON lines to ids. Ours is all of `prepare`: ids in rows of 512 with ten masks each.
   datatrove writes one stream of ids; `datasets` maps and groups in rows of 512. Neither masks.
@@ -37,6 +38,8 @@ from tests.benchmarks import bench_dedup, bench_loader
 from tests.benchmarks.text import write_jsonl
 from tests.benchmarks.vocabulary import bench_vocabulary
 
+LETTERS = str.maketrans("0123456789", "etaoinshrd")
+"""Makes words of planted.py distinct for datatrove, which takes all digits for one."""
 BYTES_A_DOCUMENT = 1156  # of the corpus with known copies
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -134,7 +137,10 @@ sys.argv = ["minhash", "--path", "json", "--data_files", str(file), "--split", "
     "--column", "text", "--ngram", "5", "--num_perm", "256", "--b", "32", "--r", "8",
     "--cache_dir", work + "/cache", "--output", work + "/out", "--num_proc", "1",
     "--batch_size", "1000"]
-runpy.run_module("text_dedup.minhash", run_name="__main__")
+try:
+    runpy.run_module("text_dedup.minhash", run_name="__main__")
+except SystemExit:
+    pass
 datasets.load_from_disk(work + "/out").to_json(work + "/kept/0.jsonl")
 """
 
@@ -192,6 +198,15 @@ if __name__ == "__main__":
     os._exit(0)
 """
 
+# A small process starts the command: the kernel's peak counts what a process was forked from.
+MEASURED = """
+import os, sys
+child = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(child, 0)
+print(f"\\n{usage.ru_utime + usage.ru_stime} {usage.ru_maxrss / 1024}", end="")
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
 
 @dataclass
 class Result:
@@ -206,17 +221,18 @@ def run(command: list[str], work: Path) -> Result | str:
     """Run a command with an empty folder `work`; returns the error's last line if it fails."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    with (work / "stdout").open("w+") as said, (work / "stderr").open("w+") as failed:
-        process = subprocess.Popen(
-            command, stdout=said, stderr=failed, env=os.environ | ONE_THREAD, cwd=Path.cwd()
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        failed.seek(0)
-        if process.returncode:
-            return (failed.read().strip().splitlines() or ["no message"])[-1]
-        return Result(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said.read())
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", MEASURED, *command],
+        capture_output=True,
+        text=True,
+        env=os.environ | ONE_THREAD,
+        check=False,
+    )
+    said, _, figures = done.stdout.rpartition("\n")
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or ["no message"])[-1]
+    seconds, peak = map(float, figures.split())
+    return Result(seconds, peak, said)
 
 
 def in_turn(
@@ -247,7 +263,7 @@ def report(title: str, size: float, found: dict[str, list[Result]]) -> None:
         )
 
 
-def ids(peers: str, work: Path, size: int, rounds: int) -> None:
+def ids(peers: dict[str, str], work: Path, size: int, rounds: int) -> None:
     """JSON lines to ids."""
     source, made, tokenizer = work / "source", work / "made", work / "tokenizer"
     source.mkdir()
@@ -258,20 +274,25 @@ def ids(peers: str, work: Path, size: int, rounds: int) -> None:
     given = [str(source), str(made), str(tokenizer)]
     commands = {
         "ours": [*ours, str(source / "in.jsonl")],
-        "datatrove": [peers, "-c", DATATROVE_IDS, *given],
-        "datasets": [peers, "-c", DATASETS_IDS, *given],
     }
+    for name, script in (("datatrove", DATATROVE_IDS), ("datasets", DATASETS_IDS)):
+        if name in peers:
+            commands[name] = [peers[name], "-c", script, *given]
     report("ids", written, in_turn(commands, made, rounds, lambda name, result: None))
 
 
-def copies(peers: str, work: Path, size: int, rounds: int) -> None:
+def copies(peers: dict[str, str], work: Path, size: int, rounds: int) -> None:
     """JSON lines to the documents that stay."""
     source, made = work / "planted", work / "made"
     source.mkdir()
     path = source / "in.jsonl"
     planted = bench_dedup.write_corpus(path, size // BYTES_A_DOCUMENT)
-    with path.open() as file:
-        numbered = {json.loads(line)["text"]: number for number, line in enumerate(file)}
+    rows = [json.loads(line) for line in path.open()]
+    count = len(rows)
+    with path.open("w") as file:
+        for row in rows:
+            row["text"] = row["text"].translate(LETTERS)
+            file.write(json.dumps(row) + "\n")
     judged: dict[str, str] = {}
 
     def look(name: str, result: Result) -> None:
@@ -286,8 +307,8 @@ def copies(peers: str, work: Path, size: int, rounds: int) -> None:
         else:
             kept = set()
             for file in sorted((made / "kept").iterdir()):
-                kept |= {numbered[json.loads(line)["text"]] for line in file.open()}
-            dropped = set(range(len(numbered))) - kept
+                kept |= {int(json.loads(line)["id"]) for line in file.open()}
+            dropped = set(range(count)) - kept
         judged[name] = bench_dedup.judged(dropped, planted)
 
     given = [str(source), str(made)]
@@ -297,13 +318,14 @@ def copies(peers: str, work: Path, size: int, rounds: int) -> None:
         ("rensa", RENSA_COPIES),
         ("text-dedup", TEXT_DEDUP_COPIES),
     ):
-        commands[name] = [peers, "-c", script, *given]
+        if name in peers:
+            commands[name] = [peers[name], "-c", script, *given]
     report("copies", path.stat().st_size, in_turn(commands, made, rounds, look))
     for name, words in judged.items():
         print(f"copies: {name}: {words}")
 
 
-def loader(peers: str, work: Path, size: int, rounds: int) -> None:
+def loader(peers: dict[str, str], work: Path, size: int, rounds: int) -> None:
     """Shuffled batches with masks."""
     del size  # the same rows as bench_loader's
     shards, made, script = work / "shards", work / "made", work / "batches.py"
@@ -318,7 +340,8 @@ def loader(peers: str, work: Path, size: int, rounds: int) -> None:
     )
     commands = {"ours": [sys.executable, "-c", ours, str(shards)]}
     for name in ("mosaicml-streaming", "litdata"):
-        commands[name] = [peers, str(script), str(work / "rows.bin"), str(made), name]
+        if name in peers:
+            commands[name] = [peers[name], str(script), str(work / "rows.bin"), str(made), name]
     found = in_turn(commands, made, rounds, lambda name, result: None)
     for name, results in found.items():
         speeds = []
@@ -332,31 +355,41 @@ def loader(peers: str, work: Path, size: int, rounds: int) -> None:
 
 
 PARTS = {"ids": ids, "copies": copies, "loader": loader}
+LIBRARIES = ("datatrove", "datasets", "rensa", "text-dedup", "mosaicml-streaming", "litdata")
+
+
+def find(environments: list[str]) -> dict[str, str]:
+    """By library: the first of these pythons that has it. Prints its version."""
+    ask = (
+        "import importlib.metadata as m, json, sys\n"
+        "found = {d.metadata['Name']: d.version for d in m.distributions()}\n"
+        "print(json.dumps({n: found[n] for n in sys.argv[1:] if n in found}))"
+    )
+    where: dict[str, str] = {}
+    for python in environments:
+        command = [python, "-c", ask, *LIBRARIES]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for name, version in json.loads(said).items():
+            if where.setdefault(name, python) == python:
+                print(f"{name} {version}", flush=True)
+    for name in LIBRARIES:
+        if name not in where:
+            print(f"{name}: not installed")
+    return where
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", help="python of an environment with the other libraries")
+    parser.add_argument("--peers", nargs="+", default=[], help="pythons of their environments")
     parser.add_argument("--megabytes", type=int, default=300, help="size of the input")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     given = parser.parse_args()
-    if not given.peers:
-        print("no environment of peers given: nothing to measure")
-        return
-    versions = (
-        "import importlib.metadata as m\n"
-        "for n in ('datatrove', 'datasets', 'rensa', 'text-dedup', 'mosaicml-streaming',"
-        " 'litdata'):\n"
-        "    try: print(n, m.version(n))\n"
-        "    except m.PackageNotFoundError: print(n, 'not installed')\n"
-    )
-    said = subprocess.run([given.peers, "-c", versions], capture_output=True, text=True, check=True)
-    print(said.stdout.strip().replace("\n", ", "), flush=True)
+    peers = find(given.peers)
     print(f"load before: {os.getloadavg()[0]:.1f}", flush=True)
     for name in given.parts:
         with tempfile.TemporaryDirectory() as folder:
-            PARTS[name](given.peers, Path(folder), given.megabytes * 1_000_000, given.rounds)
+            PARTS[name](peers, Path(folder), given.megabytes * 1_000_000, given.rounds)
     print(f"load after: {os.getloadavg()[0]:.1f}", flush=True)
 
 
