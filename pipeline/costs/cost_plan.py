@@ -15,7 +15,7 @@ from pipeline.costs.disk import disk, text_bytes
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.expected_data import NOWHERE
 from pipeline.costs.memory import host_memory, largest_micro_batch, memory, not_planned
-from pipeline.costs.plan_sections import CostPlan, PlanSection, format_value
+from pipeline.costs.plan_sections import CostPlan, PlanSection, band, format_value
 from pipeline.costs.preparation.stage_time import STARTUP_SECONDS, Work, stage_seconds
 from pipeline.costs.site_rates import SiteRates
 from pipeline.costs.training_time import budget, run_hours, step_parts, total
@@ -120,7 +120,71 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
         lines=lines,
         sections=sections,
         warnings=warnings,
+        answer=_answer(planned, sections, price),
     )
+
+
+def _answer(
+    planned: PlannedRun, sections: Sequence[PlanSection], price: float
+) -> list[tuple[str, str]]:
+    """What is asked first, by name, in a line each."""
+    parts = {
+        (section.title.split()[0], part.name): part
+        for section in reversed(sections)
+        for part in section.estimates
+    }
+    steps = [section for section in sections if section.title.startswith("step")]
+    noun = "GPU-hours" if planned.hardware.device else "node-hours"
+
+    def said(section: str, name: str) -> str:
+        return _with_band(parts[section, name])
+
+    cost = f"{said('time', 'cost')}, {parts['time', 'cost'].assumption}" if price else ""
+    return [
+        ("time", f"{said('time', 'hours')}, {parts['time', 'hours'].assumption}"),
+        (noun, said("time", noun)),
+        ("cost", cost or f"not known: add --price, of a {noun.removesuffix('s')}"),
+        ("memory", _fits(planned, parts["memory", f"sum at stage {planned.stage}{THIS}"])),
+        ("bound by", "; then ".join(map(_bound_by, steps))),
+    ]
+
+
+def _fits(planned: PlannedRun, needed: Estimate) -> str:
+    """A rank's memory, and whether a device has it."""
+    words = f"{_with_band(needed)} per rank"
+    device = planned.hardware.device
+    if device is None:
+        return words
+    fits = (
+        "fits"
+        if needed.most <= device.memory
+        else "does not fit"
+        if needed.least > device.memory
+        else "may not fit"
+    )
+    return f"{words}, {fits} in {format_value(device.memory, 'bytes')} of each {device.name}"
+
+
+def _with_band(part: Estimate) -> str:
+    """The value, and the band if there is one."""
+    around = f" ({words})" if (words := band(part)) else ""
+    return format_value(part.value, part.unit) + around
+
+
+def _bound_by(section: PlanSection) -> str:
+    """The largest part of a step, and the next."""
+    whole = next(part for part in section.estimates if part.name == "step")
+    parts = [part for part in section.estimates if part.unit == "seconds" and part is not whole]
+    first, *others = sorted(parts, key=lambda part: -part.value)
+    words = [
+        f"{part.name}, {part.value / whole.value:.0%} of a step of "
+        f"{format_value(whole.value, 'seconds')}"
+        if part is first
+        else f"{part.name} {part.value / whole.value:.0%}"
+        for part in (first, *others[:1])
+        if part is first or part.value >= whole.value / 100
+    ]
+    return ", ".join(words)
 
 
 def _memory(planned: PlannedRun, phase: Phase) -> PlanSection:
@@ -219,13 +283,13 @@ def preparation_time(run: Run, text: Estimate, shards: Estimate, cores: int) -> 
     bound = "the cores" if cpu >= moved else "the file system"
     return [
         Estimate(
-            "core-hours", text.value / rate / 3600, "hours", "published",
+            "core-hours", text.value / rate / 3600, "hours", "estimated",
             f"{rate / 1e6:.0f} MB/s of JSON lines per core, {run.data.tokenizer} (RESULTS.md); "
             "extraction comes first: dumps 2.5, web pages 14.7 MB/s",
             text.least / rate / 3600 / _BAND[1], text.most / rate / 3600 / _BAND[0],
         ),
         Estimate(
-            "hours", (STARTUP_SECONDS + seconds) / 3600, "hours", "published",
+            "hours", (STARTUP_SECONDS + seconds) / 3600, "hours", "estimated",
             f"on {cores:,} cores, bound by {bound}: {in_words(cpu)} of work, {in_words(moved)} "
             f"to read and write at {DISK_BANDWIDTH[1] / 1e9:.0f} GB/s (assumed)",
             (STARTUP_SECONDS + least) / 3600, (STARTUP_SECONDS + most) / 3600,

@@ -30,7 +30,7 @@ def text_bytes(datasets: Sequence[Dataset]) -> Estimate:
         return Estimate("raw text", known, "bytes", "computed", "as the manifests counted it")
     tokens = _tokens(counted)
     return Estimate(
-        "raw text", TEXT_BYTES * tokens, "bytes", "published", _TEXT_ASSUMPTION,
+        "raw text", TEXT_BYTES * tokens, "bytes", "estimated", _TEXT_ASSUMPTION,
         _TEXT_BAND[0] * tokens, _TEXT_BAND[1] * tokens,
     )  # fmt: skip
 
@@ -56,18 +56,18 @@ def disk(run: Run, parameters: int, datasets: Sequence[Dataset]) -> list[Estimat
     return [
         text,
         Estimate(
-            "extracted documents", DOCUMENT_SHARE * text.value, "bytes", "published",
+            "extracted documents", DOCUMENT_SHARE * text.value, "bytes", "estimated",
             "Parquet, 2 to 3 times smaller than text; only of dumps, WARC and tars",
             _DOCUMENT_BAND[0] * text.least, _DOCUMENT_BAND[1] * text.most,
         ),
         Estimate(
-            "shards", size, "bytes", "published" if expected else "computed",
+            "shards", size, "bytes", "estimated" if expected else "computed",
             rows if expected else "the files of the manifests",
             *((0.9 * size, 1.2 * size) if expected else (None, None)),
         ),
         Estimate(
             "staging, each node", staged_bytes(train), "bytes",
-            "published" if expected else "computed",
+            "estimated" if expected else "computed",
             f"--stage: {_per_token(train):.2f} bytes per token for an epoch, the masks of the "
             f"next, {RESERVE / 1e9:.1f} GB free",
         ),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Basis = Literal["computed", "published", "measured here"]
-"""Where a value comes from: our formulas, a stated source, or this site's own runs."""
+Basis = Literal["computed", "published", "estimated", "measured here"]
+"""Where a value comes from: sizes that follow from the settings, a figure of the stated source,
+a formula with published or assumed rates, or this site's own runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,15 @@ class CostPlan:
     """The same in words, as `pipeline.train --dry-run` prints them."""
     sections: Sequence[PlanSection]
     warnings: Sequence[str]
+    answer: Sequence[tuple[str, str]] = ()
+    """What is asked first, by name: hours, GPU-hours, cost, memory, what bounds a step."""
 
     def to_json(self) -> str:
-        """One object: name, machines, plans, sections with their estimates, warnings."""
+        """One object: name, machines, answer, plans, sections with their estimates, warnings."""
         content = {
             "name": self.name,
             "machines": self.machines,
+            "answer": dict(self.answer),
             "plans": self.plans,
             "sections": {
                 section.title: [asdict(part) for part in section.estimates]
@@ -62,8 +65,10 @@ class CostPlan:
 
     def to_lines(self) -> list[str]:
         """For a terminal or a log."""
-        found = [f"{self.name} on {self.machines}", *(f"  {line}" for line in self.lines)]
         width = min(MOST_COLUMNS, shutil.get_terminal_size((120, 24)).columns)
+        found = [f"{self.name} on {self.machines}"]
+        found += [f"  {name:10} {words}" for name, words in self.answer]
+        found += ["", "plan: of the batch and the data", *(f"  {line}" for line in self.lines)]
         for section in self.sections:
             if section.estimates:
                 found += ["", f"{section.title}: {section.about}"]
@@ -91,7 +96,7 @@ def _scale(value: float, unit: str) -> tuple[str, str]:
 
 def _lines(part: Estimate, width: int) -> list[str]:
     """A line of an estimate, and more if what it assumes does not fit."""
-    start = f"  {part.name:26} {format_value(part.value, part.unit):>12}  {_band(part):20} "
+    start = f"  {part.name:26} {format_value(part.value, part.unit):>12}  {band(part):20} "
     text = f"{part.basis}: {part.assumption}"
     return textwrap.wrap(
         text, max(width, len(start) + 30), initial_indent=start,
@@ -99,7 +104,7 @@ def _lines(part: Estimate, width: int) -> list[str]:
     )  # fmt: skip
 
 
-def _band(part: Estimate) -> str:
+def band(part: Estimate) -> str:
     """`310 to 555 ms`; empty for an exact value."""
     if part.least == part.most:
         return ""

@@ -24,7 +24,7 @@ from pipeline.planning.phase_plan import Plan, flops_of
 from pipeline.planning.phases import Phase
 from pipeline.planning.schedule import sequences_until
 
-PUBLISHED: Basis = "published"
+ESTIMATED: Basis = "estimated"
 HERE: Basis = "measured here"
 UPDATE_BYTES = 30
 """Of memory traffic per weight: LAMB reads and writes gradients, masters and moments."""
@@ -77,8 +77,8 @@ def total(name: str, parts: Sequence[Estimate], unit: str = "seconds") -> Estima
     return Estimate(
         name, sum(part.value for part in parts), unit,
         "measured here" if "measured here" in basis
-        else "published" if "published" in basis else "computed",
-        "the sum",
+        else "computed" if basis == {"computed"} else "estimated",
+        "the sum of these lines",
         sum(part.least for part in parts), sum(part.most for part in parts),
     )  # fmt: skip
 
@@ -108,7 +108,7 @@ def budget(hours: Estimate, hardware: Hardware, price: float) -> list[Estimate]:
         least, most = (watts / 1000 for watts in device.watts)
         found.append(
             Estimate(
-                "energy", found[0].value * most, "kWh", "published",
+                "energy", found[0].value * most, "kWh", "estimated",
                 f"per GPU {most * 1000:.0f} W with its share of the node, {least * 1000:.0f} W "
                 f"alone ({device.source}); no cooling",
                 found[0].least * least, found[0].most * most,
@@ -163,7 +163,7 @@ def _compute(
         rates, bound = _bound_rates(
             CPU_CORE_FLOPS, site if run.precision == "fp32" else None, hardware
         )
-        return _seconds(name, work, rates, "published", why + bound + unused)
+        return _seconds(name, work, rates, "estimated", why + bound + unused)
     kernels = KERNEL_RATES.get(device.name.lower())
     if kernels and run.precision == "bf16" and file.stage(run.precision) < 3:
         return _counted(run, plan, hardware, kernels, site, unused)
@@ -173,7 +173,7 @@ def _compute(
     least, usual, most = (share * peak for share in shares)
     known = site if run.precision == "bf16" else None
     rates, bound = _bound_rates((least, usual, most), known, hardware)
-    return _seconds(name, work, rates, "published", why + bound + unused)
+    return _seconds(name, work, rates, "estimated", why + bound + unused)
 
 
 def _counted(
@@ -233,7 +233,7 @@ def _update(plan: Plan, hardware: Hardware, on_host: bool) -> Estimate:
     else:
         value = share * UPDATE_BYTES / device.bandwidth
         why = f"{UPDATE_BYTES} bytes per weight of this rank at {device.bandwidth / 1e12:g} TB/s"
-    return Estimate(name, value, "seconds", "published", why, 0.8 * value, 2.5 * value)
+    return Estimate(name, value, "seconds", "estimated", why, 0.8 * value, 2.5 * value)
 
 
 def _communication(
@@ -249,7 +249,7 @@ def _communication(
     sent = bytes_sent(run, ranks, file, plan.accumulation)
     moved = wire_bytes(sent, ranks) if ranks > 1 else 0.0
     least, usual, most = hardware.bus_bandwidth()
-    where, basis = "between nodes" if hardware.nodes > 1 else "inside a node", PUBLISHED
+    where, basis = "between nodes" if hardware.nodes > 1 else "inside a node", ESTIMATED
     measured = site.links(hardware.kind, hardware.nodes, hardware.per_node)
     if measured:
         found = [rate.bus_bandwidth for rate in measured]
@@ -284,7 +284,7 @@ def _input(run: Run, plan: Plan, compute: Estimate) -> Estimate:
     tokens = plan.rows * plan.accumulation * run.data.sequence_length
     needed = tokens / LOADER_TOKENS
     return Estimate(
-        "input", max(0.0, needed - compute.value), "seconds", "published",
+        "input", max(0.0, needed - compute.value), "seconds", "estimated",
         f"the loader prepares a step in {1000 * needed:.2g} ms on one core, behind compute",
         0.0, max(0.0, needed - compute.least),
     )  # fmt: skip

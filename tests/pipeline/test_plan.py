@@ -39,7 +39,7 @@ def test_json_is_one_object_and_text_has_the_same_figures(
     content = json.loads(output)
     assert errors == "" and content["machines"].startswith("2 nodes x 8 H200")
     assert {part["basis"] for section in content["sections"].values() for part in section} == {
-        "computed", "published",
+        "computed", "published", "estimated",
     }  # fmt: skip
     assert all(p["assumption"] for section in content["sections"].values() for p in section)
     text, _ = run_plan(monkeypatch, capsys, *words)

@@ -27,9 +27,30 @@ def test_a_plan_has_every_section_and_warns_of_what_cannot_be() -> None:
     most = found["memory"]["largest batch.per_device"].value
     assert any(f"add --set batch.per_device={most:.0f}" in line for line in plan.warnings)
     assert {"hours", "GPU-hours", "cost", "energy"} == set(found["time"])
-    assert found["step"]["step"].basis == "published"
+    assert found["step"]["step"].basis == "estimated"
     fits = planned("roberta_large", f"batch.per_device={most:.0f}", gpu="a100", per_node=1)
     assert make_cost_plan(fits, 2.0, []).warnings == []
+
+
+def test_the_answer_comes_first() -> None:
+    too_large = dict(
+        make_cost_plan(
+            planned("roberta_large", "batch.per_device=4096", gpu="a100", per_node=1), 2.0, []
+        ).answer
+    )
+    assert list(too_large) == ["time", "GPU-hours", "cost", "memory", "bound by"]
+    assert "does not fit in 80 GB of each A100" in too_large["memory"]
+    job = planned("bert_base_published", gpu="h100", tokens=4 * 10**9)
+    plan = make_cost_plan(job, 0.0, [])
+    answer, found = dict(plan.answer), sections(plan)
+    assert "per rank, fits in 80 GB of each H100" in answer["memory"]
+    assert answer["cost"] == "not known: add --price, of a GPU-hour"
+    for number, words in zip((1, 2), answer["bound by"].split("; then "), strict=True):
+        step = found[f"step {number}"]
+        share = step["forward and backward"].value / step["step"].value
+        assert words.startswith(f"forward and backward, {share:.0%} of a step of ")
+    on_cpu = dict(make_cost_plan(planned("roberta_tiny"), 0.0, []).answer)
+    assert on_cpu["cost"].endswith("of a node-hour") and "fit" not in on_cpu["memory"]
 
 
 def test_a_stage_that_runs_as_another_is_listed_once() -> None:

@@ -26,13 +26,16 @@ def test_every_figure_has_its_basis_and_assumption_in_text_and_json() -> None:
         Estimate("weights", 711e6, "bytes", "computed", "bf16"),
     ]
     sections = [PlanSection("step", "seconds", parts), PlanSection("traffic", "none", [])]
-    plan = CostPlan("a_run", "1 node", [{"rows": 3}], ["model: 5"], sections, ["too short"])
+    plan = CostPlan(
+        "a_run", "1 node", [{"rows": 3}], ["model: 5"], sections, ["too short"], [("time", "1 h")]
+    )
     lines = plan.to_lines()
-    assert lines[:2] == ["a_run on 1 node", "  model: 5"]
+    assert lines[:2] == ["a_run on 1 node", "  time       1 h"] and "  model: 5" in lines
     assert any("360 ms  310 to 555 ms" in line and "published: at 37 %" in line for line in lines)
     assert any("711 MB" in line and "computed: bf16" in line for line in lines)
     assert not any("traffic" in line for line in lines)
     assert all(any(words in line for line in lines) for words in NOT_COUNTED)
     content = json.loads(plan.to_json())
     assert content["sections"]["step"][0]["low"] == 0.31
+    assert content["answer"] == {"time": "1 h"}
     assert content["plans"] == [{"rows": 3}] and content["warnings"] == ["too short"]

@@ -115,7 +115,7 @@ def test_what_the_doctor_measured_replaces_published_links_and_bounds_compute() 
         flops=300e12, bus_bandwidth=10e9, ranks=16, measured_at="2026-11-23T10:00:00Z", versions={}
     )
     site = slow.added_to(SiteRates(), machine_key("H100", 2, 8))
-    for nodes, basis in ((2, "measured here"), (4, "published")):
+    for nodes, basis in ((2, "measured here"), (4, "estimated")):
         job = planned("roberta_large", gpu="h100", nodes=nodes, site=site)
         usual = planned("roberta_large", gpu="h100", nodes=nodes)
         (phase,) = job.phases(job.hardware)
@@ -123,7 +123,7 @@ def test_what_the_doctor_measured_replaces_published_links_and_bounds_compute() 
             {part.name: part for part in each.step(phase, each.hardware)} for each in (job, usual)
         )
         sent, before = mine["exposed communication"], theirs["exposed communication"]
-        assert (sent.basis, before.basis) == (basis, "published")
+        assert (sent.basis, before.basis) == (basis, "estimated")
         assert (sent.value > 10 * before.value) == (nodes == 2)
         compute = mine["forward and backward"]
         assert compute.value > 1.4 * theirs["forward and backward"].value
