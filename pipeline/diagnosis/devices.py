@@ -32,23 +32,24 @@ class Device:
 
 
 def find_device(
-    local_rank: int, local_size: int, *, is_training: bool = False
+    local_rank: int, local_size: int, *, is_training: bool = False, needs_gpu: bool = False
 ) -> tuple[Device, list[Check]]:
-    """The GPU that a rank of this node uses, with its checks; skipped if the job has no GPU.
+    """The GPU that a rank of this node uses, with its checks.
 
-    is_training: whether every rank needs one. Other jobs may see a node's GPUs and use none.
+    is_training: whether every rank needs one if the node has any. Other jobs may see a node's GPUs
+    and use none. needs_gpu: a warning, instead of a skipped check, if the job has no GPU.
     """
     try:
         nvml: Any = import_module("pynvml")
         nvml.nvmlInit()
         count = int(nvml.nvmlDeviceGetCount())
     except ImportError:
-        return Device(), [skip(NAME, LACKING if _DRIVER.exists() else "no GPU")]
+        return Device(), [_without(LACKING if _DRIVER.exists() else "no GPU", needs_gpu)]
     except Exception as error:  # the library's own class, which only it has
-        return Device(), [skip(NAME, f"no GPU ({error})")]
+        return Device(), [_without(f"no GPU ({error})", needs_gpu)]
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not count or given in _NONE_GIVEN:
-        return Device(), [skip(NAME, "no GPU given to this job")]
+        return Device(), [_without("no GPU given to this job", needs_gpu)]
     visible = (
         [str(i) for i in range(count)] if given is None else list(filter(None, given.split(",")))
     )
@@ -68,6 +69,19 @@ def find_device(
         return Device(), [
             judge(NAME, f"{visible[local_rank]}: {error}", FAIL, "answers", "exclude this node")
         ]
+
+
+def _without(value: str, needs_gpu: bool) -> Check:
+    """The check of a job without a GPU."""
+    if not needs_gpu:
+        return skip(NAME, value)
+    return judge(
+        NAME,
+        value,
+        WARN,
+        "one per rank, as the recipe trains in bf16",
+        "check on a node with GPUs, or choose a recipe for CPUs, such as roberta_mini",
+    )
 
 
 def _describe(nvml: Any, place: str) -> tuple[Device, list[Check]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.command_line import cores
+from pipeline.config.run import Run
 from pipeline.diagnosis.checks import WARN, Check, judge, merge
 from pipeline.diagnosis.devices import compare_devices, find_device
 from pipeline.diagnosis.exchange import Exchange, check_clocks
@@ -33,7 +34,7 @@ def examine(
     placement = ranks.placement
     settings = chosen.run if chosen else None
     offsets = ranks.clock_offsets()
-    row, versions, own = _look_here(ranks, arguments, settings is not None)
+    row, versions, own = _look_here(ranks, arguments, settings)
     rows = ranks.gather(row)
     if arguments.output:
         one = checkpoint_bytes(settings) if settings else 0.0
@@ -62,12 +63,15 @@ def examine(
 
 
 def _look_here(
-    ranks: Exchange, arguments: argparse.Namespace, is_training: bool
+    ranks: Exchange, arguments: argparse.Namespace, settings: Run | None
 ) -> tuple[dict[str, Any], dict[str, str], list[Check]]:
     """This rank's row, its versions, and the checks that need nobody else."""
     placement = ranks.placement
     device, checks = find_device(
-        placement.local_rank, placement.local_size, is_training=is_training
+        placement.local_rank,
+        placement.local_size,
+        is_training=settings is not None,
+        needs_gpu=settings is not None and settings.precision == "bf16",
     )
     versions = find_versions()
     if device.driver:

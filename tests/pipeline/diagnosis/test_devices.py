@@ -49,6 +49,8 @@ def test_no_gpu_is_skipped(monkeypatch: pytest.MonkeyPatch, count: int, given: s
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    (missed,) = find_device(0, 1, needs_gpu=True)[1]
+    assert (missed.status, missed.value) == ("warn", "no GPU given to this job")
     device, (check,) = find_device(0, 32)
     assert check.status == SKIPPED and not device.uuid
 
