@@ -21,6 +21,7 @@ from pipeline.data.preparation.outcome import report_result
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
+from pipeline.data.shards.earlier_shards import read_earlier
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
@@ -46,6 +47,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     if arguments.fetch:
         fetch_inputs(arguments, run.data)
         return
+    earlier = read_earlier(arguments.against, arguments.output)  # before hours of work
     is_shared = arguments.part is not None and not arguments.dry_run
     found = find_sources(
         arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short,
@@ -60,6 +62,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     made = make_shards(
         arguments, run, found, executor,
         split_bytes=SPLIT_BYTES, check_room=partial(require_room, arguments, found, run),
+        earlier=earlier,
     )  # fmt: skip
     if made:
         report_result(*made, time.perf_counter() - started_at)

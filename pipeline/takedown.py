@@ -20,6 +20,8 @@ from pipeline.base.command_line import (
     data_root,
     example_text,
 )
+from pipeline.data.selection.signature_store import clear_signatures
+from pipeline.data.shards.earlier_shards import signatures_of
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
 from pipeline.data.takedown.purge import purge
@@ -47,6 +49,9 @@ def takedown(arguments: argparse.Namespace, executor: Executor) -> None:
         f"{output}: took down {len(request.names):,} documents, {taken['tokens']:,} tokens in "
         f"{taken['sequences']:,} sequences{before}"
     )
+    names = request.names | request.taken_before
+    if cleared := clear_signatures(signatures_of(manifest), names, new.fingerprint):
+        print(f"{signatures_of(manifest)}: {cleared:,} signatures taken out")
     purged = extracted_files(data_root() / "documents", request) if arguments.purge else []
     for path in purged:
         count = purge(path, request.text_hashes, manifest.seed)

@@ -92,6 +92,12 @@ BREAKS = [
         "noise_seed(self.run.seed, 0, self.cluster.rank, batch.micro_batch)",
         "test_the_noise_of_each_micro_batch_is_its_own",
     ),
+    Break(
+        "stored signatures have their words in another order",
+        "*(table[name] for name in _WORDS)]",
+        "*(table[name] for name in _WORDS[::-1])]",
+        "test_recall_is_that_of_one_run",
+    ),
 ]
 
 

@@ -48,7 +48,7 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     decided = _decided(arguments, data_root() / "documents" / "decisions")
     statistics = DocumentStatistics(arguments.samples)
     if decided:
-        statistics.wanted |= {end for pair in decided.pairs for end in (pair.dropped, pair.kept)}
+        statistics.wanted |= {document for pair in decided.pairs for document in pair.here}
     # Ids are those of `prepare`, which gathers pages, too; packs do not change them.
     for source in tracked(gather_pages(sources), "reading documents", "files"):
         _add(statistics, source, decided.why if decided else keep_all)

@@ -1,7 +1,8 @@
 """Selection decisions for the documents of a task: one row per document, in reading order.
 
 `dropped` is null, or the reason for dropping the document. `cluster` is the number, in the group,
-of the document that is kept for its cluster: its own number if it is kept.
+of the document that is kept for its cluster: its own number if it is kept. Documents of earlier
+shards have the first numbers; `earlier.json` says which shards these are.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SCHEMA = pa.schema(
         pa.field("cluster", pa.uint32()),
     ]
 )
+EARLIER = "earlier.json"
+"""In decisions, if there are earlier shards: their fingerprints, stores and documents."""
 _ROWS = 1 << 14
 
 

@@ -3,8 +3,9 @@
 First each document is surveyed by itself (`survey`, in parallel): filters and decontamination drop
 documents, and the others get a signature. Then all signatures are compared (`join`, in parallel by
 words), and the first document of each cluster of copies is kept: first corpus, first file, first
-position, with the corpora in the given order. The result does not depend on workers, on the order
-of files in a directory, or on interruptions.
+position, with the corpora in the given order. Documents of earlier shards (`signature_store`) come
+before all of these, as one more group of surveys. The result does not depend on workers, on the
+order of files in a directory, or on interruptions.
 
 The decisions are a directory of Parquet files, one per task, under
 `$TENFOLD_ROOT/documents/decisions/`. It is named by a fingerprint of the files, rules and versions,
@@ -14,11 +15,14 @@ counted as dropped with a reason.
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +35,11 @@ from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.config.settings import fingerprint
 from pipeline.data.selection.clusters import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers
 from pipeline.data.selection.contamination import Evaluation
-from pipeline.data.selection.decisions import SCHEMA, SPANS
+from pipeline.data.selection.decisions import EARLIER, SCHEMA, SPANS
 from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.join import Join
 from pipeline.data.selection.minhash import SHINGLES_VERSION
+from pipeline.data.selection.signature_store import EarlierShards
 from pipeline.data.selection.survey import (
     SURVEY_LAYOUT,
     SURVEY_VERSION,
@@ -68,6 +73,13 @@ class Selection:
     surveys: list[SurveyTask]
     mark: str
     """Fingerprint of documents, rules and versions; empty if every document is kept."""
+    earlier: tuple[EarlierShards, ...] = ()
+    """Shards whose documents are not to be repeated, with `dedup` near."""
+
+    @property
+    def earlier_documents(self) -> int:
+        """Their documents, which have the first numbers of the group."""
+        return sum(shards.store.documents for shards in self.earlier)
 
     @property
     def directory(self) -> Path:
@@ -82,11 +94,17 @@ class Selection:
 
 
 def plan_selection(
-    tasks: list[SplitTask], dedup: str, filters: list[str], evaluation: list[str], place: Path
+    tasks: list[SplitTask],
+    dedup: str,
+    filters: list[str],
+    evaluation: list[str],
+    place: Path,
+    earlier: Sequence[EarlierShards] = (),
 ) -> Selection:
     """Plan the selection; reads the evaluation files, and the ends of the corpora's files.
 
-    filters: as `Filters.parse` takes them; evaluation: files to decontaminate against.
+    filters: as `Filters.parse` takes them; evaluation: files to decontaminate against; earlier:
+    see `Selection`.
     """
     rules = Rules(DEDUP[dedup], Filters.parse(filters), Evaluation.read(evaluation))
     if rules.let_all_pass:
@@ -106,26 +124,34 @@ def plan_selection(
         marks.append(fingerprint(decided_by | {"pieces": pieces}))
         path = place / "surveys" / f"{marks[-1]}.{SURVEY_LAYOUT}.parquet"
         surveys.append(SurveyTask(task, path))
-    mark = fingerprint({"likeness": LIKENESS_VERSION, "surveys": marks})
-    return Selection(tasks, dedup, rules, place, surveys, mark)
+    against = {"against": [shards.identity for shards in earlier]} if earlier else {}
+    mark = fingerprint({"likeness": LIKENESS_VERSION, "surveys": marks} | against)
+    return Selection(tasks, dedup, rules, place, surveys, mark, tuple(earlier))
+
+
+def make_surveys(selection: Selection, executor: Executor, part: tuple[int, int]) -> None:
+    """Make the surveys that are missing or stale; part: as `Executor.run` takes it."""
+    directory = selection.place / "surveys"
+    make_directory(directory)
+    remove_stale(selection.surveys)
+    executor.run(survey_stage(directory, selection.rules), selection.surveys, part)
 
 
 def decide(selection: Selection, executor: Executor, part: tuple[int, int] = (1, 1)) -> None:
     """Make the decisions unless they exist; part: as `Executor.run` takes it."""
     if not selection.mark or selection.directory.exists():
         return
-    for name in ("surveys", "joins", "decisions"):
+    make_surveys(selection, executor, part)
+    for name in ("joins", "decisions"):
         make_directory(selection.place / name)
-    remove_stale(selection.surveys)
-    executor.run(
-        survey_stage(selection.place / "surveys", selection.rules), selection.surveys, part
-    )
     ends, content = read_contents(selection.surveys)
     roots = None
     if likeness := selection.rules.likeness:
-        paths = [survey.target for survey in selection.surveys]
+        paths = [path for shards in selection.earlier for path in shards.store.paths]
+        paths += [survey.target for survey in selection.surveys]
+        documents = selection.earlier_documents + ends[-1]
         directory = selection.place / "joins"
-        join = Join(paths, ends[-1], likeness, directory, content, selection.directory)
+        join = Join(paths, documents, likeness, directory, content, selection.directory)
         roots = join.find_roots(executor, part)
     with one_at_a_time(selection.directory.with_name(f".{selection.mark}.lock")):
         counts = _publish(selection, ends, roots)
@@ -169,9 +195,18 @@ def _write_decisions(
     ends: number of documents up to each survey's end; roots: see `Join`, None: no deduplication.
     """
     counts: Counter[str] = Counter()
+    starts = [selection.earlier_documents + end for end in (0, *ends)]
+    stops = [*accumulate(shards.store.documents for shards in selection.earlier), *starts[1:]]
+    owners = [f"shards {shards.fingerprint}" for shards in selection.earlier]
+    owners += [survey.task.corpus for survey in selection.surveys]
+    if selection.earlier:
+        described = [shards.describe() for shards in selection.earlier]
+        (directory / EARLIER).write_text(json.dumps(described, indent=1))
     with ExitStack() as opened:
         found = opened.enter_context(roots.open("rb")) if roots else None
-        for survey, first in zip(selection.surveys, [0, *ends]):
+        if found:
+            found.seek(starts[0] * np.dtype(np.uint32).itemsize)
+        for survey, first in zip(selection.surveys, starts):
             path = _decisions(directory, survey.task)
             with (
                 pq.ParquetFile(survey.target, pre_buffer=False) as file,
@@ -183,10 +218,10 @@ def _write_decisions(
                     numbers = np.arange(first, first + len(rows), dtype=np.uint32)
                     clusters = np.fromfile(found, np.uint32, len(rows)) if found else numbers
                     for row in np.flatnonzero(clusters != numbers).tolist():
-                        task = selection.tasks[bisect_right(ends, clusters[row])]
+                        owner = owners[bisect_right(stops, clusters[row])]
                         reason = _REASONS[selection.dedup]
-                        if task.corpus != survey.task.corpus:
-                            reason += f" of one in {task.corpus}"
+                        if owner != survey.task.corpus:
+                            reason += f" of one in {owner}"
                         reasons[row] = reason
                     counts.update(reason or "" for reason in reasons)
                     writer.write_table(_table(survey.task.corpus, rows["id"], reasons, clusters))

@@ -9,7 +9,7 @@ without the others.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time
 from pipeline.config.settings import fingerprint
 from pipeline.data.selection.clusters import EXACT, Likeness, Signed
@@ -146,7 +147,7 @@ class Surveyor:
     def _schema(self) -> pa.Schema:
         words = range(self.rules.likeness.words if self.rules.likeness else 0)
         fields = [pa.field(name, pa.string()) for name in _TEXTS]
-        return pa.schema(fields + [pa.field(name, pa.uint64()) for name in _word_names(words)])
+        return pa.schema(fields + [pa.field(name, pa.uint64()) for name in word_names(words)])
 
     def _table_in_time(self, batch: DocumentBatch) -> pa.Table:
         """The table of a batch, where documents that take too long are dropped."""
@@ -181,26 +182,39 @@ class Surveyor:
         return list(reasons)
 
 
-def _word_names(words: range) -> list[str]:
-    """Columns of words of the signatures."""
+def word_names(words: range) -> list[str]:
+    """Columns of words of the signatures, in surveys and in stores."""
     return [f"word-{word:02d}" for word in words]
 
 
 def read_words(surveys: list[Path], documents: int, words: range) -> tuple[Words, Signed]:
     """[documents, words] some words of all signatures, and [documents] False for dropped ones.
 
-    documents: in all surveys. Memory: 8 bytes per word, and 1 byte, per document.
+    surveys: or files of a store of signatures; documents: in all. Memory: 8 bytes per word, and 1
+    byte, per document. Raises DataError if a file is damaged.
     """
-    names = _word_names(words)
+    names = word_names(words)
     made, signed = np.zeros((documents, len(words)), np.uint64), np.zeros(documents, np.bool_)
     first = 0
     for path in surveys:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            for rows in file.iter_batches(columns=["dropped", *names]):
-                here = slice(first, first + len(rows))
-                signed[here] = rows["dropped"].is_null().to_numpy(zero_copy_only=False)
-                for index, name in enumerate(names):
-                    made[here, index] = rows[name].to_numpy()
-                first += len(rows)
+        for rows in _batches(path, ["dropped", *names]):
+            here = slice(first, first + len(rows))
+            signed[here] = rows["dropped"].is_null().to_numpy(zero_copy_only=False)
+            for index, name in enumerate(names):
+                made[here, index] = rows[name].to_numpy()
+            first += len(rows)
     assert first == documents
     return made, signed
+
+
+def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
+            yield from file.iter_batches(columns=columns)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is gone, after a takedown or `tenfold clean`; rerun") from error
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path} is damaged: {error}; remove {path.parent} and run the pipeline.prepare that "
+            "made it again"
+        ) from error

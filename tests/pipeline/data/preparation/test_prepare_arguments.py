@@ -31,6 +31,9 @@ PREPARE = (sys.executable, "-m", "pipeline.prepare")
         (["--corpus", "sample", "--tokenizer", "/nonexistent"], "no such directory"),
         (["--corpus", "sample", "--workers", "0"], "--workers must be positive, got 0"),
         (["--corpus", "sample", "--max-bad-fraction", "1.5"], "--max-bad-fraction 1.5"),
+        (["--corpus", "sample", "--against", "x"], "--against compares documents as --dedup near"),
+        (["--corpus", "sample", "--dedup", "exact", "--against", "x"], "does, not as exact; add"),
+        (["--corpus", "sample", "--keep-signatures"], "--keep-signatures compares documents as"),
     ],
 )
 def test_bad_arguments_are_one_line(arguments: list[str], message: str, run: Prepare) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections import Counter
@@ -13,6 +14,9 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
+from pipeline.data.selection.decisions import EARLIER
+from pipeline.data.selection.signature_store import SIGNATURES
+from tests.pipeline.data.selection.test_signature_store import write_store
 
 SCHEMA = pa.schema(
     [
@@ -76,6 +80,34 @@ def test_pairs_are_correct_and_deterministic(tmp_path: Path) -> None:
         reason, cluster = by_name[pair.dropped]
         assert pair.dropped != pair.kept
         assert pair.reason == reason and rows[cluster][:2] == pair.kept[::-1]
+
+
+def test_copies_of_documents_in_earlier_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their numbers are the first; their ids are those of the stores."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    write_store(tmp_path / SIGNATURES / "aa", "news")
+    write_store(tmp_path / SIGNATURES / "bb", "web", "news")
+    rows: list[list[Row]] = [
+        [("x", "news", None, 15), ("y", "news", "near-duplicate of one in shards b2", 12)],
+        [
+            ("z", "news", "near-duplicate", 15),
+            ("w", "news", "near-duplicate of one in shards a1", 3),
+        ],
+    ]
+    directory = write(tmp_path / "documents" / "decisions" / "d", rows)
+    (directory / EARLIER).write_text(json.dumps([["a1", "aa", 5], ["b2", "bb", 10]]))
+    decided = DecisionSummary.read(directory, 9)
+    assert decided.documents == 4 and decided.clusters == {1: 2, 2: 1}
+    assert {pair.dropped[1]: (pair.kept, pair.is_earlier) for pair in decided.pairs} == {
+        "y": (("shards b2", "a2"), True), "z": (("news", "x"), False),
+        "w": (("shards a1", "a3"), True),
+    }  # fmt: skip
+    assert {end[1] for pair in decided.pairs for end in pair.here} == {"w", "x", "y", "z"}
+    (directory / EARLIER).write_text("{}")
+    with pytest.raises(DataError, match="holds files that are not decisions"):
+        DecisionSummary.read(directory, 9)
 
 
 def test_no_document_is_dropped(tmp_path: Path) -> None:

@@ -1,0 +1,174 @@
+"""A store is complete or absent, notices damage, and forgets documents that were taken down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.data.selection import signature_store
+from pipeline.data.selection.signature_store import (
+    INDEX,
+    EarlierShards,
+    SignatureStore,
+    clear_signatures,
+    complete_store,
+    is_stored,
+    read_store,
+    require_comparable,
+    write_signatures,
+)
+from pipeline.data.selection.survey import read_words, word_names
+
+WORDS = range(32)
+NAMES = [*word_names(WORDS)]
+
+
+def signed(documents: int) -> np.ndarray:
+    return np.random.default_rng(documents).integers(1 << 63, size=(documents, 32), dtype=np.uint64)
+
+
+def write_store(directory: Path, *corpora: str, documents: int = 5) -> SignatureStore:
+    """A store with a file of two row groups for each corpus; ids a0, a1, ... in each."""
+    directory.mkdir(parents=True)
+    files = []
+    for number, corpus in enumerate(corpora):
+        columns = {name: signed(documents)[:, word] for word, name in enumerate(NAMES)}
+        ids = [f"a{row}" for row in range(documents)]
+        table = pa.table({"id": ids, "dropped": pa.nulls(documents, pa.string())} | columns)
+        files.append(directory / f"{number:06d}.parquet")
+        write_signatures(files[-1], corpus, iter([table[:2], table[2:]]))
+    return complete_store(directory, files)
+
+
+def words_of(store: SignatureStore) -> tuple[np.ndarray, list[bool]]:
+    words, has = read_words(store.paths, store.documents, WORDS)
+    return words, has.tolist()
+
+
+def test_a_store_is_read_as_surveys_are(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "0123", "news", "web")
+    assert read_store(tmp_path / "0123") == store and store.documents == 10
+    words, has = words_of(store)
+    assert (words == np.concatenate([signed(5)] * 2)).all() and has == [True] * 10
+    assert store.ids({1, 4, 5, 9}) == {1: "a1", 4: "a4", 5: "a0", 9: "a4"}
+    assert EarlierShards("0123", store).identity == ["0123"]
+    assert EarlierShards("0123", store).describe() == ("0123", "0123", 10)
+
+
+def test_a_document_takes_256_bytes_and_its_id(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "a", "news", documents=20_000)
+    size = sum(file.bytes for file in store.index.files)
+    assert size < 20_000 * (256 + 4)
+
+
+def test_only_signatures_by_the_same_rules_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = write_store(tmp_path / "a", "news")
+    require_comparable(store, tmp_path)
+    monkeypatch.setattr(signature_store, "SHINGLES_VERSION", 99)
+    with pytest.raises(ConfigError) as error:
+        require_comparable(store, Path("shards/april"))
+    assert str(error.value) == (
+        "--against shards/april: its signatures have shingles 2, this version has 99; prepare it "
+        "again with --keep-signatures and a new --output"
+    )
+
+
+DAMAGES = {
+    "no JSON": "it is damaged", "version 2": "this version of Tenfold reads 1",
+    "a path": "'../x' is not the name of a file", "a file is gone": "000000.parquet is missing",
+    "a file is shorter": "bytes, signatures.json says",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_one_line(damage: str, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "a", "news")
+    index, file = store.directory / INDEX, store.paths[0]
+    content: dict[str, Any] = json.loads(index.read_text())
+    if damage == "no JSON":
+        index.write_text("{")
+    elif damage == "version 2":
+        index.write_text(json.dumps(content | {"version": 2}))
+    elif damage == "a path":
+        content["files"][0]["file"] = "../x"
+        index.write_text(json.dumps(content))
+    elif damage == "a file is gone":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(DataError) as error:
+        read_store(store.directory)
+    message = DAMAGES[damage].replace("it is damaged", f"{index} is damaged")
+    assert message in str(error.value)
+    assert "prepare its shards again with --keep-signatures" in str(error.value)
+
+
+def test_a_flipped_bit_is_noticed_when_it_is_read(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "a", "news")
+    content = bytearray(store.paths[0].read_bytes())
+    place = content.index(signed(5)[:2, 7].tobytes())
+    content[place + 3] ^= 1
+    store.paths[0].write_bytes(content)
+    store = read_store(store.directory)
+    with pytest.raises(DataError, match=r"000000\.parquet is damaged: .*CRC"):
+        words_of(store)
+    assert read_words(store.paths, 5, range(1))[1].all()  # of other pages
+
+
+def test_a_takedown_clears_its_documents_and_moves_no_other(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "a", "news", "web")
+    names = {("web", "a0"), ("web", "a3"), ("web", "none"), ("books", "a1")}
+    assert clear_signatures(store.directory, names, "mark") == 2
+    cleared = read_store(store.directory)
+    words, has = words_of(cleared)
+    assert has == [True] * 5 + [False, True, True, False, True]
+    expected = np.concatenate([signed(5)] * 2)
+    expected[[5, 8]] = 0
+    assert (words == expected).all()
+    assert cleared.ids({5, 6}) == {5: "a0", 6: "a1"}
+    assert EarlierShards("x", cleared).identity == ["x", "mark"]
+    assert sorted(path.name for path in store.directory.iterdir()) == [
+        "000000.parquet", "000001-1.parquet", INDEX,
+    ]  # fmt: skip
+    assert clear_signatures(store.directory, names, "mark") == 0  # the same takedown again
+    assert clear_signatures(store.directory, {("web", "a0"), ("news", "a0")}, "other") == 1
+    assert read_store(store.directory).index.taken_down == ("mark", "other")
+    assert clear_signatures(tmp_path / "none", names, "mark") == 0
+
+
+def test_a_killed_takedown_leaves_the_old_store_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = write_store(tmp_path / "a", "news")
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(signature_store, "_write_index", die)
+        clear_signatures(store.directory, {("news", "a1")}, "mark")
+    assert read_store(store.directory) == store and all(words_of(store)[1])
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "unlink", die)
+        clear_signatures(store.directory, {("news", "a1")}, "mark")
+    assert store.paths[0].exists()
+    assert words_of(read_store(store.directory))[1] == [True, False, True, True, True]
+    assert clear_signatures(store.directory, {("news", "a1")}, "mark") == 0
+    assert not store.paths[0].exists()
+    with pytest.raises(DataError, match=r"000000\.parquet is gone"):  # while a join read it
+        words_of(store)
+
+
+def test_a_store_without_its_index_does_not_exist(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "a", "news")
+    assert is_stored(store.directory)
+    (store.directory / INDEX).unlink()
+    assert not is_stored(store.directory)

@@ -1,0 +1,203 @@
+"""`--keep-signatures` and `--against` as commands: what they drop, say and refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline import inspect, prepare, takedown
+from pipeline.base.errors import ConfigError
+from pipeline.data.selection.signature_store import INDEX, SIGNATURES, read_store
+from pipeline.data.shards.earlier_shards import read_earlier, signatures_of
+from pipeline.data.shards.manifest import read_manifest
+from tests.benchmarks.planted import copy_of, document
+from tests.pipeline.preparing import (
+    FORKED,
+    MPIEXEC,
+    SMALL_SPLITS,
+    Call,
+    contents,
+    finish,
+    tiny,
+    write_jsonl,
+)
+
+TINY = ["--dedup", "near", "--workers", 1, "--set", "data.duplicates=1"]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Texts of two months in april.jsonl and may.jsonl: five of may are near-copies of april's."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    rng = np.random.default_rng(0)
+    april = [document(rng, 60) for _ in range(30)]
+    may = [copy_of(words, 0.9, rng) for words in april[:5]] + [document(rng, 60) for _ in range(25)]
+    for name, its in (("april", april), ("may", may)):
+        write_jsonl(tmp_path / f"{name}.jsonl", [" ".join(words) for words in its])
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def month(call: Call, root: Path, tiny_tokenizer: Path) -> Call:
+    """Prepares a month, to a folder of its name or of another."""
+
+    def month(name: str, *more: object, output: str = "", code: int = 0) -> str:
+        place = root / "shards" / (output or name)
+        words = ["--corpus", "news", "--input", root.parent / f"{name}.jsonl", *TINY, *more]
+        return call(prepare.main, *words, *tiny(tiny_tokenizer, place), code=code)
+
+    return month
+
+
+def test_a_month_is_added_to_a_corpus(call: Call, month: Call, root: Path) -> None:
+    april, may = root / "shards" / "april", root / "shards" / "may"
+    said = month("april", "--keep-signatures")
+    first = read_manifest(april).fingerprint
+    store = root / SIGNATURES / first
+    assert f"signatures: 30 documents in {store}\n" in said
+    assert signatures_of(read_manifest(april)) == store
+    said = month("may", "--against", april, "--keep-signatures")
+    assert f"news: dropped 5 near-duplicate of one in shards {first}" in said
+    manifest = read_manifest(may)
+    assert manifest.totals["documents"] == 25
+    assert read_store(root / SIGNATURES / manifest.fingerprint).documents == 25
+    # april's documents are now in april alone, and may's in may
+    said = month("april", "--against", april, may, output="third", code=2)
+    assert "all documents of 1 file(s) are dropped" in said
+
+
+def test_decisions_are_shown_with_the_id_in_the_earlier_shards(
+    call: Call, month: Call, root: Path
+) -> None:
+    april = root / "shards" / "april"
+    month("april", "--keep-signatures")
+    month("may", "--against", april)
+    first = read_manifest(april).fingerprint
+    shown = call(
+        inspect.main, root.parent / "may.jsonl", "--corpus", "news", "--samples", 9, "--decisions"
+    )
+    assert "5 of 30 documents are in 5 clusters of documents that are alike" in shown
+    assert f"kept: shards {first} april.jsonl@0" in shown
+    assert "are missing here" not in shown
+    shutil.rmtree(root / SIGNATURES)
+    shown = call(
+        inspect.main, root.parent / "may.jsonl", "--corpus", "news", "--samples", 9, "--decisions"
+    )
+    assert f"kept: shards {first} of which no signatures are left" in " ".join(shown.split())
+
+
+def test_shards_that_exist_get_only_their_signatures(month: Call, root: Path) -> None:
+    april = root / "shards" / "april"
+    month("april")
+    before = contents(april)
+    error = month("may", "--against", april, code=2)
+    store = signatures_of(read_manifest(april))
+    assert error == (
+        f"error: --against {april}: {store} has no signatures of its documents; prepare it again "
+        "with --keep-signatures, which makes only these, or set TENFOLD_ROOT to where they are\n"
+    )
+    shutil.rmtree(root / "documents")  # by `tenfold clean`
+    said = month("april", "--keep-signatures")
+    assert "is complete already" in said and f"signatures: 30 documents in {store}" in said
+    assert contents(april) == before
+    assert "signatures:" not in month("april", "--keep-signatures")
+    month("may", "--against", april)
+
+
+def test_the_fingerprint_is_that_of_content_and_not_of_places(month: Call, root: Path) -> None:
+    def mark(name: str) -> str:
+        return read_manifest(root / "shards" / name).fingerprint
+
+    month("april", "--keep-signatures")
+    month("april", output="plain")
+    assert mark("plain") == mark("april")
+    month("may")
+    month("may", "--against", root / "shards" / "april", output="against")
+    shutil.move(root / "shards" / "april", root / "moved")
+    month("may", "--against", root / "moved", output="again")
+    assert mark("again") == mark("against") != mark("may")
+    assert contents(root / "shards" / "again") == contents(root / "shards" / "against")
+
+
+def test_a_takedown_removes_signatures(
+    call: Call, month: Call, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    april, new = root / "shards" / "april", root / "shards" / "new"
+    month("april", "--keep-signatures")
+    store = signatures_of(read_manifest(april))
+    old = [path.read_bytes() for path in read_store(store).paths]
+    words = ["--data", april, "--documents", "april.jsonl@0", "--output", new, "--workers", 1]
+    with monkeypatch.context() as patched:
+        patched.setattr(takedown, "clear_signatures", lambda *_: 0)  # killed before it
+        call(takedown.main, *words)
+    error = month("may", "--against", new, code=2)
+    assert f"{store} still has signatures of documents that were taken down" in error
+    assert "run that pipeline.takedown again" in error
+    assert f"{store}: 1 signatures taken out\n" in call(takedown.main, *words)
+    assert "signatures taken out" not in call(takedown.main, *words)
+    assert signatures_of(read_manifest(new)) == store
+    left = [path.read_bytes() for path in read_store(store).paths]
+    assert len(left) == len(old) and left != old
+    said = month("may", "--against", new)
+    # the copy of what is gone is new again
+    assert f"dropped 4 near-duplicate of one in shards {read_manifest(new).fingerprint}" in said
+
+
+def test_what_is_refused(month: Call, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    april = root / "shards" / "april"
+    month("april", "--keep-signatures")
+    store = signatures_of(read_manifest(april))
+    shutil.copytree(april, root / "copy")
+    for words, message in (
+        ([april, april], f"--against {april} is named twice; name it once"),
+        ([april, root / "copy"], f"has the documents of {april}; name it once"),
+        ([root / "shards" / "may"], f"--against {root / 'shards' / 'may'} is the --output"),
+        ([root.parent], "holds no manifest.json"),
+        ([root / "nothing"], "no such directory"),
+    ):
+        error = month("may", "--against", *words, code=2)
+        assert error.startswith("error: ") and error.count("\n") == 1 and message in error, error
+        assert not (root / "shards" / "may").exists()
+    index = json.loads((store / INDEX).read_text())
+    index["rules"]["unicode"] = "3.0"
+    (store / INDEX).write_text(json.dumps(index))
+    with pytest.raises(ConfigError, match=r"have unicode 3\.0, this version has"):
+        read_earlier([april])
+    assert "unicode 3.0" in month("may", "--against", april, "--dry-run", code=2)
+
+
+@pytest.mark.slow
+def test_ranks_and_parts_give_the_bytes_of_one_process(
+    root: Path, tmp_path: Path, tiny_tokenizer: Path
+) -> None:
+    """Both months: store, decisions and shards, in several splits."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for name, launcher, runs in (
+        ("one", (sys.executable, SMALL_SPLITS), [["--workers", 1]]),
+        ("ranks", (MPIEXEC, "-n", 2, *FORKED, SMALL_SPLITS), [[]]),
+        ("parts", (sys.executable, SMALL_SPLITS),
+         [["--workers", 1, "--part", "1/2"], ["--workers", 1, "--part", "2/2"]]),
+    ):  # fmt: skip
+        place = tmp_path / name
+        for month, more in (
+            ("april", ["--keep-signatures"]),
+            ("may", ["--keep-signatures", "--against", place / "april"]),
+        ):
+            words = ["--corpus", "news", "--input", tmp_path / f"{month}.jsonl", "--dedup", "near",
+                     "--set", "data.duplicates=1", *more]  # fmt: skip
+            for run in runs:
+                command = [*launcher, *words, *run, *tiny(tiny_tokenizer, place / month)]
+                result = finish(*command, TENFOLD_ROOT=str(place))
+                assert result.returncode == 0, result.stderr
+        folders = ("april", "may", SIGNATURES, "documents/decisions")
+        found[name] = [contents(place / folder) for folder in folders]
+    for name in ("ranks", "parts"):
+        for one, other in zip(found["one"], found[name]):
+            assert sorted(one) == sorted(other)
+            assert one == other, name
+    assert len(found["one"][2]) == 8  # of each store its lock, its index and two files
