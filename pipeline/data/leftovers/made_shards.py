@@ -15,12 +15,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.base.errors import ConfigError
+from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.typed_json import as_object
 from pipeline.data.preparation.assemble import INPUTS
-from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.selection.signature_store import SIGNATURES
+from pipeline.data.shards.manifest import MANIFEST, manifest_content
 from pipeline.execution.work_directory import WORK
 
-NOT_SHARDS = ("documents", "downloads", "tokenizers")
+NOT_SHARDS = ("documents", "downloads", "tokenizers", SIGNATURES)
 """Folders of $TENFOLD_ROOT without shards."""
 
 
@@ -30,6 +32,8 @@ class MadeShards:
 
     readers: dict[str, list[str]] = field(default_factory=dict)
     """By hash of what was read: directories of the shards that were made of it, sorted."""
+    lineages: dict[str, list[str]] = field(default_factory=dict)
+    """By fingerprint of shards: directories of these, and of those that takedowns made of them."""
     count: int = 0
     """Complete ones."""
     work: list[Path] = field(default_factory=list)
@@ -75,6 +79,12 @@ def _shards_below(root: Path) -> Iterator[Path]:
 
 
 def _read(path: Path, made: MadeShards) -> None:
+    try:
+        content = as_object(manifest_content(path))
+        for one in (content["fingerprint"], *(t["parent"] for t in content.get("takedowns", ()))):
+            made.lineages.setdefault(str(one), []).append(str(path))
+    except (DataError, ValueError, KeyError, TypeError):
+        made.doubts.append(f"{path} does not say which shards they are, and may need it")
     try:
         hashes = pq.read_table(path / INPUTS, columns=["xxh3_64"])["xxh3_64"].unique()
     except (pa.ArrowException, OSError, KeyError):

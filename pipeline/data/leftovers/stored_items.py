@@ -25,6 +25,7 @@ from pipeline.base.errors import DataError
 from pipeline.base.files import is_locked, open_lock, try_lock
 from pipeline.data.leftovers.made_shards import MadeShards
 from pipeline.data.selection.decisions import read_spans
+from pipeline.data.selection.signature_store import SIGNATURES
 from pipeline.execution.ledger import lock_of
 from pipeline.ingest.corpora.shared_list import ENDING
 from pipeline.ingest.documents.parquet import extracted_hash
@@ -60,10 +61,13 @@ class StoredItem:
 def find_items(root: Path, made: MadeShards) -> list[StoredItem]:
     """Everything below $TENFOLD_ROOT that `prepare` keeps besides shards and tokenizers."""
     documents, downloads = root / "documents", root / "downloads"
-    folders = [documents, documents / "surveys", documents / "decisions"]
+    signatures = root / SIGNATURES
+    folders = [documents, documents / "surveys", documents / "decisions", signatures]
     doubts = [*made.doubts]
-    if any(is_locked(path) for folder in folders for path in _files(folder, ".*.lock")):
-        doubts.append(f"another process is at work in {documents}")
+    for folder in [*folders, *_folders(signatures)]:
+        if any(is_locked(path) for path in _files(folder, ".*.lock")):
+            place = signatures if signatures in (folder, folder.parent) else documents
+            doubts.append(f"another process is at work in {place}")
 
     def judged(item: StoredItem, hashes: Sequence[str] = ()) -> StoredItem:
         return _judged(item, made.need(hashes), doubts)
@@ -72,6 +76,7 @@ def find_items(root: Path, made: MadeShards) -> list[StoredItem]:
         *_extracted(documents, judged),
         *_remains(documents, judged),
         *_selection(documents, judged),
+        *(judged(_signatures(folder, made)) for folder in _folders(signatures)),
         *_copies(downloads, judged),
         *_raw_text(downloads),
     ]
@@ -88,13 +93,18 @@ def _judged(item: StoredItem, needed_by: list[str], doubts: list[str]) -> Stored
     """The item with the first of the reasons to keep it, if there is one."""
     reason = item.kept
     if needed_by:
-        named, others = ", ".join(needed_by[:_NAMED]), len(needed_by) - _NAMED
-        reason = f"made of it: {named}" + (f" and {others:,} more" if others > 0 else "")
+        reason = f"made of it: {_name(needed_by)}"
     elif not reason and doubts:
         reason = doubts[0]
     elif not reason and time.time() - item.used_at < _RECENT_SECONDS:
         reason = "used in the last day, maybe by a command that still runs"
     return replace(item, kept=reason)
+
+
+def _name(shards: list[str]) -> str:
+    """The first of some shards, and how many more there are."""
+    named, others = ", ".join(shards[:_NAMED]), len(shards) - _NAMED
+    return named + (f" and {others:,} more" if others > 0 else "")
 
 
 def _item(
@@ -113,6 +123,13 @@ def _files(folder: Path, pattern: str) -> list[Path]:
     if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
         return []
     return sorted(path for path in folder.glob(pattern) if path.is_file() and not path.is_symlink())
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Plain folders in a folder, likewise; hidden ones are temporary."""
+    if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
+        return []
+    return sorted(path for path in folder.glob("[!.]*") if path.is_dir() and not path.is_symlink())
 
 
 def _extracted(documents: Path, judged: Judge) -> Iterator[StoredItem]:
@@ -161,14 +178,17 @@ def _remains(documents: Path, judged: Judge) -> Iterator[StoredItem]:
 def _selection(documents: Path, judged: Judge) -> Iterator[StoredItem]:
     for path in _files(documents / "surveys", "[!.]*.parquet"):
         yield judged(_item(path, "survey for --dedup and --filter", lock_of(path)), _read_by(path))
-    folder = documents / "decisions"
-    if folder.is_symlink() or not folder.is_dir():
-        return
-    for path in sorted(folder.glob("[!.]*")):
-        if path.is_dir() and not path.is_symlink():
-            hashes = [one for file in _files(path, "*.parquet") for one in _read_by(file)]
-            item = _item(path, "decisions of --dedup and --filter", lock_of(path))
-            yield judged(item, hashes)
+    for path in _folders(documents / "decisions"):
+        hashes = [one for file in _files(path, "*.parquet") for one in _read_by(file)]
+        item = _item(path, "decisions of --dedup and --filter", lock_of(path))
+        yield judged(item, hashes)
+
+
+def _signatures(folder: Path, made: MadeShards) -> StoredItem:
+    """A store of signatures; prepare makes it again, or the first --keep-signatures."""
+    shards = made.lineages.get(folder.name, [])
+    what = "signatures for --against"
+    return _item(folder, what, lock_of(folder), kept=f"of {_name(shards)}" * bool(shards))
 
 
 def _read_by(path: Path) -> list[str]:

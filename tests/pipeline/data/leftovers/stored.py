@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -36,10 +37,13 @@ def extracted_dump(root: Path, name: str = "dump.xml", content: bytes = b"") -> 
     return Path(made.path)
 
 
-def write_shards(directory: Path, *read: Path) -> Path:
-    """What is looked at in shards that were made of these extracted files."""
+def write_shards(directory: Path, *read: Path, parent: str = "") -> Path:
+    """What is looked at in shards that were made of these extracted files; their fingerprint is
+    their name. parent: fingerprint of shards that a takedown made them from."""
     directory.mkdir(parents=True)
     hashes = [extracted_hash(str(path)) for path in read]
     pq.write_table(pa.table({"xxh3_64": pa.array(hashes, pa.string())}), directory / INPUTS)
-    (directory / MANIFEST).write_text("{}")
+    takedowns = [{"parent": parent}] if parent else []
+    manifest = {"fingerprint": directory.name, "takedowns": takedowns}
+    (directory / MANIFEST).write_text(json.dumps(manifest))
     return directory

@@ -9,6 +9,7 @@ import pytest
 from pipeline.base.errors import ConfigError
 from pipeline.data.leftovers.made_shards import read_made_shards
 from pipeline.data.preparation.assemble import INPUTS
+from pipeline.data.shards.manifest import MANIFEST
 from pipeline.execution.work_directory import WORK
 from pipeline.ingest.documents.parquet import extracted_hash
 from tests.pipeline.data.leftovers.stored import extracted_dump, write_shards
@@ -36,12 +37,23 @@ def test_unfinished_and_unclear_shards_are_doubts(tmp_path: Path) -> None:
     (old / INPUTS).unlink()
     damaged = write_shards(tmp_path / "shards" / "damaged")
     (damaged / INPUTS).write_bytes(b"PAR1")
+    unnamed = write_shards(tmp_path / "shards" / "unnamed")
+    (unnamed / MANIFEST).write_text("{}")
     made = read_made_shards(tmp_path, [])
     assert made.doubts == [
         f"{damaged} does not say what it was made of, and may need it",
         f"the unfinished shards in {tmp_path / 'shards/half'} may need it",
         f"{old} does not say what it was made of, and may need it",
+        f"{unnamed} does not say which shards they are, and may need it",
     ]
+
+
+def test_shards_belong_to_those_that_they_were_made_from(tmp_path: Path) -> None:
+    one = write_shards(tmp_path / "shards" / "one")
+    two = write_shards(tmp_path / "shards" / "two", parent="one")
+    assert read_made_shards(tmp_path, []).lineages == {
+        "one": [str(one), str(two)], "two": [str(two)],
+    }  # fmt: skip
 
 
 def test_data_must_be_complete_shards(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pipeline.base.files import open_lock, try_lock
 from pipeline.data.leftovers.made_shards import read_made_shards
 from pipeline.data.leftovers.stored_items import StoredItem, find_items, remove_item
 from pipeline.data.selection.decisions import spans_metadata
+from pipeline.data.selection.signature_store import INDEX, SIGNATURES
 from pipeline.execution.ledger import lock_of
 from pipeline.execution.work_directory import WORK
 from pipeline.ingest.documents.parquet import extracted_hash
@@ -130,6 +131,30 @@ def test_everything_else(root: Path, dump: Path) -> None:
         "downloads/mine.txt": raw,
         "shards/a/.work": "",
     }
+
+
+def test_signatures_are_kept_while_their_shards_are_there(root: Path) -> None:
+    for name in ("april", "may", "june", "unfinished"):
+        path = root / SIGNATURES / name / INDEX
+        path.parent.mkdir(parents=True)
+        path.write_text("x")
+    (root / SIGNATURES / ".april.lock").touch()
+    april = write_shards(root / "shards" / "april")
+    new = write_shards(root / "shards" / "new", parent="may")
+    age(root)
+    assert found(root) == {
+        "signatures/april": f"of {april}", "signatures/may": f"of {new}",
+        "signatures/june": "", "signatures/unfinished": "",
+    }  # fmt: skip
+    june = next(item for item in find_items(root, read_made_shards(root, [])) if not item.kept)
+    with open_lock(root / SIGNATURES / "june" / ".000000.lock") as lock:
+        assert try_lock(lock)
+        assert found(root)["signatures/june"] == "another process is at work in " + str(
+            root / SIGNATURES
+        )
+    age(root)
+    assert june.what == "signatures for --against"
+    assert remove_item(june, root) == "" and not june.path.exists()
 
 
 def test_a_linked_folder_is_left_alone(root: Path, dump: Path) -> None:
