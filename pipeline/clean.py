@@ -76,10 +76,11 @@ def _parse() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.clean",
         description="List what earlier commands left in $TENFOLD_ROOT (extracted text, unfinished "
-        "extractions and transfers, decisions of --dedup), each with its size, the day it was last "
-        "used, and why it is kept or not. Without --yes nothing is removed. Kept are: raw text, "
-        "what complete shards were made of, all if shards are unfinished or a command is at work, "
-        "what was used in the last day, and what could not be made again.",
+        "extractions and transfers, decisions of --dedup, signatures of shards that are gone), "
+        "each with its size, the day it was last used, and why it is kept or not. Without --yes "
+        "nothing is removed. Kept are: raw text, what complete shards were made of, all if shards "
+        "are unfinished or a command is at work, what was used in the last day, and what could not "
+        "be made again.",
         epilog=example_text(
             "python -m pipeline.clean",
             "python -m pipeline.clean --data scratch/shards/* --yes",

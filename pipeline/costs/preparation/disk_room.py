@@ -45,12 +45,14 @@ class DiskUse:
     units: float = 0.0
     """Units of the files that are put together at a time."""
     shards: float = 0.0
+    signatures: float = 0.0
+    """With --keep-signatures, of documents that are not dropped."""
 
     def describe(self) -> str:
         """The parts that there are, in words."""
         names = {
             "copies of published files": self.copies + self.kept, "documents": self.documents,
-            "units that wait": self.units, "shards": self.shards,
+            "units that wait": self.units, "shards": self.shards, "signatures": self.signatures,
         }  # fmt: skip
         return ", ".join(f"{name} {size_in_words(size)}" for name, size in names.items() if size)
 
@@ -109,7 +111,11 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
     documents = data_root() / "documents"
     stages = (
         [(downloads(), use.copies + use.kept), (documents, use.documents + use.units)],
-        [(downloads(), use.kept), (documents, use.documents), (output, use.shards)],
+        [
+            (downloads(), use.kept),
+            (documents, use.documents + use.signatures),
+            (output, use.shards),
+        ],
     )
     places: dict[int, Path] = {}
     most: dict[int, float] = {}

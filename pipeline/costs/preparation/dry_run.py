@@ -36,6 +36,7 @@ from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_
 from pipeline.data.preparation.prepare_shards import parts_job
 from pipeline.data.preparation.tokenizer import read_existing, warn_of_language
 from pipeline.data.preparation.transfers import beginnings
+from pipeline.data.selection.signature_store import BYTES_PER_DOCUMENT
 from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.sample import sample_texts
@@ -85,6 +86,9 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
         held_out = expected_hold_outs(sampled.files, sizes, data)
     output, written = shards_so_far(arguments.output, found.corpus, run.name)
     use = disk_use(estimates, sources, workers, written if written < math.inf else 0)
+    if arguments.keep_signatures:
+        documents = sum(about.documents for about in estimates.values())
+        use = replace(use, signatures=BYTES_PER_DOCUMENT * documents)
     for line in describe_estimate(estimates, describe_disks(use, output), workers):
         print(line)
     for line in describe_hold_outs(held_out, data.validation_fraction, sampled.files):

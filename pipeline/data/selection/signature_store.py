@@ -47,6 +47,8 @@ from pipeline.execution.threads import on_threads
 
 SIGNATURES = "signatures"
 """Folder of $TENFOLD_ROOT with all stores."""
+BYTES_PER_DOCUMENT = ORDERS
+"""Of a store, without ids."""
 STORE_VERSION = 1
 """Version of the layout of a store."""
 INDEX = "signatures.json"

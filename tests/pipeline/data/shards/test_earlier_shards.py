@@ -56,6 +56,7 @@ def month(call: Call, root: Path, tiny_tokenizer: Path) -> Call:
 
 def test_a_month_is_added_to_a_corpus(call: Call, month: Call, root: Path) -> None:
     april, may = root / "shards" / "april", root / "shards" / "may"
+    assert ", signatures 0.0 MB)" in month("april", "--keep-signatures", "--dry-run")
     said = month("april", "--keep-signatures")
     first = read_manifest(april).fingerprint
     store = root / SIGNATURES / first
