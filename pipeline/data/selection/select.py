@@ -149,9 +149,11 @@ def decide(selection: Selection, executor: Executor, part: tuple[int, int] = (1,
     if likeness := selection.rules.likeness:
         paths = [path for shards in selection.earlier for path in shards.store.paths]
         paths += [survey.target for survey in selection.surveys]
-        documents = selection.earlier_documents + ends[-1]
-        directory = selection.place / "joins"
-        join = Join(paths, documents, likeness, directory, content, selection.directory)
+        earlier = selection.earlier_documents
+        join = Join(
+            paths, earlier + ends[-1], likeness, selection.place / "joins", content,
+            selection.directory, earlier,
+        )  # fmt: skip
         roots = join.find_roots(executor, part)
     with one_at_a_time(selection.directory.with_name(f".{selection.mark}.lock")):
         counts = _publish(selection, ends, roots)

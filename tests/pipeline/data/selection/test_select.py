@@ -17,6 +17,7 @@ from pipeline.base.errors import DataError
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide, plan_selection
+from pipeline.data.selection.signature_store import SIGNATURES, read_store
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import CLEANING
 from pipeline.data.text.text_tasks import cut_tasks
@@ -211,7 +212,7 @@ def test_two_decide_at_once_where_locks_exclude_nobody(
     root = {"TENFOLD_ROOT": str(tmp_path / "root")}
     prepares = [
         ("prepare", "--corpus", "first", "--input", small / "first", "--dedup", "near",
-         *tiny(tiny_tokenizer, tmp_path / name), "--workers", 1)
+         "--keep-signatures", *tiny(tiny_tokenizer, tmp_path / name), "--workers", 1)
         for name in ("a", "b")
     ]  # fmt: skip
     found = at_once_without_locks(tmp_path / "meeting", *prepares, **root)
@@ -220,6 +221,8 @@ def test_two_decide_at_once_where_locks_exclude_nobody(
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     places = [path.name for path in (tmp_path / "root/documents/decisions").iterdir()]
     assert len([name for name in places if not name.endswith(".lock")]) == 1
+    [store] = (tmp_path / "root" / SIGNATURES).glob("[!.]*")
+    assert read_store(store).documents == 2
 
 
 def test_a_corpus_of_only_copies_is_an_error(tmp_path: Path) -> None:
