@@ -89,6 +89,8 @@ class StoreIndex:
     version: int
     rules: dict[str, Any]
     """See `signature_rules`."""
+    documents: int
+    """All rows, cleared ones included."""
     files: tuple[SignatureFile, ...]
     taken_down: tuple[str, ...]
     """Fingerprints of the shards whose takedowns cleared signatures, oldest first."""
@@ -108,8 +110,8 @@ class SignatureStore:
 
     @property
     def documents(self) -> int:
-        """All rows, cleared ones included."""
-        return sum(file.documents for file in self.index.files)
+        """As in the index."""
+        return self.index.documents
 
     def ids(self, numbers: Collection[int]) -> dict[int, str]:
         """The id of each of these documents, which are counted from 0 over all files."""
@@ -157,13 +159,14 @@ def write_signatures(path: Path, corpus: str, tables: Iterator[pa.Table]) -> Non
 
 def complete_store(directory: Path, files: Sequence[Path]) -> SignatureStore:
     """Write the index of a store whose files are all there; other files are removed."""
-    counts = on_threads(lambda path: pq.read_metadata(path).num_rows, files)
+    counts = [*on_threads(lambda path: pq.read_metadata(path).num_rows, files)]
     stored = [
         SignatureFile(path.name, count, path.stat().st_size) for path, count in zip(files, counts)
     ]
     index = StoreIndex(
-        version=STORE_VERSION, rules=signature_rules(), files=tuple(stored), taken_down=()
-    )
+        version=STORE_VERSION, rules=signature_rules(),
+        documents=sum(counts), files=tuple(stored), taken_down=(),
+    )  # fmt: skip
     _write_index(directory, index)
     _remove_others(directory, index)  # locks and logs
     return SignatureStore(directory, index)
@@ -182,11 +185,13 @@ def read_store(directory: Path) -> SignatureStore:
         index = build(StoreIndex, content)
         if odd := [file.file for file in index.files if not is_plain_name(file.file)]:
             raise ValueError(f"{odd[0]!r} is not the name of a file")
+        if index.documents != (found := sum(file.documents for file in index.files)):
+            raise ValueError(f"its files have {found:,} documents, not {index.documents:,}")
     store = SignatureStore(directory, index)
     for path, file, size in zip(store.paths, index.files, on_threads(size_of, store.paths)):
         if size != file.bytes:
-            found = f"has {size:,} bytes" if size >= 0 else "is missing"
-            raise DataError(f"{path} {found}, {INDEX} says {file.bytes:,}; {remedy}")
+            has = f"has {size:,} bytes" if size >= 0 else "is missing"
+            raise DataError(f"{path} {has}, {INDEX} says {file.bytes:,}; {remedy}")
     return store
 
 

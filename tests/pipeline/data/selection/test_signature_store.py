@@ -24,6 +24,7 @@ from pipeline.data.selection.signature_store import (
     write_signatures,
 )
 from pipeline.data.selection.survey import read_words, word_names
+from tests.damaged_json import changed, damaged
 
 WORDS = range(32)
 NAMES = [*word_names(WORDS)]
@@ -79,6 +80,21 @@ def test_only_signatures_by_the_same_rules_are_compared(
         "--against shards/april: its signatures have shingles 2, this version has 99; prepare it "
         "again with --keep-signatures and a new --output"
     )
+
+
+def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
+    """Unless no entry that was changed is needed: rules differ then, or takedowns are missing."""
+    store = write_store(tmp_path / "a", "news")
+    path = store.directory / INDEX
+    content = path.read_bytes()
+    entries = ((what, json.dumps(some).encode()) for what, some in changed(json.loads(content)))
+    for what, damage in (*damaged(content), *entries):
+        path.write_bytes(damage)
+        try:
+            require_comparable(read_store(store.directory), tmp_path)
+            assert what.startswith("taken_down") or read_store(store.directory) == store, what
+        except (DataError, ConfigError):
+            continue
 
 
 DAMAGES = {
