@@ -185,10 +185,10 @@ def _selection(documents: Path, judged: Judge) -> Iterator[StoredItem]:
 
 
 def _signatures(folder: Path, made: MadeShards) -> StoredItem:
-    """A store of signatures; prepare makes it again, or the first --keep-signatures."""
+    """A store of signatures, which is needed while any of its shards is there."""
     shards = made.lineages.get(folder.name, [])
-    what = "signatures for --against"
-    return _item(folder, what, lock_of(folder), kept=f"of {_name(shards)}" * bool(shards))
+    kept = f"of {_name(shards)}" if shards else ""
+    return _item(folder, "signatures for --against", lock_of(folder), kept=kept)
 
 
 def _read_by(path: Path) -> list[str]:
