@@ -40,6 +40,8 @@ def attempt(lock: Path, *command: str) -> str:
 
     Raises HashError if a file has a hash that the lock does not name.
     """
+    count = lock.read_text().count("==")
+    print(f"installing from {lock.name}: {count} packages", flush=True)
     result = subprocess.run(
         [*command, *EXACTLY, str(lock)], env=ENVIRONMENT, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

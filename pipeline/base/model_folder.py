@@ -7,12 +7,15 @@ of a ModuleNotFoundError, and --help needs neither. Preparing does not use the n
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 from pipeline.base.errors import ConfigError
+from pipeline.base.progress import note
 
 MARK = "hugging_face/families.py"
 """A file of our `model`, by which it is recognized."""
@@ -26,6 +29,8 @@ def check_imports(parse: Callable[[], object]) -> None:
     check_model_folder()
     parse()
     try:
+        if find_spec("torch") and "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":
+            note("loading torch")  # which takes seconds, or a minute from a busy file system
         import_module("torch")
     except (ImportError, OSError) as error:  # OSError: a library of the GPU is missing
         reason = str(error).splitlines()[0]

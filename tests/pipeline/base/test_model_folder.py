@@ -36,6 +36,21 @@ def test_what_hides_our_model_is_named(tmp_path: Path, file: str) -> None:
     assert start("prepare", tmp_path).returncode == 0, "preparing uses no model"
 
 
+def test_a_command_says_that_it_loads_torch_before_it_does(tmp_path: Path) -> None:
+    """One rank of several says so, and none of which torch is not the reason to wait."""
+    code = (
+        "import sys; from pipeline.base.model_folder import check_imports; "
+        "check_imports(lambda: None); assert 'torch' in sys.modules"
+    )
+    for rank, said in ((None, "loading torch\n"), ("0", "loading torch\n"), ("1", "")):
+        place = {"RANK": rank} if rank else {}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)} | place,
+            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        assert done.stderr == said
+
+
 def test_a_folder_without_python_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     result = start("export", tmp_path)
