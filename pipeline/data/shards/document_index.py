@@ -44,9 +44,9 @@ DOCUMENTS_SCHEMA = pa.schema(
 SEQUENCE_COLUMNS = ("first_sequence", "last_sequence", "other_sequences")
 TAKEN_DOWN = "taken_down"
 """Column of shards from which documents were taken down; absent where none was."""
-_NO_DOCUMENTS = pa.schema(
-    [*(DOCUMENTS_SCHEMA.field(name) for name in SEQUENCE_COLUMNS), (TAKEN_DOWN, pa.bool_())]
-).empty_table()
+_FIELDS = [*(DOCUMENTS_SCHEMA.field(name) for name in SEQUENCE_COLUMNS), (TAKEN_DOWN, pa.bool_())]
+# pa.array, which `empty_table` calls, imports pandas: a quarter second of every command.
+_NO_DOCUMENTS = pa.Table.from_batches([], pa.schema(_FIELDS))
 _ANY_SEQUENCE = (0, (1 << 64) - 1)
 
 

@@ -7,6 +7,7 @@ its start, as one piece. Memory is one batch, mapped from disk if it is large.
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 from collections.abc import Iterable, Iterator
@@ -325,6 +326,8 @@ def _decoded(value: bytes) -> str | bytes:
 
 def values(column: pa.Array) -> Iterable[Any]:
     """The values of a column; NOT_UTF8 for a string that is not UTF-8."""
+    if column.null_count == len(column):  # as most columns of extracted files
+        return itertools.repeat(None, len(column))
     if column.nbytes > 2 * BATCH_BYTES:  # one at a time
         return map(_value, column)
     try:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pipeline.ingest.documents.byte_blocks import BOM, first_line_start, follows_blank_line
 from pipeline.ingest.documents.json_lines import MAX_LINE_BYTES, TOO_LONG, line_blocks
 from pipeline.ingest.documents.records import (
+    PART_BYTES,
     BadRecord,
     Piece,
     Record,
@@ -51,7 +52,10 @@ def read_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             if line is TOO_LONG:
                 yield BadRecord(where(number, at), f"a line of over {MAX_LINE_BYTES >> 20} MiB")
             elif content := (line if at else line.removeprefix(BOM)).strip():
-                yield from _decoded(content, at, number - 1, where)
+                if record := _short_record(content, at, source.name):
+                    yield record
+                else:
+                    yield from _decoded(content, at, number - 1, where)
 
 
 def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
@@ -71,17 +75,20 @@ def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
         buffer = buffer + block if block else buffer + b"\n\n"
         if position == 0 and buffer.startswith(BOM):
             buffer = buffer.replace(BOM, b"   ", 1)
-        begin = 0
+        counted, begin, first = 0, 0, _first_text(buffer, 0)
         for gap in GAP.finditer(buffer):
-            first = _first_text(buffer, begin)
             if position + first >= end and not inside:
                 return
-            lines += buffer.count(b"\n", begin, first)
-            if first < gap.start() and not inside:
-                document = buffer[first : gap.start()]
-                yield from _decoded(document, position + first, lines, where)
-            lines += buffer.count(b"\n", first, gap.end())
-            inside, begin = False, gap.end()
+            stop, after = gap.span()
+            if first < stop and not inside:
+                document = buffer[first:stop]
+                if record := _short_record(document, position + first, source.name):
+                    yield record
+                else:
+                    lines, counted = lines + buffer.count(b"\n", counted, first), first
+                    yield from _decoded(document, position + first, lines, where)
+            inside, begin, first = False, after, after  # all blank lines are in the gap
+        lines += buffer.count(b"\n", counted, begin)
         position += begin
         buffer = buffer[begin:]
         if position + _first_text(buffer, 0) >= end and not inside:
@@ -94,6 +101,16 @@ def _first_text(buffer: bytes, begin: int) -> int:
     blank = _BLANK_LINES.match(buffer, begin)
     assert blank is not None  # the pattern also matches the empty string
     return blank.end()
+
+
+def _short_record(document: bytes, position: int, name: str) -> Record | None:
+    """The record of a document that is neither giant nor damaged, as nearly all are; else None."""
+    if len(document) > PART_BYTES:
+        return None
+    try:
+        return Record(f"{name}@{position}", name, document.strip().decode())
+    except UnicodeDecodeError:
+        return None
 
 
 def _decoded(

@@ -111,17 +111,9 @@ def record_tables(
 
     for name, record in records:
         row = len(texts)
-        files.append(name)
-        if isinstance(record, BadRecord):
-            ids.append("@0")
-            texts.append(None)
-            others.setdefault("id", {})[row] = record.where
-            others.setdefault("bad", {})[row] = record.reason
-        elif isinstance(record, Dropped):
-            ids.append(record.id)
-            texts.append(None)
-            others.setdefault("dropped", {})[row] = record.reason
-        else:
+        if named:
+            files.append(name)
+        if isinstance(record, Record):
             ids.append(record.id)
             texts.append(record.text)
             size += len(record.text)
@@ -131,6 +123,15 @@ def record_tables(
                 others.setdefault("cut", {})[row] = record.cut
             if record.noted:
                 others.setdefault("noted", {})[row] = record.noted
+        elif isinstance(record, Dropped):
+            ids.append(record.id)
+            texts.append(None)
+            others.setdefault("dropped", {})[row] = record.reason
+        else:
+            ids.append("@0")
+            texts.append(None)
+            others.setdefault("id", {})[row] = record.where
+            others.setdefault("bad", {})[row] = record.reason
         if size >= GROUP_BYTES or len(texts) >= TABLE_ROWS:
             yield table()
             texts, ids, files, others, size = [], [], [], {}, 0
