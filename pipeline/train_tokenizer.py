@@ -19,6 +19,7 @@ from pipeline.base.command_line import (
     example_text,
 )
 from pipeline.base.errors import ConfigError, run_command
+from pipeline.costs.preparation.dry_run import require_room_to_train
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.tokenizer_training import SAMPLE_BYTES, train_tokenizer
 from pipeline.data.tokenizers.definitions import SPECIALS
@@ -71,6 +72,7 @@ def main() -> None:
     if arguments.output.is_dir() and any(arguments.output.iterdir()):
         raise ConfigError(f"--output {arguments.output} exists already; name a new folder")
     found = find_sources(arguments, data)
+    require_room_to_train(found.files, arguments.output, int(arguments.sample_bytes))
     arguments.output.mkdir(parents=True, exist_ok=True)  # fails before the work, not after it
     executor = local_executor(cores())
     sources = extract(found.files, data_root() / "documents", executor)

@@ -15,9 +15,17 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from pipeline.base.errors import DataError
 from pipeline.base.files import bytes_in
-from pipeline.costs.preparation.raw_sample import Kind, find_kinds, time_to_read, write_sample
+from pipeline.costs.preparation.raw_sample import (
+    Kind,
+    WrittenSample,
+    find_kinds,
+    time_to_read,
+    write_sample,
+)
 from pipeline.costs.preparation.stage_time import Work
 from pipeline.data.preparation.assemble import read_parts
 from pipeline.data.preparation.holdout import MINIMUM_DOCUMENTS
@@ -55,6 +63,8 @@ class CorpusEstimate:
     """Of cleaned text."""
     unknown: float = 0.0
     """Characters behind unknown tokens."""
+    packed: float = 0.0
+    """Bytes of the text as samples for tokenizers are compressed."""
     extracted: float = 0.0
     """Bytes of the Parquet files that are extracted from the corpus's files."""
     units: tuple[Work, ...] = ()
@@ -98,6 +108,16 @@ def estimate_corpora(
     return found
 
 
+def estimate_documents(sources: list[Source]) -> dict[str, CorpusEstimate]:
+    """An estimate for each corpus of its text and of the extraction, without preparing any."""
+    found: dict[str, CorpusEstimate] = {}
+    for kind in find_kinds(sources):
+        with tempfile.TemporaryDirectory() as folder:
+            about = _without_shards(write_sample(kind, sample := Path(folder, "sample")), sample)
+        found[kind.corpus] = found[kind.corpus].plus(about) if kind.corpus in found else about
+    return found
+
+
 def require_text(found: dict[str, CorpusEstimate]) -> None:
     """Raise DataError for a corpus without text."""
     for corpus, about in found.items():
@@ -113,11 +133,9 @@ def _try_out(worker: Worker, kind: Kind, folder: Path) -> CorpusEstimate:
     sample, corpus, sources = folder / "sample.jsonl", kind.corpus, kind.files
     written = write_sample(kind, sample)
     share, reading = written.share, written.reading
-    if not sample.stat().st_size:
-        return CorpusEstimate(
-            documents=0, text=0, tokens=0, sequences=0, disk=0, seconds=0,
-            extracted=written.extracted,
-        )  # fmt: skip
+    bare = _without_shards(written, sample)
+    if not bare.text:
+        return bare
     short = folder / "short.jsonl"
     with sample.open() as lines:
         text = json.loads(next(lines))["text"][:_SHORT_CHARACTERS]
@@ -138,6 +156,7 @@ def _try_out(worker: Worker, kind: Kind, folder: Path) -> CorpusEstimate:
         documents=about.documents * written.documents,
         seconds=about.seconds + fixed.seconds * parts,
         disk=about.disk + fixed.disk * parts,
+        packed=about.text * bare.packed / bare.text,
         extracted=written.extracted,
     )
     (piece,) = cut(of_sample, sys.maxsize)
@@ -151,6 +170,19 @@ def _try_out(worker: Worker, kind: Kind, folder: Path) -> CorpusEstimate:
     choice = max(0.0, choice) / share * min(1.0, read / max(1.0, about.documents))
     about = _with_units(about, reading / share, kind)
     return replace(about, units=(*about.units, Work("hold out", CHOICE, choice)))
+
+
+def _without_shards(written: WrittenSample, sample: Path) -> CorpusEstimate:
+    with sample.open() as lines:
+        texts = [json.loads(line)["text"].encode() for line in lines]
+    text = b"".join(texts)
+    packed = len(pa.compress(text, "lz4_raw")) if text else 0
+    return CorpusEstimate(
+        documents=len(texts) * written.documents / written.share if texts else 0,
+        text=len(text) / written.share if text else 0,
+        tokens=0, sequences=0, disk=0, seconds=0,
+        packed=packed / written.share if text else 0, extracted=written.extracted,
+    )  # fmt: skip
 
 
 def _time_to_clean(piece: Piece) -> float:

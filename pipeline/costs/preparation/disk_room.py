@@ -1,9 +1,11 @@
-"""What a preparation needs of the disks at its peak, and whether there is room.
+"""What preparing, or training a tokenizer, needs of the disks at its peak, and if there is room.
 
 1. While files are extracted, the disks hold the documents as Parquet; the units of those files that
    are put together at that time, one for each worker; and raw copies of published files, likewise,
    or all of them with --keep-downloads.
-2. Then they hold the documents, kept copies and the shards.
+2. While a tokenizer is trained, they hold the documents, kept copies and the sample of text.
+3. Then they hold the documents, kept copies, what selects documents, and the shards. Pairs of
+   similar documents are not counted: 300 bytes each, while they are joined.
 
 What exists already takes no more room, so a preparation that was interrupted can resume.
 """
@@ -18,10 +20,12 @@ from pathlib import Path
 
 from pipeline.base.command_line import data_root, downloads
 from pipeline.base.errors import DataError
-from pipeline.base.files import bytes_in
+from pipeline.base.files import bytes_in, size_of
 from pipeline.costs.preparation.corpus_estimate import CorpusEstimate
 from pipeline.data.preparation.transfers import find_transfers
+from pipeline.data.selection.select import Selection
 from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction.units import cut_units, expected_units, is_extracted, is_joined
 
@@ -30,6 +34,12 @@ AMPLE = 100
 
 Text is at most six times as large as a compressed file, and shards with ten masks as the text.
 """
+_SELECTED_BYTES = 10
+"""Of a document without its signature: id, reason and cluster, compressed, in both files."""
+_FILES_BYTES = 4000
+"""Of the survey and the decisions of a split, without rows or columns of signatures."""
+_PREPARING = "preparing", "fewer --workers or masks (--set data.duplicates=N)"
+_TRAINING = "training a tokenizer", "fewer --sample-bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +54,22 @@ class DiskUse:
     """Parquet of all files that are extracted."""
     units: float = 0.0
     """Units of the files that are put together at a time."""
+    sample: float = 0.0
+    """Text that a tokenizer is trained on."""
+    selection: float = 0.0
+    """Surveys and decisions, which stay."""
     shards: float = 0.0
     signatures: float = 0.0
     """With --keep-signatures, of documents that are not dropped."""
+    tokenizer: Path | None = None
+    """Next to it is the sample; None: the tokenizers of `prepare`."""
 
     def describe(self) -> str:
         """The parts that there are, in words."""
         names = {
             "copies of published files": self.copies + self.kept, "documents": self.documents,
-            "units that wait": self.units, "shards": self.shards, "signatures": self.signatures,
+            "units that wait": self.units, "a sample for the tokenizer": self.sample,
+            "what selects documents": self.selection, "shards": self.shards, "signatures": self.signatures,
         }  # fmt: skip
         return ", ".join(f"{name} {size_in_words(size)}" for name, size in names.items() if size)
 
@@ -74,12 +91,16 @@ class Peak:
 
 
 def disk_use(
-    estimates: dict[str, CorpusEstimate], sources: list[Source], workers: int, written: float
+    estimates: dict[str, CorpusEstimate],
+    sources: list[Source],
+    workers: int,
+    written: float,
+    sample_bytes: int = 0,
 ) -> DiskUse:
-    """What a preparation writes.
+    """What a preparation without selection writes.
 
     sources: as `extracted_so_far` returns them; workers: of all parts; written: bytes of the shards
-    that exist.
+    that exist; sample_bytes: of text to train a tokenizer on.
     """
     waiting = [source for source in sources if is_extracted(source)]
     copies = {True: 0, False: 0}
@@ -97,23 +118,40 @@ def disk_use(
     made = sum(path.stat().st_size for path in (data_root() / "documents").glob(".*.parquet"))
     documents = sum(about.extracted for about in estimates.values())
     shards = sum(about.disk for about in estimates.values())
+    text = sum(about.text for about in estimates.values())
+    packed = sum(about.packed for about in estimates.values())
     return DiskUse(
         copies=copies[False],
         kept=copies[True],
         documents=max(0.0, documents - made),
         units=sum(sorted(joined)[-workers:]),
+        sample=packed * min(1.0, sample_bytes / max(1.0, text)),
         shards=max(0.0, shards - written),
     )
+
+
+def selection_bytes(selection: Selection, estimates: dict[str, CorpusEstimate]) -> float:
+    """Bytes of surveys and decisions that are still to be written."""
+    if not selection.mark or selection.directory.exists():
+        return 0.0
+    words = selection.rules.likeness.words if selection.rules.likeness else 0
+    documents = sum(about.documents for about in estimates.values())
+    splits = sum(math.ceil(about.text / SPLIT_BYTES) for about in estimates.values())
+    all_of_it = documents * (_SELECTED_BYTES + 8 * words) + splits * (_FILES_BYTES + 300 * words)
+    made = sum(max(0, size_of(survey.target)) for survey in selection.surveys)
+    return max(0.0, all_of_it - made)
 
 
 def peaks(use: DiskUse, output: Path) -> list[Peak]:
     """The peak of each disk; output: directory of the shards, which need not exist."""
     documents = data_root() / "documents"
+    tokenizer = use.tokenizer or data_root() / "tokenizers"
     stages = (
         [(downloads(), use.copies + use.kept), (documents, use.documents + use.units)],
+        [(downloads(), use.kept), (documents, use.documents), (tokenizer, use.sample)],
         [
             (downloads(), use.kept),
-            (documents, use.documents + use.signatures),
+            (documents, use.documents + use.selection + use.signatures),
             (output, use.shards),
         ],
     )
@@ -141,12 +179,12 @@ def require_fit_on_disks(use: DiskUse, output: Path) -> None:
     """Raise DataError if a disk has too little room."""
     for peak in peaks(use, output):
         if not peak.fits:
+            doing, advice = _TRAINING if use.tokenizer else _PREPARING
             raise DataError(
-                f"too little room on the disk of {peak.place}: preparing needs about "
+                f"too little room on the disk of {peak.place}: {doing} needs about "
                 f"{size_in_words(peak.needed)} at its peak ({use.describe()}), and "
                 f"{size_in_words(peak.free)} are free; free some space, name another --output, "
-                "set TENFOLD_ROOT to a larger disk, or give fewer --workers or masks "
-                "(--set data.duplicates=N)"
+                f"set TENFOLD_ROOT to a larger disk, or give {advice}"
             )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from pipeline.config.run import Run
 from pipeline.costs.preparation.corpus_estimate import (
     CorpusEstimate,
     estimate_corpora,
+    estimate_documents,
     require_text,
 )
 from pipeline.costs.preparation.disk_room import (
@@ -27,6 +28,7 @@ from pipeline.costs.preparation.disk_room import (
     disk_use,
     is_ample,
     require_fit_on_disks,
+    selection_bytes,
     shards_so_far,
     size_in_words,
 )
@@ -35,12 +37,14 @@ from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.holdout import describe_hold_outs, expected_hold_outs
 from pipeline.data.preparation.prepare_shards import parts_job
 from pipeline.data.preparation.tokenizer import read_existing, warn_of_language
+from pipeline.data.preparation.tokenizer_training import SAMPLE_BYTES
 from pipeline.data.preparation.transfers import beginnings
+from pipeline.data.selection.select import Selection, plan_selection
 from pipeline.data.selection.signature_store import BYTES_PER_DOCUMENT
 from pipeline.data.shards.manifest import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.sample import sample_texts
-from pipeline.data.text.text_tasks import SPLIT_BYTES
+from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.ingest.corpora.groups import require_size
@@ -74,6 +78,7 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
     sources = extracted_so_far(found.files, data_root() / "documents")
     with _sampled(sources) as sampled:
         vocabulary = read_existing(arguments.tokenizer, found, data)
+        sample_bytes = 0 if vocabulary else SAMPLE_BYTES
         if vocabulary is None:
             print(
                 "tokenizer: none for this corpus yet; estimating with one trained on a small sample"
@@ -85,7 +90,8 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
         sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
         held_out = expected_hold_outs(sampled.files, sizes, data)
     output, written = shards_so_far(arguments.output, found.corpus, run.name)
-    use = disk_use(estimates, sources, workers, written if written < math.inf else 0)
+    use = disk_use(estimates, sources, workers, written if written < math.inf else 0, sample_bytes)
+    use = replace(use, selection=selection_bytes(_selection(arguments, sources), estimates))
     if arguments.keep_signatures:
         documents = sum(about.documents for about in estimates.values())
         use = replace(use, signatures=BYTES_PER_DOCUMENT * documents)
@@ -125,7 +131,9 @@ def require_room(
     with _sampled(sources) as sampled:
         vocabulary = read_existing(arguments.tokenizer, found, run.data)
         estimates = _estimate(arguments, sampled, run.data, vocabulary)
-    use = disk_use(estimates, sources, _workers(arguments), written)
+    sample_bytes = 0 if vocabulary else SAMPLE_BYTES
+    use = disk_use(estimates, sources, _workers(arguments), written, sample_bytes)
+    use = replace(use, selection=selection_bytes(_selection(arguments, sources), estimates))
     # What documents are dropped is not known yet, and nothing that would fit is refused.
     limited = bool(arguments.pages_per_domain)
     least = replace(
@@ -138,6 +146,25 @@ def require_room(
     if output is None:
         for line in describe_disks(use, place, tight=True):
             print(f"warning: unless enough documents are dropped: {line}", flush=True)
+
+
+def require_room_to_train(sources: list[Source], output: Path, sample_bytes: int) -> None:
+    """Raise DataError if the disks have too little room to train a tokenizer, saved as `output`."""
+    if is_ample(sources, output):
+        return
+    sources = extracted_so_far(sources, data_root() / "documents")
+    with _sampled(sources) as sampled:
+        estimates = _estimate_all(sampled, estimate_documents)
+    use = disk_use(estimates, sources, cores(), 0, sample_bytes)
+    require_fit_on_disks(replace(use, tokenizer=output), output)
+
+
+def _selection(arguments: argparse.Namespace, sources: list[Source]) -> Selection:
+    """Of documents; without tasks if files are not extracted yet, as nothing is decided then."""
+    tasks = [] if any(map(is_extracted, sources)) else cut_tasks(sources, SPLIT_BYTES)
+    return plan_selection(
+        tasks, arguments.dedup, arguments.filter, arguments.decontaminate, data_root() / "documents"
+    )
 
 
 def _may_drop(arguments: argparse.Namespace) -> bool:
@@ -171,8 +198,13 @@ def _estimate(
         lower_case=data.lower_case,
     )
     job = parts_job(arguments, data, sampled.files, SPLIT_BYTES)
-    estimates = estimate_corpora(sampled.given, job, vocabulary)
-    for corpus, about in estimate_corpora(sampled.heads, job, vocabulary).items():
+    return _estimate_all(sampled, lambda sources: estimate_corpora(sources, job, vocabulary))
+
+
+def _estimate_all(sampled: Sampled, estimate: Callable[[list[Source]], Estimates]) -> Estimates:
+    """Of all files, by an estimate of those that are here."""
+    estimates = estimate(sampled.given)
+    for corpus, about in estimate(sampled.heads).items():
         about = about.times(sampled.factors[corpus])
         estimates[corpus] = estimates[corpus].plus(about) if corpus in estimates else about
     return estimates

@@ -8,24 +8,33 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import train_tokenizer
 from pipeline.base.errors import DataError
 from pipeline.base.files import bytes_in
 from pipeline.costs.preparation import disk_room
-from pipeline.costs.preparation.corpus_estimate import CorpusEstimate
+from pipeline.costs.preparation.corpus_estimate import CorpusEstimate, estimate_documents
 from pipeline.costs.preparation.disk_room import (
     DiskUse,
     describe_disks,
     disk_use,
     peaks,
     require_fit_on_disks,
+    selection_bytes,
     shards_so_far,
 )
+from pipeline.data.selection.select import decide, plan_selection
+from pipeline.data.selection.survey import survey_stage
+from pipeline.data.text.sample import stored_sample
+from pipeline.data.text.text_tasks import cut_tasks
+from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.extraction import units
+from pipeline.ingest.extraction.extract import extract
 from tests.golden.formats import separated, stories
+from tests.pipeline.costs.preparation.test_raw_sample import texts
 from tests.pipeline.ingest.dump import dump
 from tests.pipeline.ingest.dump import page as wiki_page
-from tests.pipeline.preparing import Prepare, tiny
+from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 
 
 def set_free(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
@@ -92,6 +101,68 @@ def test_units_wait_in_one_file_for_each_worker(
     (tmp_path / "root" / "documents" / ".0.xml-abc.0-1000.parquet").write_bytes(b"x" * 100)
     assert disk_use({"mine": estimate(500, 7)}, sources, 1, 5).documents == 400
     assert disk_use({"mine": estimate(500, 7)}, sources, 1, 5).shards == 2
+
+
+@pytest.mark.parametrize(("dedup", "filters"), [("near", []), ("exact", []), ("none", ["min-words=3"])])
+def test_what_selects_documents_is_estimated(
+    dedup: str, filters: list[str], tmp_path: Path
+) -> None:
+    """And what exists of it takes no more room. Tolerance: 1.5 times."""
+    tales = [f"Tale {number} of {number * number} ducks." for number in range(5000)]
+    _, sources = corpus_sources("mine", [str(write_jsonl(tmp_path / "tales.jsonl", tales))])
+    selection = plan_selection(cut_tasks(sources), dedup, filters, [], tmp_path / "documents")
+    known = {"mine": replace(estimate(0, 0), documents=5000, text=200_000)}
+    expected = selection_bytes(selection, known)
+    (tmp_path / "documents" / "surveys").mkdir(parents=True)
+    executor = local_executor(1)
+    executor.run(
+        survey_stage(tmp_path / "documents" / "surveys", selection.rules), selection.surveys
+    )
+    surveys = bytes_in(tmp_path / "documents")
+    assert selection_bytes(selection, known) == max(0, expected - surveys)
+    decide(selection, executor)
+    made = bytes_in(tmp_path / "documents")
+    assert made / 1.5 < expected < 1.5 * made
+    assert selection_bytes(selection, known) == 0
+    assert selection_bytes(plan_selection([], "none", [], [], tmp_path), known) == 0
+
+
+@pytest.mark.parametrize("most", [1 << 30, 200_000])
+def test_the_sample_of_a_tokenizer_is_estimated(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a small corpus, or its share. Tolerance: 1.5 times."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    (tmp_path / "news.csv").write_bytes(separated(texts(), ","))
+    _, sources = corpus_sources("mine", [str(tmp_path / "news.csv")])
+    use = disk_use(estimate_documents(sources), sources, 1, 0, most)
+    executor = local_executor(1)
+    made = extract(sources, tmp_path / "documents", executor)
+    with stored_sample(made, most, tmp_path / "sampled" / "tok", executor):
+        stored = bytes_in(tmp_path / "sampled")
+    assert stored / 1.5 < use.sample < 1.5 * stored
+    assert use.shards == 0 and use.documents == pytest.approx(bytes_in(tmp_path / "documents"), 0.5)
+    here = replace(use, tokenizer=tmp_path / "tok")
+    assert peaks(here, tmp_path / "tok") == peaks(use, tmp_path / "tok")  # of one disk
+    there = replace(use, tokenizer=Path("/dev/shm/tok"))
+    assert peaks(there, tmp_path)[-1].needed == use.sample
+
+
+def test_train_tokenizer_refuses_what_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is written; with enough room it trains."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    (tmp_path / "news.csv").write_bytes(separated(stories() * 20, ","))
+    given = ["--corpus", tmp_path / "news.csv", "--vocab-size", "512", "--output", tmp_path / "tok"]
+    monkeypatch.setattr("sys.argv", ["train_tokenizer", *map(str, given)])
+    set_free(monkeypatch, 600_000)  # less than the documents and the sample
+    with pytest.raises(DataError, match=r"training a tokenizer needs about .* at its peak"):
+        train_tokenizer.main()
+    assert not (tmp_path / "tok").exists() and not (tmp_path / "root").exists()
+    set_free(monkeypatch, 1_500_000)
+    train_tokenizer.main()
+    assert (tmp_path / "tok" / "tokenizer.json").exists()
 
 
 def test_shards_that_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
