@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -53,6 +54,8 @@ from pipeline.ingest.extraction.extract import extracted_so_far
 from pipeline.ingest.extraction.units import is_extracted
 
 Estimates = dict[str, CorpusEstimate]
+LEAST_SECONDS = 1.0
+"""Less cannot be told from what starts with it, such as imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class Sampled:
     """Beginnings of published files."""
     factors: dict[str, float]
     """By corpus: how many times as large as these all its published files are."""
+    growth: dict[str, float]
+    """By corpus: how many times as large as its beginning a published file is."""
 
     @property
     def files(self) -> list[Source]:
@@ -100,10 +105,7 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
     for line in describe_hold_outs(held_out, data.validation_fraction, sampled.files):
         print(line)
     if _may_drop(arguments):
-        print(
-            "these figures include documents that --dedup, --decontaminate, --filter and "
-            "--pages-per-domain drop"
-        )
+        print("these figures include documents that --dedup, --decontaminate and --filter drop")
     if not arguments.allow_short:
         require_size(
             arguments.corpus, {name: about.text for name, about in estimates.items()}, "about"
@@ -135,14 +137,7 @@ def require_room(
     use = disk_use(estimates, sources, _workers(arguments), written, sample_bytes)
     use = replace(use, selection=selection_bytes(_selection(arguments, sources), estimates))
     # What documents are dropped is not known yet, and nothing that would fit is refused.
-    limited = bool(arguments.pages_per_domain)
-    least = replace(
-        use,
-        documents=0.0 if limited else use.documents,
-        units=0.0 if limited else use.units,
-        shards=0.0 if _may_drop(arguments) else use.shards,
-    )
-    require_fit_on_disks(least, place)
+    require_fit_on_disks(replace(use, shards=0.0) if _may_drop(arguments) else use, place)
     if output is None:
         for line in describe_disks(use, place, tight=True):
             print(f"warning: unless enough documents are dropped: {line}", flush=True)
@@ -169,8 +164,7 @@ def _selection(arguments: argparse.Namespace, sources: list[Source]) -> Selectio
 
 def _may_drop(arguments: argparse.Namespace) -> bool:
     """Whether documents are dropped that an estimate counts."""
-    selects = arguments.dedup != "none" or arguments.decontaminate or arguments.filter
-    return bool(selects or arguments.pages_per_domain)
+    return bool(arguments.dedup != "none" or arguments.decontaminate or arguments.filter)
 
 
 def _workers(arguments: argparse.Namespace) -> int:
@@ -180,8 +174,12 @@ def _workers(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _sampled(sources: list[Source]) -> Iterator[Sampled]:
+    published = Counter(source.corpus for source in sources if source.published)
     with beginnings(sources) as (heads, factors):
-        yield Sampled([source for source in sources if not source.published], heads, factors)
+        read = Counter(head.corpus for head in heads)
+        growth = {corpus: factors[corpus] * read[corpus] / published[corpus] for corpus in factors}
+        given = [source for source in sources if not source.published]
+        yield Sampled(given, heads, factors, growth)
 
 
 def _estimate(
@@ -198,13 +196,18 @@ def _estimate(
         lower_case=data.lower_case,
     )
     job = parts_job(arguments, data, sampled.files, SPLIT_BYTES)
-    return _estimate_all(sampled, lambda sources: estimate_corpora(sources, job, vocabulary))
+    return _estimate_all(
+        sampled,
+        lambda sources, growth: estimate_corpora(sources, job, vocabulary, growth),
+    )
 
 
-def _estimate_all(sampled: Sampled, estimate: Callable[[list[Source]], Estimates]) -> Estimates:
+def _estimate_all(
+    sampled: Sampled, estimate: Callable[[list[Source], dict[str, float]], Estimates]
+) -> Estimates:
     """Of all files, by an estimate of those that are here."""
-    estimates = estimate(sampled.given)
-    for corpus, about in estimate(sampled.heads).items():
+    estimates = estimate(sampled.given, {})
+    for corpus, about in estimate(sampled.heads, sampled.growth).items():
         about = about.times(sampled.factors[corpus])
         estimates[corpus] = estimates[corpus].plus(about) if corpus in estimates else about
     return estimates
@@ -230,9 +233,11 @@ def describe_estimate(found: Estimates, disks: list[str], workers: int) -> list[
     ]
     extraction = cpu_seconds(work for work in total.units if work.stage == "extract")
     if total.extracted:
+        few = extraction < LEAST_SECONDS
+        time = f"less than {in_words(LEAST_SECONDS)}" if few else in_words(extraction)
         lines.append(
             f"documents: about {size_in_words(total.extracted)} of Parquet, extracted in "
-            f"{in_words(extraction)} of CPU time"
+            f"{time} of CPU time"
         )
     lines += disks
     speed = f"{total.text / total.seconds / 1e6:,.1f} MB of text per CPU second"

@@ -9,13 +9,19 @@ from __future__ import annotations
 import json
 import math
 import time
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import xxhash
+
+from pipeline.costs.preparation.site_pages import kept_shares
 from pipeline.data.text.giants import in_pieces
 from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
+from pipeline.execution.workers import local_executor
 from pipeline.ingest.compression.codecs import decompressed
 from pipeline.ingest.documents.byte_blocks import CountedFile
 from pipeline.ingest.documents.csv_tables import bytes_of_rows
@@ -26,7 +32,9 @@ from pipeline.ingest.extraction.document_tables import (
     record_tables,
     unnamed_records,
 )
-from pipeline.ingest.extraction.packs import PACK
+from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.packs import PACK, group_files
+from pipeline.ingest.extraction.places import START
 from pipeline.ingest.extraction.unit_files import join_units, write_documents_file
 from pipeline.ingest.extraction.units import (
     SlowFormat,
@@ -35,6 +43,12 @@ from pipeline.ingest.extraction.units import (
     format_of,
     is_extracted,
     is_joined,
+)
+from pipeline.ingest.extraction.web_pages import OVER_LIMIT
+from pipeline.ingest.extraction.zip_archives import (
+    extract_zip_member,
+    find_zip_members,
+    member_starts,
 )
 
 PLACES = 16
@@ -98,53 +112,64 @@ class WrittenSample:
     """Bytes of the Parquet files that all the files become; 0 if they are read where they are."""
 
 
-def write_sample(kind: Kind, path: Path) -> WrittenSample:
-    """Write some documents as JSON lines, of long ones the start."""
+@dataclass(slots=True)
+class _Place:
+    """What was read of a piece."""
+
+    piece: Piece
+    items: list[tuple[Item, int, int]] = field(default_factory=list)
+    """Records, of long ones the start; how long each was, and in how many documents it is cut."""
+    passed: float = 0.0
+    """Bytes on disk."""
+    seconds: float = 0.0
+    """CPU time."""
+
+    @property
+    def kept(self) -> float:
+        """The share of the text that is kept of long documents."""
+        whole = sum(length for _, length, _ in self.items)
+        return sum(len(_text_of(item)) for item, _, _ in self.items) / whole if whole else 1.0
+
+
+def write_sample(kind: Kind, path: Path, growth: float = 1.0) -> WrittenSample:
+    """Write some documents as JSON lines, of long ones the start.
+
+    growth: how many times as large the files are of which these are the beginnings.
+    """
     pieces = [piece for task in cut_tasks(kind.files, SPLIT_BYTES) for piece in task.pieces]
     # Of small files, as many as hold the sample.
     mean = sum(piece.weight for piece in pieces) / len(pieces)
-    places = min(len(pieces), max(PLACES, math.ceil(SAMPLE_BYTES / max(1.0, mean))))
-    chosen = [pieces[i * len(pieces) // places] for i in range(places)]
+    number = min(len(pieces), max(PLACES, math.ceil(SAMPLE_BYTES / max(1.0, mean))))
+    chosen = [pieces[i * len(pieces) // number] for i in range(number)]
     quota = SAMPLE_BYTES // len(chosen)
-    passed = taken = reading = 0.0  # bytes on disk of what is read, and of what is written
-    found = written = characters = 0
-    rows: list[tuple[str, Item]] = []
     next(_read_start(chosen[0], 1))  # imports the reader's packages
+    places = [_read_place(piece, quota) for piece in chosen]
+    passed = sum(place.passed for place in places)
+    taken = sum(place.passed * place.kept for place in places)
+    reading = sum(place.seconds * place.kept for place in places)
+    if kind.files[0].pages_per_domain:
+        _limit_pages(places, growth)
+    items = [(place.piece.source.name, item) for place in places for item in place.items]
+    found = written = characters = 0
     with path.open("w") as file:
-        for piece in chosen:
-            seconds, whole, size = 0.0, 0, 0
-            started_at = time.process_time()
-            for item in _read_start(piece, quota):
-                if isinstance(item, float):
-                    kept = size / whole if whole else 1.0
-                    passed, taken, reading = (
-                        passed + item,
-                        taken + item * kept,
-                        reading + seconds * kept,
-                    )
-                else:
-                    seconds += time.process_time() - started_at
-                    short = _shortened(item, quota)
-                    if text := _text_of(item):
-                        print(json.dumps({"text": _text_of(short)}), file=file)
-                        whole, size = whole + len(text), size + len(_text_of(short))
-                        found += sum(1 for _ in in_pieces(Record("", "", text)))
-                        written += 1
-                    if kind.is_extracted:
-                        rows.append((piece.source.name, short))
-                started_at = time.process_time()
-            characters += size
+        for _, (item, _, documents) in items:
+            if text := _text_of(item):
+                print(json.dumps({"text": text}), file=file)
+                characters, found, written = characters + len(text), found + documents, written + 1
     if chosen[0].source.format in TABLES:
         # Rows are decoded many at a time, so the first of a place cost as much as all these.
         seconds, size = time_to_read(pieces[len(pieces) // 2])
         reading = seconds * characters / max(1, size)
     share, extracted = taken / sum(source.size for source in kind.files), 0.0
     if kind.is_extracted:
+        rows = [(name, item) for name, (item, _, _) in items]
+        least = [(name, _shortened(item, 0)) for name, item in rows[:1]]
+        empty = _store(kind, least, path.parent)  # what a file has without much text
         started_at = time.process_time()
         size = _store(kind, rows, path.parent)
         reading += time.process_time() - started_at
-        least = [(name, _shortened(item, 0)) for name, item in rows[:1]]
-        empty = _store(kind, least, path.parent)  # what a file has without much text
+        if kind.parts[0][0].format == PACK:
+            reading = _time_of_pack(kind, chosen, path.parent) * taken
         extracted = max(0, size - empty) / max(share, 1e-12) + empty * kind.made
     return WrittenSample(
         share=share,
@@ -152,6 +177,65 @@ def write_sample(kind: Kind, path: Path) -> WrittenSample:
         documents=found / max(1, written) * taken / max(1.0, passed),
         extracted=extracted,
     )
+
+
+def _read_place(piece: Piece, quota: int) -> _Place:
+    place = _Place(piece)
+    started_at = time.process_time()
+    for item in _read_start(piece, quota):
+        if isinstance(item, float):
+            place.passed = item
+            continue
+        place.seconds += time.process_time() - started_at
+        text = _text_of(item)
+        documents = sum(1 for _ in in_pieces(Record("", "", text)))
+        place.items.append((_shortened(item, quota), len(text), documents))
+        started_at = time.process_time()
+    return place
+
+
+def _limit_pages(places: list[_Place], growth: float) -> None:
+    """Drop pages as extraction drops those of sites with too many in the whole file."""
+    sites = [_pages_by_site(place) for place in places]
+    files = []
+    for place, pages in zip(places, sites):
+        found = [site for site, its in pages.items() for _ in its]
+        files.append((found, len(found) * growth * place.piece.weight / max(1.0, place.passed)))
+    most = places[0].piece.source.pages_per_domain
+    for place, pages, shares in zip(places, sites, kept_shares(files, most)):
+        for site, its in pages.items():
+            expected = round(shares[site] * len(its), 6)
+            kept = int(expected) + (_uniform(site) < expected % 1)
+            for index in sorted(its, key=its.__getitem__)[kept:]:
+                item, length, documents = place.items[index]
+                dropped = replace(cast(Extract, item), text="", dropped=OVER_LIMIT)
+                place.items[index] = dropped, length, documents
+
+
+def _pages_by_site(place: _Place) -> dict[str, dict[int, float]]:
+    """The indices of pages with text, by site, and the hash by which they are kept."""
+    found: dict[str, dict[int, float]] = {}
+    for index, (item, _, _) in enumerate(place.items):
+        if isinstance(item, Extract) and item.text:
+            found.setdefault(item.domain, {})[index] = _uniform(item.url)
+    return found
+
+
+def _uniform(text: str) -> float:
+    """A number from 0 to 1 that is a hash of a text."""
+    return xxhash.xxh3_64_intdigest(text.encode(errors="replace")) / 2**64
+
+
+def _time_of_pack(kind: Kind, chosen: list[Piece], folder: Path) -> float:
+    """CPU time of extracting a byte of small files.
+
+    Most of it is what each file costs, however little it holds: it is found unchanged four times.
+    """
+    files = [*dict.fromkeys(piece.source for piece in chosen)]
+    pack = group_files(files, "sample", PACK)
+    started_at = time.process_time()
+    extract([pack], folder / "packed", local_executor(1))
+    return (time.process_time() - started_at) / max(1, pack.size)
 
 
 def time_to_read(piece: Piece) -> tuple[float, int]:
@@ -203,6 +287,9 @@ def _read_start(piece: Piece, quota: int) -> Iterator[Item | float]:
     One record after them is read too: its position is where the last one ended.
     """
     source = piece.source
+    if source.format == "zip":
+        yield from _members_at_places(source, quota)
+        return
     if not is_readable(source):
         yield from _first_extracts(piece, quota)
         return
@@ -234,15 +321,39 @@ def _first_extracts(piece: Piece, quota: int) -> Iterator[Item | float]:
     size, source = 0, piece.source
     format = format_of(source)
     assert isinstance(format, SlowFormat)
-    for extract in format.begin(source):
-        yield extract
-        if isinstance(extract, BadRecord):
+    for page in format.begin(source):
+        yield page
+        if isinstance(page, BadRecord):
             continue
-        size += len(_text_of(extract))
+        size += len(_text_of(page))
         if size >= quota:
-            yield _bytes_before(piece, extract.position)
+            yield _bytes_before(piece, page.position)
             return
     yield float(piece.weight)
+
+
+def _members_at_places(source: Source, quota: int) -> Iterator[Item | float]:
+    """Documents of members at even distances in an archive, which may be of different formats.
+
+    So a place has bytes on disk, not text: a quarter of the quota, as text is packed.
+    """
+    starts = member_starts(source)
+    in_order = sorted(starts)
+    places = [source.size * number // PLACES for number in range(PLACES)]
+    at_places = Counter(in_order[max(0, bisect_right(in_order, place) - 1)] for place in places)
+    left = passed = 0.0
+    for start, (_, member) in zip(starts, find_zip_members(source, START)):
+        left += at_places[start] * min(source.size, quota / 4) / PLACES
+        if left <= 0:
+            continue
+        end = [*in_order, source.size][bisect_right(in_order, start)]
+        for page in extract_zip_member(source, member):
+            yield page
+            if isinstance(page, Extract) and page.position - start >= left:
+                end = page.position
+                break
+        passed, left = passed + end - start, left - (end - start)
+    yield passed
 
 
 def _bytes_before(piece: Piece, position: int) -> float:

@@ -46,6 +46,8 @@ WEB_VERSION = 2
 
 PAGES_WITH_LINE = 5
 """A line on this many pages of a site belongs to the site, not the page."""
+OVER_LIMIT = "over the number of pages of its site"
+"""The reason for which a page is dropped."""
 _SLOTS = 1 << 22  # per table of counts, one byte each
 _NO_DOCUMENT = frozenset({"request", "metadata", "warcinfo"})
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
@@ -237,7 +239,7 @@ class _Sites:
         if not page.text:
             return page
         if self.most and -_hash(page.url) not in self.largest[page.domain]:
-            return replace(page, text="", dropped="over the number of pages of its site")
+            return replace(page, text="", dropped=OVER_LIMIT)
         lines = page.text.split("\n")
         own = [line for line in lines if not line or not self._is_repeated(page.domain, line)]
         if len(own) == len(lines):

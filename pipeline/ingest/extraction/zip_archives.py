@@ -58,6 +58,12 @@ def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, ZipM
                 yield (number, 0), ZipMember(archive, info, len(files) == 1)
 
 
+def member_starts(source: Source) -> list[int]:
+    """The bytes on disk where members start, in the order of `find_zip_members`."""
+    with opened(source.path) as archive:
+        return [info.header_offset for info in _files(source.path, archive)]
+
+
 def _files(path: str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """The files of an archive, in order. Raises DataError if it is encrypted, a bomb or not all."""
     _require_whole(path, archive)

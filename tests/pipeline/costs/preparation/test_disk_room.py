@@ -103,7 +103,9 @@ def test_units_wait_in_one_file_for_each_worker(
     assert disk_use({"mine": estimate(500, 7)}, sources, 1, 5).shards == 2
 
 
-@pytest.mark.parametrize(("dedup", "filters"), [("near", []), ("exact", []), ("none", ["min-words=3"])])
+@pytest.mark.parametrize(
+    ("dedup", "filters"), [("near", []), ("exact", []), ("none", ["min-words=3"])]
+)
 def test_what_selects_documents_is_estimated(
     dedup: str, filters: list[str], tmp_path: Path
 ) -> None:

@@ -74,5 +74,9 @@ def test_results_and_time() -> None:
     assert describe_estimate({"news": slow}, [], 4)[1] == (
         "documents: about 2.00 GB of Parquet, extracted in 10 min of CPU time"
     )
+    quick = replace(about, extracted=2e6, units=(*units, Work("extract", "a.csv", 0.4)))
+    assert describe_estimate({"news": quick}, [], 4)[1] == (
+        "documents: about 2.0 MB of Parquet, extracted in less than 1 s of CPU time"
+    )
     much = describe_estimate({"lao": replace(about, characters=3e9, unknown=6e8)}, [], 4)
     assert much[1].startswith("lao: warning: 20.0% of the characters are behind unknown tokens")

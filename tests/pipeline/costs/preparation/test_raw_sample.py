@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline.costs.preparation import raw_sample
 from pipeline.costs.preparation.raw_sample import find_kinds, write_sample
 from pipeline.execution.workers import local_executor
-from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources
+from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources, limit_pages
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction.extract import extract, extracted_so_far
 from tests.golden import formats
+from tests.pipeline.ingest.web_archive import conversion, members
 
 NEAR = 1.5
-FAST = ("small_files", "warc_gz")
+FAST = ("small_files", "warc_gz", "warc_english")
 SLOW = (
     "json_array", "wiki_jsonl", "csv", "tsv", "text_file", "text_book", "text_blank_lines",
     "text_lines", "text_gz", "text_bz2", "text_xz", "text_zst", "text_lz4", "doc", "mediawiki",
     "mediawiki_bz2", "html", "warc", "wet_gz", "tar_xz", "tar_of_tars", "zip", "zip_of_texts",
     "folder", "names", "crlf_tables", "crlf_text",
 )  # fmt: skip
-"""With those above, all corpora of which files are extracted, without limits by site."""
+"""With those above, all corpora of which files are extracted."""
 
 
 def texts() -> list[str]:
@@ -41,7 +44,8 @@ def sources_of(name: str, folder: Path) -> list[Source]:
     formats.write(formats.all_corpora(texts())[name], folder)
     words = formats.ARGUMENTS.get(name, ())
     plain = str(words[1]) if "--plain-text" in words else ""
-    return corpus_sources(formats.CORPUS, [str(folder)], plain_text=plain)[1]
+    sources = corpus_sources(formats.CORPUS, [str(folder)], plain_text=plain)[1]
+    return limit_pages(sources, 3, "en") if "--pages-per-domain" in words else sources
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,74 @@ def test_bytes_of_documents_are_estimated_on_each_format(
     for kind in find_kinds(extracted_so_far(sources, documents)):
         assert not kind.is_extracted
         assert write_sample(kind, tmp_path / "sample.jsonl").extracted == 0
+
+
+def test_pages_of_a_site_are_limited_as_in_the_whole_file(tmp_path: Path) -> None:
+    """From its first quarter, of about 500 pages; sites have 1 to 500 pages. Tolerance: 1.5."""
+    sizes = [500 // rank for rank in range(1, 500)]
+    order = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    stories = [text for text in formats.stories() for _ in range(120)]
+    pages = [
+        conversion(text, f"http://a{site}.org/{number}")
+        for number, (site, text) in enumerate(zip(order.tolist(), stories))
+    ]
+    assert len(pages) == len(order)
+    found = {}
+    for name, some in (("whole", pages), ("head", pages[: len(pages) // 4])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.wet.gz").write_bytes(members(some))
+        [source] = limit_pages(corpus_sources("mine", [str(tmp_path / name)])[1], 3, "")
+        found[name] = source
+    [kind] = find_kinds([found["head"]])
+    growth = found["whole"].size / found["head"].size
+    sample = tmp_path / "sample.jsonl"
+    write_sample(kind, sample, growth)
+    expected = growth * len(sample.read_text().splitlines())
+    kept = sum(min(3, size) for size in sizes)
+    assert kept / NEAR < expected < NEAR * kept
+    write_sample(kind, sample)
+    assert len(sample.read_text().splitlines()) > expected / growth  # if that were all
+
+
+def test_an_archive_is_sampled_at_even_distances(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So all formats in it are, each once, and by their bytes."""
+    monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", 1 << 16)
+    rng = np.random.default_rng(0)
+    words = [" ".join(map(str, rng.integers(1 << 30, size=100).tolist())) for _ in range(800)]
+    lines = formats.json_lines([{"text": f"line {text}"} for text in words[:400]])
+    texts = {f"{n}.txt": f"file {text}".encode() for n, text in enumerate(words[400:])}
+    (tmp_path / "all.zip").write_bytes(formats.zipped({"a.jsonl": lines} | texts))
+    sources = corpus_sources("mine", [str(tmp_path / "all.zip")])[1]
+    [kind] = find_kinds(sources)
+    written = write_sample(kind, tmp_path / "sample.jsonl")
+    found = [json.loads(line)["text"] for line in (tmp_path / "sample.jsonl").open()]
+    assert len({*found}) == len(found)
+    share = sum(text.startswith("line") for text in found) / len(found)
+    assert share == pytest.approx(0.5, abs=0.15)  # the files' headers take room
+    assert len(found) / written.share == pytest.approx(800, rel=0.2)
+
+
+def test_the_time_of_small_files_is_that_of_extracting_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As finding them costs more than reading them."""
+    for number in range(40):
+        (tmp_path / f"{number:02}.csv").write_text("id,text\n1,One text.\n")
+    sources = corpus_sources("mine", [str(tmp_path)])[1]
+    [kind] = find_kinds(extracted_so_far(sources, tmp_path / "documents"))
+    clock, packs = [0.0], []
+
+    def extracting(sources: list[Source], *_: object) -> None:
+        packs.extend(sources)
+        clock[0] += 7.0
+
+    monkeypatch.setattr(raw_sample, "extract", extracting)
+    monkeypatch.setattr(raw_sample.time, "process_time", lambda: clock[0])
+    written = write_sample(kind, tmp_path / "sample.jsonl")
+    assert [len(pack.members) for pack in packs] == [40]
+    assert written.reading == pytest.approx(7.0 * written.share)
 
 
 def test_kinds_of_files(tmp_path: Path) -> None:

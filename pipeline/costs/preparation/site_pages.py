@@ -1,0 +1,65 @@
+"""How many pages of each site a file keeps, with a limit per site, from a sample of its pages.
+
+Which pages are kept depends on all pages of a file. The others than the sampled ones join sites as
+in a Pitman-Yor process (Pitman and Yor 1997, "The two-parameter Poisson-Dirichlet distribution"),
+in which few sites are large: after n pages of S sites, the next one joins a site that has k of them
+with probability (k - d) / (n + t), and a new one with (t + d S) / (n + t). The discount d and the
+strength t are those under which the samples are the most likely.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+
+_DISCOUNTS = [step / 20 for step in range(20)]
+_STRENGTHS = [10.0 ** (step / 4) for step in range(-4, 25)]
+_DRAWS = 400
+"""Numbers of pages that are drawn for a site: their mean errs by a few per cent."""
+
+
+def kept_shares(files: list[tuple[list[str], float]], most: int) -> list[dict[str, float]]:
+    """For each file, the expected share of a site's pages that are kept, by site.
+
+    files: the sites of the pages that were sampled of a file, one for each page, and how many pages
+    the whole file has; most: pages that a file keeps of a site.
+    """
+    counts = [Counter(sites) for sites, _ in files]
+    discount, strength = _fit([[*found.values()] for found in counts])
+    rng = np.random.default_rng(0)
+    shares = []
+    for found, (sites, pages) in zip(counts, files):
+        others = max(0, round(pages) - len(sites))
+        by_count = {}
+        for count in sorted({*found.values()}):
+            rest = len(sites) - count + strength + discount
+            joining = rng.binomial(others, rng.beta(count - discount, rest, _DRAWS))
+            by_count[count] = float(np.minimum(1.0, most / (count + joining)).mean())
+        shares.append({site: by_count[count] for site, count in found.items()})
+    return shares
+
+
+def _fit(samples: list[list[int]]) -> tuple[float, float]:
+    """The discount and the strength; samples: pages by site, for each file."""
+    return max(
+        itertools.product(_DISCOUNTS, _STRENGTHS),
+        key=lambda fit: sum(_log_likelihood(sizes, *fit) for sizes in samples if sizes),
+    )
+
+
+def _log_likelihood(sizes: list[int], discount: float, strength: float) -> float:
+    """Of a sample's partition into sites of these sizes."""
+    new = len(sizes) - 1
+    if discount:
+        ratio = strength / discount
+        first = new * math.log(discount) + math.lgamma(ratio + new + 1) - math.lgamma(ratio + 1)
+    else:
+        first = new * math.log(strength)
+    within = sum(
+        times * (math.lgamma(size - discount) - math.lgamma(1 - discount))
+        for size, times in Counter(sizes).items()
+    )
+    return first + within + math.lgamma(strength + 1) - math.lgamma(strength + sum(sizes))
