@@ -69,7 +69,8 @@ class DiskUse:
         names = {
             "copies of published files": self.copies + self.kept, "documents": self.documents,
             "units that wait": self.units, "a sample for the tokenizer": self.sample,
-            "what selects documents": self.selection, "shards": self.shards, "signatures": self.signatures,
+            "what selects documents": self.selection, "shards": self.shards,
+            "signatures": self.signatures,
         }  # fmt: skip
         return ", ".join(f"{name} {size_in_words(size)}" for name, size in names.items() if size)
 
