@@ -2,8 +2,8 @@
 
 Cuts the text into splits that do not depend on the machine, prepares them on all workers, and
 publishes the result. Workers are processes of this machine, or the ranks of an MPI job under srun
-or mpiexec; `--part i/n` does a share. Kill it at any time and run it again: finished work is kept,
-and the result is the same.
+or mpiexec; several commands with `--part i/n` divide the work. Kill it at any time and run it
+again: finished work is kept, and the result is the same.
 """
 
 from __future__ import annotations

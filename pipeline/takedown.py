@@ -2,8 +2,8 @@
 
 Writes the shards of DIR without the text of these documents: their tokens become pads, which
 nothing predicts. All else stays, so a run on DIR may resume on NEW. Prints where else the text
-still is. Shards are tasks of this machine's workers or of the ranks of an MPI job; `--part i/n`
-does a share. Kill it at any time and run it again: finished shards are kept.
+still is. Shards are tasks of this machine's workers or of the ranks of an MPI job; several commands
+with `--part i/n` divide them. Kill it at any time and run it again: finished shards are kept.
 """
 
 from __future__ import annotations

@@ -212,8 +212,8 @@ def add_part_argument(parser: argparse.ArgumentParser) -> None:
         "--part",
         type=_part,
         metavar="I/N",
-        help="do the I-th of N shares of the work, 1/N to N/N, e.g. in a job array; the last share "
-        "to finish publishes the shards",
+        help="do the I-th of N shares of the work, 1/N to N/N, e.g. in a job array, then what "
+        "other parts have not taken; the last part to finish publishes the shards",
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import importlib.metadata
+import itertools
 import os
 import queue
 import signal
@@ -23,8 +24,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,9 +79,10 @@ class Ranks:
             raise
         self._dismiss()
 
-    def run(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
+    def run(self, stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         """Have all ranks do `tasks`; each free rank gets the next one. Called by rank 0."""
-        waiting = deque(tasks)
+        waiting = iter(tasks)
+        busy = 0
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         work = threading.Thread(target=_work, args=(0, inbox.get, outbox.put), daemon=True)
@@ -93,15 +94,18 @@ class Ranks:
             else:
                 self.comm.send(message, dest=rank)
 
-        for rank in range(min(self.size, len(tasks))):
+        for rank, task in zip(range(self.size), waiting):
             give(rank, stage)
-            give(rank, waiting.popleft())
-        for _ in tasks:
+            give(rank, task)
+            busy += 1
+        while busy:
             rank, report = self._next_report(outbox)
             if isinstance(report, Exception):
                 raise report
-            if waiting:
-                give(rank, waiting.popleft())
+            busy -= 1
+            for task in itertools.islice(waiting, 1):
+                give(rank, task)
+                busy += 1
             yield report
         inbox.put(None)
 

@@ -1,9 +1,9 @@
 """OUT/.work: the directory of finished parts, and its lock.
 
-A command that does everything holds an exclusive lock. One that does a share (`--part i/n`) holds
-a shared lock, and asks for the exclusive lock when its share is done. Only the last one gets it, so
-exactly one process publishes the shards, while no other writes. The kernel releases the locks of a
-process that dies.
+A command that does everything holds an exclusive lock. A part of a job array (`--part i/n`) holds a
+shared lock. It takes tasks, its own share first, until each is finished or in progress elsewhere,
+and asks for the exclusive lock then. Only the last part gets it, so exactly one process publishes
+the shards, while no other writes. The kernel releases the locks of a process that dies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from pipeline.base.errors import DataError
 from pipeline.base.files import open_lock, try_lock
 from pipeline.execution.ledger import record_once
-from pipeline.execution.workers import AnyLastingTask, Stage, unfinished
+from pipeline.execution.workers import AnyLastingTask, Executor, Stage, share
 
 WORK = ".work"
 _LOCK = "lock"
@@ -33,27 +33,32 @@ class WorkDirectory:
     has_locks: bool
     """False on a file system without locks."""
 
-    def is_last(
+    def finish(
         self,
-        part: tuple[int, int],
         stage: Stage[AnyLastingTask],
         tasks: list[AnyLastingTask],
-        unit: str,
+        executor: Executor,
+        part: tuple[int, int] | None,
     ) -> bool:
-        """Whether all parts are finished and this one publishes the shards; prints why not.
+        """Do the tasks, or what a part does of them; whether this process publishes the shards.
 
-        tasks: of all parts; unit: what they are, in the plural.
+        Prints why not. part: None for a command that does everything.
         """
+        if part is None:
+            executor.run(stage, tasks)
+            return True
         name = f"part {part[0]}/{part[1]} is finished"
         if not self.has_locks:
+            # Nobody could tell which tasks of others are in progress.
+            executor.run(stage, share(tasks, *part))
             print(f"{name}; run the command without --part once all parts are finished")
-        elif not self.take_alone():
+            return False
+        executor.take(stage, tasks, part, waits=False)
+        if not self.take_alone():
             print(f"{name}; other parts are running, and the last to finish publishes the shards")
-        elif missing := len(unfinished(stage, tasks)):
-            print(f"{name}; {missing:,} of {len(tasks):,} {unit} belong to parts not yet run")
-        else:
-            return True
-        return False
+            return False
+        executor.run(stage, tasks)  # those of a part that died after this one passed them over
+        return True
 
     def take_alone(self) -> bool:
         """Upgrade to the exclusive lock. False, with the lock released, if another process has one.

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import active_children, connection, get_context, parent_process
 from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pipeline.base.errors import DataError
+from pipeline.base.files import one_at_a_time, open_lock, try_lock
 from pipeline.base.progress import with_progress
+from pipeline.execution.ledger import lock_of
 
 
 class Task(Protocol):
@@ -67,9 +71,12 @@ class Runner(Protocol):
     """Processes that do tasks."""
 
     def __call__(
-        self, stage: Stage[AnyTask], tasks: list[AnyTask]
+        self, stage: Stage[AnyTask], tasks: Iterable[AnyTask]
     ) -> Iterator[tuple[AnyTask, Any]]:
-        """Do all tasks, in any order; yield each with its result when it is finished."""
+        """Do all tasks; yield each with its result when it is finished.
+
+        They begin in their order, and each is asked for when a process is about to be free.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +88,133 @@ class Executor:
 
     runner: Runner
 
-    def run(
+    def run(self, stage: Stage[AnyLastingTask], tasks: list[AnyLastingTask]) -> None:
+        """Do all unfinished tasks and show progress."""
+        waiting = unfinished(stage, tasks)
+        _show(tasks, waiting, (task for task, _ in self.results(stage, waiting)))
+
+    def take(
         self,
         stage: Stage[AnyLastingTask],
         tasks: list[AnyLastingTask],
         part: tuple[int, int] = (1, 1),
+        *,
+        waits: bool = True,
     ) -> None:
-        """Do all unfinished tasks and show progress; part: of a job array, does its share first."""
-        if part != (1, 1):
-            self.run(stage, share(tasks, *part))
+        """Do unfinished tasks with other processes that do the same, and show progress.
+
+        1. The share of `part` in a job array comes first, so parts rarely meet.
+        2. When all of it is handed out, the directory is listed again, and every other task that
+           is unfinished is tried, whoever it belongs to: the part may be slow, dead or not started.
+        3. Whoever does a task holds its lock. What another process holds is passed over, so that
+           two never wait for each other, and is left to that process, or with `waits` tried again
+           at the end: then it is finished, or its process has died.
+        """
         waiting = unfinished(stage, tasks)
-        total, left = (sum(task.weight for task in some) for some in (tasks, waiting))
-        finished = (task for task, _ in self.results(stage, waiting))
-        for _ in with_progress(finished, lambda task: task.weight, total, total - left):
-            pass
+        _show(tasks, waiting, self._taken(stage, waiting, tasks, part, waits))
+
+    def _taken(
+        self,
+        stage: Stage[AnyLastingTask],
+        waiting: list[AnyLastingTask],
+        tasks: list[AnyLastingTask],
+        part: tuple[int, int],
+        waits: bool,
+    ) -> Iterator[AnyLastingTask]:
+        """Yield the tasks that `take` finds finished, or has finished."""
+        shared = Stage(stage.directory, partial(_start_shared, stage))
+        held: list[AnyLastingTask] = []
+        in_turn = (SharedTask(task, waits=False) for task in _in_turn(stage, waiting, tasks, part))
+        for tried, is_finished in self.runner(shared, in_turn):
+            if is_finished:
+                yield tried.task
+            else:
+                held.append(tried.task)
+        if waits and held:
+            last = [SharedTask(task, waits=True) for task in unfinished(stage, held)]
+            yield from (tried.task for tried, _ in self.runner(shared, last))
 
     def results(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         """Do all tasks; yield each with its result when it is finished."""
-        yield from self.runner(stage, sorted(tasks, key=lambda task: task.weight, reverse=True))
+        yield from self.runner(stage, _largest_first(tasks))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTask(Generic[AnyLastingTask]):
+    """A task that other processes may take, too."""
+
+    task: AnyLastingTask
+    waits: bool
+    """Wait for a process that has taken it; otherwise it is passed over."""
+
+    @property
+    def weight(self) -> int:
+        """Of the task."""
+        return self.task.weight
+
+    @property
+    def name(self) -> str:
+        """Of the task."""
+        return self.task.name
+
+
+def _start_shared(
+    stage: Stage[AnyLastingTask],
+) -> Callable[[SharedTask[AnyLastingTask]], bool]:
+    assert stage.directory is not None, "which has the markers and locks"
+    return partial(_do_shared, stage.directory, stage.start())
+
+
+def _do_shared(
+    directory: Path,
+    do_task: Callable[[AnyLastingTask], Any],
+    shared: SharedTask[AnyLastingTask],
+) -> bool:
+    """Do a task unless it is finished; False if another process has taken it.
+
+    The process that does it holds the lock, not the one that hands it out: a job can have more
+    ranks than a process may have open files.
+    """
+    marker = directory / shared.task.marker
+    lock = lock_of(marker)
+    with one_at_a_time(lock) if shared.waits else open_lock(lock) as file:
+        if not shared.waits and file and try_lock(file) is False:
+            return False
+        if not marker.exists():
+            do_task(shared.task)
+    lock.unlink(missing_ok=True)  # whoever has opened it meanwhile finds the marker
+    return True
+
+
+def _in_turn(
+    stage: Stage[AnyLastingTask],
+    waiting: list[AnyLastingTask],
+    tasks: list[AnyLastingTask],
+    part: tuple[int, int],
+) -> Iterator[AnyLastingTask]:
+    """Steps 1 and 2 of `Executor.take`; waiting: the unfinished tasks, for step 1."""
+    mine = {task.marker for task in share(tasks, *part)}
+    yield from _largest_first(task for task in waiting if task.marker in mine)
+    if len(mine) == len(tasks):
+        return
+    others = _largest_first(task for task in unfinished(stage, tasks) if task.marker not in mine)
+    first = len(others) * (part[0] - 1) // part[1]  # each part begins elsewhere
+    yield from others[first:] + others[:first]
+
+
+def _largest_first(tasks: Iterable[AnyTask]) -> list[AnyTask]:
+    return sorted(tasks, key=lambda task: task.weight, reverse=True)
+
+
+def _show(
+    tasks: list[AnyLastingTask],
+    waiting: list[AnyLastingTask],
+    finished: Iterator[AnyLastingTask],
+) -> None:
+    """Show progress until all of `finished` has come; waiting: those of `tasks` not done before."""
+    total, left = (sum(task.weight for task in some) for some in (tasks, waiting))
+    for _ in with_progress(finished, lambda task: task.weight, total, total - left):
+        pass
 
 
 _do_task: Callable[[Any], None]
@@ -116,7 +232,7 @@ def share(tasks: list[AnyTask], number: int, count: int) -> list[AnyTask]:
     """Share `number`, from 1, of `count` shares of about equal weight."""
     weights = [0] * count
     mine = []
-    for task in sorted(tasks, key=lambda task: task.weight, reverse=True):
+    for task in _largest_first(tasks):
         lightest = weights.index(min(weights))
         weights[lightest] += task.weight
         if lightest == number - 1:
@@ -127,19 +243,21 @@ def share(tasks: list[AnyTask], number: int, count: int) -> list[AnyTask]:
 def local_executor(workers: int) -> Executor:
     """An executor with `workers` processes on this machine; a single one is this process."""
 
-    def finished(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
-        if min(workers, len(tasks)) > 1:
-            yield from _in_pool(stage, tasks, min(workers, len(tasks)))
-        elif tasks:
+    def finished(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
+        left = iter(tasks)
+        first = [*itertools.islice(left, workers)]
+        if len(first) > 1:
+            yield from _in_pool(stage, itertools.chain(first, left), len(first))
+        elif first:
             do_task = stage.start()
-            for task in tasks:
+            for task in itertools.chain(first, left):
                 yield task, do_task(task)
 
     return Executor(finished)
 
 
 def _in_pool(
-    stage: Stage[AnyTask], tasks: list[AnyTask], workers: int
+    stage: Stage[AnyTask], tasks: Iterator[AnyTask], workers: int
 ) -> Iterator[tuple[AnyTask, Any]]:
     # spawn: a forked child would inherit the locks of threads that do not exist in it
     context = get_context("spawn")
@@ -153,9 +271,16 @@ def _in_pool(
         with _without_interrupts():
             for _ in range(workers):
                 needed.put(stage)
-            futures = {pool.submit(_do, task): task for task in tasks}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+            # one more for each worker, so that none waits for this process
+            futures = {
+                pool.submit(_do, task): task for task in itertools.islice(tasks, 2 * workers)
+            }
+        while futures:
+            for future in wait(futures, return_when=FIRST_COMPLETED).done:
+                task, result = futures.pop(future), future.result()
+                for following in itertools.islice(tasks, 1):
+                    futures[pool.submit(_do, following)] = following
+                yield task, result
     except BrokenProcessPool as error:
         raise DataError(
             f"one of {workers} workers died, killed or out of memory; finished work is "

@@ -301,7 +301,11 @@ def test_parquet(make: Callable[..., str], table: Path) -> None:
 def test_parts_of_an_array(
     make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(news, "--part", "1/2")
+    """Also parts that did not make a split may not publish it with those of another content."""
+    with monkeypatch.context() as patch:
+        when(patch, 8, stop)
+        with pytest.raises(InterruptedError):
+            make(news, "--part", "1/2")
     before = news.read_bytes()
     edit(news, 500)
     edit(news, 501)

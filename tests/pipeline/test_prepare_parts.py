@@ -1,4 +1,4 @@
-"""`--part i/n`: shares done by independent processes, as in a job array."""
+"""`--part i/n`: independent processes take tasks, as in a job array."""
 
 from __future__ import annotations
 
@@ -15,8 +15,17 @@ import pytest
 
 from pipeline import prepare
 from pipeline.base.errors import run_command
+from pipeline.base.files import one_at_a_time
 from tests.pipeline.ingest.dump import large_dump
-from tests.pipeline.preparing import SMALL_SPLITS, contents, finish, many_documents, started, tiny
+from tests.pipeline.preparing import (
+    SMALL_SPLITS,
+    Call,
+    contents,
+    finish,
+    many_documents,
+    started,
+    tiny,
+)
 
 SMALL_UNITS = SMALL_SPLITS.with_name("small_units.py")
 PREPARE = (sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--workers", 1)
@@ -34,64 +43,64 @@ def test_parts_at_the_same_time(prepared: Path, tiny_tokenizer: Path, tmp_path: 
     assert [part.returncode for part in parts] == [0, 0, 0], said
     out = "".join(text for text, _ in said)
     assert out.count("prepared 344 documents") == 1
-    assert out.count("the last to finish publishes") + out.count("not yet run") == 2
+    assert out.count("the last to finish publishes") + out.count("is complete already") == 2
     assert contents(tmp_path / "out") == contents(prepared)
 
 
-def test_parts_one_after_the_other_and_again(
+def test_a_part_alone_does_everything_and_repeating_it_is_harmless(
     prepared: Path, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """With one element of an array at a time; repeating a finished one is harmless."""
+    """With one element of an array at a time, the first does what all would do together."""
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    said = [
-        finish(*PREPARE, "--part", part, *arguments).stdout
-        for part in ("2/3", "2/3", "3/3", "1/3", "3/3")
-    ]
-    for text in said[:3]:
-        assert "of 5 splits belong to parts not yet run" in text
-    assert "prepared 344 documents" in said[3]
-    assert "complete already" in said[4]
+    said = [finish(*PREPARE, "--part", part, *arguments).stdout for part in ("2/3", "2/3", "1/3")]
+    assert "prepared 344 documents" in said[0]
+    assert "complete already" in said[1] and "complete already" in said[2]
     assert contents(tmp_path / "out") == contents(prepared)
 
 
-def test_the_plain_command_does_what_parts_have_not_done(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path
+def test_a_part_leaves_what_a_living_one_does_and_the_plain_command_does_the_rest(
+    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call
 ) -> None:
-    arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    assert finish(*PREPARE, "--part", "1/2", *arguments).returncode == 0
-    assert "prepared 344 documents" in finish(*PREPARE, *arguments).stdout
+    """The other part has taken one split when it is stopped, as by a node that has hung."""
+    arguments = ["--corpus", "sample", "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out")]
+    work = tmp_path / "out" / ".work"
+    work.mkdir(parents=True)
+    with (work / "lock").open("w") as other, one_at_a_time(work / ".task-000003.lock"):
+        fcntl.flock(other, fcntl.LOCK_SH)
+        said = call(prepare.main, *arguments, "--part", "1/2")
+    assert "part 1/2 is finished; other parts are running" in said
+    done = {path.name for path in work.glob("task-*.json")}
+    assert done == {f"task-{number:06d}.json" for number in (0, 1, 2, 4)}
+    assert "prepared 344 documents" in call(prepare.main, *arguments)
     assert contents(tmp_path / "out") == contents(prepared)
 
 
-def test_a_killed_part_is_run_again(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """The others finish first; the part then does its remaining work and publishes."""
+def test_others_do_the_work_of_a_killed_part(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """They keep what it has finished, and so does a part that is killed and run again."""
     corpus = many_documents(tmp_path / "in.jsonl")
     small = (sys.executable, SMALL_SPLITS, "--corpus", corpus, "--workers", 1)
     assert finish(*small, *tiny(tiny_tokenizer, tmp_path / "whole")).returncode == 0
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
     work = tmp_path / "out" / ".work"
+    kept: dict[Path, int] = {}
+    for more in (5, 3):
+        with started(*small, "--part", "1/2", *arguments) as killed:
+            while len([*work.glob("part-*.json")]) < len(kept) + more:
+                assert killed.poll() is None
+                time.sleep(0.01)
+            killed.kill()
+        assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
+        kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
+    rows = {path.stat().st_ino for path in work.glob("*.train.arrow")}
     with (
         started(*small, "--part", "1/2", *arguments) as killed,
         started(*small, "--part", "2/2", *arguments) as other,
     ):
-        while len([*work.glob("task-*.json")]) < 5:
-            assert killed.poll() is None
-            time.sleep(0.01)
         killed.kill()
         killed.communicate()
         out, error = other.communicate(timeout=120)
-    assert other.returncode == 0, error
-    assert "parts not yet run" in out and not (tmp_path / "out" / "manifest.json").exists()
-    kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
-    # its second run is killed too, after some more work
-    with started(*small, "--part", "1/2", *arguments) as again:
-        while len([*work.glob("part-*.json")]) < len(kept) + 2:
-            assert again.poll() is None
-            time.sleep(0.01)
-        again.kill()
-    assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
-    result = finish(*small, "--part", "1/2", *arguments)
-    assert "prepared 700 documents" in result.stdout, result.stderr
+    assert other.returncode == 0 and "prepared 700 documents" in out, error
+    assert rows <= {path.stat().st_ino for path in (tmp_path / "out").rglob("*.arrow")}
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 

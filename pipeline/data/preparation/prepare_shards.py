@@ -26,7 +26,7 @@ from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.work_directory import WORK, work_directory
-from pipeline.execution.workers import Executor, share
+from pipeline.execution.workers import Executor
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.documents.unchanged import compare
 
@@ -129,7 +129,7 @@ class FinishedTasks:
 def run_tasks(
     job: ShardsJob, executor: Executor, part: tuple[int, int] | None
 ) -> Iterator[FinishedTasks | None]:
-    """Make the parts of the shards, or one share of them, with OUT/.work locked.
+    """Make the parts of the shards, alone or with other parts of an array, with OUT/.work locked.
 
     Yields None if another process has published, or will publish, the shards.
     """
@@ -163,8 +163,7 @@ def run_tasks(
             rarity=rarity_for(tasks),
         )
         stage = prepare_stage(parts, job.tokenizer.vocabulary)
-        executor.run(stage, share(tasks, *part) if part else tasks)
-        if part and not work.is_last(part, stage, tasks, "splits"):
+        if not work.finish(stage, tasks, executor, part):
             yield None
             return
         made = read_parts(work.path, tasks)

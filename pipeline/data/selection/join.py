@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.base.errors import DataError
+from pipeline.base.files import whole_file
 from pipeline.data.selection.clusters import (
     Likeness,
     merge_candidates,
@@ -28,7 +29,6 @@ from pipeline.data.selection.clusters import (
     write_roots,
 )
 from pipeline.data.selection.survey import read_words
-from pipeline.execution.ledger import only_once
 from pipeline.execution.workers import Executor, Stage
 
 _TASK_WORDS = 1 << 22
@@ -76,7 +76,7 @@ class Join:
     def find_roots(self, executor: Executor, part: tuple[int, int]) -> Path:
         """Write the file of `clusters.write_roots`, with other processes that do the same.
 
-        part: as `Executor.run` takes it. Returns the path; there is no file if the decisions have
+        part: as `Executor.take` takes it. Returns the path; there is no file if the decisions have
         been made meanwhile. Raises DataError if there are too many documents, or the disk is full.
         """
         if self.documents >= _MOST_DOCUMENTS:
@@ -85,7 +85,7 @@ class Join:
             )
         for name, step in _STEPS.items():
             stage = Stage(self.directory, partial(_start, self, step))
-            executor.run(stage, self._tasks(name), part)
+            executor.take(stage, self._tasks(name), part)
         [roots] = self.files("roots")
         return roots
 
@@ -121,11 +121,12 @@ def _start(join: Join, step: Step) -> Callable[[JoinTask], None]:
 
 
 def _do(join: Join, step: Step, task: JoinTask) -> None:
-    """Write the file of `task` unless it, or the decisions, exist."""
+    """Write the file of `task` unless the decisions exist."""
+    if join.decisions.exists():
+        return
     try:
-        with only_once(task.target, join.decisions) as temporary:
-            if temporary is not None:
-                step(join, task.words, temporary)
+        with whole_file(task.target, replaces=False) as temporary:
+            step(join, task.words, temporary)
     except (OSError, DataError):
         if not join.decisions.exists():
             raise

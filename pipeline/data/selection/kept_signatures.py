@@ -61,7 +61,7 @@ def keep_signatures(
 ) -> None:
     """Make the store of the documents that a selection keeps, unless it exists.
 
-    directory: of the store; part: as `Executor.run` takes it.
+    directory: of the store; part: as `Executor.take` takes it.
     """
     if is_stored(directory):
         return
@@ -73,7 +73,7 @@ def keep_signatures(
         KeepTask(survey, decided, directory / f"{decided.number:06d}.parquet")
         for survey, decided in pairs
     ]
-    executor.run(Stage(directory, _start), tasks, part)
+    executor.take(Stage(directory, _start), tasks, part)
     with one_at_a_time(lock_of(directory)):
         if is_stored(directory):
             return

@@ -130,15 +130,15 @@ def plan_selection(
 
 
 def make_surveys(selection: Selection, executor: Executor, part: tuple[int, int]) -> None:
-    """Make the surveys that are missing or stale; part: as `Executor.run` takes it."""
+    """Make the surveys that are missing or stale; part: as `Executor.take` takes it."""
     directory = selection.place / "surveys"
     make_directory(directory)
     remove_stale(selection.surveys)
-    executor.run(survey_stage(directory, selection.rules), selection.surveys, part)
+    executor.take(survey_stage(directory, selection.rules), selection.surveys, part)
 
 
 def decide(selection: Selection, executor: Executor, part: tuple[int, int] = (1, 1)) -> None:
-    """Make the decisions unless they exist; part: as `Executor.run` takes it."""
+    """Make the decisions unless they exist; part: as `Executor.take` takes it."""
     if not selection.mark or selection.directory.exists():
         return
     make_surveys(selection, executor, part)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import one_at_a_time
+from pipeline.base.files import one_at_a_time, whole_file
 from pipeline.config.settings import fingerprint
 from pipeline.data.selection.clusters import EXACT, Likeness, Signed
 from pipeline.data.selection.contamination import RUN_WORDS, Evaluation
@@ -29,7 +29,7 @@ from pipeline.data.selection.filters import Filters
 from pipeline.data.selection.minhash import Words, have_run, signatures, word_hashes
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
 from pipeline.data.text.text_tasks import SplitTask
-from pipeline.execution.ledger import lock_of, only_once
+from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import Stage
 from pipeline.ingest.documents.time_limit import TOO_SLOW, slow_items
 from pipeline.ingest.documents.unchanged import has_content, reading
@@ -123,26 +123,22 @@ class Surveyor:
     rules: Rules
 
     def do(self, task: SurveyTask) -> None:
-        """Make the file of `task`, unless another process makes it or has made it."""
-        with only_once(task.target) as temporary:
-            if temporary is None:
-                return
-            packed = {"compression": dict.fromkeys(_TEXTS, "zstd"), "use_dictionary": _TEXTS}
-            with (
-                pq.ParquetWriter(
-                    temporary, self._schema(), write_statistics=False, **packed
-                ) as writer,
-                reading(task.task.pieces) as (pieces, spans),
-            ):
-                group: list[pa.Table] = []
-                for batch in read_batches(pieces, 0, DocumentCounts()):
-                    group.append(self._table_in_time(batch))
-                    if sum(map(len, group)) >= _GROUP_ROWS:
-                        writer.write_table(pa.concat_tables(group))
-                        group = []
-                if group:
+        """Make the file of `task`."""
+        packed = {"compression": dict.fromkeys(_TEXTS, "zstd"), "use_dictionary": _TEXTS}
+        with (
+            whole_file(task.target, replaces=False) as temporary,
+            pq.ParquetWriter(temporary, self._schema(), write_statistics=False, **packed) as writer,
+            reading(task.task.pieces) as (pieces, spans),
+        ):
+            group: list[pa.Table] = []
+            for batch in read_batches(pieces, 0, DocumentCounts()):
+                group.append(self._table_in_time(batch))
+                if sum(map(len, group)) >= _GROUP_ROWS:
                     writer.write_table(pa.concat_tables(group))
-                writer.add_key_value_metadata(spans_metadata(spans()))
+                    group = []
+            if group:
+                writer.write_table(pa.concat_tables(group))
+            writer.add_key_value_metadata(spans_metadata(spans()))
 
     def _schema(self) -> pa.Schema:
         words = range(self.rules.likeness.words if self.rules.likeness else 0)

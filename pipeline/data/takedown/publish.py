@@ -31,7 +31,7 @@ from pipeline.data.takedown.request import Request
 from pipeline.data.takedown.shard import TakedownWorker, copy
 from pipeline.execution.ledger import only_once
 from pipeline.execution.work_directory import WORK, work_directory
-from pipeline.execution.workers import Executor, Stage, share
+from pipeline.execution.workers import Executor, Stage
 
 
 def take_down(
@@ -44,8 +44,8 @@ def take_down(
 ) -> Manifest | None:
     """Write `data` without the documents of `request` to `output`; returns the new manifest.
 
-    What a killed takedown has finished is kept. manifest: of `data`; part: do only this share of
-    the shards. Returns None if another part will publish the new shards.
+    What a killed takedown has finished is kept. manifest: of `data`; part: of an array, which does
+    its share of the shards first. Returns None if another part will publish the new shards.
     """
     mark = request.fingerprint(manifest.fingerprint)
     try:
@@ -86,8 +86,7 @@ def _take_down(
         tasks = [ShardTask(number, shard) for number, shard in enumerate(manifest.shards)]
         worker = TakedownWorker(data, output, work.path, manifest, request.first_sequences)
         stage = Stage(work.path, worker.start)
-        executor.run(stage, share(tasks, *part) if part else tasks)
-        if part and not work.is_last(part, stage, tasks, "shards"):
+        if not work.finish(stage, tasks, executor, part):
             return None
         markers = [json.loads((work.path / task.marker).read_bytes()) for task in tasks]
         return _publish(worker, mark, request, markers)

@@ -7,12 +7,17 @@ import fcntl
 import random
 import threading
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline.base.errors import DataError
+from pipeline.base.files import one_at_a_time
+from pipeline.execution.ledger import lock_of
 from pipeline.execution.work_directory import WORK, work_directory
+from pipeline.execution.workers import Stage, local_executor
 
 PLAN = {"tasks": 3}
 
@@ -132,3 +137,52 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
         work_directory(tmp_path / "file" / "out", "f", PLAN, not_done),
     ):
         pass
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Makes its marker."""
+
+    name: str
+    weight: int = 1
+
+    @property
+    def marker(self) -> str:
+        return f"{self.name}.json"
+
+
+TASKS = [Touch("a"), Touch("b"), Touch("c"), Touch("d")]
+
+
+def finish_tasks(output: Path, part: tuple[int, int] | None) -> tuple[bool, str]:
+    """What `finish` returns, and the tasks that are done."""
+    with work_directory(output, "f", PLAN, not_done, shared=part is not None) as work:
+        assert work
+        directory = work.path
+        stage = Stage(directory, partial(partial, lambda task: (directory / task.marker).touch()))
+        publishes = work.finish(stage, TASKS, local_executor(1), part)
+        return publishes, "".join(sorted(path.stem for path in directory.glob("[a-d].json")))
+
+
+def test_the_last_part_does_what_a_dead_one_has_begun(tmp_path: Path) -> None:
+    """It died after the last one had passed its task over, and before this one was alone."""
+    directory = tmp_path / "out" / WORK
+    directory.mkdir(parents=True)
+    with one_at_a_time(lock_of(directory / "b.json")):
+        with work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True):
+            assert finish_tasks(tmp_path / "out", (1, 2)) == (False, "acd")
+        assert finish_tasks(tmp_path / "out", (1, 2)) == (True, "abcd")
+
+
+@pytest.mark.parametrize(("part", "found"), [((2, 2), (False, "bd")), (None, (True, "abcd"))])
+def test_without_locks_a_part_does_its_share_only(
+    part: tuple[int, int] | None,
+    found: tuple[bool, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    assert finish_tasks(tmp_path / "out", part) == found

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.base.errors import DataError
+from pipeline.base.files import one_at_a_time
 from pipeline.data.text.text_tasks import SplitTask
-from pipeline.execution.workers import Stage, local_executor, share, unfinished
+from pipeline.execution.ledger import lock_of
+from pipeline.execution.workers import (
+    AnyTask,
+    Executor,
+    Stage,
+    local_executor,
+    share,
+    unfinished,
+)
 from pipeline.ingest.documents.records import Piece, Source
 
 
@@ -111,3 +125,115 @@ def test_the_error_of_a_task_ends_the_stage(workers: int, tmp_path: Path) -> Non
     with pytest.raises(DataError, match="a bad task"):
         local_executor(workers).run(stage, [Line("bad", 20), *LINES])
     assert unfinished(stage, [Line("bad", 20)])
+
+
+SIX = [Line(name, weight) for name, weight in zip("abcdef", (6, 5, 4, 3, 2, 1))]
+"""The first of two parts has a, d, e; the second has b, c, f."""
+
+
+def take(directory: Path, part: tuple[int, int] = (1, 1), workers: int = 1, **how: bool) -> None:
+    local_executor(workers).take(Stage(directory, partial(start, directory)), SIX, part, **how)
+
+
+@pytest.mark.parametrize(("part", "order"), [((1, 2), "adebcf"), ((2, 2), "bcfdea")])
+def test_a_part_takes_its_share_and_then_what_others_have_not_done(
+    part: tuple[int, int], order: str, tmp_path: Path
+) -> None:
+    take(tmp_path, part)
+    assert done(tmp_path) == [*order]
+    assert not [*tmp_path.glob(".*")], "a finished task needs no lock"
+    take(tmp_path, part)
+    assert done(tmp_path) == [*order]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_another_process_does_is_left_to_it(workers: int, tmp_path: Path) -> None:
+    with one_at_a_time(lock_of(tmp_path / "a.done")), one_at_a_time(lock_of(tmp_path / "c.done")):
+        take(tmp_path, (1, 2), workers, waits=False)
+    assert sorted(done(tmp_path)) == [*"bdef"]
+    lock_of(tmp_path / "f.done").touch()  # of a process that is gone
+    take(tmp_path, (2, 2), workers, waits=False)
+    assert sorted(done(tmp_path)) == [*"abcdef"]
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_the_last_tasks_of_others_are_waited_for(dies: bool, tmp_path: Path) -> None:
+    """They are done then, or their process has died and left them."""
+    with ExitStack() as other:
+        other.enter_context(one_at_a_time(lock_of(tmp_path / "c.done")))
+        thread = threading.Thread(target=take, args=(tmp_path, (1, 2)))
+        thread.start()
+        while len([*tmp_path.glob("*.done")]) < 5:
+            time.sleep(0.01)
+        assert sorted(done(tmp_path)) == [*"abdef"] and thread.is_alive()
+        if not dies:
+            (tmp_path / "c.done").touch()
+    thread.join(timeout=30)
+    assert ("c" in done(tmp_path)) == dies and (tmp_path / "c.done").exists()
+
+
+def test_parts_at_the_same_time_do_each_task_once(tmp_path: Path) -> None:
+    threads = [threading.Thread(target=take, args=(tmp_path, (part, 5))) for part in range(1, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+    assert sorted(done(tmp_path)) == [*"abcdef"]
+
+
+def test_a_part_lists_what_is_finished_twice_however_many_tasks_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time when it has handed out its share; it asks for no task that is finished by
+    then."""
+    many = [Line(f"{number:03d}", 1) for number in range(200)]
+    listed, tried = list[str](), list[str]()
+    real = os.listdir
+
+    def counted(path: Any) -> list[str]:
+        listed.append(str(path))
+        return real(path)
+
+    def run(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
+        for task, result in local_executor(1).runner(stage, tasks):
+            tried.append(task.name)
+            if task.name == many[-1].name:  # the last one of the share: others have gone on
+                for other in many[::2]:
+                    (tmp_path / other.marker).touch()
+            yield task, result
+
+    monkeypatch.setattr(os, "listdir", counted)
+    monkeypatch.setattr(os, "scandir", None)
+    stage = Stage(tmp_path, partial(start, tmp_path))
+    Executor(run).take(stage, many, (2, 2))
+    assert listed == [str(tmp_path)] * 2
+    assert tried == [task.name for task in many[1::2]]
+
+
+def test_where_locks_exclude_nobody_no_process_does_a_task_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not those that its other workers do when the rest is tried."""
+
+    def no_locks(*_: object) -> None:
+        raise OSError("no locks")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    take(tmp_path, (1, 2), 2)
+    assert sorted(done(tmp_path)) == [*"abcdef"]
+
+
+def test_tasks_are_asked_for_when_a_worker_is_about_to_be_free(tmp_path: Path) -> None:
+    """So the rest is listed when a share is handed out, not when it is begun."""
+    asked = list[int]()
+
+    def tasks() -> Iterator[Line]:
+        for number in range(12):
+            asked.append(len([*tmp_path.glob("*.done")]))
+            yield Line(f"{number:02d}", 1)
+
+    for _ in local_executor(2).runner(Stage(tmp_path, partial(start, tmp_path)), tasks()):
+        pass
+    assert len(done(tmp_path)) == 12
+    assert all(number - finished <= 4 for number, finished in enumerate(asked)), asked

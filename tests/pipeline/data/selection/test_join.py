@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -166,14 +166,19 @@ def test_a_killed_join_continues_with_the_tasks_that_are_left(
 
 def test_parts_of_an_array_do_their_shares_first(planned: tuple[Join, list[int]]) -> None:
     join, expected = planned
-    asked: list[tuple[str, int]] = []
+    asked: list[str] = []
 
-    def recorded(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[AnyTask]:
-        asked.append((tasks[0].name.split("-")[-2] if tasks else "", len(tasks)))
-        return local_executor(1).runner(stage, tasks)
+    def recorded(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
+        for task, result in local_executor(1).runner(stage, tasks):
+            asked.append(task.name.partition("-content-")[2])
+            yield task, result
 
     assert found(join, Executor(recorded), (2, 2)) == expected
-    assert [count for _, count in asked] == [16, 16, 0, 1, 16, 16, 0, 1]
+    candidates = [name for name in asked if name.startswith("candidates")]
+    assert candidates == [
+        f"candidates-{n:02d}" for n in [*range(1, 32, 2), *range(16, 32, 2), *range(0, 16, 2)]
+    ]
+    assert len(asked) == 66
     join.remove()
     stage = Stage(
         join.directory, partial(join_module._start, join, join_module._STEPS["candidates"])

@@ -41,7 +41,7 @@ def survey(folder: Path, likeness: Likeness | None) -> tuple[Path, list[str]]:
     assert unfinished(stage, [made]) == []
     written = made.target.stat().st_mtime_ns
     stage.start()(made)
-    assert made.target.stat().st_mtime_ns == written
+    assert made.target.stat().st_mtime_ns == written, "the first file stays"
     return made.target, [text for text in TEXTS if text.strip()]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline import inspect, takedown
+from pipeline.base.files import one_at_a_time
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown import publish
@@ -61,9 +62,17 @@ def test_parts_give_the_bytes_of_one_takedown(
         patch.setattr(TakedownWorker, "do", stop)
         take("new", "--part", "2/2", code=130)
     assert (new / ".work" / DOCUMENTS).exists()
-    for part in ("2/2", "2/2"):
-        said = take("new", "--part", part)
-        assert said == f"part {part} is finished; 1 of 2 shards belong to parts not yet run\n"
+    with (new / ".work" / "lock").open("r+b") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        with one_at_a_time(new / ".work" / ".shard-000000.lock"):
+            said = take("new", "--part", "2/2")
+    assert said == (
+        "part 2/2 is finished; other parts are running, and the last to finish publishes the "
+        "shards\n"
+    )
+    assert [path.name for path in (new / ".work").glob("*.json") if "shard" in path.name] == [
+        "shard-000001.json"
+    ]
     written = (new / ".work" / DOCUMENTS).stat().st_mtime_ns
     with monkeypatch.context() as patch:
         patch.setattr(publish, "_new_manifest", stop)
