@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipeline.base.command_line import downloads
 from pipeline.config.data_settings import DataSettings
 from pipeline.ingest.corpora.download import download_missing
 from pipeline.ingest.corpora.groups import most_text, require_size
 from pipeline.ingest.corpora.published_dumps import Selected, require_place
+from pipeline.ingest.corpora.shared_list import SharedLists
 from pipeline.ingest.corpora.sources import (
     SAMPLE,
     corpus_sources,
@@ -66,7 +66,7 @@ def find_sources(
     *,
     copying: bool = True,
     allow_short: bool = True,
-    lists: Path | None = None,
+    lists: SharedLists | None = None,
 ) -> FoundCorpus:
     """The corpus of a command line; missing copies from the Hub are downloaded.
 

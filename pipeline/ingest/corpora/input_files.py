@@ -33,6 +33,8 @@ from pipeline.ingest.documents.records import State, shown_name
 THREADS = 8
 """That ask the file system at the same time."""
 
+Folders = dict[str, int]
+"""When the folders in which files are looked for were last changed: nanoseconds, by path."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -56,13 +58,14 @@ class InputFile:
     """Size and time when it was found; None unless it is a plain file."""
 
 
-def find_files(inputs: list[str]) -> list[InputFile]:
+def find_files(inputs: list[str], folders: Folders | None = None) -> list[InputFile]:
     """The files of `inputs`, by name, each real file once; a file that was named may not exist.
 
-    An empty file in a directory is skipped. Raises DataError for a directory that cannot be read,
-    a broken link, and a name that is not UTF-8.
+    An empty file in a directory is skipped. folders: gets those that are looked in. Raises
+    DataError for a directory that cannot be read, a broken link, and a name that is not UTF-8.
     """
-    files = [_shown(file) for file in _named(_once(_without_other_splits(inputs)))]
+    folders = {} if folders is None else folders
+    files = [_shown(file) for file in _named(_once(_without_other_splits(inputs, folders)))]
     first = {file.name: file for file in reversed(files)}
     for file in files:
         if first[file.name] is not file:
@@ -84,11 +87,14 @@ def _shown(file: InputFile) -> InputFile:
     return replace(file, name=shown_name(file.name))
 
 
-def files_of(given: str) -> list[InputFile]:
-    """A file, or the files of a directory or glob; the file may not exist."""
+def files_of(given: str, folders: Folders | None = None) -> list[InputFile]:
+    """A file, or the files of a directory or glob; the file may not exist.
+
+    folders: gets those that are looked in.
+    """
     path = Path(given)
     if path.is_dir():
-        return [*_walk(path)]
+        return [*_walk(path, {} if folders is None else folders)]
     found = [] if path.exists() else in_threads(_named_file, map(Path, _glob(given)))
     return [file for file in found if file.state] or [_named_file(path)]
 
@@ -134,12 +140,12 @@ def is_path(given: str) -> bool:
     return Path(given).exists() or any(Path(found).is_file() for found in _glob(given))
 
 
-def _without_other_splits(inputs: list[str]) -> list[InputFile]:
+def _without_other_splits(inputs: list[str], folders: Folders) -> list[InputFile]:
     """The files without those that datasets in the inputs skip, which are told on stderr."""
     found: list[InputFile] = []
     datasets: list[DatasetFolder] = []
     for given in inputs:
-        files = files_of(given)
+        files = files_of(given, folders)
         if any(file.is_given for file in files):
             found += files
             continue
@@ -198,7 +204,7 @@ class _Folder(NamedTuple):
         return _Folder(self.path / name, real, f"{self.prefix}{name}/", self.is_linked)
 
 
-def _walk(directory: Path) -> Iterator[InputFile]:
+def _walk(directory: Path, folders: Folders) -> Iterator[InputFile]:
     """Non-empty, non-hidden files below a directory; a folder that is linked comes last, once."""
     seen: set[str] = set()
     tops = [_Folder(directory, os.path.realpath(directory), "", is_linked=False)]
@@ -208,6 +214,9 @@ def _walk(directory: Path) -> Iterator[InputFile]:
             level, mine = [top], list[_Folder]()
             while level := [folder for folder in level if folder.real not in seen]:
                 seen.update(folder.real for folder in level)
+                paths = [os.path.abspath(folder.path) for folder in level]  # noqa: PTH100 (keeps links)
+                # Before they are listed: a file that is added meanwhile makes them another.
+                folders |= zip(paths, in_threads(time_of_folder, paths, at_once=1))
                 listed = [*zip(level, in_threads(_list, level, at_once=1))]
                 files = ((folder, file) for folder, (_, some) in listed for file in some)
                 yield from filter(None, in_threads(partial(_found, str(directory)), files))
@@ -219,6 +228,14 @@ def _walk(directory: Path) -> Iterator[InputFile]:
             # As a walk from folder to folder finds them, since the first of two names is kept.
             links += sorted(mine, key=lambda link: (link.path.parent.parts, link.path.name))
         tops = [link._replace(real=os.path.realpath(link.path), is_linked=True) for link in links]
+
+
+def time_of_folder(path: str) -> int:
+    """When a folder was last changed, in nanoseconds; -1 if it cannot be told."""
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 (a string)
+    except OSError:
+        return -1
 
 
 def _list(folder: _Folder) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:

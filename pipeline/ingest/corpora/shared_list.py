@@ -1,16 +1,23 @@
-"""The formats of a corpus's files, which one of several processes finds out for all.
+"""The files of a corpus, which one of the parts of a job finds for all.
 
-1. Every process that needs them looks which files there are and in which state: a call per file.
-2. The name of the list has a hash of that, and of all that decides how a file is read. So a corpus
-   that has changed has another list, and no process uses one that is out of date.
-3. The first process opens the files and writes the list; the others wait for it and read it.
+1. The first part looks for the files, finds out their formats and writes a list; others wait for it
+   meanwhile. Each part holds a shared lock on the list until it ends.
+2. A part that starts while another one runs reads the list, and asks nothing about the files:
+   whoever reads a file compares its size and time with the list (`unchanged`). It asks only for the
+   times of their folders, so that a file that was added or removed makes it look itself.
+3. A part that finds nobody else looks again and replaces the list. So the list is never older than
+   the job, in which no file may change, and without locks every part looks itself.
 """
 
 from __future__ import annotations
 
+import fcntl
+import glob
+import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,15 +25,14 @@ import pyarrow.parquet as pq
 import xxhash
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import make_directory
-from pipeline.execution.ledger import only_once
-from pipeline.ingest.corpora.input_files import InputFile
+from pipeline.base.files import make_directory, open_lock, try_lock, whole_file
+from pipeline.execution.ledger import lock_of
+from pipeline.ingest.corpora.input_files import Folders, in_threads, time_of_folder
 from pipeline.ingest.documents.records import FoundAs, Source
 
-LIST_VERSION = 1
-"""Increase it when `sniff` finds something else in the same file."""
 ENDING = ".files"
 """Of the names of lists, which are hidden files."""
+_FOLDERS = b"tenfold_folders"
 _NAMES = (
     "corpus", "name", "size", "format", "compression", "text_field", "plain_text", "licence",
 )  # fmt: skip
@@ -38,57 +44,75 @@ _SCHEMA = pa.schema(
 _ROWS = 1 << 14
 """Rows that are Python's objects at a time, beside the sources."""
 
-Sniff = Callable[[InputFile], Source]
+Look = Callable[[Folders], list[Source]]
+"""Finds files, and adds the folders in which it looks."""
 
 
-@contextmanager
-def sniffed_once(
-    files: list[InputFile], sniff: Sniff, how: list[str], directory: Path | None
-) -> Iterator[Sniff]:
-    """`sniff`, or what another process found out with it.
+@dataclass(frozen=True, slots=True)
+class SharedLists:
+    """The lists of a job, whose locks this process holds until `running` is closed."""
 
-    how: all that decides what `sniff` finds besides the file; directory: of lists; None: no other
-    process needs these files. Raises DataError if the list is damaged.
-    """
-    if directory is None:
-        yield sniff
-        return
-    make_directory(directory)
-    target = directory / f".{_mark(files, how)}{ENDING}"
-    with only_once(target) as temporary:
-        if temporary is not None:
-            found: list[Source] = []
+    directory: Path
+    running: ExitStack
 
-            def kept(file: InputFile) -> Source:
-                found.append(source := sniff(file))
-                return source
+    def find(self, inputs: list[str], how: list[str], look: Look) -> list[Source]:
+        """What `look` finds, or another process of the job has found with it.
 
-            yield kept
-            pq.write_table(_table(found), temporary, compression="zstd")
-            return
+        how: all that decides what it finds besides the inputs. Raises DataError if the list is
+        damaged.
+        """
+        make_directory(self.directory)
+        target = self.directory / f".{_mark(inputs, how)}{ENDING}"
+        lock = self.running.enter_context(open_lock(lock_of(target)))
+        if try_lock(lock) is False:
+            fcntl.flock(lock, fcntl.LOCK_SH)  # waits for the process that looks
+            if (found := _read(target)) is not None:
+                return found
+        target.unlink(missing_ok=True)  # if this process fails, nobody shall read an older one
+        folders = Folders()
+        found = look(folders)
+        with whole_file(target) as temporary:
+            pq.write_table(_table(found, folders), temporary, compression="zstd")
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        return found
+
+
+def _mark(inputs: list[str], how: list[str]) -> str:
+    """Of the inputs as they are given, and of what their globs match now."""
+    inputs = [os.path.abspath(given) for given in inputs]  # noqa: PTH100 (keeps links)
+    matched = [
+        found
+        for given in inputs
+        if glob.has_magic(given)
+        for found in sorted(glob.iglob(given, recursive=True))  # noqa: PTH207 (takes no absolute pattern)
+    ]
+    words = "\0".join([*how, "", *inputs, "", *matched])
+    return xxhash.xxh3_128_hexdigest(os.fsencode(words))
+
+
+def _read(path: Path) -> list[Source] | None:
+    """The files in a list; None if there is no list, or a folder has changed since it was made."""
     try:
-        table = pq.read_table(target, schema=_SCHEMA)
+        with pq.ParquetFile(path) as file:
+            table = file.read()
+    except FileNotFoundError:
+        return None
     except pa.ArrowException as error:
-        raise DataError(f"{target} is damaged ({error}); remove it and rerun") from error
-    listed = {source.name: source for source in _sources(table)}
-    yield lambda file: listed[file.name]
+        raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error
+    folders = json.loads(table.schema.metadata[_FOLDERS])
+    now = in_threads(time_of_folder, folders)
+    return [*_sources(table)] if [*now] == [*folders.values()] else None
 
 
-def _mark(files: list[InputFile], how: list[str]) -> str:
-    found = xxhash.xxh3_128("\0".join([str(LIST_VERSION), *how]).encode(errors="surrogateescape"))
-    for file in files:
-        path = os.fsencode(file.path.absolute())
-        found.update(b"\0\0%b\0%b\0%b" % (path, file.name.encode(), repr(file.state).encode()))
-    return found.hexdigest()
-
-
-def _table(found: list[Source]) -> pa.Table:
+def _table(found: list[Source], folders: Folders) -> pa.Table:
     rows = (
         (os.fsencode(source.path), *(getattr(source, name) for name in _NAMES), *source.found)
         for source in found
     )
     columns = [*zip(*rows)] or [()] * len(_SCHEMA)
-    return pa.table(dict(zip(_SCHEMA.names, columns)), schema=_SCHEMA)
+    table = pa.table(dict(zip(_SCHEMA.names, columns)), schema=_SCHEMA)
+    return table.replace_schema_metadata({_FOLDERS: json.dumps(folders)})
 
 
 def _sources(table: pa.Table) -> Iterator[Source]:

@@ -14,10 +14,10 @@ from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.settings import nearest
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.ingest.corpora.groups import group_of, member_inputs, require_members
-from pipeline.ingest.corpora.input_files import InputFile, find_files, is_path
+from pipeline.ingest.corpora.input_files import Folders, InputFile, find_files, is_path
 from pipeline.ingest.corpora.published_dumps import chosen_language
 from pipeline.ingest.corpora.shapes import choose_sources, plain_text_notes
-from pipeline.ingest.corpora.shared_list import sniffed_once
+from pipeline.ingest.corpora.shared_list import SharedLists
 from pipeline.ingest.documents.records import FORMAT_NAMES, PlainText, Source
 from pipeline.ingest.documents.sniff import sniff
 
@@ -32,14 +32,14 @@ def corpus_sources(
     text_field: str = "",
     plain_text: str = "",
     published: Mapping[str, list[Source]] | None = None,
-    lists: Path | None = None,
+    lists: SharedLists | None = None,
 ) -> tuple[str, list[Source]]:
     """The corpus's name and its files, in an order that is the same on every machine.
 
     corpus: a name in CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
     for a group in the form of `groups.member_inputs`; text_field and plain_text: override the
     corpus's own ("": no override); published: files of corpora from the lists of their publishers;
-    lists: directory in which the first of several processes keeps what it finds for the others.
+    lists: with which several processes share what one of them finds.
     """
     published = published or {}
     if corpus == SAMPLE:
@@ -143,7 +143,7 @@ def _sources(
     inputs: list[str],
     text_field: str,
     plain_text: str,
-    lists: Path | None = None,
+    lists: SharedLists | None = None,
 ) -> list[Source]:
     def sniffed(file: InputFile) -> Source:
         return sniff(
@@ -159,10 +159,12 @@ def _sources(
             state=file.state,
         )
 
-    files = find_files(inputs)
+    def look(folders: Folders) -> list[Source]:
+        files = find_files(inputs, folders)
+        return choose_sources(files, sniffed, reads_all_text=bool(plain_text))
+
     how = [name, text_field, plain_text, corpus.plain_text, corpus.licence]
-    with sniffed_once(files, sniffed, how, lists) as look:
-        found = choose_sources(files, look, reads_all_text=bool(plain_text))
+    found = lists.find(inputs, how, look) if lists else look({})
     if not found:
         raise DataError(f"corpus {name}: no files in the input; give files, directories or globs")
     return found

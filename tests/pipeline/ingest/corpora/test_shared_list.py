@@ -1,17 +1,22 @@
-"""One of several processes opens the files of a corpus; the others read what it found."""
+"""One of the parts of a job finds the files of a corpus; the others read its list."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.corpora import sources as module
-from pipeline.ingest.corpora.shared_list import ENDING
+from pipeline.ingest.corpora.shared_list import ENDING, SharedLists
 from pipeline.ingest.corpora.sources import corpus_sources
-from pipeline.ingest.documents.records import Source
+from pipeline.ingest.documents.records import FoundAs, Source
 
 
 @pytest.fixture
@@ -28,70 +33,142 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def found(folder: Path, place: str = "in", **how: str) -> list[tuple[object, ...]]:
+Found = tuple[Source, FoundAs]
+Part = Callable[..., list[Found]]
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Iterator[Part]:
+    """What a part of a job finds; each runs on until the test ends."""
+    with ExitStack() as parts:
+
+        def start(place: str = "in", running: ExitStack = parts, **how: str) -> list[Found]:
+            return found(tmp_path, running, place, **how)
+
+        yield start
+
+
+def found(folder: Path, running: ExitStack, place: str = "in", **how: str) -> list[Found]:
     """The sources, with what two of them are not compared by."""
-    _, sources = corpus_sources("mine", [str(folder / place)], **how, lists=folder / "lists")
+    lists = SharedLists(folder / "lists", running)
+    _, sources = corpus_sources("mine", [str(folder / place)], **how, lists=lists)
     return [(source, source.found) for source in sources]
 
 
-def lists(folder: Path) -> set[Path]:
-    return {*(folder / "lists").glob(f".*{ENDING}")}
+def lists(folder: Path) -> list[Path]:
+    return [*(folder / "lists").glob(f".*{ENDING}")]
 
 
 def write(folder: Path, place: str = "in") -> None:
-    """Files of several formats, one with a strange name."""
+    """Files of several formats, one with a strange name, and an empty folder."""
     inside = folder / place
-    inside.mkdir(parents=True)
+    (inside / "sub" / "empty").mkdir(parents=True)
     (inside / "a.jsonl").write_text('{"text": "One. Two."}\n')
-    (inside / "b\n\u0645.csv").write_text("id,text\n1,One. Two.\n")
+    (inside / "sub" / "b\n\u0645.csv").write_text("id,text\n1,One. Two.\n")
     (inside / "README").write_text("About these files.")
 
 
-def test_the_second_process_opens_no_file(tmp_path: Path, opened: list[str]) -> None:
+def test_another_part_asks_nothing_about_the_files(
+    part: Part, tmp_path: Path, opened: list[str]
+) -> None:
     place = "\udcff"  # a name that is not UTF-8
     write(tmp_path, place)
-    first = found(tmp_path, place)
+    first = part(place)
     assert sorted(opened) == ["a.jsonl", "b\n\u0645.csv"]
     opened.clear()
-    assert found(tmp_path, place) == first and not opened
-    assert corpus_sources("mine", [str(tmp_path / place)])[1] == [source for source, *_ in first]
-    assert opened, "a process that shares nothing looks itself"
+    for file in (tmp_path / place).rglob("*"):
+        if file.is_file():
+            file.write_text(file.read_text() * 2)  # whoever reads it will see that
+    assert part(place) == first and not opened
+    (tmp_path / place / "README").unlink()
+    (tmp_path / place / "sub" / "empty" / "c.csv").write_text("id,text\n1,One. Two.\n")
+    assert [source.name for source, _ in part(place)] == [
+        "a.jsonl", "sub/b\\n\u0645.csv", "sub/empty/c.csv",
+    ]  # fmt: skip
 
 
-def test_a_corpus_that_changes_has_another_list(tmp_path: Path, opened: list[str]) -> None:
-    """A file that is added, edited or only dated, and another way to read the same files."""
+def test_a_job_does_not_use_the_list_of_an_earlier_one(tmp_path: Path, opened: list[str]) -> None:
     write(tmp_path)
-    found(tmp_path)
-    file = tmp_path / "in" / "c"
+    file = tmp_path / "in" / "a.jsonl"
     for change in (
+        lambda: None,
         lambda: file.write_text('{"text": "Three."}\n'),
-        lambda: file.write_text("This is a text now."),
         lambda: os.utime(file, ns=(0, 0)),
     ):
-        known = lists(tmp_path)
         change()
         opened.clear()
-        now = found(tmp_path)
-        assert "c" in opened and len(lists(tmp_path) - known) == 1
-        assert now == found(tmp_path)
-    known = lists(tmp_path)
-    assert found(tmp_path, plain_text="lines") != now
-    assert len(lists(tmp_path) - known) == 1
+        with ExitStack() as running:
+            first = found(tmp_path, running)
+            assert len(opened) == 2 and first == found(tmp_path, running)
+            assert len(opened) == 2 and len(lists(tmp_path)) == 1
+    state = file.stat()
+    assert first[0][0].state == (state.st_size, state.st_mtime_ns)
+
+
+def test_another_way_to_read_or_another_match_has_another_list(part: Part, tmp_path: Path) -> None:
+    write(tmp_path)
+    part()
+    assert {source.plain_text for source, _ in part(plain_text="lines")} == {"lines"}
+    assert len(lists(tmp_path)) == 2
+    (tmp_path / "in" / "x").mkdir()
+    (tmp_path / "in" / "x" / "d.csv").write_text("id,text\n1,One. Two.\n")
+    assert len(part("in/*/*.csv")) == 2
+    assert len(lists(tmp_path)) == 3
+    (tmp_path / "in" / "x" / "e.csv").write_text("id,text\n1,One. Two.\n")
+    assert len(part("in/*/*.csv")) == 3
+
+
+def test_others_wait_for_the_part_that_looks(
+    part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it fails, another one looks, and none takes the list of an earlier job."""
+    write(tmp_path)
+    with ExitStack() as earlier:
+        found(tmp_path, earlier)
+    (tmp_path / "in" / "a.jsonl").write_text('{"text": "Three."}\n')
+    looking, sniff = threading.Event(), module.sniff
+
+    def fail(*_: object, **__: object) -> Source:
+        looking.set()
+        thread.join(timeout=0.5)
+        assert thread.is_alive(), "it has not waited"
+        monkeypatch.setattr(module, "sniff", sniff)
+        raise DataError("as if the disk had failed")
+
+    second = list[Found]()
+    thread = threading.Thread(target=lambda: looking.wait() and second.extend(part()))
+    monkeypatch.setattr(module, "sniff", fail)
+    thread.start()
+    with pytest.raises(DataError, match="as if the disk"), ExitStack() as running:
+        found(tmp_path, running)
+    thread.join(timeout=30)
+    assert second[0][0].size == len('{"text": "Three."}\n')
+
+
+def test_without_locks_each_part_looks(
+    part: Part, tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    write(tmp_path)
+    assert part() == part() and len(opened) == 4
 
 
 def test_an_error_leaves_no_list(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "in" / "bad").write_bytes(bytes(range(256)))
     for _ in range(2):
-        with pytest.raises(DataError, match="bad is binary"):
-            found(tmp_path)
+        with pytest.raises(DataError, match="bad is binary"), ExitStack() as running:
+            found(tmp_path, running)
     assert not lists(tmp_path)
 
 
-def test_a_damaged_list_is_named(tmp_path: Path) -> None:
+def test_a_damaged_list_is_named(part: Part, tmp_path: Path) -> None:
     write(tmp_path)
-    found(tmp_path)
+    part()
     [path] = lists(tmp_path)
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(DataError, match=rf"{path.name} is damaged .*; remove it and rerun"):
-        found(tmp_path)
+        part()
