@@ -125,6 +125,11 @@ class FinishedTasks:
     parts: list[Part]
 
 
+def _compare_found(job: ShardsJob, work: Path) -> None:
+    """Raise DataError unless files were found as finished parts have read them."""
+    compare(job.sources, read_finished_spans(work), job.output, as_found=True)
+
+
 @contextmanager
 def run_tasks(
     job: ShardsJob, executor: Executor, part: tuple[int, int] | None
@@ -149,12 +154,12 @@ def run_tasks(
         plan,
         job.is_complete,
         shared=part is not None,
-        explain=lambda work: compare(job.sources, read_finished_spans(work), job.output),
+        explain=lambda work: _compare_found(job, work),
     ) as work:
         if work is None:
             yield None
             return
-        compare(job.sources, read_finished_spans(work.path), job.output)
+        _compare_found(job, work.path)
         parts = replace(
             job.parts,
             directory=work.path,

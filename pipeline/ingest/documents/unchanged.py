@@ -10,7 +10,8 @@
 5. What is finished keeps a `ReadSpan` of each piece: the bytes, their hash and the file's state.
 6. Whoever builds on it compares (`compare`): a run that resumes, the process that publishes, a
    later command that finds the shards complete. In the recorded state a file passes. In another
-   state its spans are hashed again: equal content costs no work, other content is refused.
+   state its spans are hashed again: equal content costs no work, other content is refused. A run
+   that resumes takes the state of step 1, so no part of an array asks for all files once more.
 7. The raw file of an extracted one is compared at the same times (`identify`). The extracted file
    keeps only hashes, so that equal raw files give equal files. The states that are known to have
    this content are kept next to it, so each is hashed once.
@@ -49,6 +50,11 @@ CHANGED = "{} changed while it was read; rerun when nothing writes to it"
 def state_of(source: Source) -> State:
     """The state of a file now; of a group: see `joint_state`. DataError if gone."""
     return joint_state([_stat(path) for path in source.paths])
+
+
+def found_state(source: Source) -> State:
+    """The state in which a file was found."""
+    return source.state
 
 
 def joint_state(states: list[State]) -> State:
@@ -111,27 +117,34 @@ def reading(
         yield tuple(replace(piece, reading=read) for piece, read in zip(pieces, readings)), spans
 
 
-def compare(sources: list[Source], spans: Iterable[ReadSpan], output: Path) -> list[Source]:
+def compare(
+    sources: list[Source], spans: Iterable[ReadSpan], output: Path, *, as_found: bool = False
+) -> list[Source]:
     """Step 6, for what is in `output`. Returns the files that are not as they were found.
 
-    Raises DataError if one, or its raw file, has other content than was read of it.
+    as_found: take each file to be in that state. Raises DataError if one, or its raw file, has
+    other content than was read of it.
     """
+    state = found_state if as_found else state_of
     index: dict[tuple[str, str], list[ReadSpan]] = {}
     for span in spans:
         index.setdefault((span.corpus, span.file), []).append(span)
     for source in sources:
-        _compare_raw(source)
-        if not has_content(source, index.get((source.corpus, source.name), [])):
+        if not as_found:
+            _compare_raw(source)
+        if not has_content(source, index.get((source.corpus, source.name), []), state):
             raise DataError(
                 f"{(source.raw or source).path} has changed since {output} was made from it; "
                 "restore it, or name another --output to prepare it as it is now"
             )
-    return [source for source in sources if state_of(source) != source.state]
+    return [source for source in sources if state(source) != source.state]
 
 
-def has_content(source: Source, spans: Iterable[ReadSpan]) -> bool:
-    """Whether a file holds the bytes that were read of it."""
-    now = state_of(source)
+def has_content(
+    source: Source, spans: Iterable[ReadSpan], state: Callable[[Source], State] = state_of
+) -> bool:
+    """Whether a file holds the bytes that were read of it; state: gives the one it is in."""
+    now = state(source)
     return now[0] == source.size and all(
         span[-2:] == now or span.xxh3_64 == _hash(source, span.start, span.stop) for span in spans
     )
@@ -164,8 +177,9 @@ def _compare_raw(source: Source) -> None:
 
 
 def is_known(source: Source, target: Path) -> bool:
-    """Whether `identify` need not read the file; target: what is extracted from it."""
-    return placed_state(source) in known_content(target).states
+    """Whether `identify` need not read the file as it was found; target: what is extracted from
+    it."""
+    return [source.path, *source.state] in known_content(target).states
 
 
 def identify(source: Source, target: Path) -> RawContent:
