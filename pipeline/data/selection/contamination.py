@@ -82,7 +82,7 @@ class Evaluation:
         """Read files, directories and globs. Raises DataError if unreadable or without runs."""
         if not paths:
             return cls(np.empty(0, np.uint64), "")
-        files = sorted(file.path for given in paths for file in files_of(given))
+        files = sorted(Path(file.path) for given in paths for file in files_of(given))
         found = [np.empty(0, np.uint64)]
         formats, strings, without_run = Counter[str](), Counter[str](), list[Path]()
         for path in files:

@@ -105,6 +105,11 @@ class DatasetFolder:
         )
 
 
+def is_of_dataset(name: str) -> bool:
+    """Whether a file of this name describes a dataset, or may be a shard without a description."""
+    return name in DESCRIPTIONS or _SHARD.fullmatch(name) is not None
+
+
 def find_datasets(top: Path, paths: list[Path]) -> list[DatasetFolder]:
     """The datasets among the files below a given directory; a file belongs to one at most.
 

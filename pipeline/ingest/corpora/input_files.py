@@ -2,7 +2,8 @@
 
 Files are found with one call each, which tells their size and time, too, and their formats with
 three more (`sniff`): to open, read and close. Threads share this, since each call waits where files
-are on a network.
+are on a network. A corpus can have a million files, so little is kept of each: no `Path`, and no
+table of all names or places unless two are the same.
 
 A file has the name, in ids and messages, that it has below the given directory, or its own name if
 it is given itself. If two files would have the same name, all names are paths below the directory
@@ -23,11 +24,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pipeline.base.errors import DataError
-from pipeline.ingest.corpora.dataset_folders import JSON_DESCRIPTIONS, DatasetFolder, find_datasets
+from pipeline.ingest.corpora.dataset_folders import (
+    JSON_DESCRIPTIONS,
+    DatasetFolder,
+    find_datasets,
+    is_of_dataset,
+)
 from pipeline.ingest.documents.records import State, shown_name
 
 THREADS = 8
@@ -35,6 +42,8 @@ THREADS = 8
 
 Folders = dict[str, int]
 """When the folders in which files are looked for were last changed: nanoseconds, by path."""
+_FOLDERS_AT_ONCE = 4 * THREADS
+"""Folders whose entries are in memory at the same time."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -43,7 +52,7 @@ Result = TypeVar("Result")
 class InputFile:
     """A file of the input."""
 
-    path: Path
+    path: str
     name: str
     """Label in ids and messages."""
     folder: str
@@ -52,10 +61,15 @@ class InputFile:
     """Whether it was named itself or by a glob, not found in a directory."""
     is_linked: bool
     """Whether a symbolic link leads to it."""
-    place: tuple[int, int] | None
+    place: int | None
     """Device and inode, which are of one file; None if it was named and does not exist."""
     state: State | None
     """Size and time when it was found; None unless it is a plain file."""
+
+    @property
+    def base_name(self) -> str:
+        """Its name in its own directory."""
+        return self.path.rpartition("/")[2]
 
 
 def find_files(inputs: list[str], folders: Folders | None = None) -> list[InputFile]:
@@ -65,15 +79,19 @@ def find_files(inputs: list[str], folders: Folders | None = None) -> list[InputF
     DataError for a directory that cannot be read, a broken link, and a name that is not UTF-8.
     """
     folders = {} if folders is None else folders
-    files = [_shown(file) for file in _named(_once(_without_other_splits(inputs, folders)))]
-    first = {file.name: file for file in reversed(files)}
-    for file in files:
-        if first[file.name] is not file:
+    files = _named(_once(_without_other_splits(inputs, folders)))
+    for index, file in enumerate(files):
+        files[index] = _shown(file)
+    files.sort(key=_name_of)
+    for first, second in itertools.pairwise(files):
+        if first.name == second.name:
             raise DataError(
-                f"{str(first[file.name].path)!r} and {str(file.path)!r} would both be called "
-                f"{file.name}; rename one"
+                f"{first.path!r} and {second.path!r} would both be called {first.name}; rename one"
             )
-    return sorted(files, key=lambda file: file.name)
+    return files
+
+
+_name_of = attrgetter("name")
 
 
 def _shown(file: InputFile) -> InputFile:
@@ -84,7 +102,7 @@ def _shown(file: InputFile) -> InputFile:
         raise DataError(
             f"input file {file.name!r} has a name that is not UTF-8; rename it"
         ) from error
-    return replace(file, name=shown_name(file.name))
+    return file if file.name.isprintable() else replace(file, name=shown_name(file.name))
 
 
 def files_of(given: str, folders: Folders | None = None) -> list[InputFile]:
@@ -110,10 +128,13 @@ def in_threads(
     def do_some(some: list[Item]) -> list[Result]:
         return [do(item) for item in some]
 
-    left = iter(items)
-    batches = iter(lambda: [*itertools.islice(left, at_once)], [])
     with ThreadPoolExecutor(THREADS) as pool:
-        yield from itertools.chain.from_iterable(pool.map(do_some, batches))
+        yield from itertools.chain.from_iterable(pool.map(do_some, _batches(items, at_once)))
+
+
+def _batches(items: Iterable[Item], at_once: int) -> Iterator[list[Item]]:
+    left = iter(items)
+    return iter(lambda: [*itertools.islice(left, at_once)], [])
 
 
 def _named_file(path: Path) -> InputFile:
@@ -124,15 +145,16 @@ def _named_file(path: Path) -> InputFile:
         if is_linked := stat.S_ISLNK(found.st_mode):
             found = None
             found = path.stat()
-    return InputFile(path, path.name, str(path.parent), True, is_linked, *_place_and_state(found))
+    folder = str(path.parent)
+    return InputFile(str(path), path.name, folder, True, is_linked, *_place_and_state(found))
 
 
-def _place_and_state(found: os.stat_result | None) -> tuple[tuple[int, int] | None, State | None]:
+def _place_and_state(found: os.stat_result | None) -> tuple[int | None, State | None]:
     if found is None:
         return None, None
     is_plain = stat.S_ISREG(found.st_mode)
     state = (found.st_size, found.st_mtime_ns) if is_plain else None
-    return (found.st_dev, found.st_ino), state
+    return found.st_dev << 64 | found.st_ino, state
 
 
 def is_path(given: str) -> bool:
@@ -149,20 +171,23 @@ def _without_other_splits(inputs: list[str], folders: Folders) -> list[InputFile
         if any(file.is_given for file in files):
             found += files
             continue
-        here = find_datasets(Path(given), [file.path for file in files])
+        if not any(is_of_dataset(file.base_name) for file in files):
+            found += files
+            continue
+        here = find_datasets(Path(given), [Path(file.path) for file in files])
         read = set[Path]().union(*(dataset.train() for dataset in here))
         other = set[Path]().union(*(dataset.skipped() | {*dataset.about} for dataset in here))
         # The Hub's own cache holds each file once more, as a blob that links lead to.
         blobs = {*map(os.path.realpath, other)} - {*map(os.path.realpath, read)}
         found += [
             file
-            for file in files
-            if file.path not in other
-            and file.path.name not in JSON_DESCRIPTIONS
-            and not (blobs and os.path.realpath(file.path) in blobs)
+            for file, path in ((file, Path(file.path)) for file in files)
+            if path not in other
+            and path.name not in JSON_DESCRIPTIONS
+            and not (blobs and os.path.realpath(path) in blobs)
         ]
         datasets += here
-    paths = {file.path for file in found}
+    paths = {Path(file.path) for file in found} if datasets else set()
     for note in (dataset.note(paths) for dataset in datasets):
         if note:
             print(note, file=sys.stderr, flush=True)
@@ -171,8 +196,10 @@ def _without_other_splits(inputs: list[str], folders: Folders) -> list[InputFile
 
 def _once(files: list[InputFile]) -> list[InputFile]:
     """Each real file once, under its real name, else under the first of its names."""
+    if len({file.place or file.path for file in files}) == len(files):
+        return files
     kept: dict[object, InputFile] = {}
-    for file in sorted(files, key=lambda file: (file.is_linked, file.name, str(file.path))):
+    for file in sorted(files, key=lambda file: (file.is_linked, file.name, file.path)):
         kept.setdefault(file.place or file.path, file)
     if left_out := len({file.path for file in files}) - len(kept):
         print(f"note: each file is read once; {left_out:,} more link(s) to them are skipped")
@@ -217,14 +244,15 @@ def _walk(directory: Path, folders: Folders) -> Iterator[InputFile]:
                 paths = [os.path.abspath(folder.path) for folder in level]  # noqa: PTH100 (keeps links)
                 # Before they are listed: a file that is added meanwhile makes them another.
                 folders |= zip(paths, in_threads(time_of_folder, paths, at_once=1))
-                listed = [*zip(level, in_threads(_list, level, at_once=1))]
-                files = ((folder, file) for folder, (_, some) in listed for file in some)
-                yield from filter(None, in_threads(partial(_found, str(directory)), files))
-                below = [(folder, entry) for folder, (some, _) in listed for entry in some]
-                mine += [folder.below(entry.name) for folder, entry in below if entry.is_symlink()]
-                level = [
-                    folder.below(entry.name) for folder, entry in below if not entry.is_symlink()
-                ]
+                below = list[_Folder]()
+                for some in _batches(level, _FOLDERS_AT_ONCE):
+                    listed = [*zip(some, in_threads(_list, some, at_once=1))]
+                    files = ((folder, file) for folder, (_, found) in listed for file in found)
+                    yield from filter(None, in_threads(partial(_found, str(directory)), files))
+                    for folder, (inner, _) in listed:
+                        for entry in inner:
+                            (mine if entry.is_symlink() else below).append(folder.below(entry.name))
+                level = below
             # As a walk from folder to folder finds them, since the first of two names is kept.
             links += sorted(mine, key=lambda link: (link.path.parent.parts, link.path.name))
         tops = [link._replace(real=os.path.realpath(link.path), is_linked=True) for link in links]
@@ -261,7 +289,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def _found(given: str, place: tuple[_Folder, os.DirEntry[str]]) -> InputFile | None:
     """A file in a folder; None if it is empty, or no plain file."""
     folder, entry = place
-    path = Path(entry.path)
+    path = entry.path
     try:
         found = entry.stat()
     except OSError as error:

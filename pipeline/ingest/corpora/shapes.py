@@ -8,7 +8,7 @@ says that it describes them (README, LICENSE, checksums), or if the records are 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
 from pipeline.base.errors import escaped
@@ -62,27 +62,33 @@ _SPLIT: dict[PlainText, str] = {
 def choose_sources(
     files: list[InputFile], sniff: Callable[[InputFile], Source], *, reads_all_text: bool
 ) -> list[Source]:
-    """The sources to read, in the order of `files`; prints what is left out, and why.
+    """The sources to read, by name; prints what is left out, and why.
 
-    reads_all_text: the user gave --plain-text, so no plain text is left out.
+    Empties `files`, so that no file is kept in two forms. reads_all_text: the user gave
+    --plain-text, so no plain text is left out.
     """
     folders: dict[str, list[InputFile]] = {}
     for file in files:
         folders.setdefault(file.folder, []).append(file)
-    sources: dict[str, Source] = {}
+    files.clear()
+    sources: list[Source] = []
     for folder, some in folders.items():
-        chosen = _chosen(folder, some, sniff, reads_all_text)
-        sources |= {source.name: source for source in chosen}
-    return [sources[file.name] for file in files if file.name in sources]
+        sources += _chosen(folder, some, sniff, reads_all_text)
+    return sorted(sources, key=lambda source: source.name)
 
 
 def _chosen(
     folder: str, files: list[InputFile], sniff: Callable[[InputFile], Source], reads_all_text: bool
 ) -> list[Source]:
-    """Those of the files of one directory that are read."""
-    may_be_dropped = [file for file in files if not file.is_given and not reads_all_text]
-    describing = [file for file in may_be_dropped if _DESCRIBES.fullmatch(file.path.name)]
-    found = [*in_threads(sniff, (file for file in files if file not in describing))]
+    """Those of the files of one directory that are read; empties `files`."""
+    given = {file.name for file in files if file.is_given}
+    may_drop = not reads_all_text and len(given) < len(files)
+    describing, left = list[InputFile](), deque[InputFile]()
+    for file in files:
+        describes = may_drop and not file.is_given and _DESCRIBES.fullmatch(file.base_name)
+        (describing if describes else left).append(file)
+    files.clear()
+    found = [*in_threads(sniff, (left.popleft() for _ in range(len(left))))]
     if any(source.format not in PLAIN_TEXT_FORMATS for source in found):
         left_out = [file.name for file in describing]
     else:
@@ -90,10 +96,10 @@ def _chosen(
         left_out = []
     text = [source for source in found if source.format in PLAIN_TEXT_FORMATS]
     records = [source for source in found if source.format not in PLAIN_TEXT_FORMATS]
-    if records and may_be_dropped and _size(text) < _size(records):
-        given = {file.name for file in files if file.is_given}
+    if records and may_drop and _size(text) < _size(records):
         left_out += [source.name for source in text if source.name not in given]
-        found = [source for source in found if source.name not in left_out]
+        dropped = {*left_out}
+        found = [source for source in found if source.name not in dropped]
     if left_out:
         print(
             f"note: {escaped(folder)} holds {_counted(records)}; {len(left_out):,} other file(s) "

@@ -72,7 +72,7 @@ class SharedLists:
         folders = Folders()
         found = look(folders)
         with whole_file(target) as temporary:
-            pq.write_table(_table(found, folders), temporary, compression="zstd")
+            _write(temporary, found, folders)
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_SH)
         return found
@@ -95,29 +95,32 @@ def _read(path: Path) -> list[Source] | None:
     """The files in a list; None if there is no list, or a folder has changed since it was made."""
     try:
         with pq.ParquetFile(path) as file:
-            table = file.read()
+            folders = json.loads(file.schema_arrow.metadata[_FOLDERS])
+            if [*in_threads(time_of_folder, folders)] != [*folders.values()]:
+                return None
+            batches = file.iter_batches(_ROWS)
+            return [source for batch in batches for source in _sources(batch)]
     except FileNotFoundError:
         return None
     except pa.ArrowException as error:
         raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error
-    folders = json.loads(table.schema.metadata[_FOLDERS])
-    now = in_threads(time_of_folder, folders)
-    return [*_sources(table)] if [*now] == [*folders.values()] else None
 
 
-def _table(found: list[Source], folders: Folders) -> pa.Table:
-    rows = (
-        (os.fsencode(source.path), *(getattr(source, name) for name in _NAMES), *source.found)
-        for source in found
-    )
-    columns = [*zip(*rows)] or [()] * len(_SCHEMA)
-    table = pa.table(dict(zip(_SCHEMA.names, columns)), schema=_SCHEMA)
-    return table.replace_schema_metadata({_FOLDERS: json.dumps(folders)})
+def _write(path: Path, found: list[Source], folders: Folders) -> None:
+    schema = _SCHEMA.with_metadata({_FOLDERS: json.dumps(folders)})
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for first in range(0, len(found), _ROWS):
+            columns = zip(*map(_row, found[first : first + _ROWS]))
+            writer.write_table(pa.table(dict(zip(schema.names, columns)), schema=schema))
 
 
-def _sources(table: pa.Table) -> Iterator[Source]:
-    for batch in table.to_batches(max_chunksize=_ROWS):
-        for row in batch.to_pylist():
-            seen = FoundAs(*(row.pop(name) for name in FoundAs._fields))
-            path = os.fsdecode(row.pop("path"))
-            yield Source(path=path, found=seen, **row)
+def _row(source: Source) -> tuple[object, ...]:
+    named = (getattr(source, name) for name in _NAMES)
+    return (os.fsencode(source.path), *named, *source.found)
+
+
+def _sources(batch: pa.RecordBatch) -> Iterator[Source]:
+    for row in batch.to_pylist():
+        seen = FoundAs(*(row.pop(name) for name in FoundAs._fields))
+        path = os.fsdecode(row.pop("path"))
+        yield Source(path=path, found=seen, **row)

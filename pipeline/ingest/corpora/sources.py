@@ -147,7 +147,7 @@ def _sources(
 ) -> list[Source]:
     def sniffed(file: InputFile) -> Source:
         return sniff(
-            str(file.path),
+            file.path,
             corpus=name,
             name=file.name,
             text_field=text_field,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,21 @@ def test_directories_are_walked_in_order_and_hidden_files_skipped(tmp_path: Path
         (tmp_path / file).write_text(LINE)
     _, sources = corpus_sources("cc-news", [str(tmp_path)])
     assert [source.name for source in sources] == ["a.jsonl", "b/10.jsonl", "b/2.jsonl"]
+
+
+def test_a_file_takes_little_memory(tmp_path: Path) -> None:
+    """At most 1 KB at any time, of which the source is half: a corpus can have a million."""
+    files = 3000
+    for folder in range(300):
+        (tmp_path / f"{folder:03d}").mkdir()
+        for number in range(files // 300):
+            (tmp_path / f"{folder:03d}" / f"article-{number:06d}.jsonl").write_text(LINE)
+    corpus_sources("cc-news", [str(tmp_path / "000")])  # what is needed once
+    tracemalloc.start()
+    _, sources = corpus_sources("cc-news", [str(tmp_path)])
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(sources) == files and kept < 700 * files and most < 1000 * files, (kept, most)
 
 
 def test_globs_and_paths(tmp_path: Path) -> None:
