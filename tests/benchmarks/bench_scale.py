@@ -1,31 +1,45 @@
 """What the file system is asked where it hurts at 160 GB (55,000 shard files) on 1,024 ranks.
 
-    python -m tests.benchmarks.bench_scale [--rows start mapping resume]
+    python -m tests.benchmarks.bench_scale [--rows publish sample start mapping resume]
 
 Counts calls for metadata, which a clock on a local disk does not show, on small cases of two sizes,
-and scales their differences up: calls per file and per rank. Threads act as the ranks.
+and scales their differences up: calls per split, file and rank. Threads act as the ranks. Of a
+tokenizer's sample, bytes are counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
 
 from pipeline.cluster.ranks import RankGroup
 from pipeline.cluster.shared_shards import open_shards
+from pipeline.data.preparation import stages
+from pipeline.data.preparation.corpus_files import find_sources
+from pipeline.data.preparation.prepare_arguments import prepare_arguments
+from pipeline.data.preparation.stages import make_shards
 from pipeline.data.shards.manifest import TRAIN
+from pipeline.data.text.sample import stored_sample
+from pipeline.data.text.text_tasks import SPLIT_BYTES
+from pipeline.execution.workers import local_executor
+from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.loading.dataset import Dataset
+from pipeline.released.choice import read_settings
 from pipeline.training.checkpoints.fragment_files import divide, write_fragments
 from pipeline.training.checkpoints.publish import publish, temporary_directory
 from pipeline.training.checkpoints.read import CHECKPOINTS, State, open_latest
@@ -34,8 +48,13 @@ from tests.benchmarks.file_system_calls import METADATA, FileSystemCalls, counte
 from tests.pipeline.loading.conftest import prepare_directory
 from tests.pipeline.training.toy_checkpoints import on_ranks
 
-FILES, RANKS = 55_000, 1024
-"""Shard files of 160 GB with ten masks, and ranks, of the run that the counts are scaled up to."""
+SPLITS, FILES, RANKS = 5_000, 55_000, 1024
+"""Splits and shard files of 160 GB with ten masks, and ranks, that the counts are scaled up to."""
+SAMPLE_BYTES = 1 << 30
+SHARE_BYTES = SAMPLE_BYTES // SPLITS
+"""What a split gives to the sample of a tokenizer."""
+SMALLER, DOCUMENTS = 4096, 20
+"""Splits of publishing are so many times smaller, and have so many documents."""
 MASKS = 10
 ROWS_PER_SHARD = 8
 PARAMETERS, ELEMENTS = 24, 960
@@ -49,9 +68,67 @@ class Row:
     calls: Counter[str]
     """Of the smallest case."""
     each: str
-    """Calls per file or per rank."""
+    """Calls per split, file or rank."""
     at_scale: float
-    """Calls at FILES and RANKS, over all ranks."""
+    """Calls at SPLITS, FILES and RANKS, over all ranks."""
+
+
+class _InterruptedError(Exception):
+    """All splits are finished, and none is published."""
+
+
+def publish_splits(folder: Path) -> Row:
+    """The last process finds all splits finished, checks and publishes them."""
+
+    def prepare(splits: int) -> None:
+        corpus, shards = folder / f"{splits}.jsonl", folder / f"published-{splits}"
+        # so many that each split has some to train on and some that are held out, as at 160 GB
+        lines = DOCUMENTS * splits
+        corpus.write_text("".join(line_of(number, 400) for number in range(lines)))
+        given = ("--corpus", "mine", "--input", corpus, "--recipe", "roberta_tiny")
+        given = (*given, "--set", "data.vocab_size=300", "--output", shards)
+        given = (*given, "--set", "data.validation_fraction=0.4")
+        arguments = prepare_arguments([str(part) for part in given])
+        run = read_settings(arguments.recipe, None, arguments.set).run
+        found = find_sources(arguments, run.data, allow_short=False)
+        small = SPLIT_BYTES // SMALLER
+        make_shards(arguments, run, found, local_executor(1), split_bytes=small)
+
+    def published(splits: int) -> Counter[str]:
+        with (
+            suppress(_InterruptedError),
+            patch.object(stages, "publish_shards", side_effect=_InterruptedError),
+        ):
+            prepare(splits)
+        return counted(partial(prepare, splits))
+
+    with redirect_stdout(io.StringIO()):
+        small, more = published(20), published(40)
+    per_split = (metadata(more) - metadata(small)) / 20
+    return Row("publishing", small, f"{per_split:.2f} per split", SPLITS * per_split)
+
+
+def sample(folder: Path) -> Row:
+    """Bytes that are read for the sample of a tokenizer."""
+    corpus, splits = folder / "sampled.jsonl", 3
+    lines = splits * SPLIT_BYTES // 2048
+    corpus.write_text("".join(line_of(number, 2048) for number in range(lines)))
+    _, sources = corpus_sources("mine", [str(corpus)])
+    stored = folder.with_name("sample")  # what is written there and read again does not count
+
+    def read() -> None:
+        with stored_sample(sources, splits * SHARE_BYTES, stored, local_executor(1)) as (texts, _):
+            assert sum(map(len, texts())) >= splits * SHARE_BYTES
+
+    calls = counted(read)
+    times = calls["bytes"] / (splits * SHARE_BYTES)
+    return Row("tokenizer's sample, bytes", calls, f"{times:.2f} per byte", SAMPLE_BYTES * times)
+
+
+def line_of(number: int, size: int) -> str:
+    """A document of JSON lines with about `size` bytes."""
+    words = (f"word{number * step % 9973}" for step in range(size // 9))
+    return json.dumps({"text": " ".join(words)}) + "\n"
 
 
 def start(folder: Path) -> Row:
@@ -133,7 +210,10 @@ def read_share(run: Path, ranks: RankGroup) -> None:
     assert all(len(found) == 3 for found in checkpoint.read_each(ranges))
 
 
-ROWS: dict[str, Callable[[Path], Row]] = {"start": start, "mapping": mapping, "resume": resume}
+ROWS: dict[str, Callable[[Path], Row]] = {
+    "publish": publish_splits, "sample": sample, "start": start, "mapping": mapping,
+    "resume": resume,
+}  # fmt: skip
 """Each makes what it needs in a folder, in which calls count."""
 
 
@@ -147,8 +227,9 @@ def main() -> None:
             (work / "counted").mkdir()
             calls = FileSystemCalls.below(work / "counted", work / "counter")
             again = [sys.executable, "-m", "tests.benchmarks.bench_scale", "--rows", *names]
-            sys.exit(subprocess.run(again, env=calls.environment()).returncode)
-    print(f"| calls for metadata | each | at {FILES:,} files, {RANKS:,} ranks | a small case |")
+            environment = calls.environment() | {"TENFOLD_ROOT": str(work / "root")}
+            sys.exit(subprocess.run(again, env=environment).returncode)
+    print(f"| what is asked | each | at {FILES:,} files, {RANKS:,} ranks | a small case |")
     print("| --- | --- | ---: | --- |")
     for name in names:
         row = ROWS[name](Path(os.environ["CALLS_BELOW"]))

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 /* In the order of KINDS in file_system_calls.py. */
-enum { OPEN, STAT, RENAME, UNLINK, MKDIR, LINK, LIST, FSYNC, READLINK, READ, KINDS };
+enum { OPEN, STAT, RENAME, UNLINK, MKDIR, LINK, LIST, FSYNC, READLINK, READ, BYTES, KINDS };
 enum { DESCRIPTORS = 1 << 16, PAGE = 4096 };
 
 static _Atomic unsigned long *counts; /* of each kind; NULL before `start` and without $CALLS_* */
@@ -217,17 +217,22 @@ int fsync(int descriptor) {
     return real(descriptor);
 }
 
+static ssize_t arrived(int descriptor, ssize_t bytes) {
+    if (bytes > 0 && is_ours(descriptor)) counts[BYTES] += (unsigned long)bytes;
+    return bytes;
+}
+
 ssize_t read(int descriptor, void *target, size_t size) {
     REAL(ssize_t, read, (int, void *, size_t));
     if (is_ours(descriptor)) count(READ, read_us);
-    return real(descriptor, target, size);
+    return arrived(descriptor, real(descriptor, target, size));
 }
 
 #define READS_AT(name, offset_type)                                                                \
     ssize_t name(int descriptor, void *target, size_t size, offset_type offset) {                  \
         REAL(ssize_t, name, (int, void *, size_t, offset_type));                                   \
         if (is_ours(descriptor)) count(READ, read_us);                                             \
-        return real(descriptor, target, size, offset);                                             \
+        return arrived(descriptor, real(descriptor, target, size, offset));                        \
     }
 READS_AT(pread, off_t)
 READS_AT(pread64, off64_t)

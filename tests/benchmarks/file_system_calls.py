@@ -22,8 +22,8 @@ SOURCE = Path(__file__).with_suffix(".c")
 METADATA = (
     "open", "stat", "rename", "unlink", "mkdir", "link", "list", "fsync", "readlink",
 )  # fmt: skip
-KINDS = (*METADATA, "read")
-"""In the order of the counts."""
+KINDS = (*METADATA, "read", "bytes")
+"""In the order of the counts; bytes: that were read."""
 PAGE = 4096
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from pipeline.data.preparation.held_out_copies import count_copies, runs_file
 from pipeline.data.preparation.worker import PrepareJob, part_marker
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA
+from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, REPEATED
 from pipeline.data.shards.manifest import (
     MANIFEST,
     TRAIN,
@@ -179,73 +179,65 @@ def merge_validation_shards(
     merged: list[Shard] = []
     for group in _groups(parts):
         name = shard_name(VALIDATION, len(merged))
-        paths = [work / entry["file"] for entry in group]
+        # mapped, and so opened once for all masks
+        tables = [*on_threads(arrow_files.read_table, [work / entry["file"] for entry in group])]
+        rows = _write(output, rows_file(name), tables[0].schema, tables, job)
+        stored = range(stored_masks(job.data.duplicates, VALIDATION))
         merged.append(
             Shard(
-                **_merge_rows(paths, output, rows_file(name), job.compression),
+                **rows,
                 split=VALIDATION,
                 sequences=sum(entry["sequences"] for entry in group),
                 tokens=sum(entry["tokens"] for entry in group),
-                masks=tuple(
-                    _merge_masks(
-                        paths,
-                        output,
-                        mask_file(name, duplicate),
-                        masking,
-                        duplicate,
-                        job.compression,
-                    )
-                    for duplicate in range(stored_masks(job.data.duplicates, VALIDATION))
-                ),
+                masks=tuple(_draw_masks(output, name, tables, masking, k, job) for k in stored),
             )
         )
     return merged
 
 
-def _merge_rows(
-    paths: list[Path], output: Path, file: str, compression: arrow_files.Compression
-) -> dict[str, Any]:
-    """Write the rows of all `paths` to one file below `output`; returns the manifest's entry."""
-    tables = arrow_files.regroup(on_threads(arrow_files.read_table, paths))
-    schema = arrow_files.read_table(paths[0]).schema
-    written = arrow_files.write_tables(output / file, schema, tables, compression)
-    return written | {"file": file}
-
-
-def _merge_masks(
-    paths: list[Path],
-    output: Path,
-    file: str,
-    masking: Masking,
-    duplicate: int,
-    compression: arrow_files.Compression,
+def _draw_masks(
+    output: Path, name: str, rows: list[pa.Table], masking: Masking, duplicate: int, job: PrepareJob
 ) -> MaskFile:
-    """Draw and write one of the masks of these rows."""
+    """Draw and write one of the masks of these rows; name: of their shard."""
     predictions: list[int] = []
 
     def tables() -> Iterator[pa.Table]:
-        for rows in arrow_files.regroup(map(arrow_files.read_table, paths)):
-            ids, offsets = arrow_files.ragged(rows["input_ids"])
-            sequences = rows["sequence"].to_numpy()
-            masks = masking.draw(ids, offsets, str(rows["corpus"][0]), sequences, duplicate)
+        for table in arrow_files.regroup(rows):
+            ids, offsets = arrow_files.ragged(table["input_ids"])
+            sequences = table["sequence"].to_numpy()
+            masks = masking.draw(ids, offsets, str(table["corpus"][0]), sequences, duplicate)
             predictions.append(masks.predictions)
             yield arrow_files.mask_table(masks)
 
-    ids_type = arrow_files.read_table(paths[0]).schema.field("input_ids").type.value_type
+    ids_type = rows[0].schema.field("input_ids").type.value_type
     schema = arrow_files.masks_schema(np.dtype(ids_type.to_pandas_dtype()), masking.swaps)
-    written = arrow_files.write_tables(output / file, schema, tables(), compression)
-    return MaskFile(**(written | {"file": file}), predictions=sum(predictions))
+    written = _write(output, mask_file(name, duplicate), schema, tables(), job)
+    return MaskFile(**written, predictions=sum(predictions))
+
+
+def _write(
+    output: Path, file: str, schema: pa.Schema, tables: Iterable[pa.Table], job: PrepareJob
+) -> dict[str, Any]:
+    """Write the rows of tables to one file below `output`; returns the manifest's entry."""
+    regrouped = arrow_files.regroup(tables)
+    written = arrow_files.write_tables(output / file, schema, regrouped, job.compression)
+    return written | {"file": file}
 
 
 def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
     """Write documents.parquet: one row per document, part by part, train before validation."""
     with (
         whole_file(output / DOCUMENTS) as temporary,
-        pq.ParquetWriter(temporary, DOCUMENTS_SCHEMA) as writer,
+        pq.ParquetWriter(temporary, DOCUMENTS_SCHEMA, use_dictionary=REPEATED) as writer,
     ):
         paths = [work / f"{part.stem}.{DOCUMENTS}" for part in parts]
-        for table in on_threads(pq.read_table, paths):
+        for table in on_threads(_read_documents, paths):
             writer.write_table(table)
+
+
+def _read_documents(path: Path) -> pa.Table:
+    """The documents of a part, read at once: a shared file system waits at each read."""
+    return pq.read_table(pa.py_buffer(path.read_bytes()), use_threads=False)
 
 
 def write_inputs(sources: list[Source], spans: list[ReadSpan], output: Path) -> None:

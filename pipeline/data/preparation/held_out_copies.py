@@ -76,7 +76,7 @@ def write_runs(path: Path, runs: Runs) -> None:
 
 def read_runs(path: Path) -> Runs:
     """Read the file of a part's runs."""
-    with np.load(path) as arrays:
+    with np.load(io.BytesIO(path.read_bytes())) as arrays:  # one read, where each waits
         return Runs(arrays["hashes"], arrays["documents"])
 
 

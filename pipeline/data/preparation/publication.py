@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from pipeline.base.errors import DataError
 from pipeline.base.files import remove_temporaries
 from pipeline.config.data_settings import max_predictions, shard_settings
@@ -87,15 +89,18 @@ def assemble_shards(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Mani
     masking = masking_of_parts(made, vocabulary, parts)
     if masking.counts is not None:
         write_counts(output, masking.counts)
-    placed += merge_validation_shards(work, output, parts, made, masking)
-    write_documents(work, output, parts)
+    with ThreadPoolExecutor(1) as aside:  # encoding and waiting take turns
+        documents = aside.submit(write_documents, work, output, parts)
+        placed += merge_validation_shards(work, output, parts, made, masking)
+        copies = count_held_out_copies(work, parts)
+        documents.result()
     save_vocabulary(
         vocabulary, output / "tokenizer", data.sequence_length, job.tokenizer.trained_on
     )
     engine = {"recipe": job.run.name, "mismatches": mismatches(work)}
     corpora = corpus_counts(parts, {source.corpus: source.licence for source in job.sources})
-    for corpus, copies in count_held_out_copies(work, parts).items():
-        corpora[corpus]["held_out_copies"] = copies
+    for corpus, counts in copies.items():
+        corpora[corpus]["held_out_copies"] = counts
     manifest = Manifest(
         fingerprint=job.fingerprint,
         data=shard_settings(data),

@@ -30,7 +30,12 @@ from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_packing, pack
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, document_table
+from pipeline.data.shards.document_index import (
+    DOCUMENTS,
+    DOCUMENTS_SCHEMA,
+    REPEATED,
+    document_table,
+)
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
 from pipeline.data.shards.token_counts import count_ids
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts
@@ -238,7 +243,8 @@ class Worker:
             add_counts(part.counts.packed, packed)
             tables.append(documents)
         sink = pa.BufferOutputStream()
-        pq.write_table(pa.concat_tables(tables or [DOCUMENTS_SCHEMA.empty_table()]), sink)
+        documents = pa.concat_tables(tables or [DOCUMENTS_SCHEMA.empty_table()])
+        pq.write_table(documents, sink, use_dictionary=REPEATED)
         write_whole(self.job.directory / f"{stem}.{DOCUMENTS}", sink.getvalue(), lasting=False)
         write_whole(marker, json.dumps(part.summary(entries)).encode())
         return_memory()
