@@ -13,6 +13,7 @@ What exists already takes no more room, so a preparation that was interrupted ca
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ from pathlib import Path
 
 from pipeline.base.command_line import data_root, downloads
 from pipeline.base.errors import DataError
-from pipeline.base.files import bytes_in, size_of
+from pipeline.base.files import size_of
 from pipeline.costs.preparation.corpus_estimate import CorpusEstimate
 from pipeline.data.preparation.transfers import find_transfers
 from pipeline.data.selection.select import Selection
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.text.text_tasks import SPLIT_BYTES
+from pipeline.execution.threads import on_threads
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction.units import cut_units, expected_units, is_extracted, is_joined
 
@@ -209,9 +211,15 @@ def shards_so_far(named: Path | None, corpus: str, recipe: str) -> tuple[Path, f
     home = data_root() / "shards"
     places = [named] if named else [*home.glob(f"{corpus}-{recipe}-*")]
     sizes = {
-        place: math.inf if (place / MANIFEST).exists() else bytes_in(place) for place in places
+        place: math.inf if (place / MANIFEST).exists() else _bytes_in(place) for place in places
     }
     return max(sizes.items(), key=lambda item: item[1], default=(home, 0.0))
+
+
+def _bytes_in(folder: Path) -> float:
+    """As `bytes_in`, on threads: finished parts are a hundred thousand files."""
+    paths = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    return sum(max(0, size) for size in on_threads(size_of, paths))
 
 
 def size_in_words(size: float) -> str:

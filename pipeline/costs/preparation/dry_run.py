@@ -124,9 +124,10 @@ def require_room(
     sources: extracted or not; output: of shards that are not complete, None if their name is not
     known yet.
     """
-    place, written = shards_so_far(output or arguments.output, found.corpus, run.name)
-    if is_ample(sources, place):
+    named = output or arguments.output
+    if is_ample(sources, named or data_root() / "shards"):  # before finished parts are measured
         return
+    place, written = shards_so_far(named, found.corpus, run.name)
     sources = extracted_so_far(sources, data_root() / "documents")
     if written == math.inf and not any(map(is_extracted, sources)):
         return
