@@ -295,6 +295,7 @@ def _read_start(piece: Piece, quota: int) -> Iterator[Item | float]:
         return
     is_table = source.format in TABLES
     is_cut = not is_table and not read_whole(source)
+    on_disk = piece.weight / max(1, piece.stop - piece.start)  # per byte; not 1 if compressed
     size, start, end = 0, piece.start, 0
     is_empty = True  # so a document of an earlier piece goes through all of it
     for row, record in enumerate(read(piece) if is_table else unnamed_records(piece)):
@@ -304,7 +305,7 @@ def _read_start(piece: Piece, quota: int) -> Iterator[Item | float]:
             continue
         position = row if is_table else int(record.id.rpartition("@")[2])
         if size >= quota:
-            yield float(position - start) if is_cut else _bytes_before(piece, position)
+            yield (position - start) * on_disk if is_cut else _bytes_before(piece, position)
             return
         if not size and piece.start:  # a document of an earlier piece ends here
             start = position
@@ -312,7 +313,7 @@ def _read_start(piece: Piece, quota: int) -> Iterator[Item | float]:
         end = position + len(record.text.encode())
         yield record
     if is_cut and end:
-        yield float(max(piece.stop, end) - start)  # the last one may end in a later piece
+        yield (max(piece.stop, end) - start) * on_disk  # the last one may end in a later piece
     else:
         yield 0.0 if is_cut and is_empty else float(piece.weight)
 

@@ -77,13 +77,24 @@ def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
     Raises what `naming` turns into a DataError if the file is truncated or damaged, or if anything
     but members and padding is in it.
     """
+    for _, block in members(file, compression):
+        yield block
+
+
+def members(
+    file: BinaryIO, compression: Compression, before: int = 0
+) -> Iterator[tuple[int, bytes]]:
+    """As `decompressed`, from where an open file is; each block after the byte on disk at which its
+    member starts. before: bytes of the file before that place."""
     codec = _CODECS[compression]
     packed = BlockFile(iter(lambda: file.read(READ_BYTES), b""))
     codec.skip_padding(packed)
     while start := packed.peek(len(codec.magic)):
         if not codec.magic.startswith(start):
             raise OSError("other bytes than padding after the last good part")
-        yield from codec.member(packed)
+        at = before + packed.tell()
+        for block in codec.member(packed):
+            yield at, block
         codec.skip_padding(packed)
 
 
@@ -342,3 +353,5 @@ _CODECS: dict[Compression, _Codec] = {
     "zst": _Codec(b"\x28\xb5\x2f\xfd", _zst_frame, _skip_frames),
     "lz4": _Codec(b"\x04\x22\x4d\x18", _lz4_frame, _skip_frames),
 }
+MAGIC: dict[Compression, bytes] = {name: codec.magic for name, codec in _CODECS.items()}
+"""The first bytes of the members of each format."""

@@ -83,6 +83,10 @@ class CountedFile:
             self._take(block)
         return block
 
+    def seek(self, position: int) -> int:
+        """Read on from there."""
+        return self.file.seek(position)
+
 
 def plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
     """Yield `wanted` bytes of an open file, then the rest of it in small blocks.

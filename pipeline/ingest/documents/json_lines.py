@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from pipeline.base.errors import DataError
-from pipeline.ingest.documents.byte_blocks import BOM, first_line_start, parse_again
+from pipeline.ingest.documents.byte_blocks import BOM, parse_again
 from pipeline.ingest.documents.records import (
     BadRecord,
     Piece,
@@ -52,7 +52,7 @@ _MISSING = object()
 def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     """Yield the records of lines that start in a piece, or a BadRecord for an unusable line."""
     source = piece.source
-    start = first_line_start(source.path, piece.start)
+    start = piece.first_line()
     name, loads, where = source.name, orjson.loads, Where(source, start)
     closes_holes = source.format == "wiki_jsonl"
     names = text_fields(source)

@@ -22,6 +22,7 @@ from typing import Any
 
 import xxhash
 
+from pipeline.ingest.compression.frames import FRAMES_VERSION, FrameIndex, has_frames
 from pipeline.ingest.documents.arrow_tables import (
     ARROW_VERSION,
     arrow_schema,
@@ -81,6 +82,8 @@ READERS: dict[Format, int] = {
     "json_array": JSON_ARRAY_VERSION,
 }
 """Versions that cover files of one format alone."""
+MOST_WHOLE_BYTES = 256 << 20
+"""On disk, of a compressed file of JSON lines that one task reads."""
 BZIP2_VERSION = 1
 """Of what a file gives in which zeros stand between streams: version 0 stopped there."""
 _EDGE_BYTES = 1 << 16
@@ -99,6 +102,8 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
         batches, alone = find_batches(source.path)
         sizes = [batch.size for batch in batches]
         return _cut_table(source, sizes, piece_bytes if alone else sys.maxsize)
+    if source.frames:
+        return _cut_frames(source, FrameIndex.read(source.frames), piece_bytes)
     if read_whole(source):
         return [Piece(source, 0, source.size, source.size)]
     starts = range(0, source.size, piece_bytes)
@@ -140,7 +145,21 @@ def read_whole(source: Source) -> bool:
     by_lines = source.format in ("jsonl", "wiki_jsonl") or (
         source.format == "text" and source.plain_text in ("blank_lines", "lines")
     )
-    return bool(source.compression) or not by_lines
+    return source.is_stream or not by_lines
+
+
+def is_large_stream(source: Source) -> bool:
+    """Whether one task does not read a file, as it is compressed JSON lines of such a size."""
+    return source.format == "jsonl" and bool(source.compression) and source.size > MOST_WHOLE_BYTES
+
+
+def is_framed(source: Source) -> bool:
+    """Whether a compressed file is read in pieces, once it is known where its frames start.
+
+    Copies of published files pass, so they are extracted.
+    """
+    is_ours = is_large_stream(source) and not source.published
+    return is_ours and has_frames(source.path, source.compression, source.state)
 
 
 def is_readable(source: Source) -> bool:
@@ -174,6 +193,8 @@ def file_identity(source: Source) -> list[Any]:
         identity += [source.format, READERS[source.format]]
     if source.compression == "bz2":
         identity.append(BZIP2_VERSION)
+    if is_framed(source):
+        identity.append(["frames", FRAMES_VERSION])
     if source.language:
         identity.append(source.language)
     return [*identity, source.size, content_identity(source)]
@@ -204,6 +225,20 @@ def ends_of_short(content: bytes) -> str:
 
 def _dropped(record: Record | Dropped | BadRecord) -> Record | Dropped | BadRecord:
     return Dropped(record.id, TOO_SLOW) if isinstance(record, Record) else record
+
+
+# --- pieces
+
+
+def _cut_frames(source: Source, index: FrameIndex, piece_bytes: int) -> list[Piece]:
+    """Pieces of whole frames, of at least `piece_bytes` of content but for the last."""
+    cuts = index.cuts(piece_bytes)
+    disk = [0, *index.disk[cuts[1:-1]].tolist(), source.size]
+    content = index.content[cuts].tolist()
+    return [
+        Piece(source, content[number], content[number + 1], disk[number + 1] - disk[number])
+        for number in range(len(cuts) - 1)
+    ]
 
 
 # --- Parquet and Arrow

@@ -12,7 +12,13 @@ import xxhash
 
 from pipeline.base.errors import DataError, escaped
 from pipeline.ingest.compression.codecs import BLOCK_BYTES, Compression, decompressed, naming
-from pipeline.ingest.documents.byte_blocks import CountedFile, count_lines, plain_blocks
+from pipeline.ingest.compression.frames import FrameIndex, frames_from
+from pipeline.ingest.documents.byte_blocks import (
+    CountedFile,
+    count_lines,
+    first_line_start,
+    plain_blocks,
+)
 from pipeline.remote.kept_lists import PublishedFile
 
 TEXT_FIELDS = ("text", "body", "content")
@@ -63,6 +69,8 @@ class FoundAs(NamedTuple):
     """When it was last written to."""
     ends: str = ""
     """Of a short file: its `file_ends`; empty: they are to be read."""
+    frames: str = ""
+    """Of a compressed file that is read in pieces: the file with its `FrameIndex`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,16 @@ class Source:
     def state(self) -> State:
         """The state in which it was found, see `unchanged`."""
         return self.size, self.found.mtime_ns
+
+    @property
+    def frames(self) -> str:
+        """As in `FoundAs`."""
+        return self.found.frames
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is compressed, and can only be read from its start."""
+        return bool(self.compression) and not self.frames
 
 
 class ReadSpan(NamedTuple):
@@ -169,7 +187,10 @@ class PieceReading:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A unit of reading: bytes [start, stop) of a file, Parquet row groups or Arrow batches."""
+    """A unit of reading: bytes [start, stop) of a file, Parquet row groups or Arrow batches.
+
+    Of a file with `frames` the bytes are those of its content.
+    """
 
     source: Source
     start: int
@@ -179,18 +200,39 @@ class Piece:
     reading: PieceReading | None = field(default=None, compare=False, repr=False)
     """Hashes what is read, see `unchanged`; None: nothing is recorded."""
 
+    def first_line(self) -> int:
+        """Where its first line starts."""
+        frames, position = self.source.frames, self.start
+        if not frames:
+            return first_line_start(self.source.path, position)
+        if FrameIndex.read(frames).starts_line_at(position):
+            return position
+        for block in self.blocks():
+            if (newline := block.find(b"\n")) >= 0:
+                return position + newline + 1
+            position += len(block)
+        return position
+
     def blocks(self, start: int | None = None) -> Iterator[bytes]:
         """The blocks of the file as `read_blocks` yields them, from `start` (None: its own) on.
 
         Raises DataError if the file does not end where it did when it was found.
         """
         source, start = self.source, self.start if start is None else start
+        skip = 0
+        if source.frames:
+            start, skip = FrameIndex.read(source.frames).place_of(start)
         if self.reading:
             self.reading.begin(start)
         with naming(source.path), Path(source.path).open("rb") as file:
             file.seek(start)
             raw = CountedFile(file, self.reading.take if self.reading else None)
-            if source.compression:
+            if source.frames:
+                for _, block in frames_from(cast(BinaryIO, raw), source.compression, start):
+                    if skip < len(block):
+                        yield block[skip:]
+                    skip = max(0, skip - len(block))
+            elif source.compression:
                 yield from decompressed(cast(BinaryIO, raw), source.compression)
             else:
                 yield from plain_blocks(cast(BinaryIO, raw), self.stop - start)
@@ -306,7 +348,7 @@ def with_line(example: str, sources: Iterable[Source]) -> str:
 
 def end_of(piece: Piece) -> int:
     """The piece's records start before this position in the decompressed file."""
-    return sys.maxsize if piece.source.compression else piece.stop
+    return sys.maxsize if piece.source.is_stream else piece.stop
 
 
 def check_length(source: Source, size: int) -> None:

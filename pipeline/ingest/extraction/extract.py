@@ -44,6 +44,7 @@ from pipeline.ingest.documents.read import (
     READERS,
     READING_VERSION,
     content_identity,
+    is_framed,
 )
 from pipeline.ingest.documents.records import EXTRACTED, FoundAs, Source
 from pipeline.ingest.documents.unchanged import (
@@ -77,6 +78,8 @@ from pipeline.ingest.extraction.units import (
 )
 from pipeline.remote.copies import fetched, is_here, remove_copies
 
+FRAMES_FOLDER = "frames"
+"""In the directory of extracted files: where the frames of compressed files start."""
 _GROUP_BYTES = 256 << 30
 
 
@@ -91,8 +94,18 @@ def extract(
     """
     sources = pack_small_files(gather_pages(sources))
     slow = [source for source in sources if is_extracted(source)]
+    made = _make_files(slow, directory, executor, part)
+    framed = [source for source in sources if is_framed(source)]
+    made |= _make_files(framed, directory / FRAMES_FOLDER, executor, part)
+    return [made.get(source, source) for source in sources]
+
+
+def _make_files(
+    slow: list[Source], directory: Path, executor: Executor, part: tuple[int, int]
+) -> dict[Source, Source]:
+    """The sources with what `extract` makes from them."""
     if not slow:
-        return sources
+        return {}
     make_directory(directory)
     remove_temporaries(directory)
     _remove_used_units(directory)
@@ -108,8 +121,7 @@ def extract(
     _identify([task for task in tasks if task.marker in waiting], directory, executor)
     for task in tasks:
         mark_used(task.target)
-    made = {source: _made(source, task) for source, task in zip(slow, tasks)}
-    return [made.get(source, source) for source in sources]
+    return {source: _made(source, task) for source, task in zip(slow, tasks)}
 
 
 def _task(source: Source, directory: Path) -> ExtractionTask:
@@ -321,6 +333,8 @@ def _reading(source: Source) -> list[Any]:
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:
+    if is_framed(source):
+        return replace(source, found=source.found._replace(frames=str(task.target.absolute())))
     made = task.target.stat()
     raw = source
     if source.published and is_here(source.published):
@@ -340,11 +354,13 @@ def _made(source: Source, task: ExtractionTask) -> Source:
 
 def extracted_so_far(sources: list[Source], directory: Path) -> list[Source]:
     """What `extract` would return, with those sources as they are whose files do not exist yet."""
-    there = {path.name for path in directory.glob("*.parquet")}
+    frames = directory / FRAMES_FOLDER
+    there = {path for folder in (directory, frames) for path in folder.glob("*.parquet")}
     found = []
     for source in pack_small_files(gather_pages(sources)):
-        task = _task(source, directory) if is_extracted(source) else None
-        found.append(_made(source, task) if task and task.marker in there else source)
+        folder = directory if is_extracted(source) else frames if is_framed(source) else None
+        task = _task(source, folder) if folder else None
+        found.append(_made(source, task) if task and task.target in there else source)
     return found
 
 

@@ -19,7 +19,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from pipeline.ingest.documents.read import READERS, READING_VERSION, cut, read
+from pipeline.ingest.compression.frames import FRAMES_VERSION
+from pipeline.ingest.documents.read import (
+    READERS,
+    READING_VERSION,
+    cut,
+    is_framed,
+    is_large_stream,
+    read,
+)
 from pipeline.ingest.documents.records import (
     BadRecord,
     Dropped,
@@ -104,6 +112,14 @@ class PieceFormat:
     code: int
 
 
+@dataclass(frozen=True, slots=True)
+class FrameFormat:
+    """A format of which it is found where its frames start, see `frames`."""
+
+    code: int
+
+
+FRAMES = FrameFormat(FRAMES_VERSION)
 FORMATS: dict[Format, SlowFormat | PieceFormat] = {
     "mediawiki": SlowFormat(find_pages, extract_page, WIKITEXT_VERSION),
     "html": SlowFormat(find_html, extract_html, WEB_VERSION, without_repeats),
@@ -127,19 +143,19 @@ FORMATS: dict[Format, SlowFormat | PieceFormat] = {
     "pack": PieceFormat(READING_VERSION),
 }
 """Formats that are extracted, with JSON lines in one large compressed file; others are read."""
-MOST_WHOLE_BYTES = 256 << 20
-"""On disk, of a compressed file of JSON lines that one task reads."""
 
 
 def is_extracted(source: Source) -> bool:
     """Whether a file is read from the Parquet file that is extracted from it."""
     if source.format == "jsonl":
-        return bool(source.compression) and source.size > MOST_WHOLE_BYTES
+        return is_large_stream(source) and not is_framed(source)
     return source.format in FORMATS
 
 
-def format_of(source: Source) -> SlowFormat | PieceFormat:
-    """How a file that is extracted is read."""
+def format_of(source: Source) -> SlowFormat | PieceFormat | FrameFormat:
+    """How a file is read that something is made from."""
+    if is_framed(source):
+        return FRAMES
     return FORMATS.get(source.format) or PieceFormat(READING_VERSION)
 
 
@@ -187,6 +203,8 @@ def is_joined(source: Source, units: list[Unit]) -> bool:
 
 def cut_units(source: Source) -> list[Unit]:
     """The units of a slow file, in order. They can be extracted side by side."""
+    if is_framed(source):
+        return _cut(source, UNIT_BYTES)
     if isinstance(format_of(source), PieceFormat):
         pieces = cut(source, PLAIN_UNIT_BYTES)
         return [Unit(source, piece.start, piece.stop, 0) for piece in pieces]
@@ -216,8 +234,10 @@ def _is_one_unit(source: Source) -> bool:
 
 def _starts_anywhere(source: Source) -> bool:
     """Whether each of the file's units can be read without what is before it."""
-    return source.format == "warc" or (
-        source.format == "mediawiki" and starts_anywhere(source.compression)
+    return (
+        is_framed(source)
+        or source.format == "warc"
+        or (source.format == "mediawiki" and starts_anywhere(source.compression))
     )
 
 

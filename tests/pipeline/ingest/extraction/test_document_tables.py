@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.execution.workers import local_executor
+from pipeline.ingest.documents import read as documents_read
 from pipeline.ingest.documents.read import cut, read
 from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.ingest.documents.sniff import sniff
@@ -110,7 +111,7 @@ def test_a_large_compressed_file_of_json_lines_is_extracted(
     path.write_bytes(gzip.compress(b'{"text": "One."}\n{"text": "Two."}\n{"no": 1}\n'))
     source = sniff(path, "corpus", "a.jsonl.gz")
     assert extract([source], tmp_path / "documents", local_executor(1)) == [source]
-    monkeypatch.setattr(units, "MOST_WHOLE_BYTES", 10)
+    monkeypatch.setattr(documents_read, "MOST_WHOLE_BYTES", 10)
     (found,) = extract([source], tmp_path / "documents", local_executor(1))
     assert found.format == EXTRACTED
     assert [*records(found)] == [*records(source)]

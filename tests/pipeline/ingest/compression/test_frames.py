@@ -1,0 +1,260 @@
+"""Compressed files that are read in pieces: the same records, wherever they are cut."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from pipeline import prepare
+from pipeline.base.errors import DataError
+from pipeline.data.shards.document_index import DOCUMENTS
+from pipeline.data.shards.manifest import TRAIN, read_manifest
+from pipeline.execution.workers import local_executor
+from pipeline.ingest.compression import frames
+from pipeline.ingest.compression.frames import FRAMES_SCHEMA, FrameIndex, guess_frame, has_frames
+from pipeline.ingest.documents import read as documents_read
+from pipeline.ingest.documents.read import cut, file_identity, read
+from pipeline.ingest.documents.records import BadRecord, Dropped, PieceReading, Record, Source
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction import units
+from pipeline.ingest.extraction.extract import extract, extracted_so_far
+from tests.pipeline.ingest.compression.compressed_files import PACK, SKIPPABLE
+from tests.pipeline.preparing import Prepare, tiny
+
+SIZES = (3000, 1, 0, 40_000, 700, 2, 9000)
+"""Bytes of content of frames, in turn: few end with a line, and one holds none."""
+Pack = Callable[[bytes], bytes]
+
+
+def json_lines(count: int) -> bytes:
+    """Lines of 20 to 2,000 bytes, one of them unusable."""
+    rng = random.Random(0)
+    texts = [" ".join(str(rng.random()) for _ in range(rng.randrange(100))) for _ in range(count)]
+    lines = [json.dumps({"text": f"{number} {text}"}) for number, text in enumerate(texts)]
+    lines[count // 2] = "{no JSON}"
+    return "\n".join(lines).encode() + b"\n"
+
+
+def in_frames(content: bytes, pack: Pack, sizes: tuple[int, ...] = SIZES) -> bytes:
+    """The content in frames of these sizes, over and over."""
+    packed, at = [], 0
+    while at < len(content):
+        size = sizes[len(packed) % len(sizes)]
+        packed.append(pack(content[at : at + size]))
+        at += size
+    return b"".join(packed)
+
+
+def zst_without_size(content: bytes) -> bytes:
+    frame = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    return frame.compress(content) + frame.flush() + SKIPPABLE
+
+
+def bgzf(content: bytes) -> bytes:
+    """A block as bgzip writes it, with a field of its own in the header."""
+    packed = gzip.compress(content, mtime=0)
+    extra = b"\x06\x00BC\x02\x00" + (len(packed) + 7).to_bytes(2, "little")
+    return packed[:3] + b"\x04" + packed[4:10] + extra + packed[10:]
+
+
+PACKED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip members": ("gz", lambda content: in_frames(content, PACK["gz"])),
+    "gzip, stored": ("gz", lambda content: in_frames(content, lambda c: gzip.compress(c, 0))),
+    # what is not compressed further looks like members
+    "gzip in gzip": ("gz", lambda c: in_frames(c, lambda x: gzip.compress(x, 0), (90, 400_000))),
+    "bgzip": ("gz", lambda content: in_frames(content, bgzf, (5000,))),
+    "zstd frames": ("zst", lambda content: in_frames(content, PACK["zst"])),
+    "zstd frames without sizes": ("zst", lambda content: in_frames(content, zst_without_size)),
+    "bzip2 blocks": ("bz2", lambda content: bz2.compress(content, 1)),
+    "bzip2 streams": ("bz2", lambda content: in_frames(content, bz2.compress, (30_000, 7))),
+}
+"""By what a file is made of: its ending, and what makes it."""
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files, units and runs of some kilobytes."""
+    monkeypatch.setattr(documents_read, "MOST_WHOLE_BYTES", 1000)
+    monkeypatch.setattr(units, "UNIT_BYTES", 7000)
+    monkeypatch.setattr(frames, "STEP_BYTES", 1500)
+
+
+def found(path: Path) -> Source:
+    return sniff(path, "mine", path.name)
+
+
+def framed(path: Path) -> Source:
+    """The source of a file, with its index."""
+    (source,) = extract([found(path)], path.with_name("documents"), local_executor(1))
+    return source
+
+
+def records(source: Source, piece_bytes: int) -> list[Record | Dropped | BadRecord]:
+    return [record for piece in cut(source, piece_bytes) for record in read(piece)]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("case", PACKED)
+def test_pieces_give_the_records_of_the_whole(tmp_path: Path, case: str) -> None:
+    """Their ids too; those that are unusable are named by bytes, where lines are not counted."""
+    ending, pack = PACKED[case]
+    content = json_lines(600)
+    if case == "gzip in gzip":
+        content += b"\n".join([gzip.compress(content[:300], mtime=0)] * 200) + b"\n" + content
+    path = tmp_path / f"in.jsonl.{ending}"
+    path.write_bytes(pack(content))
+    whole = records(found(path), 1)
+    assert len(whole) >= 600
+    source = framed(path)
+    assert source.frames and source.format == "jsonl"
+    for piece_bytes in (1, 5000, 100_000, 1 << 30):
+        pieces = cut(source, piece_bytes)
+        assert len(pieces) > 2 or piece_bytes > 5000
+        assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
+        assert sum(piece.weight for piece in pieces) == source.size
+        assert pieces[-1].stop == len(content)
+        same = records(source, piece_bytes)
+        assert [r for r in same if isinstance(r, Record)] == [
+            r for r in whole if isinstance(r, Record)
+        ]
+        assert [r.reason for r in same if isinstance(r, BadRecord)] == [
+            r.reason for r in whole if isinstance(r, BadRecord)
+        ]
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_read_of_a_piece_can_be_hashed_again(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(in_frames(json_lines(300), PACK["gz"]))
+    source = framed(path)
+    for piece in cut(source, 20_000):
+        reading = PieceReading()
+        assert list(read(replace(piece, reading=reading)))
+        again = PieceReading().take_file(str(path), reading.start, reading.stop)
+        assert again.digest == reading.digest
+
+
+@pytest.mark.usefixtures("small")
+def test_a_unit_that_starts_with_a_false_frame_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every guess is wrong here: the truth is where the frames before a unit end."""
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(in_frames(json_lines(300), PACK["gz"]))
+    right = pq.read_table(framed(path).frames)
+    path.rename(other := tmp_path / "other.jsonl.gz")
+    monkeypatch.setattr(frames, "guess_frame", lambda *_: 0)
+    assert pq.read_table(framed(other).frames) == right
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("damage", ["truncated", "damaged"])
+def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "in.jsonl.gz"
+    packed = in_frames(json_lines(600), PACK["gz"])
+    at = len(packed) // 2
+    path.write_bytes(packed[:-30] if damage == "truncated" else packed[:at] + packed[at + 9 :])
+    with pytest.raises(DataError, match=rf"{path} is {damage}.*; fetch it again"):
+        framed(path)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_file_of_one_frame_is_extracted(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(gzip.compress(json_lines(600)))
+    assert framed(path).format == "extracted"
+
+
+def test_small_files_are_read_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(in_frames(json_lines(30), PACK["gz"]))
+    assert framed(path) == found(path)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_identity_of_a_file_covers_how_it_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(in_frames(json_lines(300), PACK["gz"]))
+    assert file_identity(framed(path))[5] == ["frames", 1]
+
+
+@pytest.mark.parametrize("codec", ["gz", "zst", "bz2"])
+def test_has_frames(tmp_path: Path, codec: str) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(PACK[codec](b"One."))
+    assert not has_frames(str(path), codec, (1, 0))  # type: ignore[arg-type]
+    path.write_bytes(PACK[codec](b"One.") + PACK[codec](b"Two."))
+    assert has_frames(str(path), codec, (2, 0))  # type: ignore[arg-type]
+
+
+def test_guess_frame(tmp_path: Path) -> None:
+    """Only what decompresses is a frame."""
+    path = tmp_path / "in"
+    false, frame = b"\x1f\x8b\x08\0\0\0\0\0\0\3 and no member", gzip.compress(b"One.")
+    path.write_bytes(false + frame + frame)
+    with path.open("rb") as file:
+        assert guess_frame(file, "gz", 0, 1000) == len(false)
+        assert guess_frame(file, "gz", len(false) + 1, 1000) == len(false) + len(frame)
+        assert guess_frame(file, "gz", 0, len(false)) is None
+
+
+def test_the_runs_of_an_index(tmp_path: Path) -> None:
+    table = pa.table([[0, 10, 30], [100, 50, 70], [True, False, True]], FRAMES_SCHEMA)
+    pq.write_table(table, tmp_path / "index")
+    index = FrameIndex.read(str(tmp_path / "index"))
+    assert index.content.tolist() == [0, 100, 150, 220]
+    assert index.starts_line.tolist() == [True, True, False]
+    places = {0: (0, 0), 99: (0, 99), 100: (10, 0), 149: (10, 49), 150: (30, 0), 219: (30, 69)}
+    assert {position: index.place_of(position) for position in places} == places
+    lines = [position for position in range(220) if index.starts_line_at(position)]
+    assert lines == [0, 100]
+    assert (index.cuts(1), index.cuts(120), index.cuts(500)) == ([0, 1, 2, 3], [0, 2, 3], [0, 3])
+
+
+@pytest.mark.usefixtures("small")
+def test_shards_of_pieces_name_the_documents_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Prepare, tiny_tokenizer: Path
+) -> None:
+    """Prepared again they are complete; a file that has changed in the middle is refused."""
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(packed := in_frames(json_lines(300), PACK["gz"]))
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    monkeypatch.setattr(prepare, "SPLIT_BYTES", 20_000)
+    given = ("--corpus", "mine", "--input", path, "--workers", 1)
+    run(*given, *tiny(tiny_tokenizer, tmp_path / "pieces"))
+    assert len(read_manifest(tmp_path / "pieces").of(TRAIN)) > 5
+    assert "complete already" in run(*given, *tiny(tiny_tokenizer, tmp_path / "pieces"))
+    with monkeypatch.context() as whole:
+        whole.setattr(documents_read, "MOST_WHOLE_BYTES", 1 << 30)
+        run(*given, *tiny(tiny_tokenizer, tmp_path / "whole"))
+    ids = [
+        sorted(pq.read_table(tmp_path / name / DOCUMENTS)["id"].to_pylist())
+        for name in ("pieces", "whole")
+    ]
+    assert ids[0] == ids[1] and len(ids[0]) > 290
+    at = packed.index(b"\x1f\x8b", len(packed) // 2)
+    path.write_bytes(packed[: at + 4] + b"time" + packed[at + 8 :])
+    refused = run(*given, *tiny(tiny_tokenizer, tmp_path / "pieces"), code=2)
+    assert f"{path} has changed since" in refused
+
+
+@pytest.mark.usefixtures("small")
+def test_an_index_is_used_again(tmp_path: Path) -> None:
+    """By estimates too."""
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(in_frames(json_lines(300), PACK["gz"]))
+    assert extracted_so_far([found(path)], tmp_path / "documents") == [found(path)]
+    source = framed(path)
+    before = Path(source.frames).stat().st_mtime_ns
+    assert extracted_so_far([found(path)], tmp_path / "documents") == [source] == [framed(path)]
+    assert Path(source.frames).stat().st_mtime_ns == before
