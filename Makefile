@@ -74,6 +74,8 @@ bench: venv
 	$(BIN)/python -m tests.benchmarks.bench_checkpoint
 	$(BIN)/python -m tests.benchmarks.bench_plan
 	$(BIN)/python -m tests.benchmarks.bench_scale
+	$(BIN)/python -m tests.benchmarks.bench_slow_disk
+	$(BIN)/python -m tests.benchmarks.bench_frames
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -1,6 +1,6 @@
 """How busy 2,048 ranks are with 60 gzip files of 1 GB: of many members, and of one.
 
-    python -m tests.benchmarks.bench_frames [--megabytes 96]
+    python -m tests.benchmarks.bench_frames [--megabytes 128]
 
 Measures what each kind of task takes on a small file, CPU seconds of one core with the reading and
 writing of files, and deals the tasks of 60 files to the ranks as the executor does: the largest
