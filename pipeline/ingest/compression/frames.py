@@ -87,12 +87,12 @@ def has_frames(path: str, compression: Compression, state: tuple[int, int]) -> b
         return False
     with naming(path), Path(path).open("rb") as file:
         head = io.BytesIO(file.read(_FIRST_BYTES))
-    first = -1
-    with suppress(*_DAMAGE):
-        for at, _ in frames_from(head, compression, 0):
-            if first >= 0 and at != first:
-                return True
-            first = at
+        first = -1
+        with suppress(*_DAMAGE):
+            for at, _ in frames_from(head, compression, 0):
+                if first >= 0 and at != first:
+                    return True
+                first = at
     return False
 
 
