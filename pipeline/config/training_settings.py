@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pipeline.config.data_settings import SequenceLength
-from pipeline.config.schema import BelowOne, Count, CountOrZero, Legacy, Positive, Range, Tiny
+from pipeline.config.schema import (
+    BelowOne,
+    Count,
+    CountOrZero,
+    Legacy,
+    Positive,
+    Range,
+    Share,
+    Tiny,
+)
 
 GENERATOR_KINDS = ("rtd", "rtd_masked", "replace_mlm", "all_tokens_mlm")
 """Values of objective.kind with a generator."""
@@ -186,16 +195,44 @@ class BatchSettings:
     order_window: Count
     """Shuffle window in blocks of 1,024 rows; data.order=global does not read it."""
     mixture: tuple[CorpusWeight, ...]
-    """Shares of the corpora in every 4,096 sequences; each --data directory then holds one corpus.
-    []: all sequences are read equally often."""
+    """Shares of the corpora in the sequences that are read, and no other corpus. []: by
+    `mixture_exponent`."""
+    mixture_exponent: Annotated[Share, Legacy(1.0)]
+    """Corpora are read in proportion to their training tokens to this power: 1 reads all sequences
+    equally often, 0 all corpora."""
+    corpora: Annotated[tuple[str, ...], Legacy(())]
+    """Names of the corpora that are read, as `pipeline.inspect` shows them; []: all of --data, or
+    those of `mixture`."""
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some corpora are read more often than others."""
+        return bool(self.mixture) or self.mixture_exponent != 1
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The corpora that are read; empty: all."""
+        return tuple(entry.corpus for entry in self.mixture) or self.corpora
 
     def contradictions(self) -> Iterator[str]:
-        """A corpus with two weights."""
-        names = [entry.corpus for entry in self.mixture]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        """A corpus named twice, and two ways to weigh the corpora."""
+        path = "batch.mixture" if self.mixture else "batch.corpora"
+        if twice := sorted({name for name in self.named if self.named.count(name) > 1}):
             yield (
-                f"batch.mixture names {', '.join(twice)} twice; give each corpus one weight, or "
-                "add --set batch.mixture=[] to read all equally often"
+                f"{path} names {', '.join(twice)} twice; name each corpus once, or add --set "
+                f"{path}=[] to read all"
+            )
+        if self.mixture and self.mixture_exponent != 1:
+            yield (
+                f"batch.mixture_exponent={self.mixture_exponent:g} weighs the corpora by their "
+                f"size, but batch.mixture has weights for {len(self.mixture)}; add --set "
+                "batch.mixture=[] --set 'batch.corpora=[...]' to name them only, or --set "
+                "batch.mixture_exponent=1"
+            )
+        if self.mixture and self.corpora:
+            yield (
+                "batch.corpora names corpora, but batch.mixture names those that are read with "
+                "their weights; add --set batch.corpora=[], or --set batch.mixture=[]"
             )
 
 
@@ -303,5 +340,6 @@ class EarlierPhase:
     """Sequences per step, in place of batch.sequences; per_device scales to the same tokens."""
     settings: Annotated[tuple[str, ...], Legacy(())]  # so that a phase typed by hand can omit it
     """Other settings of this phase, as `--set` takes them, e.g. ["encoder.dropout=0.1"]: of
-    data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout,
-    encoder.attention_dropout, encoder.rotary_base and encoder.local_rotary_base."""
+    data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture,
+    batch.mixture_exponent, batch.corpora, encoder.dropout, encoder.attention_dropout,
+    encoder.rotary_base and encoder.local_rotary_base."""

@@ -118,6 +118,7 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
         machines=f"{hardware.words}, {planned.run.precision}, ZeRO stage {planned.stage}",
         plans=[phase.plan.to_dict() for phase in phases],
         lines=lines,
+        mixtures=[phase.corpora_used for phase in phases],
         sections=sections,
         warnings=warnings,
         answer=_answer(planned, sections, price),

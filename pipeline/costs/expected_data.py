@@ -45,17 +45,18 @@ NOWHERE = Path("--tokens")
 def expected_datasets(run: Run, tokens: int) -> tuple[tuple[Dataset, ...], tuple[Dataset, ...]]:
     """Datasets of both splits that hold `tokens` tokens of text for each phase of a run.
 
-    Phases of the same length and masks share them. Raises ConfigError if a mixture asks for
-    corpora by name.
+    Phases of the same length and masks share them. Raises ConfigError if a phase tells
+    corpora apart.
     """
     train: list[Dataset] = []
     validation: list[Dataset] = []
     seen: list[object] = []
     for *_, part in runs_of(run):
-        if part.batch.mixture:
+        if part.batch.is_mixed or part.batch.corpora:
             raise ConfigError(
-                "batch.mixture weighs corpora by name, which --tokens cannot tell apart; give "
-                "--data with their shards, or add --set batch.mixture=[]"
+                "batch.mixture, batch.mixture_exponent and batch.corpora tell corpora apart, which "
+                "--tokens cannot; give --data with their shards, or add --set batch.mixture=[] "
+                "--set batch.mixture_exponent=1 --set batch.corpora=[]"
             )
         key = (part.data.sequence_length, mask_settings(part))
         if key in seen:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.base.durations import digits_and_unit
 from pipeline.costs.estimate import Estimate
+from pipeline.planning.mixtures import CorpusUse
 
 NOT_COUNTED = (
     "NCCL's buffers and the CUDA context, unless a line of memory names them",
@@ -42,18 +43,21 @@ class CostPlan:
     """The plan of each phase, as in run.json."""
     lines: Sequence[str]
     """The same in words, as `pipeline.train --dry-run` prints them."""
+    mixtures: Sequence[Sequence[CorpusUse]]
+    """How each phase reads the corpora of its mixture; empty without one."""
     sections: Sequence[PlanSection]
     warnings: Sequence[str]
     answer: Sequence[tuple[str, str]] = ()
     """What is asked first, by name: hours, GPU-hours, cost, memory, what bounds a step."""
 
     def to_json(self) -> str:
-        """One object: name, machines, answer, plans, sections with their estimates, warnings."""
+        """One object: name, machines, answer, plans, mixtures, sections, warnings."""
         content = {
             "name": self.name,
             "machines": self.machines,
             "answer": dict(self.answer),
             "plans": self.plans,
+            "mixtures": [[asdict(use) for use in phase] for phase in self.mixtures],
             "sections": {
                 section.title: [asdict(part) for part in section.estimates]
                 for section in self.sections

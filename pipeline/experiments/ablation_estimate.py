@@ -122,8 +122,8 @@ def _why_not_trained(ablation: Ablation, arm: AblationArm, children: Children) -
     shards = directories(ablation, arm)
     if all((directory / MANIFEST).exists() for directory in shards):
         data: list[object] = ["--data", *shards]
-    elif any(part.batch.mixture for part in split_phases(arm.run)):
-        return ""  # names corpora that only shards have
+    elif any(part.batch.is_mixed or part.batch.corpora for part in split_phases(arm.run)):
+        return ""  # needs corpora that only shards have
     else:
         data = ["--tokens", "1e9"]
     words = ["pipeline.plan", "--run", arm_file(ablation, arm), *data, "--cpu"]
@@ -180,6 +180,7 @@ def measured_seconds(run: Run, children: Children) -> float:
     small = override(run, [
         "phases=[]", "batch.step_tokens=0", "batch.warmup_steps=0", "batch.first_sequences=1",
         f"batch.sequences={min(run.batch.sequences, run.batch.per_device)}", "batch.mixture=[]",
+        "batch.mixture_exponent=1", "batch.corpora=[]",
         f"steps={max(run.schedule.warmup_steps + run.schedule.decay_steps, MEASURED_STEPS) + 1}",
         f"validation.every={run.steps + MEASURED_STEPS}", "logging.every=1",
     ])  # fmt: skip

@@ -27,7 +27,8 @@ from pipeline.base.errors import DataError
 from pipeline.config.data_settings import DataSettings, most_predictions
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
-from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_of, masks_schema, rows_schema
+from pipeline.data.shards.arrow_files import BATCH_ROWS, masks_schema, rows_schema
+from pipeline.data.shards.corpus_spans import corpus_spans
 from pipeline.data.shards.manifest import (
     MANIFEST,
     TRAIN,
@@ -102,6 +103,8 @@ class Dataset:
         self.damaged: set[str] = set()
         """Names of the shards that `open` found damaged, with `skip_damaged`."""
         self._excluded = np.zeros(len(self.shards), np.bool_)
+        self.part = ""
+        """Name of its first shard, if it is one of several corpora of its directory."""
         self.staging: Staging | None = None
 
     def stage(self, staging: Staging) -> None:
@@ -203,14 +206,31 @@ class Dataset:
         return owners.get(file, "") if file else ""
 
     def by_corpus(self) -> dict[str, Dataset]:
-        """A dataset per corpus. A validation shard has one corpus, which its first row names."""
-        found: dict[str, list[Shard]] = {}
-        for shard in self.shards:
-            found.setdefault(corpus_of(self.directory / shard.file), []).append(shard)
-        return {
-            name: Dataset(self.directory, self.manifest, own, self.masking)
-            for name, own in found.items()
-        }
+        """A dataset per corpus: itself if it has one, else parts that share its excluded shards."""
+        if len(self.manifest.corpora) == 1:
+            return dict.fromkeys(self.manifest.corpora, self)
+        spans = corpus_spans(self.directory, self.manifest, self.shards)
+        return {corpus: self._part(corpus, span) for corpus, span in spans.items()}
+
+    def _part(self, corpus: str, span: slice) -> Dataset:
+        """The shards of one corpus, described by a manifest of their own."""
+        about, shards = self.manifest.corpora[corpus], self.shards[span]
+        totals = {name: about[name] for name in self.manifest.totals}
+        manifest = replace(self.manifest, corpora={corpus: about}, totals=totals, shards=shards)
+        part = Dataset(self.directory, manifest, shards, self.masking, self._has_files)
+        part.part, part.damaged = shards[0].name, self.damaged
+        part._excluded, part._roots = self._excluded[span], self._roots[span]
+        return part
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.shard_rows.sum())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all rows."""
+        return sum(shard.tokens for shard in self.shards)
 
     @property
     def stored(self) -> int:
@@ -378,16 +398,3 @@ class Dataset:
 
 ExcludedShards = tuple[tuple[int, str], ...]
 """Excluded shards: index of the dataset and name of the file of rows, sorted."""
-
-
-def exclude(datasets: Sequence[Dataset], shards: ExcludedShards) -> None:
-    """Stop reading the rows of these shards. Raises DataError if a length has none left."""
-    for index, dataset in enumerate(datasets):
-        dataset.exclude({file for owner, file in shards if owner == index})
-    for length in {dataset.manifest.sequence_length for dataset in datasets}:
-        own = [dataset for dataset in datasets if dataset.manifest.sequence_length == length]
-        if all(dataset.is_excluded for dataset in own):
-            raise DataError(
-                f"every shard of {', '.join(str(dataset.directory) for dataset in own)} is "
-                "damaged or missing; copy them again"
-            )

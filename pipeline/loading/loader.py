@@ -27,7 +27,7 @@ from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.kernels.permutation import IntArray
 from pipeline.loading.dataset import READ_THREADS, Dataset
 from pipeline.loading.micro_batch import PLAIN, BatchBuilder, BatchForm, LossCounts, MicroBatch
-from pipeline.loading.order import Located, Order, Share
+from pipeline.loading.order import Located, Order, Share, places_by_key
 from pipeline.loading.placement import Capacity, place
 from pipeline.loading.prefetch import in_background
 from pipeline.loading.resolve import RECORD, StructArray, put_records
@@ -213,10 +213,9 @@ class Loader:
         duplicate = (samples.pass_number - 1) % cycles[samples.dataset]
         keys = samples.dataset * int(cycles.max()) + duplicate
         alike = keys.size > 0 and bool((keys == keys[0]).all())
-        found = keys[:1].tolist() if alike else np.unique(keys).tolist()
-        for key in found:
-            dataset, number = divmod(key, int(cycles.max()))
-            chosen = slice(None) if alike else np.flatnonzero(keys == key)
+        for places in [np.zeros(1, np.int64)] if alike else places_by_key(keys):
+            dataset, number = divmod(int(keys[places[0]]), int(cycles.max()))
+            chosen = slice(None) if alike else places
             kept = self.datasets[dataset].read_of(samples.row, chosen)
             yield self.datasets[dataset], number, kept
 

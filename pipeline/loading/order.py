@@ -8,8 +8,13 @@ each. It is a pure function, so the state of a loader is one integer and a seek 
   are permuted inside it. A reader needs two windows of record batches at a time.
 - `sequential`: file order, one pass; for validation.
 
-Several datasets mix by size (one concatenation: one pass counter for all) or by weight (cycles of
-4,096 samples with an integer quota for each dataset, so every dataset counts its own passes).
+Several datasets mix by size (one concatenation: one pass counter for all) or by weight. By weight,
+every dataset counts its own passes, so that its rows show their masks in turn however often they
+are read:
+
+1. How many of the first n samples each dataset has follows from n (proportions.py).
+2. A cycle of 4,096 samples has the difference of these counts at its two ends as quotas.
+3. A keyed bijection of the cycle's slots shuffles the datasets; each has its own order of rows.
 """
 
 from __future__ import annotations
@@ -24,11 +29,13 @@ import numpy as np
 from pipeline.base.errors import ConfigError
 from pipeline.data.shards.arrow_files import BATCH_ROWS
 from pipeline.kernels.permutation import MAX_COUNT, ROUNDS, IntArray, image, round_keys, sides
+from pipeline.loading.proportions import Proportions, shares_of
 
-ORDER_VERSION = 1
-"""Increased whenever the same seed gives another order; a resumed run needs the same version."""
+ORDER_VERSION, MIXTURE_VERSION = 1, 2
+"""Of an order by size, and of one by weight: increased whenever the same seed gives another one; a
+resumed run needs the same version."""
 CYCLE = 4096
-"""Samples over which a mixture by weight gives every dataset exactly its quota."""
+"""Samples of a mixture by weight that are shuffled together."""
 
 Kind = Literal["global", "blocks", "sequential"]
 
@@ -150,25 +157,6 @@ def _cycle_slots(quotas: IntArray, seed: int, number: int) -> IntArray:
     return slots
 
 
-def quotas(weights: tuple[float, ...]) -> IntArray:
-    """Samples of each dataset in a cycle of 4,096: shares rounded by the largest remainder.
-
-    Raises ConfigError if a weight is not positive, or too small for one sample in a cycle.
-    """
-    if not all(weight > 0 and np.isfinite(weight) for weight in weights):
-        raise ConfigError(f"mixture weights {list(weights)} must be positive numbers")
-    shares = np.asarray(weights, np.float64) / sum(weights) * CYCLE
-    counts = np.floor(shares).astype(np.int64)
-    by_remainder = np.argsort(counts - shares, kind="stable")
-    counts[by_remainder[: CYCLE - counts.sum()]] += 1
-    if counts.min() == 0:
-        raise ConfigError(
-            f"mixture weight {weights[int(counts.argmin())]} of {list(weights)} is below 1/{CYCLE} "
-            "of the whole, less than one sample per cycle; raise it or remove that dataset"
-        )
-    return counts
-
-
 @dataclass(frozen=True, slots=True)
 class Located:
     """The rows at n positions."""
@@ -237,7 +225,10 @@ class Order:
     shard_rows: tuple[IntArray, ...]
     """For each dataset the number of rows of each of its shards, in the manifest's order."""
     weights: tuple[float, ...] = ()
-    """Share of each dataset in every 4,096 samples; empty: by size."""
+    """How often each dataset is read, relative to the others; empty: by size."""
+    before: tuple[int, ...] = ()
+    """Samples of each dataset that earlier orders read, if mixed by weight: it continues after
+    them. Empty: none."""
     window: int = 64
     """Record batches in a window, for `blocks`."""
     skipped: tuple[tuple[int, int], ...] = ()
@@ -251,11 +242,11 @@ class Order:
             raise ConfigError(f"{self.total_rows} rows are more than 2^62")
         if self.window < 1:
             raise ConfigError(f"batch.order_window={self.window} must be at least 1")
-        if self.weights and len(self.weights) != len(self.shard_rows):
-            raise ConfigError(
-                f"{len(self.weights)} mixture weights for {len(self.shard_rows)} datasets; "
-                "give one for each"
-            )
+        for name, given in (("mixture weights", self.weights), ("numbers read", self.before)):
+            if given and len(given) != len(self.shard_rows):
+                raise ConfigError(
+                    f"{len(given)} {name} for {len(self.shard_rows)} datasets; give one for each"
+                )
         if self.weights and self.kind == "sequential":
             raise ConfigError(
                 "sequential order reads datasets one after the other; remove the weights"
@@ -276,29 +267,42 @@ class Order:
     def locate(self, positions: IntArray) -> Located:
         """The samples at `positions` [n], each >= 0 and, for `sequential`, < end."""
         positions = places_of(positions, self.skipped)
-        if not self._quotas.size:
+        if not self.weights:
             return self._streams[0].rows(self, positions)
         cycles, slots = np.divmod(positions, CYCLE)
         found = Located(*(np.empty_like(positions) for _ in range(3)))
         indices = np.empty_like(positions)
         for cycle in np.unique(cycles).tolist():
             chosen = cycles == cycle
-            table = self._slots(cycle)[slots[chosen]]
-            found.dataset[chosen] = table[:, 0]
-            indices[chosen] = table[:, 1] + cycle * self._quotas[table[:, 0]]
-        for stream in self._streams:
-            chosen = found.dataset == stream.number
-            part = stream.rows(self, indices[chosen])
+            earlier, table = self._cycle(cycle)
+            found.dataset[chosen], seen = table[slots[chosen]].T
+            indices[chosen] = seen + earlier[found.dataset[chosen]]
+        for chosen in places_by_key(found.dataset):
+            part = self._streams[found.dataset[chosen[0]]].rows(self, indices[chosen])
             found.pass_number[chosen], found.row[chosen] = part.pass_number, part.row
         return found
 
+    def read_of(self, samples: int) -> IntArray:
+        """Samples of each dataset [datasets] that are read by the end of the first `samples`, with
+        those of earlier orders. By size they are whole passes: the next order begins a new one."""
+        if not self.weights:
+            passes = -(-samples // self.total_rows)
+            return np.array([passes * int(rows.sum()) for rows in self.shard_rows], np.int64)
+        cycle, slot = divmod(samples, CYCLE)
+        earlier, table = self._cycle(cycle)
+        return earlier + np.bincount(table[:slot, 0], minlength=earlier.size)
+
     @cached_property
-    def _quotas(self) -> IntArray:
-        return quotas(self.weights) if len(self.weights) > 1 else np.empty(0, np.int64)
+    def _before(self) -> IntArray:
+        return np.array(self.before or [0] * len(self.shard_rows), np.int64)
+
+    @cached_property
+    def _proportions(self) -> Proportions:
+        return Proportions(shares_of(self.weights))
 
     @cached_property
     def _streams(self) -> tuple[_SampleStream, ...]:
-        groups = [(rows,) for rows in self.shard_rows] if self._quotas.size else [self.shard_rows]
+        groups = [(rows,) for rows in self.shard_rows] if self.weights else [self.shard_rows]
         streams = []
         for number, group in enumerate(groups):
             shards = np.concatenate(group).astype(np.int64)
@@ -314,16 +318,24 @@ class Order:
         return tuple(streams)
 
     @cached_property
-    def _cycles(self) -> dict[int, IntArray]:
+    def _cycles(self) -> dict[int, tuple[IntArray, IntArray]]:
         return {}
 
-    def _slots(self, cycle: int) -> IntArray:
-        """See `_cycle_slots`; the tables of the last four cycles are kept."""
+    def _cycle(self, cycle: int) -> tuple[IntArray, IntArray]:
+        """Samples of each dataset before a cycle, and its `_cycle_slots`; the last four stay."""
         if cycle not in self._cycles:
             while len(self._cycles) >= 4:
                 del self._cycles[next(iter(self._cycles))]
-            self._cycles[cycle] = _cycle_slots(self._quotas, self.seed, cycle)
+            begin, end = (self._proportions.counts((cycle + at) * CYCLE) for at in (0, 1))
+            slots = _cycle_slots(end - begin, self.seed, cycle)
+            self._cycles[cycle] = self._before + begin, slots
         return self._cycles[cycle]
+
+
+def places_by_key(keys: IntArray) -> list[IntArray]:
+    """The places of each distinct key among `keys` [n], in the order of the keys."""
+    places = np.argsort(keys, kind="stable")
+    return np.split(places, np.flatnonzero(np.diff(keys[places])) + 1) if keys.size else []
 
 
 def places_of(positions: IntArray, skipped: tuple[tuple[int, int], ...]) -> IntArray:

@@ -51,14 +51,16 @@ class Staging:
         tell: Callable[[str], None],
         announce: bool = True,
         reserve: int = RESERVE,
+        part: str = "",
     ) -> None:
         """shared: the dataset's directory; shards: those of the split that is read; root: a
         directory on the node's disk, which datasets and runs may share; tell: prints a line about
-        a problem, or with `announce` also about copies that are complete. Raises ConfigError if
-        others can change the copies."""
+        a problem, or with `announce` also about copies that are complete; part: `Dataset.part`.
+        Raises ConfigError if others can change the copies."""
         self.shared = shared
         name, fingerprint = shared.resolve().name, manifest.fingerprint[:16]
-        self.copies = root / (name if fingerprint in name else f"{name}-{fingerprint}")
+        name = name if fingerprint in name else f"{name}-{fingerprint}"
+        self.copies = root / (f"{name}-{part}" if part else name)
         """Directory of the copies, which have the names of the originals in `shared`."""
         with suppress(OSError):  # it cannot be made: `_run` reports this, and there are no copies
             self.copies = own_directory(self.copies, "--stage", "the shards that are read")

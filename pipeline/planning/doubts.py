@@ -15,6 +15,8 @@ from pipeline.released.continued import MOST_CONTINUED_PASSES
 
 MOST_PASSES = 100.0
 """Over the data; BERT made 40."""
+MOST_REPEATS, SHOWN = 10.0, 5
+"""Passes over a corpus of a mixture above which a warning is due, and corpora that it names."""
 CPU_FLOPS = 150e9
 """Per second and core, with 512-bit vectors in fp32."""
 GPU_FLOPS = 1e15
@@ -49,7 +51,11 @@ class Machines:
 
 def doubts(phases: Sequence[Phase], machines: Machines, *, continued: bool = False) -> list[str]:
     """A warning for each thing that is likely a mistake; continued: the run starts from a model."""
-    return [*_about_data(phases, continued), *_about_time(phases, machines)]
+    return [
+        *_about_data(phases, continued),
+        *_about_repeats(phases),
+        *_about_time(phases, machines),
+    ]
 
 
 def _about_data(phases: Sequence[Phase], continued: bool) -> list[str]:
@@ -80,6 +86,25 @@ def _about_data(phases: Sequence[Phase], continued: bool) -> list[str]:
                 f"fewer steps: --set steps={max(1, int(steps * usual / count))} makes {usual:.0f}"
             )
     return found
+
+
+def _about_repeats(phases: Sequence[Phase]) -> list[str]:
+    """A warning if a mixture repeats corpora often that reading by size would not."""
+    passes: dict[str, float] = {}
+    for phase in phases:
+        for use in phase.corpora_used:
+            passes[use.corpus] = passes.get(use.corpus, 0) + use.passes
+    by_size = sum(phase.plan.epochs for phase in phases)
+    often = sorted((count, name) for name, count in passes.items() if count > MOST_REPEATS)
+    if not often or by_size > MOST_REPEATS:
+        return []
+    worst = ", ".join(f"{name} {count:,.0f} times" for count, name in often[: -SHOWN - 1 : -1])
+    of = "corpus" if len(passes) == 1 else "corpora"
+    return [
+        f"the mixture reads {len(often):,} of {len(passes):,} {of} more than {MOST_REPEATS:.0f} "
+        f"times, by size {by_size:,.1f} times: {worst}; give more text of them, or weigh them less "
+        "(batch.mixture_exponent nearer to 1, lower weights in batch.mixture)"
+    ]
 
 
 def _about_time(phases: Sequence[Phase], machines: Machines) -> list[str]:

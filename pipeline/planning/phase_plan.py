@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil
+from operator import mul
 from typing import Any, cast
 
 import numpy as np
@@ -28,16 +29,19 @@ from pipeline.base.errors import ConfigError
 from pipeline.config.rules import generator_sizes
 from pipeline.config.run import Run
 from pipeline.config.settings import as_set
-from pipeline.config.training_settings import GENERATOR_KINDS, BatchSettings, CorpusWeight
+from pipeline.config.training_settings import GENERATOR_KINDS, BatchSettings
 from pipeline.data.shards.predicted import no_predictions
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.placement import Capacity, expected_tokens
+from pipeline.planning.mixtures import read_factors
 from pipeline.planning.schedule import resolve_batch_size, sequences_until
 
 ROUND = 64
 """A GPU's tokens are a multiple of this, which suits its products of matrices."""
 UNFILLED = 0.25
 """Of a full row: what first fit leaves in a micro-batch on average, at most."""
+MOST_SAMPLED = 64
+"""Datasets of which every rank reads some rows to plan: those that are read most."""
 MORE_ROWS = 1.25
 """Rows of a micro-batch, relative to rows of mean length: more short ones go to the next."""
 
@@ -146,26 +150,23 @@ def make_plan(
     """
     _check_family(run, train[0])
     rows_of = {
-        split: sum(int(d.shard_rows.sum()) for d in sets)
+        split: sum(dataset.rows for dataset in sets)
         for split, sets in (("train", train), ("validation", validation))
     }
-    factors = _factors(run, train)
+    factors = read_factors(run.batch, train)
     mean_tokens = sum(
-        factor * sum(shard.tokens for shard in dataset.shards)
-        for factor, dataset in zip(factors, train, strict=True)
+        factor * dataset.tokens for factor, dataset in zip(factors, train, strict=True)
     ) / max(1, rows_of["train"])
     batch = resolve_batch_size(run.batch, mean_tokens)
     sequences = batch.sequences
     _check_batch(batch, world_size, mean_tokens, owner)
     accumulation, rows = micro_batches(sequences, world_size, batch.per_device)
-    means = [dataset.mean_predictions for dataset in train]
-    for dataset, mean in zip(train, means, strict=True):
+    sampled, read = _most_read(train, factors)
+    means = [dataset.mean_predictions for dataset in sampled]
+    for dataset, mean in zip(sampled, means, strict=True):
         if mean == 0:  # only masks that the loader draws: files without any are refused before
             raise no_predictions(dataset.directory, dataset.manifest)
-    mean_predictions = sum(
-        factor * mean * int(dataset.shard_rows.sum())
-        for factor, mean, dataset in zip(factors, means, train, strict=True)
-    ) / max(1, rows_of["train"])
+    mean_predictions = sum(map(mul, read, means)) / max(1, sum(read))
     total = sequences_until(batch, steps)
     return Plan(
         world_size=world_size,
@@ -188,39 +189,6 @@ def make_plan(
         epochs=total / rows_of["train"],
         tokens=round(total * mean_tokens),
     )
-
-
-def mixture_weights(
-    mixture: Sequence[CorpusWeight], datasets: Sequence[Dataset]
-) -> tuple[float, ...]:
-    """The weight of each dataset in the order of samples; empty without a mixture.
-
-    Directories of the same corpus divide its weight by their size.
-    """
-    if not mixture:
-        return ()
-    weights = {entry.corpus: entry.weight for entry in mixture}
-    corpora = [next(iter(dataset.manifest.corpora)) for dataset in datasets]
-    rows = [int(dataset.shard_rows.sum()) for dataset in datasets]
-    totals = dict.fromkeys(corpora, 0)
-    for corpus, count in zip(corpora, rows, strict=True):
-        totals[corpus] += count
-    return tuple(
-        weights[corpus] * count / totals[corpus]
-        for corpus, count in zip(corpora, rows, strict=True)
-    )
-
-
-def _factors(run: Run, train: Sequence[Dataset]) -> list[float]:
-    """How much more often than on average a sequence of each dataset is read."""
-    weights = mixture_weights(run.batch.mixture, train)
-    if not weights:
-        return [1] * len(train)
-    rows = [int(dataset.shard_rows.sum()) for dataset in train]
-    return [
-        weight / sum(weights) * sum(rows) / count
-        for weight, count in zip(weights, rows, strict=True)
-    ]
 
 
 def has_pairs(run: Run) -> bool:
@@ -330,15 +298,13 @@ def _fixed_batches(
     """A GPU's micro-batches for a rank's share of `sequences`.
 
     The fewest micro-batches of at most `batch.per_device` full rows, and then as few tokens each as
-    a rank's rows of a step need, but for `EXCEEDED` of the steps. factors: see `_factors`.
+    a rank's rows of a step need, but for `EXCEEDED` of the steps. factors: see `read_factors`.
     """
     rows = -(-sequences // world_size)
-    found = [dataset.some_lengths() for dataset in train]
-    counts = [int(dataset.shard_rows.sum()) for dataset in train]
-    weights = [
-        np.full(len(own), factor * count / len(own))
-        for own, factor, count in zip(found, factors, counts, strict=True)
-    ]
+    counts = [dataset.rows for dataset in train]
+    sampled, read = _most_read(train, factors)
+    found = [dataset.some_lengths() for dataset in sampled]
+    weights = [np.full(len(own), count / len(own)) for own, count in zip(found, read, strict=True)]
     lengths = np.concatenate(found)
     length = train[0].manifest.sequence_length
     mean, most = expected_tokens(lengths, np.concatenate(weights), rows, world_size)
@@ -355,7 +321,7 @@ def _fixed_batches(
             dataset.manifest.totals["documents"] / max(1, count)
             for dataset, count in zip(train, counts, strict=True)
         )
-    stored = [sum(shard.tokens for shard in dataset.shards) for dataset in train]
+    stored = [dataset.tokens for dataset in train]
     used = sequences * float(np.dot(factors, stored) / np.dot(factors, counts))
     capacity = Capacity(
         tokens=max(tokens, length),
@@ -368,6 +334,15 @@ def _fixed_batches(
         accumulation=parts,
         dead_share=max(0.0, 1 - used / (world_size * parts * capacity.tokens)),
     )
+
+
+def _most_read(
+    train: Sequence[Dataset], factors: Sequence[float]
+) -> tuple[list[Dataset], list[float]]:
+    """The datasets that are sampled, and how many sequences each has, counted by `factors`."""
+    read = [factor * dataset.rows for factor, dataset in zip(factors, train, strict=True)]
+    chosen = sorted(np.argsort(-np.array(read), kind="stable")[:MOST_SAMPLED].tolist())
+    return [train[place] for place in chosen], [read[place] for place in chosen]
 
 
 def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int, int]:

@@ -2,9 +2,9 @@
 
 A phase has its own sequence length and batch, and perhaps its own masks, mixture and dropout. It
 reads the directories of --data that were prepared with its length and masks; where masks are drawn
-in each epoch, the directories of its length, whose masks it draws by its own settings. A mixture
-leaves out the corpora that it does not name. Optimizer and schedule do not depend on phases; they
-count the steps of the whole run.
+in each epoch, the directories of its length, whose masks it draws by its own settings. A phase that
+mixes or names corpora reads those of a directory separately. Optimizer and schedule do not depend
+on phases; they count the steps of the whole run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,19 @@ from dataclasses import dataclass
 from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import prepared_settings
 from pipeline.config.run import Run
+from pipeline.data.shards.corpus_spans import corpus_spans
 from pipeline.loading.compatibility import is_masked_for, mask_settings, runs_of
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.order import quotas
-from pipeline.planning.phase_plan import Plan, make_plan, mixture_weights
+from pipeline.loading.order import Order
+from pipeline.loading.proportions import shares_of
+from pipeline.planning.mixtures import (
+    CorpusUse,
+    corpora_used,
+    corpus_of,
+    describe_mixture,
+    mixture_weights,
+)
+from pipeline.planning.phase_plan import Plan, make_plan
 
 LATER_ORDER = 1 << 16
 """Above every sequence length."""
@@ -43,6 +52,9 @@ class Phase:
     order: int
     """Number of its order of samples: the sequence length for the first order of that length in a
     run, and `LATER_ORDER` more for each further one (other directories, or another mixture)."""
+    before: tuple[int, ...]
+    """Of a mixture, the samples of each dataset that earlier orders read: it continues after them,
+    so that its rows show their next masks. Empty: none."""
     plan: Plan
 
     @property
@@ -65,16 +77,31 @@ class Phase:
             f"{self.sequence_length}{changes}"
         )
 
+    @property
+    def sequences(self) -> int:
+        """Sequences that it reads."""
+        return round(self.plan.epochs * self.plan.train_sequences)
+
+    @property
+    def corpora_used(self) -> list[CorpusUse]:
+        """How it reads each corpus of its mixture; empty without one."""
+        return corpora_used(self.run.batch, self.train, self.sequences)
+
+    def sample_order(self, skipped: tuple[tuple[int, int], ...] = ()) -> Order:
+        """Its order of samples; skipped: see `Order`."""
+        return Order(
+            kind=self.run.data.order,
+            seed=self.run.seed,
+            shard_rows=tuple(dataset.shard_rows for dataset in self.train),
+            weights=mixture_weights(self.run.batch, self.train),
+            before=self.before,
+            window=self.run.batch.order_window,
+            skipped=skipped,
+        )
+
     def lines(self) -> list[str]:
-        """The plan in words, with the passes over each directory of a mixture."""
-        weights = mixture_weights(self.run.batch.mixture, self.train)
-        read = self.plan.epochs * self.plan.train_sequences
-        parts = [
-            f"{'+'.join(dataset.manifest.corpora)} {weight / sum(weights):.1%} "
-            f"({weight / sum(weights) * read / int(dataset.shard_rows.sum()):,.2f} passes)"
-            for weight, dataset in zip(weights, self.train, strict=False)
-        ]
-        return [*self.plan.lines(), *([f"mixture: {', '.join(parts)}"] if parts else [])]
+        """The plan in words, with the passes over each corpus of a mixture."""
+        return [*self.plan.lines(), *describe_mixture(self.run.batch, self.corpora_used)]
 
 
 def make_phases(
@@ -93,34 +120,55 @@ def make_phases(
     for number, (begin, end, part) in enumerate(runs_of(run), start=1):
         read = _read_in(run, part, train)
         own = tuple(dataset for _, dataset in read)
-        held_out = tuple(validation[place] for place, _ in read)
-        if weights := mixture_weights(part.batch.mixture, own):
-            quotas(weights)  # refuses a weight that is too small
+        held_out = _held_out_of(read, validation)
+        if weights := mixture_weights(part.batch, own):
+            shares_of(weights)  # refuses a weight that is too small
         owner = f"phases.{number - 1}" if number <= len(run.phases) else "batch"
         plan = make_plan(part, world_size, zero_stage, own, held_out, end - begin, owner)
+        order, before = _order_of(part, own, found)
         found.append(
             Phase(
                 number=number, begin=begin, end=end, run=part, changes=changes[number - 1],
-                train=own, validation=held_out, order=_order_of(part, own, found), plan=plan,
+                train=own, validation=held_out, order=order, before=before, plan=plan,
             )
         )  # fmt: skip
     return tuple(found)
 
 
-def _order_of(part: Run, train: Sequence[Dataset], earlier: Sequence[Phase]) -> int:
-    """The number of a phase's order of samples: that of an earlier phase if it is the same one."""
+def _order_of(
+    part: Run, train: Sequence[Dataset], earlier: Sequence[Phase]
+) -> tuple[int, tuple[int, ...]]:
+    """The number of a phase's order of samples, that of an earlier phase if it continues there, and
+    its `before`."""
     length = part.data.sequence_length
     alike = [phase for phase in earlier if phase.sequence_length == length]
-    for phase in alike:
-        if _arrangement(phase.run, phase.train) == _arrangement(part, train):
-            return phase.order
-    return max((phase.order for phase in alike), default=length - LATER_ORDER) + LATER_ORDER
-
-
-def _arrangement(part: Run, train: Sequence[Dataset]) -> object:
-    """What the order of samples depends on, besides the settings that all phases share."""
+    weights = mixture_weights(part.batch, train)
     rows = [dataset.shard_rows.tolist() for dataset in train]
-    return rows, mixture_weights(part.batch.mixture, train)
+    for phase in alike:
+        others = [other for other in earlier if other.order != phase.order]
+        before = _read_before(train, others) if weights else ()
+        own_rows = [dataset.shard_rows.tolist() for dataset in phase.train]
+        own_weights = mixture_weights(phase.run.batch, phase.train)
+        if (own_rows, own_weights, phase.before) == (rows, weights, before):
+            return phase.order, before
+    last = max((phase.order for phase in alike), default=length - LATER_ORDER)
+    return last + LATER_ORDER, _read_before(train, earlier) if weights else ()
+
+
+def _read_before(train: Sequence[Dataset], phases: Sequence[Phase]) -> tuple[int, ...]:
+    """Samples of each dataset of a mixture that phases have read; empty if they read none."""
+    read: dict[object, int] = {}
+    for first in {phase.order: phase for phase in phases}.values():
+        order = first.sample_order()
+        samples = sum(phase.sequences for phase in phases if phase.order == first.order)
+        counts = order.read_of(samples) - order.read_of(0)
+        for dataset, count in zip(first.train, counts.tolist(), strict=True):
+            spans = corpus_spans(dataset.directory, dataset.manifest, dataset.shards)
+            for corpus, span in spans.items():
+                key, rows = (dataset.directory, corpus), int(dataset.shard_rows[span].sum())
+                read[key] = read.get(key, 0) + count * rows // dataset.rows
+    found = tuple(read.get((own.directory, corpus_of(own)), 0) for own in train)
+    return found if any(found) else ()
 
 
 def _read_in(run: Run, part: Run, train: Sequence[Dataset]) -> list[tuple[int, Dataset]]:
@@ -134,8 +182,38 @@ def _read_in(run: Run, part: Run, train: Sequence[Dataset]) -> list[tuple[int, D
             for place, dataset in alike
             if part.data.mask_mode == "per-epoch" and dataset.masking is not None
         ]
-    named = {entry.corpus for entry in part.batch.mixture}
-    return [own for own in found if not named or not named.isdisjoint(own[1].manifest.corpora)]
+    named = set(part.batch.named)
+    if not named and not part.batch.is_mixed:
+        return found
+    return [
+        (place, own)
+        for place, dataset in found
+        for corpus, own in dataset.by_corpus().items()
+        if not named or corpus in named
+    ]
+
+
+def _held_out_of(
+    read: Sequence[tuple[int, Dataset]], validation: Sequence[Dataset]
+) -> tuple[Dataset, ...]:
+    """The held-out rows of the datasets that a phase reads; validation: of all directories."""
+    parts = {
+        place: validation[place].by_corpus()
+        for place in {place for place, dataset in read if dataset.part}
+    }
+    found: list[Dataset] = []
+    for place, dataset in read:
+        if dataset.part:
+            held_out = parts[place].get(corpus_of(dataset))
+            found += [held_out] if held_out else []
+        else:
+            found.append(validation[place])
+    if not found:
+        raise ConfigError(
+            f"no document of {' and '.join(corpus_of(dataset) for _, dataset in read)} is held out "
+            "to validate on; name more corpora in batch.corpora or batch.mixture"
+        )
+    return tuple(found)
 
 
 def check_lengths(run: Run, datasets: Sequence[Dataset]) -> None:
@@ -167,17 +245,17 @@ def check_phases(run: Run, train: Sequence[Dataset]) -> None:
     for number, (*_, part) in enumerate(runs_of(run)):
         owner = "the run" if number == len(run.phases) else f"phases.{number}"
         found = _read_in(run, part, train)
-        if not found and not part.batch.mixture:
+        if not found and not part.batch.named:
             raise ConfigError(_without_masks(owner, part, train))
-        _check_mixture(owner, part, [dataset for _, dataset in found])
+        _check_named(owner, part, [dataset for _, dataset in found])
         read |= {place for place, _ in found}
     for place, dataset in enumerate(train):
         if place not in read:
             raise ConfigError(
                 f"no phase reads {dataset.directory}, which has {' and '.join(_held(dataset))} in "
                 f"sequences of {dataset.manifest.sequence_length} with data.masks.rate="
-                f"{dataset.manifest.data['masks.rate']}; remove it from --data, or change the "
-                "batch.mixture or the settings of a phase"
+                f"{dataset.manifest.data['masks.rate']}; remove it from --data, or change "
+                "batch.mixture, batch.corpora or the settings of a phase"
             )
 
 
@@ -197,20 +275,14 @@ def _without_masks(owner: str, part: Run, train: Sequence[Dataset]) -> str:
     )
 
 
-def _check_mixture(owner: str, part: Run, read: Sequence[Dataset]) -> None:
-    named = [entry.corpus for entry in part.batch.mixture]
-    for dataset in read if named else ():
-        if len(_held(dataset)) > 1:
-            raise ConfigError(
-                f"batch.mixture of {owner} weighs directories of one corpus each, but "
-                f"{dataset.directory} holds {' and '.join(_held(dataset))}; prepare each corpus by "
-                "itself, or set batch.mixture=[]"
-            )
-    missing = [name for name in named if not any(name in _held(dataset) for dataset in read)]
-    if missing:
+def _check_named(owner: str, part: Run, read: Sequence[Dataset]) -> None:
+    """Raises ConfigError if a phase reads no shards of a corpus that it names."""
+    path = "batch.mixture" if part.batch.mixture else "batch.corpora"
+    have = {corpus for dataset in read for corpus in _held(dataset)}
+    if missing := [name for name in part.batch.named if name not in have]:
         raise ConfigError(
-            f"batch.mixture of {owner} names {' and '.join(missing)}, but no --data that it reads "
-            f"holds that; add the directory, or remove it from batch.mixture"
+            f"{path} of {owner} names {' and '.join(missing)}, but no --data that it reads holds "
+            f"that; add the directory, or remove it from {path}"
         )
 
 

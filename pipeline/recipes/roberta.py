@@ -89,6 +89,8 @@ def roberta_base() -> Run:
             first_sequences=256,  # ours: for --set batch.warmup_steps; BERT's batch
             order_window=16,  # ours: 16,384 rows, two batches, mix in data.order=blocks
             mixture=(),
+            mixture_exponent=1.0,  # ours: every sequence equally often
+            corpora=(),
         ),
         steps=62_500,  # You et al. 8K, recalled; extrapolated
         phases=(),

@@ -18,9 +18,9 @@ from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import NO_EXTRAS, BatchForm, Extras
-from pipeline.loading.order import Located, Order, Share
+from pipeline.loading.order import Located, Share
 from pipeline.loading.staging import Staging
-from pipeline.planning.phase_plan import Plan, mixture_weights
+from pipeline.planning.phase_plan import Plan
 from pipeline.planning.phases import Phase, phase_of
 from pipeline.planning.schedule import growth
 from pipeline.training.checkpoints.data_position import Reading, Readings, reading_of
@@ -45,7 +45,7 @@ class Feed:
         self.cluster = cluster
         self.stage = stage
         self._stagings: dict[Path, Staging] = {}
-        """Of this phase's datasets, by their directories."""
+        """Of this phase's datasets, by their directories and parts."""
         self.phase = phase_of(self.phases, progress.step)
         """The phase of the next step."""
         self.loader = self._open(progress.readings)
@@ -56,7 +56,7 @@ class Feed:
         entered, self.phase = self.phase, phase_of(self.phases, step)
         if self.phase is not entered:
             self.loader.close()
-            read = {dataset.directory for dataset in self.phase.train}
+            read = {dataset.directory / dataset.part for dataset in self.phase.train}
             self._end_staging(self._stagings.keys() - read, remove=True)
             self.loader = self._open(readings)
         return self.phase is not entered
@@ -82,20 +82,20 @@ class Feed:
 
     def _open(self, readings: Readings) -> Loader:
         skipped = reading_of(readings, self.phase.order).skipped
-        run, plan = self.phase.run, self.phase.plan
         self._begin_staging()
-        return train_loader(run, plan, self.cluster, self.phase.train, skipped)
+        return train_loader(self.phase, self.cluster, skipped)
 
     def _begin_staging(self) -> None:
         """Let the loader of this phase read copies, and make them on one process per node."""
         if self.stage is None:
             return
         for dataset in self.phase.train:
-            staging = self._stagings.get(dataset.directory)
+            key = dataset.directory / dataset.part
+            staging = self._stagings.get(key)
             if staging is None:
-                staging = self._stagings[dataset.directory] = Staging(
+                staging = self._stagings[key] = Staging(
                     dataset.directory, dataset.manifest, dataset.shards, self.stage, _tell,
-                    announce=self.cluster.rank == 0,
+                    announce=self.cluster.rank == 0, part=dataset.part,
                 )  # fmt: skip
                 if self.cluster.is_first_on_node:
                     staging.copy_in_background()
@@ -131,25 +131,14 @@ def share_of(run: Run, plan: Plan, cluster: Cluster) -> Share:
 
 
 def train_loader(
-    run: Run,
-    plan: Plan,
-    cluster: Cluster,
-    train: tuple[Dataset, ...],
-    skipped: tuple[tuple[int, int], ...] = (),
+    phase: Phase, cluster: Cluster, skipped: tuple[tuple[int, int], ...] = ()
 ) -> Loader:
-    """The loader of this rank's share of the training data of one phase; skipped: see `Order`."""
-    order = Order(
-        kind=run.data.order,
-        seed=run.seed,
-        shard_rows=tuple(dataset.shard_rows for dataset in train),
-        weights=mixture_weights(run.batch.mixture, train),
-        window=run.batch.order_window,
-        skipped=skipped,
-    )
+    """The loader of this rank's share of the training data of a phase; skipped: see `Order`."""
+    run, plan = phase.run, phase.plan
     on_gpu = cluster.device.type == "cuda"
     return Loader(
-        train,
-        order,
+        phase.train,
+        phase.sample_order(skipped),
         share_of(run, plan, cluster),
         reader=run.data.reader,
         prefetch=2 * plan.accumulation,

@@ -26,7 +26,7 @@ from pipeline.cluster.ranks import Cluster, agreed, report_once
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
 from pipeline.config.training_settings import SpikeSettings
-from pipeline.loading.dataset import Dataset, ExcludedShards, exclude
+from pipeline.loading.dataset import Dataset, ExcludedShards
 from pipeline.loading.order import places_of
 from pipeline.training.checkpoints.data_position import (
     Readings,
@@ -234,7 +234,7 @@ def exclude_shards(
     """
     excluded = tuple(sorted({*progress.excluded, *damaged}))
     with report_once(cluster.rank), agreed(cluster, DataError):
-        exclude(datasets, excluded)
+        _exclude(datasets, excluded)
     for index, file in excluded if cluster.rank == 0 else ():
         print(
             f"warning: from step {progress.step + 1:,} on the rows of shard {file} of "
@@ -242,6 +242,19 @@ def exclude_shards(
             file=sys.stderr,
         )
     return replace(progress, excluded=excluded)
+
+
+def _exclude(datasets: Sequence[Dataset], shards: ExcludedShards) -> None:
+    """Stop reading the rows of these shards. Raises DataError if a length has none left."""
+    for index, dataset in enumerate(datasets):
+        dataset.exclude({file for owner, file in shards if owner == index})
+    for length in {dataset.manifest.sequence_length for dataset in datasets}:
+        own = [dataset for dataset in datasets if dataset.manifest.sequence_length == length]
+        if all(dataset.is_excluded for dataset in own):
+            raise DataError(
+                f"every shard of {', '.join(str(dataset.directory) for dataset in own)} is "
+                "damaged or missing; copy them again"
+            )
 
 
 def find_damaged_at_start(datasets: Sequence[Dataset]) -> ExcludedShards:

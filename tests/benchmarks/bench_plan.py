@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from pipeline.base.errors import run_command
+from tests.pipeline.conftest import keep_held_out
 
 RECIPES = ("roberta_tiny", "roberta_mini", "roberta_base")
 SEQUENCES, BASE_STEPS, BASE_ROWS = 32, 3, 4
@@ -74,12 +75,7 @@ def bench(name: str, steps: int, threads: int, work: Path) -> None:
 
 def hold_out_less(shards: Path) -> None:
     """Keep the smallest held-out shard: a run validates at its end, which is not measured here."""
-    path = shards / "manifest.json"
-    manifest = json.loads(path.read_text())
-    held_out = [shard for shard in manifest["shards"] if shard["split"] == "validation"]
-    for shard in sorted(held_out, key=lambda shard: int(shard["sequences"]))[1:]:
-        manifest["shards"].remove(shard)
-    path.write_text(json.dumps(manifest))
+    keep_held_out(shards, shards, 1)
 
 
 def command(root: Path, threads: int, name: str, *words: object) -> str:

@@ -27,6 +27,7 @@ from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from pipeline.data.preparation.stages import make_shards
 from pipeline.data.shards import arrow_files
+from pipeline.data.shards.corpus_spans import corpus_spans
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
@@ -155,13 +156,24 @@ def hold_out_less(directory: Path, target: Path) -> Path:
     Validating on a held-out book would take a small run longer than its steps.
     """
     shutil.copytree(directory, target, copy_function=os.link)
-    manifest = json.loads((target / "manifest.json").read_text())
-    held_out = [shard for shard in manifest["shards"] if shard["split"] == "validation"]
-    for shard in sorted(held_out, key=lambda shard: int(shard["sequences"]))[2:]:
-        manifest["shards"].remove(shard)
     (target / "manifest.json").unlink()  # a hard link
-    (target / "manifest.json").write_text(json.dumps(manifest))
+    keep_held_out(directory, target, 2)
     return target
+
+
+def keep_held_out(directory: Path, target: Path, most: int) -> None:
+    """Write `target`'s manifest, that of `directory` with its `most` smallest held-out shards."""
+    whole = read_manifest(directory)
+    held_out = whole.of("validation")
+    gone = sorted(held_out, key=lambda shard: shard.sequences)[most:]
+    manifest = json.loads(whole.to_json())
+    for corpus, span in corpus_spans(directory, whole, held_out).items():
+        rows = sum(shard.sequences for shard in held_out[span] if shard in gone)
+        manifest["corpora"][corpus]["validation_sequences"] -= rows
+        manifest["corpora"][corpus]["sequences"] -= rows
+    names = {shard.file for shard in gone}
+    manifest["shards"] = [shard for shard in manifest["shards"] if shard["file"] not in names]
+    (target / "manifest.json").write_text(json.dumps(manifest))
 
 
 @pytest.fixture(scope="session")

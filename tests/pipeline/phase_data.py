@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.data.shards.arrow_files import corpus_of
+from pipeline.data.shards.corpus_spans import corpus_spans
+from pipeline.data.shards.manifest import read_manifest
 
 
 def drawn_anew(directory: Path, target: Path) -> Path:
@@ -25,14 +26,17 @@ def drawn_anew(directory: Path, target: Path) -> Path:
 
 
 def of_corpus(directory: Path, corpus: str, target: Path) -> Path:
-    """The training rows of one corpus, and all held-out rows."""
+    """The training rows of one corpus, and all held-out rows, as if they were of that corpus."""
+    whole = read_manifest(directory)
+    train = whole.of("train")
+    own = {shard.file for shard in train[corpus_spans(directory, whole, train)[corpus]]}
 
     def change(manifest: dict[str, Any]) -> None:
         manifest["corpora"] = {corpus: manifest["corpora"][corpus]}
         manifest["shards"] = [
             shard
             for shard in manifest["shards"]
-            if shard["split"] != "train" or corpus_of(directory / shard["file"]) == corpus
+            if shard["split"] != "train" or shard["file"] in own
         ]
 
     return _changed(directory, target, change)

@@ -108,4 +108,5 @@ def test_the_plan_shows_what_changes(changing: Arguments, call: Call, tmp_path: 
         "phase 1: steps 1 to 7, sequences of 32, data.masks.rate=0.3, data.masking=whole_word, "
         "encoder.dropout=0.3\n"
     ) in said
-    assert "    mixture: books 75.0% (" in said and "phase 3: steps 15 to 20, sequences of" in said
+    assert "    mixture: 2 corpora by batch.mixture\n      books " in said
+    assert " 75.000% " in said and "phase 3: steps 15 to 20, sequences of" in said

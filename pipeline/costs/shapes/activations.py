@@ -53,7 +53,10 @@ class Activations:
 def activations(run: Run, on_gpu: bool, pieces: Sequence[int] = ()) -> Activations:
     """Bytes per row of a run's micro-batches; pieces: lengths of the pieces of each row, to which
     attention is confined, () for one that is as long as the row."""
-    batch = replace(run.batch, sequences=1, per_device=1, warmup_steps=0, mixture=())
+    batch = replace(
+        run.batch, sequences=1, per_device=1, warmup_steps=0, mixture=(), mixture_exponent=1.0,
+        corpora=(),
+    )  # fmt: skip
     return _per_row(replace(run, batch=batch, phases=()), on_gpu, tuple(pieces))
 
 

@@ -24,7 +24,7 @@ from pipeline.config.schema import setting_types
 from pipeline.config.settings import from_dict, to_dict
 from pipeline.loading.compatibility import runs_of
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.order import ORDER_VERSION
+from pipeline.loading.order import MIXTURE_VERSION, ORDER_VERSION
 from pipeline.training.checkpoints.read import State
 
 FORMAT = 1
@@ -95,7 +95,7 @@ class RunRecord:
             plans=plans,
             data=_describe(datasets),
             tokenizer_sha256=datasets[0].manifest.tokenizer["sha256"],
-            order_version=ORDER_VERSION,
+            order_version=_order_version(run),
             device=device,
             begun_from=begun_from,
             initial_weights={},
@@ -213,11 +213,17 @@ def check_same_run(
             f"a new run that reads the current data from the first sequence: the same command with "
             f"--from {directory} --output {directory}-2"
         )
-    if earlier.order_version != ORDER_VERSION:
+    if earlier.order_version != (expected := _order_version(run)):
         raise CheckpointError(
             f"{directory} was started with sample order {earlier.order_version}, this version has "
-            f"{ORDER_VERSION}; continue with the version that started it"
+            f"{expected}; continue with the version that started it"
         )
+
+
+def _order_version(run: Run) -> int:
+    """That of the orders of samples of a run."""
+    mixed = any(part.batch.is_mixed for *_, part in runs_of(run))
+    return MIXTURE_VERSION if mixed else ORDER_VERSION
 
 
 def check_source(state: State, record: RunRecord, directory: Path, forked: bool) -> None:

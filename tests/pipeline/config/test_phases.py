@@ -52,8 +52,9 @@ def test_a_phase_typed_by_hand_may_omit_its_settings() -> None:
             ("optimizer.peak_lr=1", "encoder.dropout=0.1"),
             "roberta_tiny",
             "phases.0.settings has optimizer.peak_lr=1, but a phase may change only data.masking, "
-            "data.masks, data.mask_mode, data.duplicates, batch.mixture, encoder.dropout, "
-            "encoder.attention_dropout, encoder.rotary_base, encoder.local_rotary_base; add "
+            "data.masks, data.mask_mode, data.duplicates, batch.mixture, "
+            "batch.mixture_exponent, batch.corpora, encoder.dropout, encoder.attention_dropout, "
+            "encoder.rotary_base, encoder.local_rotary_base; add "
             "--set 'phases.0.settings=[\"encoder.dropout=0.1\"]', and --set optimizer.peak_lr=1 to "
             "have it in all phases",
         ),
@@ -113,3 +114,33 @@ def test_lists_that_cannot_be_read_are_refused() -> None:
     twice = '[{"corpus": "news", "weight": 1}, {"corpus": "news", "weight": 2}]'
     with pytest.raises(ConfigError, match=r"news twice; .* or add --set batch.mixture=\[\]"):
         override(recipe("roberta_tiny"), [f"batch.mixture={twice}"])
+    with pytest.raises(ConfigError, match=r"news twice; .* or add --set batch.corpora=\[\]"):
+        override(recipe("roberta_tiny"), ['batch.corpora=["news", "news"]'])
+
+
+def test_corpora_are_weighed_in_one_way() -> None:
+    weights = 'batch.mixture=[{"corpus": "news", "weight": 1}]'
+    for settings, message in (
+        (
+            ["batch.mixture_exponent=1.5"],
+            r"batch.mixture_exponent=1.5 is out of range; .* \[0, 1\]",
+        ),
+        (["batch.mixture_exponent=-0.1"], "batch.mixture_exponent=-0.1 is out of range"),
+        (
+            [weights, "batch.mixture_exponent=0.3"],
+            "batch.mixture_exponent=0.3 weighs the corpora by their size, but batch.mixture has "
+            "weights for 1; add --set batch.mixture=.* or --set batch.mixture_exponent=1",
+        ),
+        (
+            [weights, 'batch.corpora=["books"]'],
+            r"batch.corpora names corpora, but batch.mixture names .* add --set batch.corpora=\[\]",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            override(recipe("roberta_tiny"), settings)
+    for exponent in (0, 0.3, 1):  # of a phase, too
+        setting = f"batch.mixture_exponent={exponent}"
+        run = override(phased(), [f"phases.0.settings={json.dumps([setting])}", setting])
+        part = in_phase(run, run.phases[0], first=True)
+        assert part.batch.mixture_exponent == run.batch.mixture_exponent == exponent
+        assert part.batch.is_mixed == (exponent < 1) and part.batch.named == ()

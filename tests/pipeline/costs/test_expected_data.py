@@ -72,9 +72,11 @@ def test_drawn_masks_take_no_space() -> None:
 
 
 def test_a_mixture_needs_shards() -> None:
-    run = override(recipe("roberta_tiny"), ['batch.mixture=[{"corpus": "books", "weight": 1}]'])
-    with pytest.raises(ConfigError, match="--tokens cannot tell apart"):
-        expected_datasets(run, 10**6)
+    mixture = 'batch.mixture=[{"corpus": "books", "weight": 1}]'
+    for setting in (mixture, "batch.mixture_exponent=0.3", 'batch.corpora=["books"]'):
+        run = override(recipe("roberta_tiny"), [setting])
+        with pytest.raises(ConfigError, match="tell corpora apart, which --tokens cannot; give"):
+            expected_datasets(run, 10**6)
 
 
 def test_a_long_corpus_has_several_shards() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.plan_sections import NOT_COUNTED, CostPlan, PlanSection, format_value
+from pipeline.planning.mixtures import CorpusUse
 
 
 @pytest.mark.parametrize(
@@ -26,8 +27,16 @@ def test_every_figure_has_its_basis_and_assumption_in_text_and_json() -> None:
         Estimate("weights", 711e6, "bytes", "computed", "bf16"),
     ]
     sections = [PlanSection("step", "seconds", parts), PlanSection("traffic", "none", [])]
+    mixtures = [[CorpusUse("yo", 100, 0.25, 12.5)], []]
     plan = CostPlan(
-        "a_run", "1 node", [{"rows": 3}], ["model: 5"], sections, ["too short"], [("time", "1 h")]
+        "a_run",
+        "1 node",
+        [{"rows": 3}],
+        ["model: 5"],
+        mixtures,
+        sections,
+        ["too short"],
+        [("time", "1 h")],
     )
     lines = plan.to_lines()
     assert lines[:2] == ["a_run on 1 node", "  time       1 h"] and "  model: 5" in lines
@@ -38,4 +47,6 @@ def test_every_figure_has_its_basis_and_assumption_in_text_and_json() -> None:
     content = json.loads(plan.to_json())
     assert content["sections"]["step"][0]["low"] == 0.31
     assert content["answer"] == {"time": "1 h"}
+    use = {"corpus": "yo", "tokens": 100, "share": 0.25, "passes": 12.5}
+    assert content["mixtures"] == [[use], []]
     assert content["plans"] == [{"rows": 3}] and content["warnings"] == ["too short"]

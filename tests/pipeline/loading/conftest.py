@@ -123,7 +123,7 @@ def prepare_directory(
             "unk": 3,
             "mask": MASK,
         },
-        corpora={},
+        corpora={"news": described_corpus(sum(shard_rows))},
         totals={
             "documents": 0,
             "sequences": sum(shard_rows),
@@ -136,6 +136,20 @@ def prepare_directory(
     )
     (directory / MANIFEST).write_bytes(manifest.to_json())
     return directory
+
+
+def described_corpus(rows: int, held_out: int = 0, tokens: int = 0) -> dict[str, Any]:
+    """A corpus's entry of a manifest."""
+    counts = {
+        "packed": ("text_tokens", "repeated_tokens", "dropped_tokens"),
+        "unknown": ("tokens", "characters"), "held_out_copies": ("checked", "in_train"),
+    }  # fmt: skip
+    return {
+        "documents": 0, "sequences": rows, "validation_sequences": held_out, "tokens": tokens,
+        "bytes": 0, "characters": 0, "licence": "unknown",
+        **{name: {} for name in ("dropped", "bad", "cut", "noted")},
+        **{name: dict.fromkeys(entries, 0) for name, entries in counts.items()},
+    }  # fmt: skip
 
 
 def part_in_two(rows: Rows, label: str) -> None:

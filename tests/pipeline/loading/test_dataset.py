@@ -21,7 +21,7 @@ from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.evaluation.held_out import validation_loader
-from pipeline.loading.dataset import Dataset, exclude
+from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from tests.pipeline.loading.conftest import LENGTH, TOKEN_MASKS
 from tests.pipeline.preparing import rewrite
@@ -57,12 +57,10 @@ def test_skipped_shards_are_not_read(random_shards: Path) -> None:
     dataset = Dataset.open(random_shards)
     rows = np.array([0, 1500, 1499, 2600])
     assert dataset.read_of(rows, slice(None)) == slice(None)
-    exclude([dataset], ((0, "train-00001.arrow"),))
+    dataset.exclude({"train-00001.arrow"})
     assert np.asarray(dataset.read_of(rows, slice(None))).tolist() == [0, 2, 3]
     assert np.asarray(dataset.read_of(rows, np.array([1, 2]))).tolist() == [2]
     assert not dataset.is_excluded
-    with pytest.raises(DataError, match=r"every shard of .* is damaged or missing"):
-        exclude([dataset], tuple((0, shard.name) for shard in dataset.shards))
 
 
 def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: Path) -> None:
@@ -219,8 +217,6 @@ def test_a_pipe_in_place_of_a_shard_is_refused(random_shards: Path, tmp_path: Pa
         dataset.records(np.arange(2), 0)
     with pytest.raises(DataError, match=said), ThreadPoolExecutor(2) as pool:
         dataset.read_records(np.arange(2), 0, pool, 0)
-    with pytest.raises(DataError, match=said):
-        dataset.by_corpus()
 
 
 def test_a_file_belongs_to_its_shard(random_shards: Path) -> None:
@@ -238,8 +234,33 @@ def test_numbers_of_a_dataset(random_shards: Path) -> None:
     assert lengths.size == 2824 and lengths.min() >= 3 and lengths.max() == LENGTH
     drawn = sum(mask.predictions for shard in dataset.shards for mask in shard.masks)
     assert dataset.mean_predictions == drawn / 28_240
-    (corpus,) = dataset.by_corpus()
-    assert corpus == "news"
+    assert dataset.by_corpus() == {"news": dataset}
+
+
+def test_the_corpora_of_a_directory_are_parts_of_it(prepared: Path) -> None:
+    """With the same rows, masks and excluded shards; a part has no further parts."""
+    whole = Dataset.open(prepared)
+    parts = whole.by_corpus()
+    assert [*parts] == ["articles", "books", "news", "web", "stories"] == [*whole.manifest.corpora]
+    begin = 0
+    for name, part in parts.items():
+        about = whole.manifest.corpora[name]
+        assert part.rows == about["sequences"] - about["validation_sequences"]
+        assert part.by_corpus() == {name: part} and part.part == part.shards[0].name
+        assert part.manifest.totals["documents"] == about["documents"]
+        rows = np.array([0, part.rows - 1])
+        for duplicate in (0, 9):
+            one, other = part.records(rows, duplicate), whole.records(begin + rows, duplicate)
+            for field in ("tokens", "predictions", "sequence"):
+                assert np.array_equal(one.fields[field], other.fields[field])
+        begin += part.rows
+    assert begin == whole.rows == sum(part.rows for part in parts.values())
+    assert whole.tokens == sum(part.tokens for part in parts.values())
+    whole.exclude({parts["news"].shards[0].name})
+    again = whole.by_corpus()
+    for news in (parts["news"], again["news"]):
+        assert np.asarray(news.read_of(np.arange(5), slice(None))).size == 0
+    assert parts["books"].read_of(np.arange(5), slice(None)) == slice(None)
 
 
 def test_other_masks_are_drawn_from_the_same_rows(prepare: Prepare, tmp_path: Path) -> None:

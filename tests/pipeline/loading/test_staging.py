@@ -203,3 +203,30 @@ def test_copies_that_others_can_change_are_refused(random_shards: Path, tmp_path
     os.chown(copies, 4242, -1)
     with pytest.raises(ConfigError, match=r"belongs to user 4242.* change the shards .* --stage"):
         staged(random_shards, tmp_path, []).__enter__()
+
+
+def test_the_corpora_of_a_directory_have_copies_of_their_own(
+    prepared: Path, tmp_path: Path
+) -> None:
+    """They are at different passes, so each keeps the masks of its own."""
+    lines: list[str] = []
+    parts = [*Dataset.open(prepared).by_corpus().values()][:2]
+    stagings = [
+        Staging(
+            prepared, part.manifest, part.shards, tmp_path, lines.append, reserve=0, part=part.part
+        )
+        for part in parts
+    ]
+    assert stagings[0].copies != stagings[1].copies
+    for number, (part, staging) in enumerate(zip(parts, stagings, strict=True), start=1):
+        part.stage(staging)
+        staging.copy_in_background()
+        staging.follow(number)
+    wait_for(lambda: len(lines) == 2)
+    for number, (part, staging) in enumerate(zip(parts, stagings, strict=True)):
+        found = {path.relative_to(staging.copies) for path in staging.copies.rglob("*.arrow")}
+        files = [(shard.file, shard.masks[number].file) for shard in part.shards]
+        assert {Path(file) for pair in files for file in pair} <= found
+        assert not any(f"mask-{number + 2}" in path.parts for path in found)
+        staging.close(remove=True)
+    assert not [*tmp_path.rglob("*.arrow")]

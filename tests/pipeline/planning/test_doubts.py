@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.planning.doubts import Machines, doubts
+from pipeline.planning.mixtures import CorpusUse
 
 SMALL: dict[str, Any] = {
     "sequences": 64, "train_sequences": 30_000, "epochs": 5.0, "step_flops": 7_000_000_000,
@@ -17,6 +18,7 @@ class Part:
     def __init__(self, begin: int, end: int, number: int = 1, length: int = 512, **plan: Any):
         self.begin, self.end, self.number, self.order = begin, end, number, length
         self.plan = type("Plan", (), plan)
+        self.corpora_used: list[CorpusUse] = []
 
 
 def said(*phases: Part, machines: Machines) -> list[str]:
@@ -51,6 +53,26 @@ def test_hundreds_of_passes_and_less_than_a_step() -> None:
     two[1].plan.epochs = 30.0
     [warning] = said(*two, machines=TWO_CORES)
     assert warning.startswith("the run makes 110 passes over the data")
+
+
+def test_a_mixture_that_repeats_a_corpus_more_than_ten_times() -> None:
+    """In all phases together; by size everything is read five times in each."""
+    parts = [Part(0, 10, 1, 512, **SMALL), Part(10, 20, 2, 512, **SMALL)]
+    parts[0].plan.epochs = parts[1].plan.epochs = 2.0
+    for part in parts:
+        part.corpora_used = [
+            CorpusUse("en", 10**6, 0.9, 1.0), CorpusUse("sw", 10**4, 0.06, 5.0),
+            *(CorpusUse(f"l{n}", 100, 0.01, 6.0 + n) for n in range(6)),
+        ]  # fmt: skip
+    assert said(*parts, machines=TWO_CORES) == [
+        "the mixture reads 6 of 8 corpora more than 10 times, by size 4.0 times: l5 22 times, l4 "
+        "20 times, l3 18 times, l2 16 times, l1 14 times; give more text of them, or weigh them "
+        "less (batch.mixture_exponent nearer to 1, lower weights in batch.mixture)"
+    ]
+    parts[1].corpora_used = []
+    assert not any("reads 6" in line for line in said(*parts, machines=TWO_CORES))
+    parts[0].plan.epochs = 20.0  # then all are repeated
+    assert said(*parts, machines=TWO_CORES) == []
 
 
 def test_a_model_is_continued_for_ten_passes() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import pytest
 
 from pipeline.base.errors import ConfigError, DataError
@@ -16,8 +17,10 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
+from pipeline.data.shards.arrow_files import read_table
 from pipeline.loading.compatibility import as_read, check_shards, runs_of
 from pipeline.loading.dataset import Dataset
+from pipeline.loading.order import CYCLE
 from pipeline.planning.phases import (
     LATER_ORDER,
     Phase,
@@ -192,19 +195,92 @@ def test_a_mixture_reads_corpora_by_their_weights(lesson: Path, tmp_path: Path) 
     assert [phase.order for phase in (first, second, last)] == [
         32, 32 + LATER_ORDER, 32 + 2 * LATER_ORDER,
     ]  # fmt: skip
-    rows = [int(dataset.shard_rows.sum()) for dataset in last.train]
-    said = (
-        f"mixture: {one} 75.0% ({18 / rows[0]:,.2f} passes), {other} 25.0% "
-        f"({6 / rows[1]:,.2f} passes)"
-    )
-    assert second.lines()[-1] == said and last.lines() == last.plan.lines()
+    width, uses = max(map(len, names)), ((75, 18), (25, 6))
+    said = {
+        f"  {name:{width}}  {own.tokens:>17,} tokens   {share}.000%  {n / own.rows:>10,.2f} passes"
+        for name, own, (share, n) in zip(names, last.train, uses, strict=True)
+    }
+    assert second.lines()[-3] == "mixture: 2 corpora by batch.mixture"
+    assert set(second.lines()[-2:]) == said and last.lines() == last.plan.lines()
     unread = f"no phase reads {parts[1]}, which has {other} in sequences of 32 with data.masks.rate"
     with pytest.raises(ConfigError, match=re.escape(unread)):
         opened(override(recipe("roberta_tiny"), [only]), *parts)
     with pytest.raises(ConfigError, match=f"of phases.1 names {other}, but no --data that it"):
         opened(run, parts[0])
-    with pytest.raises(ConfigError, match="of the run weighs directories of one corpus each, but"):
-        opened(override(recipe("roberta_tiny"), [f"batch.mixture={both}"]), lesson)
-    tiny = both.replace("1}", "1e-6}")
-    with pytest.raises(ConfigError, match="is below 1/4096 of the whole"):
+    tiny = both.replace("1}", "1e-10}")
+    with pytest.raises(ConfigError, match="is below 1/2147483648 of the whole"):
         opened(override(recipe("roberta_tiny"), [f"batch.mixture={tiny}"]), *parts)
+
+
+def test_corpora_of_one_directory_are_read_by_a_power_of_their_tokens(prepared: Path) -> None:
+    run = override(recipe("roberta_tiny"), ["batch.mixture_exponent=0.5", "steps=300"])
+    [phase] = opened(run, prepared)
+    names = [next(iter(dataset.manifest.corpora)) for dataset in phase.train]
+    assert names == ["articles", "books", "news", "web", "stories"]
+    assert [next(iter(own.manifest.corpora)) for own in phase.validation] == names
+    tokens = np.array([dataset.tokens for dataset in phase.train])
+    shares = np.sqrt(tokens) / np.sqrt(tokens).sum()
+    assert [use.share for use in phase.corpora_used] == pytest.approx(sorted(shares)[::-1])
+    found = phase.sample_order().locate(np.arange(300 * 64))
+    counts = np.bincount(found.dataset)
+    assert np.abs(counts - 300 * 64 * shares).max() < 120  # 4,096 shuffled, 1.5 samples beyond
+    whole = np.bincount(found.dataset[: 4 * CYCLE])
+    assert np.abs(whole - 4 * CYCLE * shares).max() <= 1.5  # half a sample per level of the tree
+    # the rows that the order names are those of the corpus
+    for place, name in enumerate(names):
+        rows = found.row[found.dataset == place][:3]
+        shard = phase.train[place].shards[0]
+        ends = phase.train[place].shard_rows[0]
+        table = read_table(prepared / shard.file)
+        assert {str(table["corpus"][int(row)]) for row in rows if row < ends} <= {name}
+    only = override(run, ['batch.corpora=["news", "web"]'])
+    [some] = opened(only, prepared)
+    assert [own.manifest.corpora.keys() for own in (*some.train, *some.validation)] == 2 * [
+        {"news"}, {"web"},
+    ]  # fmt: skip
+    [even] = opened(override(only, ["batch.mixture_exponent=1"]), prepared)
+    assert even.corpora_used == [] and even.plan.train_sequences == some.plan.train_sequences
+    assert even.sample_order().weights == ()
+    with pytest.raises(ConfigError, match=r"batch.corpora of the run names latin, but no --data"):
+        opened(override(run, ['batch.corpora=["news", "latin"]']), prepared)
+
+
+def test_a_falling_exponent_continues_each_corpus_at_its_next_mask(prepared: Path) -> None:
+    """As mmBERT's, with more corpora in the last phase: a row that was read n times shows mask n
+    mod 10 next, in whichever phase."""
+    settings = [
+        ["batch.mixture_exponent=0.7", 'batch.corpora=["articles", "books", "news"]'],
+        ["batch.mixture_exponent=0.5", 'batch.corpora=["articles", "books", "news"]'],
+    ]
+    phases = [
+        {"steps": 80, "sequence_length": 32, "sequences": 64, "settings": own} for own in settings
+    ]
+    run = override(
+        recipe("roberta_tiny"),
+        [f"phases={json.dumps(phases)}", "batch.mixture_exponent=0", "steps=3000"],
+    )
+    parts = opened(run, prepared)
+    assert [len(phase.train) for phase in parts] == [3, 3, 5]
+    assert [phase.order for phase in parts] == [32, 32 + LATER_ORDER, 32 + 2 * LATER_ORDER]
+    assert parts[0].before == () and len(parts[2].before) == 5 and parts[2].before[3:] == (0, 0)
+    assert sum(parts[1].before) == 80 * 64 and sum(parts[2].before) == 160 * 64
+    readings: dict[tuple[str, int], list[int]] = {}
+    for phase in parts:
+        found = phase.sample_order().locate(np.arange(phase.sequences))
+        names = [next(iter(dataset.manifest.corpora)) for dataset in phase.train]
+        for dataset, number, row in zip(found.dataset, found.pass_number, found.row, strict=True):
+            readings.setdefault((names[dataset], int(row)), []).append(int(number))
+    assert len(readings) == sum(dataset.rows for dataset in parts[2].train)
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in readings.values())
+    assert max(map(len, readings.values())) > 4
+
+
+def test_an_order_is_shared_unless_another_one_read_between(prepared: Path) -> None:
+    settings = (
+        ("batch.mixture_exponent=0.5",), ("batch.mixture_exponent=0.5", "encoder.dropout=0.1"),
+        ("batch.mixture_exponent=0.3",), ("batch.mixture_exponent=0.5",), (),
+    )  # fmt: skip
+    parts = opened(changing(*settings), prepared)
+    numbers = [(phase.order - 32) // LATER_ORDER for phase in parts]
+    assert numbers == [0, 0, 1, 2, 3, 3]
+    assert [sum(phase.before) for phase in parts] == [0, 0, 2 * 24, 3 * 24, 0, 0]

@@ -20,7 +20,7 @@ from pipeline.cluster.ranks import Alone
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.loading.dataset import Dataset, exclude
+from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
@@ -147,7 +147,7 @@ def test_excluded_rows_are_left_out(lesson: Path, kind: str, reader: str) -> Non
     starts = np.concatenate([[0], np.cumsum(whole.shard_rows)])
     row = some[0].samples.row[0]
     gone = int(np.searchsorted(starts, row, side="right")) - 1
-    exclude([part], ((0, part.shards[gone].name),))
+    part.exclude({part.shards[gone].name})
     left = read(part, kind, reader)
     for step in range(4):
         before, after = (

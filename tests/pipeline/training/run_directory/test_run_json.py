@@ -104,6 +104,11 @@ def test_differences_are_named(dataset: Dataset, tmp_path: Path) -> None:
         check_same_run(earlier, earlier.run, [dataset, dataset], tmp_path)
     with pytest.raises(CheckpointError, match="started with sample order 0"):
         check_same_run(replace(earlier, order_version=0), earlier.run, [dataset], tmp_path)
+    mixed = override(earlier.run, ["batch.mixture_exponent=0.3"])  # has an order of its own
+    own = replace(earlier, run=mixed)
+    with pytest.raises(CheckpointError, match="with sample order 1, this version has 2"):
+        check_same_run(own, mixed, [dataset], tmp_path)
+    assert (earlier.order_version, RunRecord.of(mixed, [], [dataset]).order_version) == (1, 2)
 
 
 def test_a_checkpoint_of_another_run_is_named(dataset: Dataset, tmp_path: Path) -> None:

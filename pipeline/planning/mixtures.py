@@ -1,0 +1,113 @@
+"""The datasets of a phase, one per corpus -> how often each is read: weights, shares, passes.
+
+`batch.mixture` gives a weight for each corpus. `batch.mixture_exponent` derives them: corpus i of
+n_i training tokens is read in proportion to n_i^exponent, so that a small language is read more
+often than its size says. The papers call the exponent alpha, S or tau:
+
+    BERT, multilingual                   0.7 (google-research/bert, multilingual.md; recalled)
+    Conneau & Lample 2019 (XLM)          0.5 for the vocabulary, 0.7 for masked language modelling,
+                                         sec. 3.1 and 5.1; they count sentences (recalled)
+    Conneau et al. 2020 (XLM-R)          0.3, sec. 3.1 (recalled)
+    Marone et al. 2025 (mmBERT)          0.7, 0.5, 0.3 in three phases of 60, 110, 1,833 languages
+
+The order of samples keeps these proportions, and lets every row show its masks in turn
+(loading/order.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.config.training_settings import BatchSettings
+from pipeline.loading.dataset import Dataset
+
+MOST_SHOWN = 12
+"""Corpora of a mixture that are listed in full; of more, the largest and the smallest half."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusUse:
+    """How a phase reads one corpus of a mixture."""
+
+    corpus: str
+    tokens: int
+    """Of its training rows."""
+    share: float
+    """Of the sequences that the phase reads."""
+    passes: float
+    """Over its rows, in the whole phase."""
+
+
+def mixture_weights(batch: BatchSettings, datasets: Sequence[Dataset]) -> tuple[float, ...]:
+    """The weight of each dataset in the order of samples; empty if all are read equally often.
+
+    datasets: of one corpus each. Those of the same corpus divide its weight by their rows.
+    """
+    if not batch.is_mixed:
+        return ()
+    corpora = [corpus_of(dataset) for dataset in datasets]
+    rows, tokens = dict.fromkeys(corpora, 0), dict.fromkeys(corpora, 0)
+    for corpus, dataset in zip(corpora, datasets, strict=True):
+        rows[corpus] += dataset.rows
+        tokens[corpus] += dataset.tokens
+    weights = {corpus: count**batch.mixture_exponent for corpus, count in tokens.items()}
+    weights |= {entry.corpus: entry.weight for entry in batch.mixture}
+    return tuple(
+        weights[corpus] * dataset.rows / rows[corpus]
+        for corpus, dataset in zip(corpora, datasets, strict=True)
+    )
+
+
+def corpus_of(dataset: Dataset) -> str:
+    """The corpus of a dataset that holds only one."""
+    (corpus,) = dataset.manifest.corpora
+    return corpus
+
+
+def read_factors(batch: BatchSettings, datasets: Sequence[Dataset]) -> list[float]:
+    """How much more often than on average a sequence of each dataset is read."""
+    weights = mixture_weights(batch, datasets)
+    if not weights:
+        return [1] * len(datasets)
+    total = sum(dataset.rows for dataset in datasets)
+    return [
+        weight / sum(weights) * total / dataset.rows
+        for weight, dataset in zip(weights, datasets, strict=True)
+    ]
+
+
+def corpora_used(
+    batch: BatchSettings, datasets: Sequence[Dataset], sequences: int
+) -> list[CorpusUse]:
+    """How `sequences` sequences of a mixture are read, the largest corpus first; empty without."""
+    weights = mixture_weights(batch, datasets)
+    found: dict[str, list[float]] = {}
+    for weight, dataset in zip(weights, datasets, strict=False):
+        values = (dataset.tokens, dataset.rows, weight / sum(weights))
+        sums = found.setdefault(corpus_of(dataset), [0.0, 0.0, 0.0])
+        sums[:] = (old + new for old, new in zip(sums, values, strict=True))
+    used = [
+        CorpusUse(corpus, int(tokens), share, share * sequences / rows)
+        for corpus, (tokens, rows, share) in found.items()
+    ]
+    return sorted(used, key=lambda use: -use.tokens)
+
+
+def describe_mixture(batch: BatchSettings, used: Sequence[CorpusUse]) -> list[str]:
+    """Lines about a mixture: tokens, share and passes of its corpora; none without a mixture."""
+    if not used:
+        return []
+    how = "batch.mixture" if batch.mixture else f"their tokens^{batch.mixture_exponent:g}"
+    lines = [f"mixture: {len(used):,} corpora by {how}"]
+    half = MOST_SHOWN // 2
+    shown = [*used] if len(used) <= MOST_SHOWN else [*used[:half], *used[-half:]]
+    width = max(len(use.corpus) for use in shown)
+    rows = [
+        f"  {use.corpus:{width}}  {use.tokens:>17,} tokens  {use.share:>8.3%}  "
+        f"{use.passes:>10,.2f} passes"
+        for use in shown
+    ]
+    if len(shown) < len(used):
+        rows.insert(half, f"  ... {len(used) - len(shown):,} more: pipeline.plan --json has all")
+    return lines + rows
