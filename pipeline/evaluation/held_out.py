@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,6 @@ from pipeline.base.files import write_whole
 from pipeline.base.null_device import null_entry
 from pipeline.cluster.process_group import device_name
 from pipeline.config.formats import Attention
-from pipeline.data.shards.arrow_files import corpus_of
 from pipeline.evaluation.device_copies import on_device
 from pipeline.evaluation.loss_parts import add, pack_sums, part_metrics, present, unpack
 from pipeline.evaluation.model_inputs import model_inputs
@@ -50,6 +50,11 @@ from pipeline.loading.placement import Capacity
 
 ROWS = 32
 """Sequences per micro-batch, if one process scores a model."""
+MOST_CORPORA, SHOWN_CORPORA = 32, 5
+"""Corpora that metrics and tables have separately; of more, those that are named: the worst."""
+MEAN_LOSS, WORST_LOSS = "corpora_mlm_loss", "worst_mlm_loss"
+"""Fields for many corpora: the mean of their losses, in which each counts the same, and the highest
+one."""
 RATE = "mask_rate"
 """Field with the rate of masks that the shards do not store."""
 Forward = Callable[[Inputs], Sums]
@@ -125,8 +130,8 @@ def in_file_order(
     pairs = [
         pair
         for dataset in datasets
-        for shard in dataset.shards
-        for pair in islice(left[corpus_of(dataset.directory / shard.file)], shard.sequences)
+        for corpus, part in dataset.by_corpus().items()
+        for pair in islice(left[corpus], part.rows)
     ]
     return {name: [*part] for name, part in zip(SequenceLosses._fields, zip(*pairs), strict=True)}
 
@@ -257,13 +262,44 @@ def evaluate_corpora(
     return found
 
 
-def corpus_fields(scores: Mapping[str, Scores], prefix: str) -> dict[str, float]:
-    """Metrics of all corpora together and, if there are several, of each, as `loss/books`."""
+def corpus_fields(
+    scores: Mapping[str, Scores], prefix: str, most: int | None = None
+) -> dict[str, float]:
+    """Metrics of all corpora together and, if there are several, of each, as `loss/books`.
+
+    most: if there are more corpora, the mean and the highest of their losses instead; None for no
+    bound.
+    """
     fields = Scores.total(scores.values()).fields(prefix)
-    if len(scores) > 1:
+    if most is not None and len(scores) > most:
+        losses = [loss for _, loss in worst_corpora(scores)]
+        fields |= {f"{prefix}{MEAN_LOSS}": fmean(losses), f"{prefix}{WORST_LOSS}": losses[0]}
+    elif len(scores) > 1:
         for corpus, part in scores.items():
             fields |= {f"{name}/{corpus}": value for name, value in part.fields(prefix).items()}
     return fields
+
+
+def corpus_table(scores: Mapping[str, Scores]) -> dict[str, dict[str, float]]:
+    """The metrics of each corpus, with the number of its predicted tokens."""
+    return {
+        corpus: {"predictions": part.counts.predictions, **part.metrics}
+        for corpus, part in scores.items()
+    }
+
+
+def worst_corpora(scores: Mapping[str, Scores]) -> list[tuple[str, float]]:
+    """Corpora and their losses of masked language modelling, the highest first; those that have
+    nothing to score are absent."""
+    losses = {corpus: part.metrics.get("mlm_loss") for corpus, part in scores.items()}
+    found = [(corpus, loss) for corpus, loss in losses.items() if loss is not None]
+    return sorted(found, key=lambda each: -each[1])
+
+
+def describe_worst(worst: Sequence[tuple[str, float]]) -> str:
+    """`worst of 1,833 corpora: yo 5.1034, ...`; worst: from `worst_corpora`."""
+    named = ", ".join(f"{corpus} {loss:.4f}" for corpus, loss in worst[:SHOWN_CORPORA])
+    return f"worst of {len(worst):,} corpora: {named}"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from model.hugging_face.loss_record import ENTRY
 from pipeline.config.mask_rates import at_rate
-from pipeline.evaluation.held_out import RATE
+from pipeline.evaluation.held_out import MOST_CORPORA, RATE, SHOWN_CORPORA
 
 PARTS = {"pair": "pairs", "sbo": "span boundaries", "rtd": "detection", "words": "restored words"}
 """Parts of the loss besides masked language modelling, in words."""
@@ -48,7 +48,11 @@ def _report_held_out(name: str, result: Mapping[str, Any]) -> None:
     print(f"  loss at [MASK]      {result['mask_loss']:.4f} nats")
     print(f"  accuracy            {result['accuracy']:.2%}")
     print(f"  perplexity          {result['perplexity']:,.2f}")
-    for corpus in sorted(key[len(LOSS_OF) :] for key in result if key.startswith(LOSS_OF)):
+    corpora = sorted(key[len(LOSS_OF) :] for key in result if key.startswith(LOSS_OF))
+    if len(corpora) > MOST_CORPORA:
+        print(f"  {len(corpora):,} corpora, of which the worst (--json has all):")
+        corpora = sorted(corpora, key=lambda corpus: -result[f"{LOSS_OF}{corpus}"])[:SHOWN_CORPORA]
+    for corpus in corpora:
         loss, accuracy = result[f"{LOSS_OF}{corpus}"], result[f"accuracy/{corpus}"]
         print(f"  {corpus:<19} {loss:.4f} nats, {accuracy:.2%} accuracy")
     others = [part for part in PARTS if f"{part}_loss" in result]

@@ -191,16 +191,6 @@ def read_table(path: Path) -> pa.Table:
         raise DataError(f"{path} is damaged: {error}; copy it again") from error
 
 
-def corpus_of(path: Path) -> str:
-    """The corpus of a file of rows, read from its first row; a file has one corpus."""
-    check_is_file(path)
-    try:
-        batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is damaged: {error}; copy it again", path) from error
-    return corpus_in(batch, path)
-
-
 def corpus_in(batch: pa.RecordBatch, path: Path) -> str:
     """The corpus of a record batch of rows; path: its file, which has one corpus."""
     try:

@@ -38,7 +38,10 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
     validation_loss, validation_mask_loss, validation_mlm_loss, ... on steps with validation
     validation_accuracy, validation_perplexity                      of mlm; compare families by
                             these and validation_mlm_loss, validation_loss sums all parts
-    validation_loss/CORPUS  and so on, for each corpus if there are several
+    validation_loss/CORPUS  and so on, for each corpus if there are several; of more than 32
+                            RUN/held_out/step-N.json has them, and here are
+    validation_corpora_mlm_loss, validation_worst_mlm_loss          the mean of the corpora's
+                            losses, in which each counts the same, and the highest one
     validation_mask_rate    rate of the held-out masks, if the phase trains at another one
     validation_grammar      share of minimal pairs whose right sentence scores higher, with
                             validation.grammar; validation_grammar/PHENOMENON if there are several
@@ -79,6 +82,7 @@ from pipeline.training.run_directory.boards import (
 
 METRICS = "metrics.jsonl"
 CURVE = "loss.png"
+HELD_OUT = "held_out"
 T = TypeVar("T")
 
 OTHER_PARTS = ("pair_loss", "sbo_loss", "rtd_loss", "words_loss")
@@ -164,6 +168,17 @@ class Metrics:
             self._show(line)
         if self.wandb:
             self.wandb.show(line)
+
+    def write_corpora(self, step: int, table: Mapping[str, Line]) -> None:
+        """Write RUN/held_out/step-N.json: the held-out metrics of each of many corpora."""
+        path = self.run / HELD_OUT / f"step-{step:08d}.json"
+        content = {
+            corpus: {name: _finite(value) for name, value in line.items()}
+            for corpus, line in table.items()
+        }
+        with self._surviving(HELD_OUT, "it lacks the losses of each corpus"):
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, json.dumps({"step": step, "corpora": content}).encode())
 
     def draw(self) -> None:
         """Draw RUN/loss.png from all lines so far, unless it shows them already."""

@@ -19,13 +19,17 @@ from pipeline.cluster.stop_request import StopRequest
 from pipeline.cluster.watchdog import Watchdog
 from pipeline.config.mask_rates import at_rate
 from pipeline.evaluation.held_out import (
+    MOST_CORPORA,
     Scores,
     corpus_fields,
+    corpus_table,
+    describe_worst,
     evaluate,
     evaluate_corpora,
     evaluating,
     validation_loader,
     validation_loaders,
+    worst_corpora,
 )
 from pipeline.evaluation.zero_shot.grammar import GrammarTest, score_grammar
 from pipeline.loading.dataset import Dataset
@@ -99,10 +103,14 @@ class Validator:
         with self.cluster.agreed():
             if self.metrics:
                 rate = {RATE: phase.held_out_rate} if phase.held_out_rate else {}
-                fields = corpus_fields(parts, "validation_") | rate | grammar | general
-                self.metrics.write({"step": step, **fields})
+                fields = corpus_fields(parts, "validation_", MOST_CORPORA) | rate
+                self.metrics.write({"step": step, **fields, **grammar, **general})
                 self.metrics.draw()
-                tqdm.write(f"step {step:,}: {describe_scores(scores | rate)}")
+                worst = ""
+                if len(parts) > MOST_CORPORA:
+                    self.metrics.write_corpora(step, corpus_table(parts))
+                    worst = f"; {describe_worst(worst_corpora(parts))}"
+                tqdm.write(f"step {step:,}: {describe_scores(scores | rate)}{worst}")
                 if step == 0:
                     tqdm.write(at_the_start(self.metrics.last))
         return True

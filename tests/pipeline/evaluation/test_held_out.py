@@ -21,6 +21,8 @@ from pipeline.evaluation.held_out import (
     Scores,
     SequenceLosses,
     corpus_fields,
+    corpus_table,
+    describe_worst,
     evaluate,
     evaluate_corpora,
     evaluating,
@@ -29,6 +31,7 @@ from pipeline.evaluation.held_out import (
     score_held_out,
     validation_loader,
     validation_loaders,
+    worst_corpora,
 )
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.evaluation.reports import PARTS, print_scores
@@ -70,6 +73,27 @@ def test_scores_are_sums_divided_once() -> None:
     assert math.isnan(scored(20.0, 5.0, 0.0, 0.0, 10).metrics["mask_loss"])
     assert Scores.total([scores, scored(10.0, 1.0, 0.0, 0.0, 20)]).metrics["loss"] == 1.0
     assert scores.metrics["loss"] == 2.0
+
+
+def test_of_many_corpora_the_mean_and_the_worst_are_fields() -> None:
+    """The mean counts each corpus the same, however few tokens it has."""
+    scores = {"en": scored(20.0, 5.0, 12.0, 4.0, 10), "yo": scored(50.0, 0.0, 0.0, 0.0, 10)}
+    scores["sw"] = scored(3.0, 0.0, 0.0, 0.0, 1)
+    assert worst_corpora(scores) == [("yo", 5.0), ("sw", 3.0), ("en", 2.0)]
+    assert describe_worst(worst_corpora(scores)) == (
+        "worst of 3 corpora: yo 5.0000, sw 3.0000, en 2.0000"
+    )
+    every, few = (corpus_fields(scores, "validation_", most) for most in (3, 2))
+    assert every == corpus_fields(scores, "validation_")
+    assert few["validation_corpora_mlm_loss"] == pytest.approx(10 / 3)
+    assert few["validation_worst_mlm_loss"] == 5.0
+    assert every["validation_mlm_loss"] == few["validation_mlm_loss"] == pytest.approx(73 / 21)
+    assert every["validation_mlm_loss/yo"] == 5.0 and not any("/" in name for name in few)
+    table = corpus_table(scores)
+    assert table["yo"]["mlm_loss"] == 5.0 and [*table] == ["en", "yo", "sw"]
+    assert [table[corpus]["predictions"] for corpus in table] == [10, 10, 1]
+    silent = scores | {"la": scored(0.0, 0.0, 0.0, 0.0, 0)}
+    assert [corpus for corpus, _ in worst_corpora(silent)] == ["yo", "sw", "en"]
 
 
 def test_a_second_objective_without_labels_leaves_masked_language_modelling(

@@ -8,6 +8,21 @@ import pytest
 from pipeline.evaluation.reports import print_scores, scores_as_json
 
 
+def test_of_many_corpora_the_worst_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    found: dict[str, Any] = {
+        "mlm_loss": 1.0, "mask_loss": 1.0, "accuracy": 0.5, "perplexity": 2.7, "predictions": 9,
+    }  # fmt: skip
+    for count, lines in ((32, 37), (33, 11), (1833, 11)):
+        for number in range(count):
+            found |= {f"mlm_loss/l{number}": number / 100, f"accuracy/l{number}": 0.25}
+        print_scores("model", found)
+        said = capsys.readouterr().out.splitlines()
+        assert len(said) == lines
+    assert said[5] == "  1,833 corpora, of which the worst (--json has all):"
+    assert said[6] == "  l1832               18.3200 nats, 25.00% accuracy"
+    assert len(json.loads(scores_as_json("model", "cpu", found))) > 2 * 1833
+
+
 def test_precision_is_undefined_without_detections(capsys: pytest.CaptureFixture[str]) -> None:
     found: dict[str, Any] = {
         "mlm_loss": 1.0,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import re
 import resource
@@ -181,6 +182,24 @@ def test_the_board_has_groups_and_the_settings(tmp_path: Path) -> None:
     (settings,) = board.Tensors("settings/text_summary")
     assert b'"peak_lr"' in settings.tensor_proto.string_val[0]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", read_metrics(tmp_path)[0]["time"])
+
+
+def test_many_corpora_have_a_file_per_validation(tmp_path: Path) -> None:
+    told: list[str] = []
+    metrics = Metrics(tmp_path, 0, told.append)
+    metrics.write({"step": 100, "loss": 2.0})
+    table = {f"l{n}": {"predictions": n, "mlm_loss": 5.0, "mask_loss": math.nan} for n in range(99)}
+    metrics.write_corpora(100, table)
+    content = json.loads((tmp_path / "held_out/step-00000100.json").read_text())
+    assert content["step"] == 100 and len(content["corpora"]) == 99
+    assert content["corpora"]["l7"] == {"predictions": 7, "mlm_loss": 5.0, "mask_loss": None}
+    assert len((tmp_path / "metrics.jsonl").read_text()) < 100
+    (tmp_path / "held_out/step-00000100.json").unlink()
+    (tmp_path / "held_out").rmdir()
+    (tmp_path / "held_out").write_bytes(b"")  # in the way
+    metrics.write_corpora(200, table)
+    assert len(told) == 1 and "it lacks the losses of each corpus" in told[0]
+    metrics.close()
 
 
 def test_pace_separates_waiting_from_working_and_skips_pauses() -> None:

@@ -31,6 +31,7 @@ class Lines:
     def __init__(self) -> None:
         self.last: dict[str, Any] = {}
         self.written: list[dict[str, Any]] = []
+        self.tables: list[tuple[int, dict[str, Any]]] = []
 
     def write(self, line: dict[str, Any]) -> None:
         self.written.append(line)
@@ -38,6 +39,9 @@ class Lines:
 
     def draw(self) -> None:
         pass
+
+    def write_corpora(self, step: int, table: dict[str, Any]) -> None:
+        self.tables.append((step, table))
 
 
 class Engine:
@@ -84,6 +88,25 @@ def test_scores_are_written_and_no_longer_owed(validator: Validator, phase: Any)
     assert validator.validate(10, phase) and validator.loaders[0] is loaders
     again = validator.metrics.last  # type: ignore[union-attr]
     assert again == line | {"step": 10}
+
+
+def test_many_corpora_have_a_file_and_the_worst_are_named(
+    validator: Validator, phase: Any, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    assert validator.validate(5, phase)
+    [line] = validator.metrics.written  # type: ignore[union-attr]
+    losses = {name: line[f"validation_mlm_loss/{name}"] for name in ("news", "books", "web")}
+    assert not validator.metrics.tables and "worst" not in capsys.readouterr().out  # type: ignore[union-attr]
+    monkeypatch.setattr(module, "MOST_CORPORA", 4)
+    assert validator.validate(10, phase)
+    few = validator.metrics.last  # type: ignore[union-attr]
+    assert not any("/" in name for name in few)
+    assert few["validation_loss"] == line["validation_loss"]
+    [(step, table)] = validator.metrics.tables  # type: ignore[union-attr]
+    assert step == 10 and len(table) == 5
+    assert {name: table[name]["mlm_loss"] for name in losses} == losses
+    assert few["validation_worst_mlm_loss"] == max(own["mlm_loss"] for own in table.values())
+    assert "; worst of 5 corpora: " in capsys.readouterr().out
 
 
 def test_the_rate_of_masks_is_said_where_it_is_not_that_of_training(
