@@ -80,6 +80,12 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "Hub's copy of a named corpus)",
     )
     parser.add_argument(
+        "--by-folder",
+        action="store_true",
+        help="every folder and file of the directory --input is a corpus of your own with its "
+        "name, such as a language: en/, sw/, yo.jsonl.gz; batch.mixture_exponent weighs them",
+    )
+    parser.add_argument(
         "--revision",
         default="",
         metavar="COMMIT",

@@ -28,6 +28,9 @@ from pipeline.data.shards.verify import read_tokenizer, verify
 from pipeline.execution.workers import Executor
 from pipeline.ingest.corpora.sources import describe_counts, describe_cut
 
+MOST_CORPORA = 32
+"""Corpora that are listed: of thousands of languages the largest."""
+
 
 def inspect_shards(arguments: argparse.Namespace, executor: Executor) -> None:
     """Print what shards hold; first verify them, if that is asked for.
@@ -92,7 +95,13 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
             f"  taken down from {takedown['parent']}: {sum(takedown['documents'].values()):,} "
             f"documents, {takedown['tokens']:,} tokens in {takedown['sequences']:,} sequences"
         )
+    if len(manifest.corpora) > MOST_CORPORA:
+        print(f"  {len(manifest.corpora):,} corpora, the largest of which are:")
+    by_size = sorted(manifest.corpora, key=lambda name: -manifest.corpora[name]["tokens"])
+    largest = set(by_size[:MOST_CORPORA])
     for name, corpus in manifest.corpora.items():
+        if name not in largest:
+            continue
         dropped = corpus["dropped"] | corpus["bad"]
         print(
             f"  {name:12} {corpus['documents']:>9,} documents {corpus['sequences']:>9,} sequences "

@@ -81,15 +81,16 @@ def find_sources(
         revision=arguments.revision, allow_short=allow_short, published=published,
     )  # fmt: skip
     corpus, sources = corpus_sources(
-        arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published, lists
-    )
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published, lists,
+        arguments.by_folder,
+    )  # fmt: skip
     sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)
     print_input(sources, "input")
     require_fit(sources, data)
     if not allow_short:
         require_size(corpus, most_text(sources), "at most")
-    named = is_named(arguments.corpus, inputs, published)
-    keeps_name = named or arguments.corpus == SAMPLE
+    named = not arguments.by_folder and is_named(arguments.corpus, inputs, published)
+    keeps_name = named or arguments.by_folder or arguments.corpus == SAMPLE
     return FoundCorpus(
         corpus=corpus,
         name=arguments.corpus if keeps_name else sources[0].corpus,

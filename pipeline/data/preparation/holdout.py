@@ -32,6 +32,8 @@ _HOPELESS = 1000
 
 _FAR = 2
 """A hold-out that takes this many times as much as it should, or as much less, is reported."""
+_MOST_NAMED = 8
+"""Corpora of which this is said; there may be thousands of languages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +109,13 @@ def describe_hold_outs(
     texts = [file for file in files if file.format == "text"]
     if any(source.plain_text == "blank_lines" for source in texts):
         advice += " (--plain-text lines if each line of the text is one)"
+    named = [*far.values()][:_MOST_NAMED]
+    if len(far) > len(named):
+        named.append(f"and {len(far) - len(named):,} more corpora")
     return [
         f"warning: the hold-out takes about {held / text:.1%} of the text, where "
         f"data.validation_fraction={fraction:g} asks for {fraction:.1%}: "
-        f"{', '.join(far.values())}; documents are held out whole, at least {MINIMUM_DOCUMENTS} of "
+        f"{', '.join(named)}; documents are held out whole, at least {MINIMUM_DOCUMENTS} of "
         f"a corpus or a tenth, by their hashes, whatever their length; {advice}"
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pipeline.data.preparation.assemble import Part
 from pipeline.data.preparation.prepare_shards import ShardsJob
@@ -14,6 +14,10 @@ from pipeline.data.text.losses import describe_losses
 from pipeline.data.tokenizers.document_encoder import fast_engine
 from pipeline.ingest.corpora.shapes import describe_plain_text
 from pipeline.ingest.corpora.sources import describe_counts, describe_cut
+from pipeline.ingest.documents.records import PlainText
+
+MOST_LINES = 100
+"""About the corpora, which may be thousands of languages."""
 
 
 def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
@@ -31,25 +35,33 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
     )
     for line in describe_predicted(predicted_share(manifest), manifest):
         print(f"masks: {line}")
-    for name, corpus in manifest.corpora.items():
-        dropped = corpus["dropped"] | corpus["bad"]
-        if dropped:
-            print(f"{name}: dropped {describe_counts(dropped)}")
-        if corpus["cut"]:
-            print(f"{name}: cut from documents {describe_cut(corpus['cut'])}")
-        if corpus["noted"]:
-            print(f"{name}: kept {describe_counts(corpus['noted'])}")
-        if unknown := describe_unknown(corpus):
-            print(f"{name}: {unknown}")
-        if copies := describe_copies(corpus):
-            print(f"{name}: {copies}")
-        for note in describe_plain_text(name, splits[name], corpus["plain_text"]):
-            print(note)
+    about = [*_about_corpora(manifest, splits)]
+    for line in about[:MOST_LINES]:
+        print(line)
+    if len(about) > MOST_LINES:
+        print(f"... {len(about) - MOST_LINES:,} more such lines: manifest.json has all counts")
     engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
     for mismatch in manifest.engine["mismatches"]:
         print(f"{engine} differed from tokenizers, which then redid the split: {mismatch}")
     print(f"{output}")
     print(f"next: python -m pipeline.inspect {shlex.quote(str(output))}")
+
+
+def _about_corpora(manifest: Manifest, splits: Mapping[str, PlainText]) -> Iterator[str]:
+    """What is to be said of each corpus; splits: how its plain text was split."""
+    for name, corpus in manifest.corpora.items():
+        dropped = corpus["dropped"] | corpus["bad"]
+        if dropped:
+            yield f"{name}: dropped {describe_counts(dropped)}"
+        if corpus["cut"]:
+            yield f"{name}: cut from documents {describe_cut(corpus['cut'])}"
+        if corpus["noted"]:
+            yield f"{name}: kept {describe_counts(corpus['noted'])}"
+        if unknown := describe_unknown(corpus):
+            yield f"{name}: {unknown}"
+        if copies := describe_copies(corpus):
+            yield f"{name}: {copies}"
+        yield from describe_plain_text(name, splits[name], corpus["plain_text"])
 
 
 def describe_taken(parts: list[Part]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def prepare_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     arguments = parser.parse_args(words)
     if not arguments.dedup:
         group = group_of(arguments.corpus, arguments.input, selected(arguments).corpora())
-        arguments.dedup = group.dedup if group else "none"
+        arguments.dedup = group.dedup if group and not arguments.by_folder else "none"
     _check(arguments)
     return arguments
 

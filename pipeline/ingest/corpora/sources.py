@@ -21,6 +21,9 @@ from pipeline.ingest.corpora.shared_list import SharedLists
 from pipeline.ingest.documents.records import FORMAT_NAMES, PlainText, Source
 from pipeline.ingest.documents.sniff import sniff
 
+OWN = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
+MOST_NAMED = 8
+"""Corpora that a description names."""
 SAMPLE = "sample"
 SAMPLE_FILES = Path(__file__).parent / "sample"
 """Texts that ship with the code; see CREDITS.md there."""
@@ -33,14 +36,18 @@ def corpus_sources(
     plain_text: str = "",
     published: Mapping[str, list[Source]] | None = None,
     lists: SharedLists | None = None,
+    by_folder: bool = False,
 ) -> tuple[str, list[Source]]:
     """The corpus's name and its files, in an order that is the same on every machine.
 
     corpus: a name in CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
     for a group in the form of `groups.member_inputs`; text_field and plain_text: override the
     corpus's own ("": no override); published: files of corpora from the lists of their publishers;
-    lists: with which several processes share what one of them finds.
+    lists: with which several processes share what one of them finds;
+    by_folder: each entry of the one directory in `inputs` is a corpus of its own.
     """
+    if by_folder:
+        return corpus, _folder_sources(corpus, inputs, text_field, plain_text, lists)
     published = published or {}
     if corpus == SAMPLE:
         if inputs:
@@ -86,8 +93,41 @@ def corpus_sources(
     _require_name(name, corpus)
     for known in difflib.get_close_matches(name, names, 1, 0.8):
         print(f"corpus {name} is read as your own; if you meant {known}, use --corpus {known}")
-    own = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
-    return name, _sources(name, own, inputs or [corpus], text_field, plain_text, lists)
+    return name, _sources(name, OWN, inputs or [corpus], text_field, plain_text, lists)
+
+
+def _folder_sources(
+    corpus: str, inputs: list[str], text_field: str, plain_text: str, lists: SharedLists | None
+) -> list[Source]:
+    """The files of a directory, of a corpus for each of its entries; `en` and `en.jsonl` are one.
+
+    Raises ConfigError unless there are several, with names that can be a corpus's.
+    """
+    if corpus in (*CORPORA, *GROUPS, SAMPLE) or len(inputs) != 1 or not Path(inputs[0]).is_dir():
+        raise ConfigError(
+            f"--by-folder takes a --corpus name of your own and one local directory as --input, "
+            f"got --corpus {corpus} and {len(inputs)} of --input"
+        )
+    _require_name(corpus, corpus)
+    entries: dict[str, list[str]] = {}
+    for path in sorted(Path(inputs[0]).iterdir()):
+        if not path.name.startswith("."):
+            entries.setdefault(path.name.split(".")[0], []).append(str(path))
+    for name, paths in entries.items():
+        if not re.fullmatch(r"[\w-]+", name):
+            raise ConfigError(
+                f"--by-folder: {paths[0]} does not name a corpus; use letters, digits, '_' and '-'"
+            )
+    if len(entries) < 2:
+        raise ConfigError(
+            f"--by-folder: {inputs[0]} has {len(entries)} folders and files; omit --by-folder for "
+            "a single corpus"
+        )
+    return [
+        source
+        for name, paths in entries.items()
+        for source in _sources(name, OWN, paths, text_field, plain_text, lists)
+    ]
 
 
 def is_named(corpus: str, inputs: list[str], published: Collection[str] = ()) -> bool:
@@ -100,9 +140,12 @@ def is_named(corpus: str, inputs: list[str], published: Collection[str] = ()) ->
 
 def describe_corpus(corpus: str, named: bool, sources: list[Source]) -> str:
     """A tokenizer's training text, in words; only named corpora appear by name alone."""
-    names = ", ".join(dict.fromkeys(source.corpus for source in sources))
+    found = [*dict.fromkeys(source.corpus for source in sources)]
+    names = ", ".join(found)
     if named:
         return names
+    if len(found) > MOST_NAMED:
+        names = f"{corpus} of {len(found):,} folders"
     return "the sample" if corpus == SAMPLE else f"your corpus {names}"
 
 

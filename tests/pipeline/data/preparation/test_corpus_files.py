@@ -18,11 +18,13 @@ from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 DATA = recipe("roberta_tiny").data
 
 
-def arguments(corpus: object, *inputs: object, pages_per_domain: int = 0) -> Namespace:
+def arguments(
+    corpus: object, *inputs: object, pages_per_domain: int = 0, by_folder: bool = False
+) -> Namespace:
     return Namespace(
         corpus=str(corpus), input=[str(path) for path in inputs], revision="", text_field="",
         plain_text="", pages_per_domain=pages_per_domain, months="", dump="", mirror=[],
-        keep_downloads=False, skip_missing=False, language="",
+        keep_downloads=False, skip_missing=False, language="", by_folder=by_folder,
     )  # fmt: skip
 
 
@@ -32,6 +34,16 @@ def test_a_users_own_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert found.description == "your corpus mine"
     assert [source.name for source in found.files] == ["mine.jsonl"]
     assert capsys.readouterr().out.startswith("input: 1 JSON lines")
+
+
+def test_a_corpus_for_each_language(tmp_path: Path) -> None:
+    for name in ("sw/a.jsonl", "sw/b/c.jsonl", "en/x.jsonl", "yo.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write_jsonl(tmp_path / name, ["One."])
+    found = find_sources(arguments("mine", tmp_path, by_folder=True), DATA)
+    assert (found.corpus, found.name, found.named) == ("mine", "mine", False)
+    assert found.description == "your corpus en, sw, yo"
+    assert [source.corpus for source in found.files] == ["en", "sw", "sw", "yo"]
 
 
 def test_named_corpora_and_the_sample(tmp_path: Path) -> None:

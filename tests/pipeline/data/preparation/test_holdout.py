@@ -113,6 +113,8 @@ def test_a_share_far_from_the_fraction_is_reported(tmp_path: Path) -> None:
         "length; to come closer, give more or shorter documents (--plain-text lines if each line "
         "of the text is one)"
     )
+    (said,) = describe_hold_outs({f"l{n}": far for n in range(1833)}, 0.005, sources)
+    assert "l7 " in said and "l8 " not in said and ", and 1,825 more corpora; documents" in said
     (said,) = describe_hold_outs({"news": about(1, 0, 9, 0)}, 0.005, sources)
     assert "0.0% of the text" in said and said.endswith("give more or shorter documents")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pipeline.ingest.corpora import sources as sources_module
 from pipeline.ingest.corpora.catalogue import SAMPLE_CORPORA
 from pipeline.ingest.corpora.sources import (
     corpus_sources,
+    describe_corpus,
     describe_input,
     limit_pages,
     print_input,
@@ -126,3 +128,31 @@ def test_pages_per_domain_applies_to_warc_files_only(tmp_path: Path) -> None:
         limit_pages(sources[:1], 3, "")
     with pytest.raises(ConfigError, match="choose 1 or more"):
         limit_pages(sources, -1, "")
+
+
+def test_each_entry_of_a_directory_is_a_corpus_if_asked(tmp_path: Path) -> None:
+    """Hidden ones are skipped, and a folder and a file of one name are one corpus."""
+    for file in ("sw/1.jsonl", "en/1.jsonl", "en/2/3.jsonl", "en.jsonl", ".git/x", "yo.jsonl"):
+        (tmp_path / "in" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / file).write_text(LINE)
+    name, sources = corpus_sources("mine", [str(tmp_path / "in")], by_folder=True)
+    found = [(source.corpus, source.name) for source in sources]
+    assert name == "mine" and [corpus for corpus, _ in found] == ["en", "en", "en", "sw", "yo"]
+    assert len({source.name for source in sources if source.corpus == "en"}) == 3
+    assert describe_corpus("mine", False, sources) == "your corpus en, sw, yo"
+    many = [replace(sources[0], corpus=f"l{number}") for number in range(1833)]
+    assert describe_corpus("mine", False, many) == "your corpus mine of 1,833 folders"
+    one, file = str(tmp_path / "in/en/2"), str(tmp_path / "in/yo.jsonl")
+    for corpus, inputs, message in (
+        ("mine", [file], "takes a --corpus name of your own and one local directory"),
+        ("mine", [one, one], "got --corpus mine and 2 of --input"),
+        ("mine", [], "and 0 of --input"),
+        ("wikipedia", [one], "got --corpus wikipedia"),
+        ("mine", [one], "has 1 folders and files; omit --by-folder"),
+        ("a/b", [str(tmp_path / "in")], "is not a valid directory name"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            corpus_sources(corpus, inputs, by_folder=True)
+    (tmp_path / "in/new guinea").mkdir()
+    with pytest.raises(ConfigError, match="new guinea does not name a corpus; use letters"):
+        corpus_sources("mine", [str(tmp_path / "in")], by_folder=True)
