@@ -78,7 +78,8 @@ def _prepare(folder: Path) -> None:
         for name, (recipe_name, options) in RUNS.items():
             sys.argv = [
                 "prepare", "--corpus", str(corpus), "--recipe", recipe_name, "--workers", "1",
-                "--output", str(folder / name), "--dedup", "near", "--filter", "min-words=3",
+                "--output", str(folder / name), "--dedup", "near",
+                "--filter", "min-words=3", "gopher-repetition",
                 "--decontaminate", str(evaluation), "--set", "data.vocab_size=700", *options,
             ]  # fmt: skip
             pipeline.prepare.main()

@@ -59,6 +59,7 @@ def main() -> None:
         metavar="N",
         help="bytes of text to train on, e.g. 2e9 (default: 1 GiB)",
     )
+    parser.set_defaults(filter=[])
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
     arguments = parser.parse_args()
     settings = [*arguments.set]

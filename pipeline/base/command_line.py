@@ -103,7 +103,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
-    """--text-field and --plain-text."""
+    """--text-field, --plain-text and --map."""
     parser.add_argument(
         "--text-field",
         default="",
@@ -119,6 +119,13 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         "by blank lines, or one document per line (default: file for wikipedia, book for "
         "bookcorpus, else blank_lines); beside files of other formats plain text is skipped unless "
         "this is given",
+    )
+    parser.add_argument(
+        "--map",
+        default="",
+        metavar="FILE.py:FUNCTION",
+        help="call this function of yours with each document, before anything else sees its text; "
+        "it returns the document, perhaps with another text, or None to drop it",
     )
 
 

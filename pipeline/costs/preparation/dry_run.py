@@ -105,7 +105,9 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
     for line in describe_hold_outs(held_out, data.validation_fraction, sampled.files):
         print(line)
     if _may_drop(arguments):
-        print("these figures include documents that --dedup, --decontaminate and --filter drop")
+        print(
+            "these figures include documents that --dedup, --decontaminate, --filter and --map drop"
+        )
     if not arguments.allow_short:
         require_size(
             arguments.corpus, {name: about.text for name, about in estimates.items()}, "about"
@@ -165,7 +167,8 @@ def _selection(arguments: argparse.Namespace, sources: list[Source]) -> Selectio
 
 def _may_drop(arguments: argparse.Namespace) -> bool:
     """Whether documents are dropped that an estimate counts."""
-    return bool(arguments.dedup != "none" or arguments.decontaminate or arguments.filter)
+    selects = arguments.dedup != "none" or arguments.decontaminate or arguments.filter
+    return bool(selects or arguments.map)
 
 
 def _workers(arguments: argparse.Namespace) -> int:

@@ -147,7 +147,7 @@ def write_sample(kind: Kind, path: Path, growth: float = 1.0) -> WrittenSample:
     passed = sum(place.passed for place in places)
     taken = sum(place.passed * place.kept for place in places)
     reading = sum(place.seconds * place.kept for place in places)
-    if kind.files[0].pages_per_domain:
+    if kind.files[0].pages.per_domain:
         _limit_pages(places, growth)
     items = [(place.piece.source.name, item) for place in places for item in place.items]
     found = written = characters = 0
@@ -201,7 +201,7 @@ def _limit_pages(places: list[_Place], growth: float) -> None:
     for place, pages in zip(places, sites):
         found = [site for site, its in pages.items() for _ in its]
         files.append((found, len(found) * growth * place.piece.weight / max(1.0, place.passed)))
-    most = places[0].piece.source.pages_per_domain
+    most = places[0].piece.source.pages.per_domain
     for place, pages, shares in zip(places, sites, kept_shares(files, most)):
         for site, its in pages.items():
             expected = round(shares[site] * len(its), 6)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.base.command_line import downloads
 from pipeline.config.data_settings import DataSettings
+from pipeline.data.selection.filters import rewrite_texts
 from pipeline.ingest.corpora.download import download_missing
 from pipeline.ingest.corpora.groups import most_text, require_size
 from pipeline.ingest.corpora.published_dumps import Selected, require_place
@@ -85,6 +86,7 @@ def find_sources(
         arguments.by_folder,
     )  # fmt: skip
     sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)
+    sources = rewrite_texts(sources, arguments.map, arguments.filter)
     print_input(sources, "input")
     require_fit(sources, data)
     if not allow_short:

@@ -184,12 +184,20 @@ def _add_selection_arguments(parser: Parser) -> None:
         help="evaluation files or folders: JSON, JSON lines, Parquet, Arrow, tables and other "
         "UTF-8 text, also compressed; documents that share 13 words in a row with them are dropped",
     )
+    add_filter_argument(parser)
+
+
+def add_filter_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --filter, as `filters_by_corpus` takes it."""
     parser.add_argument(
         "--filter",
         nargs="+",
+        action="extend",
         default=[],
-        metavar="NAME=VALUE",
-        help="drop documents with fewer words than min-words=50, more than max-words=100000, a "
-        "smaller share of words with letters than min-letters=0.8, a larger share of repeated "
-        "lines than max-repeated=0.3, or in another language than language=en (default: none)",
+        metavar="[CORPUS=]RULE",
+        help="drop documents by the rules of a paper, c4 (which also cuts lines), gopher-quality, "
+        "gopher-repetition or fineweb; those with fewer words than min-words=50, more than "
+        "max-words=100000, a smaller share of words with letters than min-letters=0.8, a larger "
+        "share of repeated lines than max-repeated=0.3, or in another language than language=en "
+        "(default: none)",
     )

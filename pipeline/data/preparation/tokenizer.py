@@ -72,7 +72,7 @@ class Places:
         mark = fingerprint(
             {
                 "files": [
-                    [identity, source.pages_per_domain]
+                    [identity, source.pages.per_domain]
                     for source, identity in zip(found.files, identify_files(found.files, known))
                 ],
                 "tokenizer": [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES],

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
-from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts, read_batches
+from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
 from pipeline.ingest.documents.records import Piece, ReadSpan
 from pipeline.ingest.documents.unchanged import has_content
 
@@ -125,11 +125,9 @@ def read_kept(
         for batch in read_batches(pieces, seed, counts):
             reasons = decided.of_next(batch.ids)
             sizes = (np.diff(batch.offsets) - 1).tolist()
-            for reason, size in zip(reasons, sizes, strict=True):
+            for id, reason, size in zip(batch.ids, reasons, sizes, strict=True):
                 if reason is not None:
-                    counts.drop(reason)
-                    counts.left_out += size
-                    add_counts(counts.taken, {reason: size})
+                    counts.leave_out(id, reason, size)
             kept = np.array([reason is None for reason in reasons])
             if kept.any():
                 yield batch.only(kept)

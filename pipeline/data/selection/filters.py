@@ -1,10 +1,10 @@
-"""Quality and language filters for documents; all are off by default.
+"""Filters by bounds, language or the name of a paper's rule set; all are off by default.
 
 The papers of the families use hardly any: RoBERTa's CC-News is English only (Liu et al. 2019,
 sec. 3.2). Typical bounds are MassiveText's (Rae et al. 2021, "Scaling language models: methods,
 analysis & insights from training Gopher", app. A.1.1, recalled): 50 to 100,000 words, a letter in
-80 % of words, at most 30 % repeated lines. Its other rules (symbols, bullets, ellipses, stop words,
-repeated n-grams) are not implemented.
+80 % of words, at most 30 % repeated lines. Its whole sets, and those of other papers, are in
+`rule_sets`.
 
 The language is detected by resiliparse's `detect_fast`, at 150 MB/s per core. It misjudged 3 of
 1,928 pieces of 1,000 characters of English books, news and articles, and about 3 % of pieces of 100
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 
 import numpy as np
@@ -26,11 +26,13 @@ from resiliparse.parse.lang import detect_fast, supported_langs
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.settings import nearest
+from pipeline.data.selection.rule_sets import RULE_SETS, VERSIONS, Measured, Reasons
 from pipeline.data.selection.words import count_words
 from pipeline.data.text.cleaning import Offsets
+from pipeline.data.text.document_map import find_map
+from pipeline.data.text.line_rules import C4, LINES_VERSION
+from pipeline.ingest.documents.records import Rewriting, Source
 from pipeline.kernels.bits import Bytes
-
-Reasons = Iterator[tuple[str, npt.NDArray[np.bool_]]]
 
 NUMBERS = {
     "min-words": (math.inf, "a number of words, e.g. min-words=50"),
@@ -40,11 +42,13 @@ NUMBERS = {
 }
 """Largest value of each filter, and what to give."""
 LANGUAGE = "language"
+SETS = (*RULE_SETS, C4)
+RULES = (*NUMBERS, LANGUAGE, *SETS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Bounds; a document outside any of them is dropped."""
+    """Rules for the documents of a corpus; one that breaks any of them is dropped."""
 
     min_words: float = 0
     """Words, see `words`."""
@@ -55,34 +59,66 @@ class Filters:
     """Share of the lines that repeat an earlier line of the document."""
     language: str = ""
     """ISO 639-1 code; empty: any."""
+    sets: tuple[str, ...] = ()
+    """Keys of RULE_SETS, in its order."""
+    c4: bool = False
+    """Whether text is read by the rules of C4, see `line_rules`."""
 
     @classmethod
     def parse(cls, given: list[str]) -> Filters:
-        """Parse NAME=VALUE, e.g. min-words=50. Raises ConfigError if a name or value is invalid."""
+        """Parse the name of a set, or NAME=VALUE, e.g. min-words=50; of one name the last counts.
+
+        Raises ConfigError if a name or value is invalid.
+        """
         bounds: dict[str, float] = {}
         language = ""
+        named = set()
         for item in given:
-            name, _, value = item.partition("=")
+            name, equals, value = item.partition("=")
             if name == LANGUAGE:
                 language = _language(item, value)
             elif name in NUMBERS:
                 bounds[name.replace("-", "_")] = _bound(item, name, value)
+            elif name in SETS and not equals:
+                named.add(name)
+            elif name in SETS:
+                raise ConfigError(f"--filter {item}: {name} takes no value; its paper sets them")
             else:
-                names = [*NUMBERS, LANGUAGE]
                 raise ConfigError(
-                    f"--filter {item}: unknown filter; did you mean {nearest(name, names)}? "
-                    f"({', '.join(names)})"
+                    f"--filter {item}: unknown filter; did you mean {nearest(name, RULES)}? "
+                    f"({', '.join(RULES)})"
                 )
         if bounds.get("min_words", 0) > bounds.get("max_words", math.inf):
             raise ConfigError(
                 f"--filter {' '.join(given)}: min-words is above max-words; lower min-words"
             )
-        return cls(**bounds, language=language)
+        sets = tuple(name for name in RULE_SETS if name in named)
+        return cls(**bounds, language=language, sets=sets, c4=C4 in named)
+
+    @property
+    def let_all_pass(self) -> bool:
+        """Whether no document that is read can be dropped."""
+        return replace(self, c4=False) == Filters()
 
     def describe(self) -> dict[str, str]:
-        """The bounds as text, for fingerprints, since JSON has no infinity."""
-        detector = {"resiliparse": version("resiliparse")} if self.language else {}
-        return {name: str(bound) for name, bound in asdict(self).items()} | detector
+        """The bounds as text, for fingerprints, since JSON has no infinity.
+
+        Without C4's rules, which are in the identity of what is read.
+        """
+        described = {name: str(bound) for name, bound in asdict(self).items()}
+        del described["sets"], described["c4"]
+        if self.language:
+            described["resiliparse"] = version("resiliparse")
+        if self.sets:
+            described["sets"] = f"{' '.join(self.sets)} {VERSIONS}"
+        return described
+
+    def first_reasons(self, buffer: Bytes, offsets: Offsets) -> npt.NDArray[np.object_]:
+        """[documents] the first drop reason of each, None: kept; see `reasons`."""
+        found: npt.NDArray[np.object_] = np.full(len(offsets) - 1, None)
+        for reason, held in self.reasons(buffer, offsets):
+            found[held & (found == None)] = reason  # noqa: E711 (item by item)
+        return found
 
     def reasons(self, buffer: Bytes, offsets: Offsets) -> Reasons:
         """Drop reasons, each with a mask of documents [n]; buffer and offsets as in `CleanText`."""
@@ -97,6 +133,47 @@ class Filters:
             found = np.array([detect_fast(text)[0] for text in _texts(buffer, offsets)])
             for language in sorted({*found.tolist()} - {self.language, "unknown"}):
                 yield f"language {language}", found == language
+        measured = Measured(buffer, offsets)
+        for name in self.sets:
+            for reason, held in RULE_SETS[name](measured):
+                yield f"{name}: {reason}", held
+
+
+def filters_by_corpus(given: list[str], corpora: Iterable[str]) -> dict[str, Filters]:
+    """The filters of each corpus, from RULE, which is for all, and CORPUS=RULE.
+
+    RULE: as `Filters.parse` takes it. A corpus's own bound counts before one for all. Raises
+    ConfigError for the name of another corpus.
+    """
+    rules: dict[str, list[str]] = {corpus: [] for corpus in corpora}
+    for_all = []
+    for item in given:
+        corpus, _, rule = item.partition("=")
+        if corpus in rules and corpus not in RULES:
+            rules[corpus].append(rule)
+        elif rule.partition("=")[0] in RULES:
+            raise ConfigError(
+                f"--filter {item}: {corpus} is not a corpus of this command, which has "
+                f"{', '.join(rules)}"
+            )
+        else:
+            for_all.append(item)
+    return {corpus: Filters.parse(for_all + own) for corpus, own in rules.items()}
+
+
+def rewrite_texts(sources: list[Source], given_map: str, given: list[str]) -> list[Source]:
+    """The sources, whose documents pass a user's function and the rules that keep some lines.
+
+    given_map: FILE.py:FUNCTION, empty: none; given: as for `filters_by_corpus`. Raises ConfigError
+    if one is wrong.
+    """
+    function = find_map(given_map) if given_map else Rewriting()
+    filters = filters_by_corpus(given, [source.corpus for source in sources])
+    of_corpus = {
+        corpus: function._replace(lines=LINES_VERSION if its.c4 else 0)
+        for corpus, its in filters.items()
+    }
+    return [replace(source, rewriting=of_corpus[source.corpus]) for source in sources]
 
 
 def _bound(item: str, name: str, value: str) -> float:

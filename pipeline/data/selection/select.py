@@ -36,7 +36,7 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.selection.clusters import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers
 from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.decisions import EARLIER, SCHEMA, SPANS
-from pipeline.data.selection.filters import Filters
+from pipeline.data.selection.filters import filters_by_corpus
 from pipeline.data.selection.join import Join
 from pipeline.data.selection.minhash import SHINGLES_VERSION
 from pipeline.data.selection.signature_store import EarlierShards
@@ -103,16 +103,17 @@ def plan_selection(
 ) -> Selection:
     """Plan the selection; reads the evaluation files, and the ends of the corpora's files.
 
-    filters: as `Filters.parse` takes them; evaluation: files to decontaminate against; earlier:
-    see `Selection`.
+    filters: as `filters_by_corpus` takes them; evaluation: files to decontaminate against;
+    earlier: see `Selection`.
     """
-    rules = Rules(DEDUP[dedup], Filters.parse(filters), Evaluation.read(evaluation))
+    by_corpus = filters_by_corpus(filters, dict.fromkeys(task.corpus for task in tasks))
+    rules = Rules(DEDUP[dedup], by_corpus, Evaluation.read(evaluation))
     if rules.let_all_pass:
         return Selection(tasks, dedup, rules, place, [], "")
     decided_by = {
         "survey": SURVEY_VERSION, "shingles": SHINGLES_VERSION, "reading": READING_VERSION,
         "cleaning": CLEANING_VERSION, "unicode": unicodedata.unidata_version,
-        "dedup": dedup, "filters": rules.filters.describe(), "evaluation": rules.evaluation.mark,
+        "dedup": dedup, "evaluation": rules.evaluation.mark,
     }  # fmt: skip
     files: dict[Source, list[object]] = {}
     surveys, marks = [], []
@@ -121,7 +122,8 @@ def plan_selection(
             if piece.source not in files:
                 files[piece.source] = file_identity(piece.source)
         pieces = [[files[piece.source], piece.start, piece.stop] for piece in task.pieces]
-        marks.append(fingerprint(decided_by | {"pieces": pieces}))
+        about = {"pieces": pieces, "filters": by_corpus[task.corpus].describe()}
+        marks.append(fingerprint(decided_by | about))
         path = place / "surveys" / f"{marks[-1]}.{SURVEY_LAYOUT}.parquet"
         surveys.append(SurveyTask(task, path))
     against = {"against": [shards.identity for shards in earlier]} if earlier else {}

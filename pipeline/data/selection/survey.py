@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -50,13 +49,15 @@ class Rules:
 
     likeness: Likeness | None
     """None: copies are kept."""
-    filters: Filters
+    filters: dict[str, Filters]
+    """By corpus."""
     evaluation: Evaluation
 
     @property
     def let_all_pass(self) -> bool:
         """Whether no rule can drop a document."""
-        return not (self.likeness or self.evaluation.mark) and self.filters == Filters()
+        passed = all(filters.let_all_pass for filters in self.filters.values())
+        return passed and not (self.likeness or self.evaluation.mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Surveyor:
         ):
             group: list[pa.Table] = []
             for batch in read_batches(pieces, 0, DocumentCounts()):
-                group.append(self._table_in_time(batch))
+                group.append(self._table_in_time(batch, self.rules.filters[task.task.corpus]))
                 if sum(map(len, group)) >= _GROUP_ROWS:
                     writer.write_table(pa.concat_tables(group))
                     group = []
@@ -145,13 +146,15 @@ class Surveyor:
         fields = [pa.field(name, pa.string()) for name in _TEXTS]
         return pa.schema(fields + [pa.field(name, pa.uint64()) for name in word_names(words)])
 
-    def _table_in_time(self, batch: DocumentBatch) -> pa.Table:
+    def _table_in_time(self, batch: DocumentBatch, filters: Filters) -> pa.Table:
         """The table of a batch, where documents that take too long are dropped."""
         began_at = time.thread_time()
-        table = self._table(batch)
+        table = self._table(batch, filters)
         numbers = np.arange(len(batch.ids))
         slow = slow_items(
-            began_at, lambda index: self._table(batch.only(numbers == index)), len(numbers)
+            began_at,
+            lambda index: self._table(batch.only(numbers == index), filters),
+            len(numbers),
         )
         for index in slow:
             reasons = table["dropped"].to_pylist()
@@ -160,18 +163,16 @@ class Surveyor:
             table = table.set_column(1, table.schema.field(1), column)
         return table
 
-    def _table(self, batch: DocumentBatch) -> pa.Table:
-        columns = [pa.array(batch.ids), pa.array(self._reasons(batch), pa.string())]
+    def _table(self, batch: DocumentBatch, filters: Filters) -> pa.Table:
+        columns = [pa.array(batch.ids), pa.array(self._reasons(batch, filters), pa.string())]
         if self.rules.likeness:
             sign = word_hashes if self.rules.likeness == EXACT else signatures
             columns += [pa.array(word) for word in sign(batch.buffer, batch.offsets).T]
         return pa.table(columns, schema=self._schema())
 
-    def _reasons(self, batch: DocumentBatch) -> list[str | None]:
+    def _reasons(self, batch: DocumentBatch, filters: Filters) -> list[str | None]:
         """The first drop reason of each document, filters before contamination; None: kept."""
-        reasons: npt.NDArray[np.object_] = np.full(len(batch.ids), None)
-        for reason, held in self.rules.filters.reasons(batch.buffer, batch.offsets):
-            reasons[held & (reasons == None)] = reason  # noqa: E711 (item by item)
+        reasons = filters.first_reasons(batch.buffer, batch.offsets)
         if len(self.rules.evaluation.table):
             held = have_run(batch.buffer, batch.offsets, RUN_WORDS, self.rules.evaluation.table)
             reasons[held & (reasons == None)] = "contaminated"  # noqa: E711

@@ -67,10 +67,12 @@ class CleanText:
 
     def texts(self) -> list[str]:
         """The documents as strings."""
-        return [
-            self.buffer[start : stop - 1].tobytes().decode()
-            for start, stop in zip(self.offsets[:-1], self.offsets[1:], strict=True)
-        ]
+        return [self.document(index) for index in range(len(self.raw_bytes))]
+
+    def document(self, index: int) -> str:
+        """One of the documents."""
+        start, stop = self.offsets[index : index + 2]
+        return self.buffer[start : stop - 1].tobytes().decode()
 
 
 def clean(texts: list[str]) -> CleanText:
@@ -86,7 +88,7 @@ def clean(texts: list[str]) -> CleanText:
         settled = _settle(document)
         if settled is not document:
             changed[index] = settled
-    return _replace(cleaned, changed) if changed else cleaned
+    return replace_documents(cleaned, changed) if changed else cleaned
 
 
 def _settle(document: bytes) -> bytes:
@@ -126,7 +128,7 @@ def _is_mark(character: str) -> bool:
     return unicodedata.combining(unicodedata.normalize("NFD", character)[0]) != 0
 
 
-def _replace(cleaned: CleanText, changed: dict[int, bytes]) -> CleanText:
+def replace_documents(cleaned: CleanText, changed: dict[int, bytes]) -> CleanText:
     """Replace the documents in `changed`, by index."""
     start, stop = cleaned.offsets[:-1].tolist(), (cleaned.offsets[1:] - 1).tolist()
     documents = [

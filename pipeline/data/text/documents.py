@@ -6,14 +6,17 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from pipeline.base.errors import DataError
 from pipeline.data.text.cleaning import CleanText, clean
+from pipeline.data.text.document_map import MAP, MOST_DROP_REASONS, Document, apply_map
 from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
+from pipeline.data.text.line_rules import KeptLines, keep_lines
 from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
 from pipeline.ingest.corpora.shapes import LONG_DOCUMENT
 from pipeline.ingest.documents.records import (
@@ -30,6 +33,7 @@ from pipeline.ingest.extraction.units import stream
 
 BATCH_CHARACTERS = 1 << 22
 """Characters per batch: large enough for the kernels, small relative to a worker's memory."""
+MOST_EXAMPLES = 3
 _RECORD_BYTES = 256  # approximate size of a record without its text
 
 
@@ -43,8 +47,10 @@ class DocumentCounts:
     characters: int = 0
     """Of cleaned text."""
     left_out: int = 0
-    """Bytes of documents that the group stage dropped."""
+    """Bytes of text that selection, `--map` and `--filter c4` took, as the user asked for."""
     dropped: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    """Ids of the first documents that were dropped as the user asked for, by reason."""
     bad: dict[str, int] = field(default_factory=dict)
     bad_example: str = ""
     cut: dict[str, int] = field(default_factory=dict)
@@ -67,7 +73,19 @@ class DocumentCounts:
 
     def reject(self, record: BadRecord) -> None:
         self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
-        self.bad_example = self.bad_example or f"{record.where}: {record.reason}"
+        about = f" ({record.about})" if record.about else ""
+        self.bad_example = self.bad_example or f"{record.where}: {record.reason}{about}"
+
+    def leave_out(self, id: str, reason: str, size: int) -> None:
+        """Count a document of `size` bytes that is dropped as the user asked for."""
+        self.drop(reason)
+        self.leave_out_bytes(reason, size)
+        _add_examples(self.examples, {reason: [id]})
+
+    def leave_out_bytes(self, reason: str, size: int) -> None:
+        """Count `size` bytes of text that are taken as the user asked for."""
+        self.left_out += size
+        add_counts(self.taken, {reason: size})
 
     def take_away(self, file: str, rule: str, size: int, of: int) -> None:
         """Count `size` bytes that a rule takes of `of` bytes of a file's text."""
@@ -83,6 +101,7 @@ class DocumentCounts:
         self.characters += other.characters
         self.left_out += other.left_out
         add_counts(self.dropped, other.dropped)
+        _add_examples(self.examples, other.examples)
         add_counts(self.bad, other.bad)
         add_counts(self.cut, other.cut)
         add_counts(self.noted, other.noted)
@@ -100,13 +119,18 @@ class DocumentCounts:
         other.documents = other.bytes = other.characters = other.left_out = 0
         other.dropped, other.bad, other.cut, other.packed, other.unknown = {}, {}, {}, {}, {}
         other.plain_text, other.noted, other.bad_example = {}, {}, ""
-        other.taken, other.files = {}, {}
+        other.taken, other.files, other.examples = {}, {}, {}
 
 
 def add_counts(mine: dict[str, int], theirs: dict[str, int]) -> None:
     """Add each count in `theirs` to the one of the same name in `mine`."""
     for name, count in theirs.items():
         mine[name] = mine.get(name, 0) + count
+
+
+def _add_examples(mine: dict[str, list[str]], theirs: dict[str, list[str]]) -> None:
+    for reason, ids in theirs.items():
+        mine[reason] = [*mine.get(reason, []), *ids][:MOST_EXAMPLES]
 
 
 @dataclass(slots=True)
@@ -152,7 +176,10 @@ def read_batches(
     for piece in pieces:
         source = piece.source
         is_pack = source.raw_format == PACK
-        for record in _count_records(piece, counts):
+        for read in _count_records(piece, counts):
+            record = _mapped(read, source, counts) if source.rewriting.function else read
+            if record is None:
+                continue
             if isinstance(record, BadRecord):
                 counts.reject(record)
                 continue
@@ -176,6 +203,34 @@ def read_batches(
                     yield from _batch(records, sources, files, seed, counts)
                     records, sources, files, size = [], [], [], 0
     yield from _batch(records, sources, files, seed, counts)
+
+
+def _mapped(
+    record: Record | Dropped | BadRecord, source: Source, counts: DocumentCounts
+) -> Record | Dropped | BadRecord | None:
+    """What the user's function makes of a record; None: it drops the document, which is counted."""
+    if not isinstance(record, Record):
+        return record
+    found = apply_map(
+        source.rewriting,
+        Document(
+            record.text, record.id, source.corpus, record.origin, record.language, record.date
+        ),
+    )
+    if isinstance(found, BadRecord):
+        return found
+    size = len(record.text.encode(errors="replace"))
+    if isinstance(found, Dropped):
+        counts.leave_out(record.id, found.reason, size)
+        if len(counts.dropped) > MOST_DROP_REASONS:
+            raise DataError(
+                f"--map: {source.rewriting.function} has given over {MOST_DROP_REASONS} reasons to "
+                f"drop documents, such as {found.reason!r}; give few, without what differs"
+            )
+        return None
+    if (taken := size - len(found.encode(errors="replace"))) > 0:
+        counts.leave_out_bytes(MAP, taken)
+    return replace(record, text=found)
 
 
 def _count_records(piece: Piece, counts: DocumentCounts) -> Iterator[Record | Dropped | BadRecord]:
@@ -219,6 +274,12 @@ def _batch(
     filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
     for index in np.flatnonzero(~filled).tolist():
         counts.drop(TOO_SLOW if index in slow else "empty")
+    by_lines = filled & np.array([source.rewriting.lines > 0 for source in sources], np.bool_)
+    if by_lines.any():
+        lines = keep_lines(text, by_lines)
+        _count_lines(records, np.diff(text.offsets) - 1, lines, counts)
+        text = lines.text
+        filled[[*lines.dropped]] = False
     if not filled.any():
         return
     view = text.buffer.data
@@ -229,6 +290,17 @@ def _batch(
     yield DocumentBatch(
         ids, origins, licences, text.buffer, text.offsets, np.array(hashes, np.uint64)
     ).only(filled)
+
+
+def _count_lines(
+    records: list[Record], sizes: npt.NDArray[np.int64], lines: KeptLines, counts: DocumentCounts
+) -> None:
+    """Count what the rules for lines took; sizes: of the documents before, in bytes."""
+    for index, reason in lines.dropped.items():
+        counts.leave_out(records[index].id, reason, int(sizes[index]))
+    for reason, size in lines.cut.items():
+        counts.leave_out_bytes(reason, size)
+    add_counts(counts.cut, lines.cut)
 
 
 def _count_cleaning(

@@ -18,7 +18,7 @@ from pipeline.ingest.corpora.input_files import Folders, InputFile, find_files, 
 from pipeline.ingest.corpora.published_dumps import chosen_language
 from pipeline.ingest.corpora.shapes import choose_sources, plain_text_notes
 from pipeline.ingest.corpora.shared_list import SharedLists
-from pipeline.ingest.documents.records import FORMAT_NAMES, PlainText, Source
+from pipeline.ingest.documents.records import FORMAT_NAMES, PageChoice, PlainText, Source
 from pipeline.ingest.documents.sniff import sniff
 
 OWN = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
@@ -171,9 +171,7 @@ def limit_pages(sources: list[Source], pages_per_domain: int, language: str) -> 
     if language and all(source.format != "warc" for source in sources):
         raise ConfigError(f"--language {language}: no input is a WARC or WET file; omit it")
     return [
-        replace(
-            source, pages_per_domain=pages_per_domain, language=chosen_language(language, source)
-        )
+        replace(source, pages=PageChoice(pages_per_domain, chosen_language(language, source)))
         if source.format == "warc"
         else source
         for source in sources

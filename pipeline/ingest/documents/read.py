@@ -185,9 +185,11 @@ def file_identity(source: Source) -> list[Any]:
 
     A change in the middle that keeps the size is for `unchanged` to find.
     """
-    if source.format == EXTRACTED:
-        return [source.corpus, source.name, source.licence, extraction_mark(source.path)]
+    rewriting = source.rewriting.identity()
     identity: list[Any] = [source.corpus, source.name, source.licence]
+    identity += [rewriting] if rewriting else []
+    if source.format == EXTRACTED:
+        return [*identity, extraction_mark(source.path)]
     identity += [source.text_field, source.plain_text]
     if source.format in READERS:
         identity += [source.format, READERS[source.format]]
@@ -195,8 +197,8 @@ def file_identity(source: Source) -> list[Any]:
         identity.append(BZIP2_VERSION)
     if is_framed(source):
         identity.append(["frames", FRAMES_VERSION])
-    if source.language:
-        identity.append(source.language)
+    if source.pages.language:
+        identity.append(source.pages.language)
     return [*identity, source.size, content_identity(source)]
 
 
@@ -276,8 +278,10 @@ def _read_table(piece: Piece) -> Iterator[Record | BadRecord]:
 
 def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
-    columns = ("id", "url", "dropped", "bad", "noted", "file", "at", "cut")
-    for row, text, (id, url, dropped, bad, noted, member, at, cut) in read_rows(
+    columns: tuple[str, ...] = ("id", "url", "dropped", "bad", "noted", "file", "at", "cut")
+    if source.rewriting.function:  # nothing else sees these
+        columns += ("language", "revised")
+    for row, text, (id, url, dropped, bad, noted, member, at, cut, *known) in read_rows(
         source.path, groups, ("text",), columns
     ):
         file = member or source.name
@@ -288,7 +292,8 @@ def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
             yield Dropped(name, dropped)
         else:
             origin = url or (file if id is None else f"{file}/{id}")
-            yield Record(name, origin, text, tuple(cut or ()), noted or "")
+            known = [value or "" for value in known]
+            yield Record(name, origin, text, tuple(cut or ()), noted or "", *known)
 
 
 def extracted_id(file: str, row: int, at: int | None) -> str:

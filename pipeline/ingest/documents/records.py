@@ -73,6 +73,33 @@ class FoundAs(NamedTuple):
     """Of a compressed file that is read in pieces: the file with its `FrameIndex`."""
 
 
+class PageChoice(NamedTuple):
+    """Which pages of a WARC or WET file are kept."""
+
+    per_domain: int = 0
+    """Most pages of a site per file; 0: no limit."""
+    language: str = ""
+    """ISO 639-1 code; empty: any."""
+
+
+class Rewriting(NamedTuple):
+    """What changes the text of a file's documents after they are read."""
+
+    path: str = ""
+    """Of the file with a function of the user's, absolute; see `document_map`."""
+    function: str = ""
+    """Its name; empty: none."""
+    sha256: str = ""
+    """Of the file."""
+    lines: int = 0
+    """Version of the rules that keep some lines, see `line_rules`; 0: all stay."""
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the result, for fingerprints and manifests; empty if nothing is changed."""
+        function = {"map": f"{self.function} {self.sha256}"} if self.function else {}
+        return function | ({"lines": self.lines} if self.lines else {})
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One raw file and how it is read."""
@@ -91,11 +118,10 @@ class Source:
     plain_text: PlainText
     """Whether plain text is one document, one book, or documents between blank lines or lines."""
     licence: str
-    pages_per_domain: int = 0
-    """For WARC and WET: most pages of a site kept per file; 0: no limit."""
+    pages: PageChoice = field(default=PageChoice())
+    """Of WARC and WET files."""
+    rewriting: Rewriting = field(default=Rewriting())
     found: FoundAs = field(default=FoundAs(), compare=False)
-    language: str = ""
-    """For WARC and WET: ISO 639-1 code of the pages that are kept; empty: any."""
     published: PublishedFile | None = None
     """Where it is fetched from if there is no file at `path`; None: it is the user's."""
     members: tuple[Source, ...] = field(default=(), compare=False, repr=False)
@@ -256,6 +282,10 @@ class Record:
     """(reason, bytes) of the parts that were cut."""
     noted: str = ""
     """As in `Extract`."""
+    language: str = ""
+    """As in `Extract`; read if a function is given it, see `Rewriting`."""
+    date: str = ""
+    """`Extract.revised`, likewise."""
 
 
 @dataclass(slots=True)
@@ -273,6 +303,8 @@ class BadRecord:
     where: str
     """name:line, or name:row for Parquet, from 1; name@byte where no line is known."""
     reason: str
+    about: str = ""
+    """More about this record alone."""
 
 
 @dataclass(frozen=True, slots=True)

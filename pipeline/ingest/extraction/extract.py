@@ -314,10 +314,10 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
             "format": source.format,
             "columns": SCHEMA.names,
             "code": format.code,
-            "pages_per_domain": source.pages_per_domain,
+            "pages_per_domain": source.pages.per_domain,
             "file": [source.name, source.size, content_identity(source)],
         }
-        | ({"language": source.language} if source.language else {})
+        | ({"language": source.pages.language} if source.pages.language else {})
         | ({"files": members_identity(source, as_found=as_found)} if source.members else {})
         | ({"members": READERS} if source.format in ("zip", PACK) else {})
         | ({"reading": _reading(source)} if by_settings else {})

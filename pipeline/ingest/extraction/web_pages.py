@@ -9,7 +9,7 @@ looks like data. Anything else, such as PDF, JSON or a feed, is dropped.
 
 A line on PAGES_WITH_LINE pages of a site in the same file is boilerplate and is removed; pages with
 the same title count once, because they are one article fetched again. At most
-`Source.pages_per_domain` pages of a site are kept per file, those with the smallest URL hashes.
+`Source.pages.per_domain` pages of a site are kept per file, those with the smallest URL hashes.
 Both depend on the file alone, not on the order of its records, on other files or on workers. So the
 pages of a file are read twice, after they were extracted and stored. Lines are counted in two hash
 tables of 4 MiB, and the smaller count is used. Otherwise memory holds one or two numbers per page.
@@ -82,7 +82,7 @@ def without_repeats(
 
     pages: yields them, each time it is called.
     """
-    sites = _Sites(source.pages_per_domain)
+    sites = _Sites(source.pages.per_domain)
     for page in pages():
         if isinstance(page, Extract) and page.text:
             sites.count(page)
@@ -95,7 +95,7 @@ def extract_record(source: Source, record: WarcRecord | Torn) -> Iterator[Extrac
     if isinstance(record, Torn):
         yield BadRecord(f"{source.name}:{record.number}", record.reason)
     elif record.headers.get("warc-type", "") not in _NO_DOCUMENT:
-        yield _in_language(_extract(record), source.language)
+        yield _in_language(_extract(record), source.pages.language)
 
 
 def _extract(record: WarcRecord) -> Extract:

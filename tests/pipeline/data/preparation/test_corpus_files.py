@@ -25,6 +25,7 @@ def arguments(
         corpus=str(corpus), input=[str(path) for path in inputs], revision="", text_field="",
         plain_text="", pages_per_domain=pages_per_domain, months="", dump="", mirror=[],
         keep_downloads=False, skip_missing=False, language="", by_folder=by_folder,
+        map="", filter=[],
     )  # fmt: skip
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pipeline.base.errors import ConfigError
-from pipeline.data.selection.filters import Filters
+from pipeline.data.selection.filters import Filters, filters_by_corpus, rewrite_texts
 from pipeline.data.text.cleaning import clean
+from pipeline.data.text.line_rules import LINES_VERSION
+from pipeline.ingest.documents.records import Rewriting
+from pipeline.ingest.documents.sniff import sniff
+from tests.pipeline.preparing import write_jsonl
 
 TEXTS = ["one two three four", "one 2 3 4", "one\ntwo\none\none", "one", "... 5"]
 
@@ -53,6 +59,8 @@ def test_language() -> None:
         ("min-words=nan", "min-words needs"),
         ("min-letters=80", "min-letters needs a share from 0 to 1, e.g. min-letters=0.8"),
         ("max-repeated=two", "max-repeated needs a share"),
+        ("gopher", "unknown filter; did you mean gopher-quality?"),
+        ("c4=5", "c4 takes no value; its paper sets them"),
         ("language=english", "unknown language; give its two-letter code, e.g. language=en"),
     ],
 )
@@ -64,3 +72,50 @@ def test_invalid_filters_are_refused(given: str, says: str) -> None:
 def test_bounds_that_no_document_can_satisfy() -> None:
     with pytest.raises(ConfigError, match="min-words is above max-words"):
         Filters.parse(["min-words=5", "max-words=4"])
+
+
+def test_sets_by_name() -> None:
+    """A document has the reason of the first set that drops it, in a fixed order; C4's is read."""
+    given = ["fineweb", "c4", "gopher-quality", "fineweb"]
+    filters = Filters.parse(given)
+    assert filters.sets == ("gopher-quality", "fineweb") and filters.c4
+    text = clean(["One end.", "No end mark\nNo end mark"])
+    assert filters.first_reasons(text.buffer, text.offsets).tolist() == [
+        "gopher-quality: under 50 words", "gopher-quality: under 50 words",
+    ]  # fmt: skip
+    own = Filters.parse(["fineweb"])
+    assert own.first_reasons(text.buffer, text.offsets).tolist() == [
+        "fineweb: over 67 % of lines under 30 letters",
+        "fineweb: under 12 % of lines with an end mark",
+    ]
+
+
+def test_the_description_of_bounds_is_as_before_there_were_sets() -> None:
+    """It is part of the names of decisions, and of the fingerprints of shards."""
+    bounds = {
+        "min_words": "5.0", "max_words": "inf", "min_letters": "0", "max_repeated": "1",
+        "language": "",
+    }  # fmt: skip
+    assert Filters.parse(["min-words=5"]).describe() == bounds
+    assert Filters.parse(["min-words=5", "c4"]).describe() == bounds
+    assert Filters.parse(["min-words=5", "fineweb"]).describe().keys() == {*bounds, "sets"}
+
+
+def test_filters_of_each_corpus() -> None:
+    given = ["min-words=5", "news=min-words=7", "news=fineweb", "web=c4", "language=en"]
+    filters = filters_by_corpus(given, ["news", "web", "books"])
+    assert filters == {
+        "news": Filters(min_words=7, language="en", sets=("fineweb",)),
+        "web": Filters(min_words=5, language="en", c4=True),
+        "books": Filters(min_words=5, language="en"),
+    }
+    assert filters["web"].let_all_pass is False and Filters(c4=True).let_all_pass
+    with pytest.raises(ConfigError, match="new is not a corpus of this command, which has news"):
+        filters_by_corpus(["new=fineweb"], ["news"])
+
+
+def test_texts_are_rewritten_by_corpus(tmp_path: Path) -> None:
+    paths = {name: write_jsonl(tmp_path / f"{name}.jsonl", ["One."]) for name in ("news", "web")}
+    sources = [sniff(path, name, path.name) for name, path in paths.items()]
+    found = rewrite_texts(sources, "", ["web=c4", "fineweb"])
+    assert found[0] == sources[0] and found[1].rewriting == Rewriting(lines=LINES_VERSION)

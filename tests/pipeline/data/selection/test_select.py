@@ -271,7 +271,7 @@ def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
 def test_same_decisions_and_shards_from_ranks_and_parts(
     tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """With all rules at once, and one interruption."""
+    """With all rules at once, a function of the user's, and one interruption."""
     rng = np.random.default_rng(4)
     texts = [" ".join(document(rng, int(rng.integers(5, 120)))) for _ in range(240)]
     texts += [" ".join(copy_of(text.split(), 0.9, rng)) for text in texts[::4]]
@@ -282,8 +282,14 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
     (tmp_path / "dev.tsv").write_text(f"1\t{texts[17]}\n")
     small = str(Path(__file__).parents[3] / "end_to_end" / "small_splits.py")
     outputs: dict[str, Path] = {}
-    asked = ["--dedup", "near", "--decontaminate", tmp_path / "dev.tsv", "--filter", "min-words=10",
-             "--set", "data.duplicates=1"]  # fmt: skip
+    (tmp_path / "tidy.py").write_text(
+        "from pipeline.data.text.document_map import Drop\n"
+        "def tidy(document):\n"
+        "    return Drop('dull') if len(document.text) % 6 == 1 else document\n"
+    )
+    asked = ["--dedup", "near", "--decontaminate", tmp_path / "dev.tsv", "--set",
+             "data.duplicates=1", "--map", f"{tmp_path / 'tidy.py'}:tidy",
+             "--filter", "min-words=10", "news=max-words=110"]  # fmt: skip
     for name, launcher, more in (
         ("one", (sys.executable, small), ["--workers", 1]),
         ("ranks", (MPIEXEC, "-n", 2, *FORKED, small), []),
@@ -310,10 +316,13 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
         one, other = map(contents, decisions)
         assert one == other and len(one) > 4
     manifest = json.loads((outputs["one"] / "manifest.json").read_bytes())
-    dropped = manifest["corpora"]["news"]["dropped"]
-    assert dropped.keys() == {"near-duplicate", "contaminated", "too few words"}
+    about = manifest["corpora"]["news"]
+    dropped = about["dropped"]
+    assert dropped.keys() == {
+        "near-duplicate", "contaminated", "too few words", "too many words", "map: dull",
+    }  # fmt: skip
+    assert all(len(ids) == min(3, dropped[why]) for why, ids in about["examples"].items())
     assert manifest["totals"]["documents"] + sum(dropped.values()) == len(texts)
     assert "news: dropped" in "".join(out for out, _ in said)
     size = sum(len(text) for text in texts)
-    about = manifest["corpora"]["news"]
     assert about["bytes"] + about["left_out_bytes"] == size and about["left_out_bytes"] > 0

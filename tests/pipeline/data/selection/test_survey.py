@@ -31,9 +31,8 @@ def survey(folder: Path, likeness: Likeness | None) -> tuple[Path, list[str]]:
     (folder / "eval.txt").write_text(EVALUATION)
     path = write_jsonl(folder / "in.jsonl", TEXTS)
     [task] = cut_tasks([sniff(path, "news", path.name)])
-    rules = Rules(
-        likeness, Filters(min_words=2, min_letters=0.5), Evaluation.read([str(folder / "eval.txt")])
-    )
+    filters = {"news": Filters(min_words=2, min_letters=0.5)}
+    rules = Rules(likeness, filters, Evaluation.read([str(folder / "eval.txt")]))
     made = SurveyTask(task, folder / "made.parquet")
     stage = survey_stage(folder, rules)
     assert unfinished(stage, [made]) == [made]

@@ -122,7 +122,7 @@ def test_pages_per_domain_applies_to_warc_files_only(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(LINE)
     (tmp_path / "b.warc").write_text("WARC/1.0\r\n")
     sources = corpus_sources("cc-news", [str(tmp_path)])[1]
-    assert [source.pages_per_domain for source in limit_pages(sources, 3, "")] == [0, 3]
+    assert [source.pages.per_domain for source in limit_pages(sources, 3, "")] == [0, 3]
     assert limit_pages(sources, 0, "") == sources
     with pytest.raises(ConfigError, match="--pages-per-domain 3: no input is a WARC"):
         limit_pages(sources[:1], 3, "")

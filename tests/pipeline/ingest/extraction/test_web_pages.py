@@ -17,7 +17,7 @@ from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents import time_limit
-from pipeline.ingest.documents.records import BadRecord, Extract, Source
+from pipeline.ingest.documents.records import BadRecord, Extract, PageChoice, Source
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.encodings.utf import OVERRULED
 from pipeline.ingest.extraction.extract import extract
@@ -188,7 +188,7 @@ def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
     records = [*articles(12), *articles(7, "b.org", f"<p>{REPEATED}</p>")]
     found = []
     for name, order in (("x", records), ("y", random.Random(1).sample(records, len(records)))):
-        given = replace(source(tmp_path / name, order), pages_per_domain=4)
+        given = replace(source(tmp_path / name, order), pages=PageChoice(4))
         items = [item for item in read_web(given) if isinstance(item, Extract)]
         found.append({(item.domain, item.url, item.text, item.dropped) for item in items})
     assert found[0] == found[1] and len(found[0]) == 19
@@ -237,7 +237,7 @@ def test_documents_do_not_depend_on_workers_or_restarts(tmp_path: Path) -> None:
     Path(made[1].path).unlink()
     extract(given, tmp_path / "two", local_executor(2))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    capped = [replace(item, pages_per_domain=3) for item in given]
+    capped = [replace(item, pages=PageChoice(3)) for item in given]
     assert {item.path for item in extract(capped, tmp_path / "two", local_executor(1))}.isdisjoint(
         item.path for item in made
     )
@@ -253,12 +253,13 @@ def test_pages_in_other_languages_are_dropped_with_their_reason(tmp_path: Path) 
     foreign = response(page("Die Brücke", german), "https://zeitung.de/1")
     given = source(tmp_path / "x.warc.gz", [*articles(2), foreign])
     everything = [*read_web(given)]
-    english = [*read_web(replace(given, language="en"))]
+    english = [*read_web(replace(given, pages=PageChoice(language="en")))]
     assert english[:2] == everything[:2]
     other = everything[2]
     assert isinstance(other, Extract) and other.text and other.language != "en"
     assert english[2] == replace(other, text="", dropped=f"language {other.language}")
-    made = extract([given, replace(given, language="en")], tmp_path / "made", local_executor(1))
+    limited = replace(given, pages=PageChoice(language="en"))
+    made = extract([given, limited], tmp_path / "made", local_executor(1))
     assert made[0].path != made[1].path
 
 
