@@ -48,9 +48,11 @@ def inspect(arguments: argparse.Namespace, executor: Executor) -> None:
 
 def check_options(arguments: argparse.Namespace) -> None:
     """Raises ConfigError for options that are for documents only."""
-    if arguments.html or arguments.corpus or arguments.decisions is not None:
+    given = (arguments.html, arguments.corpus, arguments.map, arguments.filter)
+    if any(given) or arguments.decisions is not None:
         raise ConfigError(
-            f"--html, --corpus and --decisions are for documents; {arguments.directory} has none"
+            "--html, --corpus, --decisions, --map and --filter are for documents; "
+            f"{arguments.directory} has none"
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -18,7 +18,7 @@ import xxhash
 
 from pipeline.ingest.documents.parquet import read_rows
 from pipeline.ingest.documents.read import extracted_id, read
-from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Piece, Record, Source
+from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Piece, Source
 from pipeline.ingest.extraction.units import FORMATS, Records, SlowFormat
 
 KEPT = ""
@@ -181,23 +181,14 @@ class DocumentStatistics:
             self.hashes = Counter({n: count for n, count in self.hashes.items() if not n & mask})
 
 
-Decide = Callable[[str, str], str]
-"""(corpus, document id) -> why the group stage drops the document, or KEPT."""
-
-
-def keep_all(corpus: str, id: str) -> str:
-    """The decision without a group stage."""
-    return KEPT
-
-
-def find(piece: Piece, decide: Decide) -> Iterator[Found]:
+def find(piece: Piece) -> Iterator[Found]:
     """Yield every record of a piece of any file, as `stream` does."""
     source, format = piece.source, FORMATS.get(piece.source.format)
     if source.format == EXTRACTED:
-        yield from _find_extracted(piece, decide)
+        yield from _find_extracted(piece)
         return
     if isinstance(format, SlowFormat):
-        yield from _find_extracts(source, format.begin(source), decide)
+        yield from _find_extracts(source, format.begin(source))
         return
     for record in read(piece):
         if isinstance(record, BadRecord):
@@ -205,37 +196,31 @@ def find(piece: Piece, decide: Decide) -> Iterator[Found]:
         elif isinstance(record, Dropped):
             yield _dropped(source, record.id, record.reason)
         else:
-            yield _document(source, record, decide)
+            yield Found(
+                source.corpus, record.id, record.origin, "", record.text, KEPT, False, "",
+                _site(record.origin),
+            )  # fmt: skip
 
 
 def _dropped(source: Source, id: str, reason: str, *, is_bad: bool = False) -> Found:
     return Found(source.corpus, id, source.name, "", "", reason, is_bad, "", "")
 
 
-def _document(source: Source, record: Record, decide: Decide) -> Found:
-    reason = decide(source.corpus, record.id)
-    site = _site(record.origin)
-    return Found(
-        source.corpus, record.id, record.origin, "", record.text, reason, False, "", site
-    )  # fmt: skip
-
-
-def _find_extracts(source: Source, records: Records, decide: Decide) -> Iterator[Found]:
+def _find_extracts(source: Source, records: Records) -> Iterator[Found]:
     """The documents of a slow file, with all that is found in it."""
     for row, record in enumerate(records):
         id = extracted_id(source.name, row, None)
         if isinstance(record, BadRecord):
             yield _dropped(source, id, record.reason, is_bad=True)
         else:
-            reason = record.dropped or decide(source.corpus, id)
             text = "" if record.dropped else record.text
             yield Found(
-                source.corpus, id, record.url or source.name, record.title, text, reason,
+                source.corpus, id, record.url or source.name, record.title, text, record.dropped,
                 False, record.language, record.domain or _site(record.url), record.revised,
             )  # fmt: skip
 
 
-def _find_extracted(piece: Piece, decide: Decide) -> Iterator[Found]:
+def _find_extracted(piece: Piece) -> Iterator[Found]:
     """Yield records with the title, language, site and date from extraction."""
     source = piece.source
     columns = (
@@ -257,9 +242,8 @@ def _find_extracted(piece: Piece, decide: Decide) -> Iterator[Found]:
         )
         file = file or source.name
         id = file + where if bad and at is not None else extracted_id(file, row, at)
-        reason = bad or dropped or decide(source.corpus, id)
         yield Found(
-            source.corpus, id, url or file, title, text or "", reason, bool(bad), language,
+            source.corpus, id, url or file, title, text or "", bad or dropped, bool(bad), language,
             domain or _site(url), date,
         )  # fmt: skip
 

@@ -12,6 +12,7 @@ from pipeline.base.command_line import (
     example_text,
 )
 from pipeline.base.errors import ConfigError
+from pipeline.data.preparation.prepare_arguments import add_filter_argument
 from pipeline.data.shards.manifest import TRAIN, VALIDATION
 
 
@@ -28,6 +29,7 @@ def parse_inspect() -> argparse.Namespace:
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --sequence 7 --tokens 0",
             "python -m pipeline.inspect my-tokenizer",
             "python -m pipeline.inspect news.jsonl --samples 5 --html news.html",
+            "python -m pipeline.inspect news.jsonl --filter gopher-quality fineweb",
         ),
     )
     parser.add_argument(
@@ -69,6 +71,7 @@ def parse_inspect() -> argparse.Namespace:
         help="documents: read them as this corpus or group, as pipeline.prepare does",
     )
     add_reading_arguments(parser)
+    add_filter_argument(parser)
     parser.add_argument(
         "--samples",
         type=int,

@@ -5,19 +5,26 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from pipeline.base.command_line import data_root
 from pipeline.base.errors import escaped
 from pipeline.base.files import write_whole
 from pipeline.base.progress import tracked
-from pipeline.data.inspection.document_statistics import Decide, DocumentStatistics, find, keep_all
+from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found, find
 from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report_statistics
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
+from pipeline.data.selection.filters import Filters, filters_by_corpus, rewrite_texts
+from pipeline.data.text.cleaning import clean
+from pipeline.data.text.document_map import Document, apply_map
+from pipeline.data.text.line_rules import keep_lines
 from pipeline.ingest.corpora.sources import corpus_sources, describe_input, print_input
 from pipeline.ingest.documents.read import cut
-from pipeline.ingest.documents.records import Source
+from pipeline.ingest.documents.records import BadRecord, Rewriting
 from pipeline.ingest.extraction.html_files import gather_pages
 
 _PIECE_BYTES = 8 << 20
@@ -43,6 +50,8 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     if path.resolve() == (data_root() / "documents").resolve():  # without its subdirectories
         name, inputs = "documents", [str(path / "*.parquet")]
     name, sources = corpus_sources(name, inputs, arguments.text_field, arguments.plain_text)
+    sources = rewrite_texts(sources, arguments.map, arguments.filter)
+    filters = filters_by_corpus(arguments.filter, [source.corpus for source in sources])
     print_input(sources, escaped(str(path)))
     about = describe_input(sources)
     decided = _decided(arguments, data_root() / "documents" / "decisions")
@@ -51,7 +60,9 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
         statistics.wanted |= {document for pair in decided.pairs for document in pair.here}
     # Ids are those of `prepare`, which gathers pages, too; packs do not change them.
     for source in tracked(gather_pages(sources), "reading documents", "files"):
-        _add(statistics, source, decided.why if decided else keep_all)
+        for piece in cut(source, _PIECE_BYTES):
+            for found in find(piece):
+                statistics.add(_judge(found, source.rewriting, filters[source.corpus], decided))
     if decided and len(statistics.excerpts) < len(statistics.wanted):
         print(
             "some documents of the decisions are missing here: give the same --corpus and files "
@@ -61,6 +72,10 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     print("\n".join(report_statistics(statistics, width, decided)))
     quoted = shlex.quote(str(path))
     given = f"{arguments.corpus} --input {quoted}" if arguments.corpus else quoted
+    if arguments.map:
+        given += f" --map {shlex.quote(arguments.map)}"
+    if arguments.filter:
+        given += f" --filter {shlex.join(arguments.filter)}"
     print(f"next: python -m pipeline.prepare --corpus {given}")
     if arguments.html:
         content = page(statistics, f"{name}: documents", about, decided)
@@ -76,7 +91,26 @@ def _decided(arguments: argparse.Namespace, decisions: Path) -> DecisionSummary 
     return DecisionSummary.read(Path(directory), arguments.samples)
 
 
-def _add(statistics: DocumentStatistics, source: Source, decide: Decide) -> None:
-    for piece in cut(source, _PIECE_BYTES):
-        for found in find(piece, decide):
-            statistics.add(found)
+def _judge(
+    found: Found, rewriting: Rewriting, filters: Filters, decided: DecisionSummary | None
+) -> Found:
+    """The document as `prepare` makes it of what is found: with another text, or dropped."""
+    if found.reason != KEPT:
+        return found
+    if decided and (why := decided.why(found.corpus, found.id)):
+        return replace(found, reason=why)
+    if rewriting.function:
+        document = Document(
+            found.text, found.id, found.corpus, found.origin, found.language, found.date
+        )
+        made = apply_map(rewriting, document)
+        if not isinstance(made, str):
+            return replace(found, reason=made.reason, is_bad=isinstance(made, BadRecord))
+        found = replace(found, text=made)
+    text = clean([found.text]) if filters != Filters() else None
+    if text is None or len(text.buffer) == 1:
+        return found
+    lines = keep_lines(text, np.array([filters.c4]))
+    reasons = filters.first_reasons(lines.text.buffer, lines.text.offsets)
+    why = lines.dropped.get(0) or reasons[0] or KEPT
+    return replace(found, text=lines.text.document(0), reason=why)

@@ -52,7 +52,7 @@ def test_every_record_is_counted(tmp_path: Path) -> None:
     path.write_text("\n".join(lines))
     measured = DocumentStatistics(2)
     for piece in cut(sniff(path, "news", path.name), 100):
-        for record in find(piece, lambda corpus, id: KEPT):
+        for record in find(piece):
             measured.add(record)
     assert (measured.records(), measured.documents()) == (9, 7)
     assert measured.bad.total() == 2 and not measured.dropped()
@@ -66,23 +66,12 @@ def test_extracted_documents_keep_title_reason_and_site(tmp_path: Path) -> None:
     source = sniff(path, "wikipedia", path.name)
     [source] = extract([source], tmp_path / "documents", local_executor(1))
     [piece] = cut(source, 1 << 20)
-    records = list(find(piece, lambda corpus, id: KEPT))
+    records = list(find(piece))
     assert Counter(record.reason for record in records) == {
         KEPT: 1, "redirect": 1, "disambiguation": 1, "not an article": 1, "no prose": 1,
     }  # fmt: skip
     assert [record.title for record in records][:2] == ["Arve", "Arve river"]
     assert {record.site for record in records} == {"en.wikipedia.org"}
-
-
-def test_the_group_stages_reasons_come_with_the_documents(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    path.write_text('{"text": "one"}\n{"text": "two"}\n')
-    [piece] = cut(sniff(path, "news", path.name), 100)
-    reasons = {("news", "in.jsonl@16"): "near-duplicate"}
-    records = find(piece, lambda corpus, id: reasons.get((corpus, id), KEPT))
-    assert [(record.text, record.reason) for record in records] == [
-        ("one", KEPT), ("two", "near-duplicate"),
-    ]  # fmt: skip
 
 
 def test_samples_do_not_depend_on_the_order() -> None:

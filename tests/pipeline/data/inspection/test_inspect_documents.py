@@ -99,6 +99,28 @@ def test_copies_are_shown_with_the_kept_document(show: Show, tmp_path: Path) -> 
     assert "give the same --corpus and files" in other
 
 
+def test_what_filters_and_a_function_would_drop(show: Show, tmp_path: Path) -> None:
+    """With samples of each, and of texts as they would be."""
+    (tmp_path / "tidy.py").write_text(
+        "def tidy(document):\n"
+        "    if 'odd' in document.text: raise ValueError\n"
+        "    return document.text.replace('cat', 'dog') if 'cat' in document.text else None\n"
+    )
+    lines = "A cat is here. It sleeps. It eats. It is fed. It is mine.\nNo end mark here"
+    texts = [lines, "An odd cat.", "A mouse.", "A cat is here.", lines.replace("mine", "{mine}")]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    given = ("--map", f"{tmp_path / 'tidy.py'}:tidy", "--filter", "in=c4", "max-words=50")
+    said = show(tmp_path / "in.jsonl", "--corpus", "in", *given)
+    for line in (
+        "1 kept, 20.0%", "1 dropped, 20.0%: map\n", "1 unusable, 20.0%: map raised ValueError",
+        "1 dropped, 20.0%: c4: curly bracket", "1 dropped, 20.0%: c4: under 5 sentences",
+        "kept: 1 of 1", "It sleeps. It eats. It is fed. It is mine.\n", "map: 1 of 1",
+    ):  # fmt: skip
+        assert line in said, line
+    assert "A dog is here. It sleeps" in said and "A mouse." in said
+    assert said.rstrip().endswith(f"--map {tmp_path / 'tidy.py'}:tidy --filter in=c4 max-words=50")
+
+
 def test_mistakes(show: Show, tmp_path: Path) -> None:
     shards = tmp_path / "shards"
     shards.mkdir()
@@ -108,8 +130,14 @@ def test_mistakes(show: Show, tmp_path: Path) -> None:
     for arguments, message in (
         ((tmp_path / "nothing",), "no such directory"),
         ((empty,), "is an empty folder; fill it with pipeline.prepare"),
-        ((shards, "--html", tmp_path / "p.html"), "--html, --corpus and --decisions are for"),
+        (
+            (shards, "--html", tmp_path / "p.html"),
+            "--html, --corpus, --decisions, --map and --filter are for",
+        ),
         ((SAMPLE / "news", "--samples", -1), "--samples -1"),
+        ((SAMPLE / "news", "--filter", "fine"), "did you mean fineweb?"),
+        ((SAMPLE / "news", "--map", "x.py:f"), "--map: cannot read"),
+        ((shards, "--filter", "c4"), "--filter are for documents"),
     ):
         error = show(*arguments, code=2)
         assert message in error and error.count("\n") == 1
