@@ -25,7 +25,7 @@ from pipeline.data.shards.earlier_shards import signatures_of
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
 from pipeline.data.takedown.purge import purge
-from pipeline.data.takedown.remains import extracted_files, find_remains
+from pipeline.data.takedown.remains import extracted_files, find_remains, require_raw_texts
 from pipeline.data.takedown.request import find_documents
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
@@ -39,6 +39,8 @@ def takedown(arguments: argparse.Namespace, executor: Executor) -> None:
     """Find the documents and write the new shards; `executor` runs the tasks."""
     data, output = arguments.data, arguments.output
     manifest = read_manifest(data)
+    if arguments.purge:
+        require_raw_texts(data, manifest)
     request = find_documents(data, arguments.documents)
     new = take_down(data, manifest, request, output, executor, arguments.part)
     if new is None:

@@ -321,6 +321,8 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "plain_text": total.plain_text,
             "licence": licence,
         }
+        if total.examples:
+            counts[corpus]["examples"] = total.examples
     return counts
 
 

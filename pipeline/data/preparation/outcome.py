@@ -53,6 +53,8 @@ def _about_corpora(manifest: Manifest, splits: Mapping[str, PlainText]) -> Itera
         dropped = corpus["dropped"] | corpus["bad"]
         if dropped:
             yield f"{name}: dropped {describe_counts(dropped)}"
+        for reason, ids in corpus.get("examples", {}).items():
+            yield f"{name}: {reason}, such as {', '.join(ids)}"
         if corpus["cut"]:
             yield f"{name}: cut from documents {describe_cut(corpus['cut'])}"
         if corpus["noted"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import remove_temporaries
@@ -29,7 +30,7 @@ from pipeline.data.preparation.later_masks import masking_of_parts
 from pipeline.data.preparation.outcome import describe_taken
 from pipeline.data.preparation.prepare_shards import FinishedTasks, ShardsJob
 from pipeline.data.preparation.worker import PrepareJob, read_finished_spans
-from pipeline.data.shards.manifest import TRAIN, VALIDATION, Manifest
+from pipeline.data.shards.manifest import REWRITING, TRAIN, VALIDATION, Manifest
 from pipeline.data.shards.token_counts import write_counts
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.data.tokenizers.folders import save_vocabulary
@@ -97,7 +98,9 @@ def assemble_shards(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Mani
     save_vocabulary(
         vocabulary, output / "tokenizer", data.sequence_length, job.tokenizer.trained_on
     )
-    engine = {"recipe": job.run.name, "mismatches": mismatches(work)}
+    engine: dict[str, Any] = {"recipe": job.run.name, "mismatches": mismatches(work)}
+    if rewriting := {s.corpus: s.rewriting.identity() for s in job.sources if any(s.rewriting)}:
+        engine[REWRITING] = rewriting
     corpora = corpus_counts(parts, {source.corpus: source.licence for source in job.sources})
     for corpus, counts in copies.items():
         corpora[corpus]["held_out_copies"] = counts

@@ -38,6 +38,7 @@ VALIDATION: Literal["validation"] = "validation"
 
 _CONTROL = re.compile("[\0-\x1f\x7f-\x9f]")
 
+REWRITING = "rewriting"
 MANY_COPIES = 0.01
 """Share of held-out documents with a near-copy in train above which users are warned."""
 
@@ -141,7 +142,8 @@ class Manifest:
     seed: int
     compression: str
     engine: dict[str, Any]
-    """Recipe name, and versions of the code that made ids, sentences, rows and masks."""
+    """Recipe name, and versions of the code that made ids, sentences, rows and masks; REWRITING, by
+    corpus, if a user's function or the rules of C4 changed the texts."""
     tokenizer: dict[str, Any]
     """sha256 of tokenizer.json, kind, size and the five special ids."""
     corpora: dict[str, Any]

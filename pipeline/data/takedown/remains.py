@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.base.errors import DataError
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.shards.document_index import TAKEN_DOWN, DocumentIndex
-from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.shards.manifest import MANIFEST, REWRITING, Manifest
 from pipeline.data.takedown.request import Request
 from pipeline.execution.work_directory import WORK
 from pipeline.ingest.extraction.packs import PACK, members_of
@@ -44,6 +44,15 @@ def find_remains(
         f"the raw input of pipeline.prepare: {shown}",
         f"copies of {data} elsewhere, and models that were trained on it",
     ]
+
+
+def require_raw_texts(data: Path, manifest: Manifest) -> None:
+    """Raise ConfigError if the shards hold what was made of the texts in extracted files."""
+    if REWRITING in manifest.engine:
+        raise ConfigError(
+            f"--purge finds documents by their text, which --map or --filter c4 changed in {data}; "
+            "omit it and remove the extracted files that are named then"
+        )
 
 
 def _shards_with_text(

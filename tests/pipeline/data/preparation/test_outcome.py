@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 from pathlib import Path
 
-from pipeline.data.shards.manifest import read_manifest
-from tests.pipeline.preparing import Prepare, tiny
+import pytest
+
+from pipeline.base.errors import ConfigError
+from pipeline.data.shards.manifest import REWRITING, read_manifest
+from pipeline.data.takedown.remains import require_raw_texts
+from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 
 
 def test_single_bad_records_are_skipped_and_counted(
@@ -21,3 +27,36 @@ def test_single_bad_records_are_skipped_and_counted(
     assert "dropped 1 empty, 1 " in out
     counted = read_manifest(tmp_path / "out").corpora["in"]
     assert counted["documents"] == 298 and sum(counted["bad"].values()) == 1
+
+
+def test_what_a_function_and_line_rules_took(
+    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
+) -> None:
+    """It is told with examples, is in the manifest, and takedown does not look for such texts."""
+    text = "It is here. It is there. It is far. It is near. It is number {}.\nNo end mark here"
+    texts = [text.format(number) for number in range(60)] + ["It is short."] * 2
+    path, script = write_jsonl(tmp_path / "in.jsonl", texts), tmp_path / "tidy.py"
+    given = ("--corpus", path, "--map", f"{script}:tidy", "--filter", "c4")
+    script.write_text("def tidy(document): return 5\n")
+    error = run(*given, *tiny(tiny_tokenizer, tmp_path / "out"), code=2)
+    assert "--map: tidy returned int for in.jsonl@0; return" in error and error.count("\n") == 1
+    script.write_text("def tidy(document): return None if '7' in document.text else document\n")
+    out = run(*given, *tiny(tiny_tokenizer, tmp_path / "out"))
+    assert "in: dropped 6 map, 2 c4: under 5 sentences\n" in out
+    sizes = itertools.accumulate(len(line) + 1 for line in path.read_text().splitlines())
+    ids = [f"in.jsonl@{at}" for at in (0, *sizes)]
+    assert f"in: map, such as {ids[7]}, {ids[17]}, {ids[27]}\n" in out
+    assert f"in: c4: under 5 sentences, such as {ids[60]}, {ids[61]}\n" in out
+    assert "in: cut from documents 918 bytes of c4: lines without an end mark\n" in out
+    manifest = read_manifest(tmp_path / "out")
+    hashed = hashlib.sha256(script.read_bytes()).hexdigest()
+    assert manifest.engine[REWRITING] == {"in": {"map": f"tidy {hashed}", "lines": 1}}
+    counted = manifest.corpora["in"]
+    size = sum(map(len, texts))
+    assert counted["documents"] == 54 and counted["bytes"] + counted["left_out_bytes"] == size
+    with pytest.raises(ConfigError, match="--map or --filter c4 changed in"):
+        require_raw_texts(tmp_path / "out", manifest)
+    run(*given, *tiny(tiny_tokenizer, tmp_path / "out"))
+    script.write_text(script.read_text() + "\n")
+    error = run(*given, *tiny(tiny_tokenizer, tmp_path / "out"), code=2)
+    assert "was made from another recipe, input or tokenizer" in error
