@@ -40,11 +40,7 @@ def parse_inspect() -> argparse.Namespace:
         "run, a checkpoint or an exported model",
     )
     parser.add_argument(
-        "--sequence",
-        type=int,
-        default=0,
-        metavar="I",
-        help="shards: the sequence to show (default: 0)",
+        "--sequence", type=int, default=0, metavar="I", help="shards: sequence to show (default: 0)"
     )
     parser.add_argument(
         "--split",
