@@ -98,6 +98,16 @@ def escaped(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def shown_name(name: str) -> str:
+    """A file's name in ids and messages: one line, in which nothing is invisible.
+
+    Ids are printed, pasted, and listed a line each (`takedown --documents`). So what does not print
+    (newlines, tabs, no-break spaces, joiners) is written as in Python, `\\n` or `\\u200d`. In such
+    a name a backslash is doubled; all others stay as they are.
+    """
+    return name if name.isprintable() else escaped(name.replace("\\", "\\\\"))
+
+
 def one_line(message: str) -> str:
     """A message as one line; characters of a damaged file that are not printable are escaped.
 

@@ -36,22 +36,24 @@ began_at = time.perf_counter()
 import json, os, resource, sys
 from pathlib import Path
 from pipeline.execution.workers import Executor
-inside, untimed = 0.0, Executor.results
+inside, depth = 0.0, 0
 
-def timed(self, stage, tasks):
-    global inside
-    results = untimed(self, stage, tasks)
-    while True:
-        asked_at = time.perf_counter()
+def timed(method):
+    def call(self, *given, **named):
+        global inside, depth
+        asked_at, depth = time.perf_counter(), depth + 1
         try:
-            result = next(results)
-        except StopIteration:
-            return
+            return method(self, *given, **named)
         finally:
-            inside += time.perf_counter() - asked_at
-        yield result
+            depth -= 1
+            if not depth:
+                inside += time.perf_counter() - asked_at
+    return call
 
-Executor.results = timed
+for name in ("run", "take"):
+    setattr(Executor, name, timed(getattr(Executor, name)))
+results = Executor.results
+Executor.results = timed(lambda self, *given: iter(list(results(self, *given))))
 from pipeline import prepare
 said = Path(sys.argv.pop(1))
 prepare.main()

@@ -28,14 +28,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from pipeline.base.errors import DataError
+from pipeline.base.errors import DataError, shown_name
 from pipeline.ingest.corpora.dataset_folders import (
     JSON_DESCRIPTIONS,
     DatasetFolder,
     find_datasets,
     is_of_dataset,
 )
-from pipeline.ingest.documents.records import State, shown_name
+from pipeline.ingest.documents.records import State
 
 THREADS = 8
 """That ask the file system at the same time."""

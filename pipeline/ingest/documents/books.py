@@ -29,8 +29,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from pipeline.ingest.documents.byte_blocks import parts_of
 from pipeline.ingest.documents.plain_text import whole_content
-from pipeline.ingest.documents.records import BadRecord, Dropped, Piece, Record, parts_of
+from pipeline.ingest.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.ingest.documents.time_limit import TOO_SLOW, TimeLimitError, limited
 from pipeline.ingest.encodings.utf import OVERRULED, nearly_utf8
 

@@ -20,6 +20,8 @@ from pipeline.ingest.compression.codecs import (
     naming,
 )
 
+PART_BYTES = 1 << 24
+"""In which giant documents are decoded; War and Peace has 3.3 MB."""
 OVERRUN_BYTES = 1 << 16  # per read past the requested range, to finish its last record
 _AGAIN_BYTES = 1 << 24
 """Of a line that is parsed by Python's parser, which takes a dozen times its size."""
@@ -142,3 +144,25 @@ def count_lines(path: str, end: int) -> int:
         lines += block.count(b"\n")
         end -= len(block)
     return lines
+
+
+def parts_of(document: bytes) -> Iterator[tuple[int, bytes]]:
+    """A document and 0; of a giant one parts of at most PART_BYTES, and where they start.
+
+    A decoded text can take four times its bytes. Parts end at a blank line, else at a line, else
+    between characters.
+    """
+    start = 0
+    while len(document) - start > PART_BYTES:
+        most = start + PART_BYTES
+        for mark in (b"\n\n", b"\n", b" "):
+            if (last := document.rfind(mark, most - PART_BYTES // 4, most)) >= 0:
+                stop = last + len(mark)
+                break
+        else:
+            stop = most
+            while stop > most - 3 and document[stop] >> 6 == 0b10:  # inside a character of UTF-8
+                stop -= 1
+        yield start, document[start:stop]
+        start = stop
+    yield start, document[start:] if start else document

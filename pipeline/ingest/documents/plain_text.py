@@ -6,17 +6,21 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from pipeline.ingest.documents.byte_blocks import BOM, first_line_start, follows_blank_line
+from pipeline.ingest.documents.byte_blocks import (
+    BOM,
+    PART_BYTES,
+    first_line_start,
+    follows_blank_line,
+    parts_of,
+)
 from pipeline.ingest.documents.json_lines import MAX_LINE_BYTES, TOO_LONG, line_blocks
 from pipeline.ingest.documents.records import (
-    PART_BYTES,
     BadRecord,
     Piece,
     Record,
     Where,
     check_length,
     end_of,
-    parts_of,
 )
 
 GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import xxhash
 
-from pipeline.base.errors import DataError, escaped
+from pipeline.base.errors import DataError
 from pipeline.ingest.compression.codecs import BLOCK_BYTES, Compression, decompressed, naming
 from pipeline.ingest.compression.frames import FrameIndex, frames_from
 from pipeline.ingest.documents.byte_blocks import (
@@ -55,7 +55,6 @@ FORMAT_NAMES: dict[Format, str] = {
 """Names for messages."""
 
 MAX_DOCUMENT_BYTES = 1 << 27  # a longer document means that the format was misdetected
-PART_BYTES = 1 << 24  # in which such documents are decoded; War and Peace has 3.3 MB
 
 
 State = tuple[int, int]
@@ -352,16 +351,6 @@ class Where:
         return f"{self.source.name}:{number}"
 
 
-def shown_name(name: str) -> str:
-    """A file's name in ids and messages: one line, in which nothing is invisible.
-
-    Ids are printed, pasted, and listed a line each (`takedown --documents`). So what does not print
-    (newlines, tabs, no-break spaces, joiners) is written as in Python, `\\n` or `\\u200d`. In such
-    a name a backslash is doubled; all others stay as they are.
-    """
-    return name if name.isprintable() else escaped(name.replace("\\", "\\\\"))
-
-
 def with_line(example: str, sources: Iterable[Source]) -> str:
     """An example of a bad record, with the line instead of the byte where it has one.
 
@@ -391,28 +380,6 @@ def check_length(source: Source, size: int) -> None:
             "holds many documents, give --plain-text lines, or put blank lines between them and "
             "give --plain-text blank_lines"
         )
-
-
-def parts_of(document: bytes) -> Iterator[tuple[int, bytes]]:
-    """A document and 0; of a giant one parts of at most PART_BYTES, and where they start.
-
-    A decoded text can take four times its bytes. Parts end at a blank line, else at a line, else
-    between characters.
-    """
-    start = 0
-    while len(document) - start > PART_BYTES:
-        most = start + PART_BYTES
-        for mark in (b"\n\n", b"\n", b" "):
-            if (last := document.rfind(mark, most - PART_BYTES // 4, most)) >= 0:
-                stop = last + len(mark)
-                break
-        else:
-            stop = most
-            while stop > most - 3 and document[stop] >> 6 == 0b10:  # inside a character of UTF-8
-                stop -= 1
-        yield start, document[start:stop]
-        start = stop
-    yield start, document[start:] if start else document
 
 
 def text_fields(source: Source) -> tuple[str, ...]:

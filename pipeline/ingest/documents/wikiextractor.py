@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pipeline.ingest.documents.byte_blocks import parts_of
 from pipeline.ingest.documents.records import (
     BadRecord,
     Dropped,
@@ -16,7 +17,6 @@ from pipeline.ingest.documents.records import (
     Record,
     Where,
     check_length,
-    parts_of,
 )
 from pipeline.ingest.wikitext.holes import HOLE, close_holes
 

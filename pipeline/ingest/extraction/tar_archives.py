@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pipeline.base.errors import DataError
+from pipeline.base.errors import DataError, shown_name
 from pipeline.ingest.compression.codecs import (
     BLOCK_BYTES,
     HEAD_BYTES,
@@ -30,7 +30,7 @@ from pipeline.ingest.compression.codecs import (
     decompressed,
     naming,
 )
-from pipeline.ingest.documents.byte_blocks import BOM
+from pipeline.ingest.documents.byte_blocks import BOM, parts_of
 from pipeline.ingest.documents.markup import markup_format
 from pipeline.ingest.documents.records import (
     FORMAT_NAMES,
@@ -38,8 +38,6 @@ from pipeline.ingest.documents.records import (
     BadRecord,
     Extract,
     Source,
-    parts_of,
-    shown_name,
 )
 from pipeline.ingest.documents.sniff import _BLOCK, is_tar
 from pipeline.ingest.extraction.html_files import extract_html

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.base.errors import DataError
+from pipeline.base.errors import DataError, shown_name
 from pipeline.ingest.documents.read import TABLES, cut, read
 from pipeline.ingest.documents.records import (
     FORMAT_NAMES,
@@ -24,7 +24,6 @@ from pipeline.ingest.documents.records import (
     Dropped,
     Extract,
     Source,
-    shown_name,
 )
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.html_files import extract_html, find_html

@@ -162,7 +162,7 @@ def test_too_many_reasons(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    (example,) = read_pages()["pipeline/data/selection/README.md"].blocks("py")
+    (example,) = read_pages()["pipeline/data/text/README.md"].blocks("py")
     (tmp_path / "tidy.py").write_text(example)
     tidy = find_map(f"{tmp_path / 'tidy.py'}:tidy")
     assert apply_map(tidy, replace(GIVEN, text="Read more: it.")) == " it."

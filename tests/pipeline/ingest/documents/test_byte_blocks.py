@@ -10,6 +10,7 @@ from pipeline.ingest.documents.byte_blocks import (
     first_line_start,
     follows_blank_line,
     parse_again,
+    parts_of,
     read_blocks,
 )
 
@@ -64,3 +65,14 @@ def test_parse_again() -> None:
     for line in (b'{"a": 1', b'{"a": NaN', b'{"a": NaN, "b": "\\udc00}', b"\xff NaN"):
         with pytest.raises(ValueError):
             parse_again(line)
+
+
+@pytest.mark.parametrize("joint", ["", " ", "\n", "\n\n"])
+def test_giant_documents_come_in_parts(monkeypatch: pytest.MonkeyPatch, joint: str) -> None:
+    monkeypatch.setattr(byte_blocks, "PART_BYTES", 64)
+    document = joint.join(["\u00e9l\U0001f600ve"] * 40).encode()
+    parts = [*parts_of(document)]
+    assert b"".join(part for _, part in parts) == document and len(parts) > 3
+    assert all(document[start:].startswith(part) and len(part) <= 64 for start, part in parts)
+    assert all(part.decode().endswith(joint) for _, part in parts[:-1])
+    assert [*parts_of(b"short")] == [(0, b"short")]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import DataError
+from pipeline.ingest.documents import byte_blocks
 from pipeline.ingest.documents import plain_text as plain_text_module
-from pipeline.ingest.documents import records as record_module
 from pipeline.ingest.documents.records import BadRecord, Record
 from tests.pipeline.ingest.documents.raw_files import (
     COMPRESS,
@@ -94,7 +94,7 @@ def test_a_line_that_is_too_long_is_counted(
 def test_giant_documents_come_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_text: str
 ) -> None:
-    for module in (record_module, plain_text_module):
+    for module in (byte_blocks, plain_text_module):
         monkeypatch.setattr(module, "PART_BYTES", 64)
     text = "So it says again and again. " * 9 + "\u00e9."
     found = records(source(tmp_path, text.encode(), plain_text=plain_text))

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.ingest.documents import records as module
 from pipeline.ingest.documents.records import (
     MAX_DOCUMENT_BYTES,
     Piece,
     Where,
     check_length,
     end_of,
-    parts_of,
     with_line,
 )
 from pipeline.ingest.documents.sniff import sniff
@@ -49,14 +47,3 @@ def test_the_longest_document(tmp_path: Path) -> None:
     check_length(source, MAX_DOCUMENT_BYTES)
     with pytest.raises(DataError, match=r"in\.txt has a document of more than 128 MiB"):
         check_length(source, MAX_DOCUMENT_BYTES + 1)
-
-
-@pytest.mark.parametrize("joint", ["", " ", "\n", "\n\n"])
-def test_giant_documents_come_in_parts(monkeypatch: pytest.MonkeyPatch, joint: str) -> None:
-    monkeypatch.setattr(module, "PART_BYTES", 64)
-    document = joint.join(["\u00e9l\U0001f600ve"] * 40).encode()
-    parts = [*parts_of(document)]
-    assert b"".join(part for _, part in parts) == document and len(parts) > 3
-    assert all(document[start:].startswith(part) and len(part) <= 64 for start, part in parts)
-    assert all(part.decode().endswith(joint) for _, part in parts[:-1])
-    assert [*parts_of(b"short")] == [(0, b"short")]

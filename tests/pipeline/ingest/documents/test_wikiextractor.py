@@ -182,7 +182,7 @@ def test_a_long_document_is_searched_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_giant_documents_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.ingest.documents.records.PART_BYTES", 64)
+    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.PART_BYTES", 64)
     text = "Arve\n\n" + "It says so.\n" * 20
     (tmp_path / "wiki_00").write_text(f'<doc id="1" url="u" title="Arve">\n{text}</doc>\n')
     [piece] = cut(sniff(tmp_path / "wiki_00", "w", "w"), 100)

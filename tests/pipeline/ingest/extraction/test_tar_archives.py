@@ -253,7 +253,7 @@ def test_a_giant_member_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_large_member_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.ingest.documents.records.PART_BYTES", 64)
+    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.PART_BYTES", 64)
     text = "So it says again and again. " * 9 + "\u00e9."
     found = texts(write(tmp_path, tar({"a": text.encode(), "b": b"Two."})))
     assert found.pop("b") == "Two." and "".join(found.values()) == text
