@@ -75,7 +75,7 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
     hardware = planned.hardware
     phases = planned.phases(hardware)
     several = len(phases) > 1
-    longest = max(phases, key=lambda phase: phase.sequence_length)
+    longest = max(phases, key=lambda phase: (phase.sequence_length, phase.plan.rows))
     lines = []
     for phase in phases:
         lines += [phase.words] * several + phase.lines()

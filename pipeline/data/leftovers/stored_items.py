@@ -30,6 +30,7 @@ from pipeline.execution.ledger import lock_of
 from pipeline.ingest.corpora.shared_list import ENDING
 from pipeline.ingest.documents.parquet import extracted_hash
 from pipeline.ingest.documents.unchanged import content_file, known_content
+from pipeline.ingest.extraction.extract import FRAMES_FOLDER
 from pipeline.remote.kept_lists import LIST
 
 _RECENT_SECONDS = 86_400
@@ -62,7 +63,8 @@ def find_items(root: Path, made: MadeShards) -> list[StoredItem]:
     """Everything below $TENFOLD_ROOT that `prepare` keeps besides shards and tokenizers."""
     documents, downloads = root / "documents", root / "downloads"
     signatures = root / SIGNATURES
-    folders = [documents, documents / "surveys", documents / "decisions", signatures]
+    frames = documents / FRAMES_FOLDER
+    folders = [documents, frames, documents / "surveys", documents / "decisions", signatures]
     doubts = [*made.doubts]
     for folder in [*folders, *_folders(signatures)]:
         if any(is_locked(path) for path in _files(folder, ".*.lock")):
@@ -74,6 +76,7 @@ def find_items(root: Path, made: MadeShards) -> list[StoredItem]:
 
     items = [
         *_extracted(documents, judged),
+        *(judged(_index(path)) for path in _files(frames, "[!.]*.parquet")),
         *_remains(documents, judged),
         *_selection(documents, judged),
         *(judged(_signatures(folder, made)) for folder in _folders(signatures)),
@@ -145,6 +148,13 @@ def _extracted(documents: Path, judged: Judge) -> Iterator[StoredItem]:
         yield judged(_item(path, what, lock_of(path), more, kept), hashes)
 
 
+def _index(path: Path) -> StoredItem:
+    """Where a compressed file can be read from the middle."""
+    about = content_file(path)
+    more = (about,) if about.is_file() and not about.is_symlink() else ()
+    return _item(path, "frames of a compressed file; would be found again", lock_of(path), more)
+
+
 def _source_of(path: Path) -> tuple[str, str]:
     """What an extracted file can be made of again, and the reason to keep it if it cannot."""
     places = [Path(str(state[0])) for state in known_content(path).states if state]
@@ -160,15 +170,16 @@ def _source_of(path: Path) -> tuple[str, str]:
 
 def _remains(documents: Path, judged: Judge) -> Iterator[StoredItem]:
     """Units of unfinished extractions, temporary files, and what belongs to files that are gone."""
-    for path in _files(documents, ".*.parquet"):
+    extracted = (documents, documents / FRAMES_FOLDER)
+    for path in (path for folder in extracted for path in _files(folder, ".*.parquet")):
         yield judged(_item(path, "part of an unfinished extraction", lock_of(path)))
-    for folder in (documents, documents / "surveys"):
+    for folder in (*extracted, documents / "surveys"):
         for path in _files(folder, ".*.tmp"):
             target = path.with_name(path.name.removeprefix(".").rsplit(".", 2)[0])
             yield judged(_item(path, "temporary file", lock_of(target)))
     for path in _files(documents, f".*{ENDING}"):
         yield judged(_item(path, "list of a corpus's files, for parts of an array", lock_of(path)))
-    for path in _files(documents, ".*.content.json"):
+    for path in (path for folder in extracted for path in _files(folder, ".*.content.json")):
         target = path.with_name(path.name.removeprefix(".").removesuffix(".content.json"))
         target = target.with_name(f"{target.name}.parquet")
         if not target.exists():

@@ -14,17 +14,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.base.files import make_directory, one_at_a_time
+from pipeline.base.files import make_directory, one_at_a_time, whole_file
 from pipeline.data.selection.decisions import Decisions
 from pipeline.data.selection.select import Selection, decide, make_surveys
 from pipeline.data.selection.signature_store import (
     complete_store,
     is_stored,
+    read_store,
     write_signatures,
 )
 from pipeline.data.selection.survey import SurveyTask
 from pipeline.data.text.text_tasks import SplitTask
-from pipeline.execution.ledger import lock_of, only_once
+from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import Executor, Stage
 
 _ROWS = 1 << 16
@@ -64,6 +65,12 @@ def keep_signatures(
     directory: of the store; part: as `Executor.take` takes it.
     """
     if is_stored(directory):
+        if taken := len(read_store(directory).index.taken_down):
+            print(
+                f"signatures: {directory} is there already; {taken} takedowns removed documents "
+                "from it",
+                flush=True,
+            )
         return
     decide(selection, executor, part)
     make_surveys(selection, executor, part)
@@ -86,9 +93,8 @@ def _start() -> Callable[[KeepTask], None]:
 
 
 def _keep(task: KeepTask) -> None:
-    with only_once(task.target) as temporary:
-        if temporary is not None:
-            write_signatures(temporary, task.decided.corpus, _kept(task))
+    with whole_file(task.target, replaces=False) as temporary:
+        write_signatures(temporary, task.decided.corpus, _kept(task))
 
 
 def _kept(task: KeepTask) -> Iterator[pa.Table]:

@@ -77,12 +77,15 @@ def _content(path: str) -> bytes:
         raise ConfigError(f"--map: cannot read {path}: {error.strerror}") from error
 
 
-@lru_cache(maxsize=1)
 def load_map(rewriting: Rewriting) -> DocumentMap:
     """The function. Raises ConfigError if there is none, or the file has changed."""
-    path, name = rewriting.path, rewriting.function
+    return _load_function(rewriting.path, rewriting.function, rewriting.sha256)
+
+
+@lru_cache(maxsize=1)
+def _load_function(path: str, name: str, sha256: str) -> DocumentMap:
     content = _content(path)
-    if hashlib.sha256(content).hexdigest() != rewriting.sha256:
+    if hashlib.sha256(content).hexdigest() != sha256:
         raise ConfigError(f"--map: {path} changed while the command ran; run it again")
     spec = spec_from_file_location(_MODULE, path)
     assert spec

@@ -34,6 +34,8 @@ from pipeline.ingest.extraction.units import stream
 BATCH_CHARACTERS = 1 << 22
 """Characters per batch: large enough for the kernels, small relative to a worker's memory."""
 MOST_EXAMPLES = 3
+MOST_REASONS = 1 << 12
+"""For which documents are dropped: a thousand corpora may each have copies of the others."""
 _RECORD_BYTES = 256  # approximate size of a record without its text
 
 
@@ -101,6 +103,12 @@ class DocumentCounts:
         self.characters += other.characters
         self.left_out += other.left_out
         add_counts(self.dropped, other.dropped)
+        if len(self.dropped) > MOST_REASONS:
+            raise DataError(
+                f"documents are dropped for over {MOST_REASONS} reasons, such as "
+                f"{next(reversed(self.dropped))!r}; a function of --map must give few, without "
+                "what differs"
+            )
         _add_examples(self.examples, other.examples)
         add_counts(self.bad, other.bad)
         add_counts(self.cut, other.cut)

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from pipeline.base.errors import DataError
 from pipeline.ingest.compression.bzip2 import bzip2_blocks
 from pipeline.ingest.compression.codecs import MAGIC, Compression, members, naming
 
@@ -152,8 +153,11 @@ class FrameIndex:
     @classmethod
     @functools.lru_cache(maxsize=64)
     def read(cls, path: str) -> FrameIndex:
-        """The index in a file of FRAMES_SCHEMA."""
-        table = pq.read_table(path)
+        """The index in a file of FRAMES_SCHEMA. Raises DataError if it cannot be read."""
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{path} is missing or damaged; remove it and run again") from error
         disk, sizes, ends_line = (table[name].to_numpy() for name in FRAMES_SCHEMA.names)
         content = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         return cls(disk, content, np.concatenate([[True], ends_line[:-1]]))

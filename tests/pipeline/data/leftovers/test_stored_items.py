@@ -105,6 +105,8 @@ def test_everything_else(root: Path, dump: Path) -> None:
     for path in (
         documents / ".dump.xml-1.0-5.parquet", documents / ".dump.xml-1.parquet.9.tmp",
         documents / ".gone-1.content.json", documents / ".0123.files",
+        documents / "frames/a.gz-1.parquet", documents / "frames/.a.gz-1.content.json",
+        documents / "frames/.b.gz-1.0-5.parquet",
         downloads / "crawl" / ".a.gz.0123.part", downloads / "crawl" / ".list.json",
         downloads / "crawl" / "b.gz", downloads / "mine.txt",
     ):  # fmt: skip
@@ -122,6 +124,8 @@ def test_everything_else(root: Path, dump: Path) -> None:
         "documents/.dump.xml-1.parquet.9.tmp": "",
         "documents/.gone-1.content.json": "",
         "documents/.0123.files": "",
+        "documents/frames/a.gz-1.parquet": "",
+        "documents/frames/.b.gz-1.0-5.parquet": "",
         "documents/surveys/mine.parquet": made,
         "documents/surveys/other.parquet": "",
         "documents/decisions/x": "",
