@@ -49,6 +49,9 @@ def test_the_answer_comes_first() -> None:
         step = found[f"step {number}"]
         share = step["forward and backward"].value / step["step"].value
         assert words.startswith(f"forward and backward, {share:.0%} of a step of ")
+    rows = ("batch.per_device=1024", 'phases=[{"steps":99,"sequence_length":512,"sequences":64}]')
+    large = dict(make_cost_plan(planned("roberta_base", *rows, gpu="h100"), 0.0, []).answer)
+    assert "does not fit" in large["memory"], "the largest of the phases"
     on_cpu = dict(make_cost_plan(planned("roberta_tiny"), 0.0, []).answer)
     assert on_cpu["cost"].endswith("of a node-hour") and "fit" not in on_cpu["memory"]
 

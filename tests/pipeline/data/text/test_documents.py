@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xxhash
 
+from pipeline.base.errors import DataError
 from pipeline.data.text import documents as module
 from pipeline.data.text.cleaning import CleanText, clean
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, read_batches
@@ -76,6 +77,13 @@ def test_counts_add_up_and_are_taken_once() -> None:
     assert total.dropped == {"empty": 2, "too long": 1} and total.bad == {"invalid JSON": 1}
     assert total.bad_example == "in:3: invalid JSON"
     assert more == DocumentCounts()
+
+
+def test_reasons_of_a_function_are_few_over_all_batches() -> None:
+    total = DocumentCounts()
+    with pytest.raises(DataError, match="over 4096 reasons, such as 'page 4096'; a function of"):
+        for number in range(5000):
+            total.take(DocumentCounts(dropped={f"page {number}": 1}))
 
 
 def test_plain_text_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,6 +221,13 @@ def test_the_runs_of_an_index(tmp_path: Path) -> None:
     assert (index.cuts(1), index.cuts(120), index.cuts(500)) == ([0, 1, 2, 3], [0, 2, 3], [0, 3])
 
 
+def test_a_damaged_index_is_named(tmp_path: Path) -> None:
+    (tmp_path / "index").write_bytes(b"PAR1 and no more")
+    for name in ("index", "gone"):
+        with pytest.raises(DataError, match=f"{name} is missing or damaged; remove it and run"):
+            FrameIndex.read(str(tmp_path / name))
+
+
 @pytest.mark.usefixtures("small")
 def test_shards_of_pieces_name_the_documents_of_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Prepare, tiny_tokenizer: Path
