@@ -108,6 +108,7 @@ def test_another_part_asks_nothing_about_files_that_it_does_not_read(
             fcntl.flock(other.enter_context(lock_of(listed).open("r+b")), fcntl.LOCK_SH)
     first, second = found
     assert min(first["open"], first["stat"], first["read"]) >= files
+    del second["bytes"]
     assert max(second.values()) < files / 2, f"more than a look at a few: {second}"
 
 
