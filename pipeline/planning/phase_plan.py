@@ -25,7 +25,7 @@ from model.objectives.flops import (
     step_flops,
 )
 from model.objectives.replaced_tokens import Kind
-from pipeline.base.errors import ConfigError
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.rules import generator_sizes
 from pipeline.config.run import Run
 from pipeline.config.settings import as_set
@@ -146,7 +146,7 @@ def make_plan(
     """The plan of `steps` steps of a run that has one phase; owner: section of its `sequences`.
 
     Raises ConfigError if a step has fewer sequences than ranks, or if the model could not be
-    exported.
+    exported, and DataError if every training shard is damaged.
     """
     _check_family(run, train[0])
     rows_of = {
@@ -339,10 +339,31 @@ def _fixed_batches(
 def _most_read(
     train: Sequence[Dataset], factors: Sequence[float]
 ) -> tuple[list[Dataset], list[float]]:
-    """The datasets that are sampled, and how many sequences each has, counted by `factors`."""
-    read = [factor * dataset.rows for factor, dataset in zip(factors, train, strict=True)]
-    chosen = sorted(np.argsort(-np.array(read), kind="stable")[:MOST_SAMPLED].tolist())
-    return [train[place] for place in chosen], [read[place] for place in chosen]
+    """The datasets that are sampled, and how many sequences each has, counted by `factors`.
+
+    Raises DataError if all are damaged.
+    """
+    readable = [
+        (dataset, factor * dataset.rows)
+        for dataset, factor in zip(train, factors, strict=True)
+        if any(shard.name not in dataset.damaged for shard in dataset.shards)
+    ]
+    if not readable:
+        raise all_damaged(train)
+    most = np.argsort([-read for _, read in readable], kind="stable")[:MOST_SAMPLED]
+    chosen = [readable[place] for place in sorted(most.tolist())]
+    return [dataset for dataset, _ in chosen], [read for _, read in chosen]
+
+
+def all_damaged(train: Sequence[Dataset]) -> DataError:
+    """The error if nothing is left of what a phase reads."""
+    named = (
+        f"{', '.join(dataset.manifest.corpora)} in {dataset.directory}"
+        if dataset.part
+        else str(dataset.directory)
+        for dataset in train
+    )
+    return DataError(f"every shard of {', '.join(named)} is damaged or missing; copy them again")
 
 
 def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from pipeline.config.run import Run
 from pipeline.config.training_settings import SpikeSettings
 from pipeline.loading.dataset import Dataset, ExcludedShards
 from pipeline.loading.order import places_of
+from pipeline.planning.phase_plan import all_damaged
 from pipeline.training.checkpoints.data_position import (
     Readings,
     describe_skipped,
@@ -140,7 +141,8 @@ class Recovery:
         if is_mine:
             print(f"warning: {mistake}", file=sys.stderr)
             self.stop.mistake = None
-        return exclude_shards(progress, self.feed.datasets, damaged, self.cluster)
+        reads = [phase.train for phase in self.feed.phases]
+        return exclude_shards(progress, self.feed.datasets, reads, damaged, self.cluster)
 
     def check_gradients(self, progress: Progress) -> None:
         """Raises DivergedError after MOST_SKIPPED steps in a row without a finite gradient."""
@@ -226,15 +228,20 @@ def _add_range(
 
 
 def exclude_shards(
-    progress: Progress, datasets: Sequence[Dataset], damaged: ExcludedShards, cluster: Cluster
+    progress: Progress,
+    datasets: Sequence[Dataset],
+    reads: Sequence[Sequence[Dataset]],
+    damaged: ExcludedShards,
+    cluster: Cluster,
 ) -> Progress:
     """Exclude damaged shards and those excluded before; the first rank warns of each. Collective.
 
-    Raises DataError on all ranks if no shard would be left.
+    reads: what each phase reads of the datasets. Raises DataError on all ranks if a phase would
+    have no shard left.
     """
     excluded = tuple(sorted({*progress.excluded, *damaged}))
     with report_once(cluster.rank), agreed(cluster, DataError):
-        _exclude(datasets, excluded)
+        _exclude(datasets, reads, excluded)
     for index, file in excluded if cluster.rank == 0 else ():
         print(
             f"warning: from step {progress.step + 1:,} on the rows of shard {file} of "
@@ -244,17 +251,15 @@ def exclude_shards(
     return replace(progress, excluded=excluded)
 
 
-def _exclude(datasets: Sequence[Dataset], shards: ExcludedShards) -> None:
-    """Stop reading the rows of these shards. Raises DataError if a length has none left."""
+def _exclude(
+    datasets: Sequence[Dataset], reads: Sequence[Sequence[Dataset]], shards: ExcludedShards
+) -> None:
+    """Stop reading the rows of these shards. Raises DataError if a phase has none left."""
     for index, dataset in enumerate(datasets):
         dataset.exclude({file for owner, file in shards if owner == index})
-    for length in {dataset.manifest.sequence_length for dataset in datasets}:
-        own = [dataset for dataset in datasets if dataset.manifest.sequence_length == length]
+    for own in reads:
         if all(dataset.is_excluded for dataset in own):
-            raise DataError(
-                f"every shard of {', '.join(str(dataset.directory) for dataset in own)} is "
-                "damaged or missing; copy them again"
-            )
+            raise all_damaged(own)
 
 
 def find_damaged_at_start(datasets: Sequence[Dataset]) -> ExcludedShards:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +20,7 @@ from pipeline.config.run import Run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.data.shards.arrow_files import read_table
+from pipeline.data.shards.manifest import VALIDATION
 from pipeline.loading.compatibility import as_read, check_shards, runs_of
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import CYCLE
@@ -243,6 +246,28 @@ def test_corpora_of_one_directory_are_read_by_a_power_of_their_tokens(prepared: 
     assert even.sample_order().weights == ()
     with pytest.raises(ConfigError, match=r"batch.corpora of the run names latin, but no --data"):
         opened(override(run, ['batch.corpora=["news", "latin"]']), prepared)
+
+
+def test_a_corpus_whose_shards_are_all_damaged_is_not_sampled(
+    prepared: Path, tmp_path: Path
+) -> None:
+    """With stored masks and with those that are drawn, of which some rows are read to plan."""
+    drawn = ["data.mask_mode=per-epoch", "data.duplicates=0"]
+    for name, settings in (("stored", list[str]()), ("drawn", drawn)):
+        copy = tmp_path / name
+        if settings:
+            drawn_anew(prepared, copy)
+        else:
+            shutil.copytree(prepared, copy, copy_function=os.link)
+        for shard in Dataset.open(copy).by_corpus()["news"].shards:
+            (copy / shard.file).unlink()
+        train, held_out = [Dataset.open(copy, skip_damaged=True)], [Dataset.open(copy, VALIDATION)]
+        run = override(recipe("roberta_tiny"), ["batch.mixture_exponent=0.5", *settings])
+        [phase] = make_phases(run, 1, 0, train, held_out)
+        assert len(phase.train) == 5 and phase.plan.step_flops > 0
+        only = override(run, ['batch.corpora=["news"]'])
+        with pytest.raises(DataError, match=f"^every shard of news in {copy} is damaged or miss"):
+            make_phases(only, 1, 0, train, held_out)
 
 
 def test_a_falling_exponent_continues_each_corpus_at_its_next_mask(prepared: Path) -> None:

@@ -176,7 +176,7 @@ def test_files_that_are_gone_or_short_are_found_at_the_start(
     dataset = Dataset.open(data, skip_damaged=True)
     found = find_damaged_at_start([dataset])
     assert found == ((0, shards[0].name), (0, shards[1].name))
-    progress = exclude_shards(Progress(step=3), [dataset], found, ALONE)
+    progress = exclude_shards(Progress(step=3), [dataset], [[dataset]], found, ALONE)
     assert progress.excluded == found
     said = capsys.readouterr().err.splitlines()
     assert said[0] == (
@@ -202,13 +202,25 @@ def test_excluding_every_shard_is_an_error(lesson: Path) -> None:
     with pytest.raises(
         DataError, match=r"every shard of .* is damaged or missing; copy them again"
     ):
-        exclude_shards(Progress(), [dataset], every, ALONE)
+        exclude_shards(Progress(), [dataset], [[dataset]], every, ALONE)
+
+
+def test_excluding_every_shard_of_what_a_phase_reads_is_an_error(lesson: Path) -> None:
+    """The part of one corpus shares the shards that its directory excludes."""
+    dataset = Dataset.open(lesson)
+    corpus, part = next(iter(dataset.by_corpus().items()))
+    gone = tuple((0, shard.name) for shard in part.shards)
+    exclude_shards(Progress(), [dataset], [[dataset]], gone, ALONE)
+    assert part.is_excluded and not dataset.is_excluded
+    with pytest.raises(DataError, match=f"every shard of {corpus} in .* is damaged or missing;"):
+        exclude_shards(Progress(), [dataset], [[dataset], [part]], gone, ALONE)
 
 
 def recovery(datasets: list[Dataset], checkpoints: Path, *settings: str) -> Recovery:
     parts: Any = SimpleNamespace(
-        datasets=datasets, checkpoints=checkpoints, finish=lambda: "", engine=None
-    )
+        datasets=datasets, checkpoints=checkpoints, finish=lambda: "", engine=None,
+        phases=[SimpleNamespace(train=datasets)],
+    )  # fmt: skip
     run = override(recipe("roberta_tiny"), list(settings))
     return Recovery(
         run=run, cluster=ALONE, engine=parts, feed=parts, saver=parts, stop=StopRequest(),
