@@ -144,12 +144,17 @@ def _order_of(
     alike = [phase for phase in earlier if phase.sequence_length == length]
     weights = mixture_weights(part.batch, train)
     rows = [dataset.shard_rows.tolist() for dataset in train]
+    corpora = [_held(dataset) for dataset in train]
     for phase in alike:
         others = [other for other in earlier if other.order != phase.order]
         before = _read_before(train, others) if weights else ()
         own_rows = [dataset.shard_rows.tolist() for dataset in phase.train]
         own_weights = mixture_weights(phase.run.batch, phase.train)
-        if (own_rows, own_weights, phase.before) == (rows, weights, before):
+        if (own_rows, own_weights, phase.before) != (rows, weights, before):
+            continue
+        # By size, rows are what counts: directories of other masks may name their corpora anew.
+        chosen = weights or part.batch.named or phase.run.batch.named
+        if not chosen or [_held(dataset) for dataset in phase.train] == corpora:
             return phase.order, before
     last = max((phase.order for phase in alike), default=length - LATER_ORDER)
     return last + LATER_ORDER, _read_before(train, earlier) if weights else ()

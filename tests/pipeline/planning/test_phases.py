@@ -300,6 +300,26 @@ def test_a_falling_exponent_continues_each_corpus_at_its_next_mask(prepared: Pat
     assert max(map(len, readings.values())) > 4
 
 
+def test_phases_of_different_corpora_with_equal_rows_share_no_order(
+    lesson: Path, tmp_path: Path
+) -> None:
+    one = sorted(Dataset.open(lesson).manifest.corpora)[0]
+    parts = [of_corpus(lesson, one, tmp_path / name) for name in ("one", "two")]
+    path = parts[1] / "manifest.json"
+    named = path.read_text().replace(f'"corpora": {{"{one}"', '"corpora": {"two"')
+    path.unlink()  # a hard link
+    path.write_text(named)
+    assert [*Dataset.open(parts[1]).manifest.corpora] == ["two"]
+    mixtures = [f'batch.mixture=[{{"corpus": "{name}", "weight": 1}}]' for name in (one, "two")]
+    by_size = [f'batch.corpora=["{name}"]' for name in (one, "two")]
+    for first, second in (mixtures, by_size):
+        run = changing((first,), (second,), (first,))
+        phases = opened(run, *parts)
+        assert [(phase.order - 32) // LATER_ORDER for phase in phases][:2] == [0, 1]
+        assert not any(phases[1].before)
+    assert phases[2].order == phases[0].order  # by size it reads on
+
+
 def test_an_order_is_shared_unless_another_one_read_between(prepared: Path) -> None:
     settings = (
         ("batch.mixture_exponent=0.5",), ("batch.mixture_exponent=0.5", "encoder.dropout=0.1"),
