@@ -16,7 +16,8 @@ from pipeline.released.continued import MOST_CONTINUED_PASSES
 MOST_PASSES = 100.0
 """Over the data; BERT made 40."""
 MOST_REPEATS, SHOWN = 10.0, 5
-"""Passes over a corpus of a mixture above which a warning is due, and corpora that it names."""
+"""Passes over a corpus of a mixture above which a warning is due, if they are also more than twice
+those by size, and corpora that it names."""
 CPU_FLOPS = 150e9
 """Per second and core, with 512-bit vectors in fp32."""
 GPU_FLOPS = 1e15
@@ -95,13 +96,14 @@ def _about_repeats(phases: Sequence[Phase]) -> list[str]:
         for use in phase.corpora_used:
             passes[use.corpus] = passes.get(use.corpus, 0) + use.passes
     by_size = sum(phase.plan.epochs for phase in phases)
-    often = sorted((count, name) for name, count in passes.items() if count > MOST_REPEATS)
-    if not often or by_size > MOST_REPEATS:
+    most = max(MOST_REPEATS, 2 * by_size)
+    often = sorted((count, name) for name, count in passes.items() if count > most)
+    if not often:
         return []
     worst = ", ".join(f"{name} {count:,.0f} times" for count, name in often[: -SHOWN - 1 : -1])
     of = "corpus" if len(passes) == 1 else "corpora"
     return [
-        f"the mixture reads {len(often):,} of {len(passes):,} {of} more than {MOST_REPEATS:.0f} "
+        f"the mixture reads {len(often):,} of {len(passes):,} {of} more than {most:,.0f} "
         f"times, by size {by_size:,.1f} times: {worst}; give more text of them, or weigh them less "
         "(batch.mixture_exponent nearer to 1, lower weights in batch.mixture)"
     ]

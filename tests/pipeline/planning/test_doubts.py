@@ -71,8 +71,13 @@ def test_a_mixture_that_repeats_a_corpus_more_than_ten_times() -> None:
     ]
     parts[1].corpora_used = []
     assert not any("reads 6" in line for line in said(*parts, machines=TWO_CORES))
-    parts[0].plan.epochs = 20.0  # then all are repeated
+    parts[0].plan.epochs = 20.0  # all are repeated, none twice as often as by size
     assert said(*parts, machines=TWO_CORES) == []
+    parts[0].corpora_used[1] = CorpusUse("sw", 10**4, 0.06, 400.0)
+    [warning] = said(*parts, machines=TWO_CORES)
+    assert warning.startswith(
+        "the mixture reads 1 of 8 corpora more than 44 times, by size 22.0 times: sw 400 times; "
+    )
 
 
 def test_a_model_is_continued_for_ten_passes() -> None:
