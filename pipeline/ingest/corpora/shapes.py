@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from pipeline.base.errors import escaped
 from pipeline.ingest.corpora.input_files import InputFile, in_threads
@@ -101,16 +101,45 @@ def _chosen(
         dropped = {*left_out}
         found = [source for source in found if source.name not in dropped]
     if left_out:
-        print(
-            f"note: {escaped(folder)} holds {_counted(records)}; {len(left_out):,} other file(s) "
-            f"are left out ({_listed(left_out)}); --plain-text reads them as documents"
-        )
+        _tell_left_out(folder, records, left_out)
     elif len({source.format for source in found}) > 1:
         print(
             f"note: {escaped(folder)} holds {_counted(found)}; all are read; to choose, name the "
             "files or a glob"
         )
     return found
+
+
+def describes_data(name: str) -> bool:
+    """Whether a file of this name describes the files beside it."""
+    return _DESCRIBES.fullmatch(name) is not None
+
+
+def choose_corpora(
+    folder: str, sources: list[Source], beside: Collection[str], describing: list[str]
+) -> list[Source]:
+    """The sources of a folder whose entries are corpora, by the rule above; prints what it omits.
+
+    beside: paths of the files in the folder itself; describing: names of those that are not in
+    `sources`, as they describe the others.
+    """
+    text = [s for s in sources if s.format in PLAIN_TEXT_FORMATS and s.path in beside]
+    records = [source for source in sources if source.format not in PLAIN_TEXT_FORMATS]
+    kept, left_out = sources, describing
+    if _size(text) < _size(records):
+        dropped = {source.path for source in text}
+        kept = [source for source in sources if source.path not in dropped]
+        left_out = [*describing, *(source.name for source in text)]
+    if left_out:
+        _tell_left_out(folder, kept, left_out)
+    return kept
+
+
+def _tell_left_out(folder: str, kept: list[Source], left_out: list[str]) -> None:
+    print(
+        f"note: {escaped(folder)} holds {_counted(kept)}; {len(left_out):,} other file(s) "
+        f"are left out ({_listed(left_out)}); --plain-text reads them as documents"
+    )
 
 
 def _size(sources: list[Source]) -> int:

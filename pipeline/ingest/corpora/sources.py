@@ -16,7 +16,12 @@ from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, C
 from pipeline.ingest.corpora.groups import group_of, member_inputs, require_members
 from pipeline.ingest.corpora.input_files import Folders, InputFile, find_files, is_path
 from pipeline.ingest.corpora.published_dumps import chosen_language
-from pipeline.ingest.corpora.shapes import choose_sources, plain_text_notes
+from pipeline.ingest.corpora.shapes import (
+    choose_corpora,
+    choose_sources,
+    describes_data,
+    plain_text_notes,
+)
 from pipeline.ingest.corpora.shared_list import SharedLists
 from pipeline.ingest.documents.records import FORMAT_NAMES, PageChoice, PlainText, Source
 from pipeline.ingest.documents.sniff import sniff
@@ -101,6 +106,7 @@ def _folder_sources(
 ) -> list[Source]:
     """The files of a directory, of a corpus for each of its entries; `en` and `en.jsonl` are one.
 
+    Files that describe the others, and plain text beside records, are no corpora (shapes.py).
     Raises ConfigError unless there are several, with names that can be a corpus's.
     """
     if corpus in (*CORPORA, *GROUPS, SAMPLE) or len(inputs) != 1 or not Path(inputs[0]).is_dir():
@@ -110,24 +116,29 @@ def _folder_sources(
         )
     _require_name(corpus, corpus)
     entries: dict[str, list[str]] = {}
-    for path in sorted(Path(inputs[0]).iterdir()):
-        if not path.name.startswith("."):
+    paths = [path for path in sorted(Path(inputs[0]).iterdir()) if not path.name.startswith(".")]
+    beside = {str(path): path.name for path in paths if path.is_file() and not plain_text}
+    describing = {path: name for path, name in beside.items() if describes_data(name)}
+    for path in paths:
+        if str(path) not in describing:
             entries.setdefault(path.name.split(".")[0], []).append(str(path))
-    for name, paths in entries.items():
+    for name, own in entries.items():
         if not re.fullmatch(r"[\w-]+", name):
             raise ConfigError(
-                f"--by-folder: {paths[0]} does not name a corpus; use letters, digits, '_' and '-'"
+                f"--by-folder: {own[0]} does not name a corpus; use letters, digits, '_' and '-'"
             )
-    if len(entries) < 2:
+    found = [
+        source
+        for name, own in entries.items()
+        for source in _sources(name, OWN, own, text_field, plain_text, lists)
+    ]
+    found = choose_corpora(inputs[0], found, beside, [*describing.values()])
+    if (count := len({source.corpus for source in found})) < 2:
         raise ConfigError(
-            f"--by-folder: {inputs[0]} has {len(entries)} folders and files; omit --by-folder for "
+            f"--by-folder: {inputs[0]} has {count} folders and files; omit --by-folder for "
             "a single corpus"
         )
-    return [
-        source
-        for name, paths in entries.items()
-        for source in _sources(name, OWN, paths, text_field, plain_text, lists)
-    ]
+    return found
 
 
 def is_named(corpus: str, inputs: list[str], published: Collection[str] = ()) -> bool:

@@ -156,3 +156,30 @@ def test_each_entry_of_a_directory_is_a_corpus_if_asked(tmp_path: Path) -> None:
     (tmp_path / "in/new guinea").mkdir()
     with pytest.raises(ConfigError, match="new guinea does not name a corpus; use letters"):
         corpus_sources("mine", [str(tmp_path / "in")], by_folder=True)
+
+
+def test_files_beside_the_folders_of_corpora_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of files that describe, always; of other plain text, if the records are most of the bytes;
+    all are read with --plain-text."""
+    for file in ("en/1.jsonl", "sw.jsonl"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(LINE)
+    (tmp_path / "yo").mkdir()
+    (tmp_path / "yo/README").write_text("A folder of plain text.\n")
+    for file in ("README.md", "LICENSE", "list.txt"):
+        (tmp_path / file).write_text("Text.\n")
+    _, sources = corpus_sources("mine", [str(tmp_path)], by_folder=True)
+    assert [source.corpus for source in sources] == ["en", "sw", "yo"]
+    assert (
+        "3 other file(s) are left out (LICENSE, README.md, list.txt); --plain-text reads them"
+        in (capsys.readouterr().out)
+    )
+    _, sources = corpus_sources("mine", [str(tmp_path)], plain_text="file", by_folder=True)
+    assert {source.corpus for source in sources} == {"LICENSE", "README", "en", "list", "sw", "yo"}
+    assert "left out" not in capsys.readouterr().out
+    (tmp_path / "list.txt").write_text("Text.\n" * 20)
+    _, sources = corpus_sources("mine", [str(tmp_path)], by_folder=True)
+    assert [source.corpus for source in sources] == ["en", "list", "sw", "yo"]
+    assert "2 other file(s) are left out (LICENSE, README.md)" in capsys.readouterr().out
