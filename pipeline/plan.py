@@ -1,8 +1,9 @@
 """What a run will take, before it is submitted: `python -m pipeline.plan roberta_large ...`.
 
 Memory by part, the largest micro-batch, seconds per step, hours, energy and cost, passes over the
-data, disk space, and the same of the offline stage. Every figure has its basis (computed, published
-or measured here), what it assumes, and a range where it is not exact. Nothing is written.
+data, disk space, and the same of the offline stage. Every figure has its basis (computed,
+published, estimated or measured here), what it assumes, and a range where it is not exact. Nothing
+is written.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ def parse_plan() -> argparse.Namespace:
         prog="python -m pipeline.plan",
         description="Estimate what a run takes before it is submitted: memory, the largest "
         "micro-batch, hours, cost and energy, passes over the data, disk space, the offline stage. "
-        "Every figure says whether it is computed, published or measured here, and what it "
-        "assumes. Runs write what they measured to $TENFOLD_ROOT/site.json, which the next plan "
-        "uses.",
+        "Every figure says whether it is computed, published, estimated or measured here, "
+        "and what it assumes. Runs write what they measured to $TENFOLD_ROOT/site.json, which the "
+        "next plan uses.",
         epilog=example_text(
             "python -m pipeline.plan roberta_base --tokens 4e9 --nodes 2 --gpus-per-node 8 \\\n"
             "    --gpu h100 --price 2.5",

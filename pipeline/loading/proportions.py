@@ -19,10 +19,12 @@ WHOLE = 1 << 31
 def shares_of(weights: tuple[float, ...]) -> IntArray:
     """Samples of each dataset in every `WHOLE`: its share, rounded by the largest remainder.
 
-    Raises ConfigError if a weight is not positive, or too small for one sample.
+    Raises ConfigError if a weight is not positive, too small for one sample, or the sum infinite.
     """
     if not all(weight > 0 and np.isfinite(weight) for weight in weights):
         raise ConfigError(f"mixture weights {_some(weights)} must be positive numbers")
+    if not np.isfinite(sum(weights)):
+        raise ConfigError(f"mixture weights {_some(weights)} have an infinite sum; lower them")
     exact = np.asarray(weights, np.float64) / sum(weights) * WHOLE
     shares = np.floor(exact).astype(np.int64)
     by_remainder = np.argsort(shares - exact, kind="stable")

@@ -99,7 +99,7 @@ def describe_mixture(batch: BatchSettings, used: Sequence[CorpusUse]) -> list[st
     if not used:
         return []
     how = "batch.mixture" if batch.mixture else f"their tokens^{batch.mixture_exponent:g}"
-    lines = [f"mixture: {len(used):,} corpora by {how}"]
+    lines = [f"mixture: {len(used):,} {'corpus' if len(used) == 1 else 'corpora'} by {how}"]
     half = MOST_SHOWN // 2
     shown = [*used] if len(used) <= MOST_SHOWN else [*used[:half], *used[-half:]]
     width = max(len(use.corpus) for use in shown)

@@ -252,7 +252,7 @@ def check_phases(run: Run, train: Sequence[Dataset]) -> None:
         found = _read_in(run, part, train)
         if not found and not part.batch.named:
             raise ConfigError(_without_masks(owner, part, train))
-        _check_named(owner, part, [dataset for _, dataset in found])
+        _check_named(owner, part, train, [dataset for _, dataset in found])
         read |= {place for place, _ in found}
     for place, dataset in enumerate(train):
         if place not in read:
@@ -280,11 +280,19 @@ def _without_masks(owner: str, part: Run, train: Sequence[Dataset]) -> str:
     )
 
 
-def _check_named(owner: str, part: Run, read: Sequence[Dataset]) -> None:
+def _check_named(owner: str, part: Run, train: Sequence[Dataset], read: Sequence[Dataset]) -> None:
     """Raises ConfigError if a phase reads no shards of a corpus that it names."""
     path = "batch.mixture" if part.batch.mixture else "batch.corpora"
     have = {corpus for dataset in read for corpus in _held(dataset)}
     if missing := [name for name in part.batch.named if name not in have]:
+        for dataset in train:
+            held_out = {*_held(dataset)} - dataset.by_corpus().keys()
+            if only := [name for name in missing if name in held_out]:
+                raise ConfigError(
+                    f"{path} of {owner} names {' and '.join(only)}, of which {dataset.directory} "
+                    f"has no training sequences; remove it from {path}, or prepare more of its "
+                    "documents"
+                )
         raise ConfigError(
             f"{path} of {owner} names {' and '.join(missing)}, but no --data that it reads holds "
             f"that; add the directory, or remove it from {path}"

@@ -16,6 +16,8 @@ def test_shares_round_by_the_largest_remainder() -> None:
     for wrong in ((1.0, 0.0), (1.0, -1.0), (1.0, float("nan"))):
         with pytest.raises(ConfigError, match="must be positive numbers"):
             shares_of(wrong)
+    with pytest.raises(ConfigError, match=r"\[1e\+308, 1e\+308\] have an infinite sum; lower them"):
+        shares_of((1e308, 1e308))
     with pytest.raises(ConfigError, match=r"1 of \[1.0, 10000000000.0\] is below 1/2147483648 of"):
         shares_of((1.0, 1e10))
     with pytest.raises(ConfigError, match=r"1.0, 1.0, \.\.\. \(20 in all\)\] must be positive"):

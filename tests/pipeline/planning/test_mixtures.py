@@ -73,5 +73,7 @@ def test_of_many_corpora_the_largest_and_the_smallest_are_shown() -> None:
     assert lines[1].split() == ["l1833", "3,359,889", "tokens", "0.109%", "2.00", "passes"]
     assert lines[7] == "  ... 1,821 more: pipeline.plan --json has all"
     assert lines[-1].split()[0] == "l1"
+    [one, _] = describe_mixture(settings, corpora_used(settings, many[:1], 1))
+    assert one == "mixture: 1 corpus by their tokens^0.5"
     few = describe_mixture(settings, corpora_used(settings, many[:12], 12))
     assert len(few) == 13 and not any("more" in line for line in few)

@@ -248,6 +248,15 @@ def test_corpora_of_one_directory_are_read_by_a_power_of_their_tokens(prepared: 
         opened(override(run, ['batch.corpora=["news", "latin"]']), prepared)
 
 
+def test_a_named_corpus_that_is_only_held_out(prepared: Path) -> None:
+    dataset = Dataset.open(prepared)
+    corpora = dataset.manifest.corpora | {"xx": {"sequences": 3, "validation_sequences": 3}}
+    dataset.manifest = replace(dataset.manifest, corpora=corpora)
+    run = override(recipe("roberta_tiny"), ['batch.corpora=["news", "xx"]'])
+    with pytest.raises(ConfigError, match=f"names xx, of which {prepared} has no training sequ"):
+        check_phases(run, [dataset])
+
+
 def test_a_corpus_whose_shards_are_all_damaged_is_not_sampled(
     prepared: Path, tmp_path: Path
 ) -> None:
