@@ -117,8 +117,8 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
             check_source(checkpoint.state, record, checkpoint.directory, forked)
     progress = start_progress(checkpoint, record, forked)
     damaged = find_damaged_at_start(data.train)
-    reads = [phase.train for phase in data.phases]
-    progress = exclude_shards(progress, data.train, reads, damaged, cluster)
+    of_phases = [phase.train for phase in data.phases]
+    progress = exclude_shards(progress, data.train, of_phases, damaged, cluster)
     if forked and checkpoint:
         source = checkpoint.directory.resolve()
         length = source_length(checkpoint.state, source.parent.parent)
