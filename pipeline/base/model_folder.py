@@ -7,7 +7,6 @@ of a ModuleNotFoundError, and --help needs neither. Preparing does not use the n
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -29,7 +28,7 @@ def check_imports(parse: Callable[[], object]) -> None:
     check_model_folder()
     parse()
     try:
-        if find_spec("torch") and "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":
+        if sys.stderr.isatty() and "torch" not in sys.modules and find_spec("torch"):
             note("loading torch")  # which takes seconds, or a minute from a busy file system
         import_module("torch")
     except (ImportError, OSError) as error:  # OSError: a library of the GPU is missing

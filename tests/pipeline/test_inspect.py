@@ -86,5 +86,6 @@ def test_options_for_documents_are_refused(
 ) -> None:
     error = call(inspect.main, prepared, *option, code=2)
     assert error == (
-        f"error: --html, --corpus and --decisions are for documents; {prepared} has none\n"
+        "error: --html, --corpus, --decisions, --map and --filter are for documents; "
+        f"{prepared} has none\n"
     )

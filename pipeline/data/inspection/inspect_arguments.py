@@ -28,8 +28,7 @@ def parse_inspect() -> argparse.Namespace:
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --verify",
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --sequence 7 --tokens 0",
             "python -m pipeline.inspect my-tokenizer",
-            "python -m pipeline.inspect news.jsonl --samples 5 --html news.html",
-            "python -m pipeline.inspect news.jsonl --filter gopher-quality fineweb",
+            "python -m pipeline.inspect news.jsonl --filter gopher-quality --html news.html",
         ),
     )
     parser.add_argument(

@@ -25,8 +25,7 @@ from pipeline.ingest.corpora.published_dumps import ANY_LANGUAGE
 
 EXAMPLES = example_text(
     "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",
-    "python -m pipeline.prepare --corpus news --input news/*.jsonl.zst --dedup near",
-    "python -m pipeline.prepare --corpus news --input may/ --dedup near \\\n"
+    "python -m pipeline.prepare --corpus news --input may/*.jsonl.zst --dedup near \\\n"
     "    --against data/shards/april",
     "python -m pipeline.prepare --corpus news --input news/ --run runs/base/run.json",
     "python -m pipeline.prepare --corpus cc-news --months 2016-09..2019-02 --dry-run",
