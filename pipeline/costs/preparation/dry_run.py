@@ -25,6 +25,7 @@ from pipeline.costs.preparation.corpus_estimate import (
     require_text,
 )
 from pipeline.costs.preparation.disk_room import (
+    DiskUse,
     describe_disks,
     disk_use,
     is_ample,
@@ -95,11 +96,8 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
         sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
         held_out = expected_hold_outs(sampled.files, sizes, data)
     output, written = shards_so_far(arguments.output, found.corpus, run.name)
-    use = disk_use(estimates, sources, workers, written if written < math.inf else 0, sample_bytes)
-    use = replace(use, selection=selection_bytes(_selection(arguments, sources), estimates))
-    if arguments.keep_signatures:
-        documents = sum(about.documents for about in estimates.values())
-        use = replace(use, signatures=BYTES_PER_DOCUMENT * documents)
+    written = written if written < math.inf else 0
+    use = _disk_use(arguments, sources, estimates, written, sample_bytes)
     for line in describe_estimate(estimates, describe_disks(use, output), workers):
         print(line)
     for line in describe_hold_outs(held_out, data.validation_fraction, sampled.files):
@@ -137,10 +135,10 @@ def require_room(
         vocabulary = read_existing(arguments.tokenizer, found, run.data)
         estimates = _estimate(arguments, sampled, run.data, vocabulary)
     sample_bytes = 0 if vocabulary else SAMPLE_BYTES
-    use = disk_use(estimates, sources, _workers(arguments), written, sample_bytes)
-    use = replace(use, selection=selection_bytes(_selection(arguments, sources), estimates))
+    use = _disk_use(arguments, sources, estimates, written, sample_bytes)
     # What documents are dropped is not known yet, and nothing that would fit is refused.
-    require_fit_on_disks(replace(use, shards=0.0) if _may_drop(arguments) else use, place)
+    least = replace(use, shards=0.0, signatures=0.0) if _may_drop(arguments) else use
+    require_fit_on_disks(least, place)
     if output is None:
         for line in describe_disks(use, place, tight=True):
             print(f"warning: unless enough documents are dropped: {line}", flush=True)
@@ -155,6 +153,23 @@ def require_room_to_train(sources: list[Source], output: Path, sample_bytes: int
         estimates = _estimate_all(sampled, estimate_documents)
     use = disk_use(estimates, sources, cores(), 0, sample_bytes)
     require_fit_on_disks(replace(use, tokenizer=output), output)
+
+
+def _disk_use(
+    arguments: argparse.Namespace,
+    sources: list[Source],
+    estimates: Estimates,
+    written: float,
+    sample_bytes: int,
+) -> DiskUse:
+    """What `prepare` writes, with its selection; the arguments are as `disk_use` takes them."""
+    use = disk_use(estimates, sources, _workers(arguments), written, sample_bytes)
+    documents = sum(about.documents for about in estimates.values())
+    return replace(
+        use,
+        selection=selection_bytes(_selection(arguments, sources), estimates),
+        signatures=BYTES_PER_DOCUMENT * documents if arguments.keep_signatures else 0,
+    )
 
 
 def _selection(arguments: argparse.Namespace, sources: list[Source]) -> Selection:
