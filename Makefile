@@ -35,6 +35,7 @@ test-all: check
 	$(BIN)/python -m pytest -m "not cluster and not browser" --numprocesses 2 --dist loadfile \
 		--no-loadscope-reorder
 	$(BIN)/python -m tests.null_gpu.run --all --or-skip
+	$(BIN)/python tests/breaks.py
 
 # What the GPU's path asks of a GPU that computes nothing, see tests/null_gpu/README.md. Needs no
 # driver; installs CUDA's torch into build/null-gpu, 6 GB.

@@ -1,141 +1,131 @@
-"""Breaks a copy of the product on purpose, and shows that a test notices each break.
+"""Plants plausible mistakes in copies of the product, and shows that a test notices each of them.
 
-    python tests/breaks.py              every break, some minutes
-    python tests/breaks.py seek norm    those whose names contain one of these words
+    python tests/breaks.py                 every mistake, half an hour on two cores
+    python tests/breaks.py seek kernels/   those whose name or file contains one of these words
 
-A break replaces one piece of text that occurs once in `pipeline/` and `model/`, wherever that is;
-then it runs one test of the default suite by its name, and the test has to fail. The script also
-runs each test on the copy without the break, where it has to pass.
+The mistakes are in `tests/faults`, by file: a piece of text that occurs once there is replaced.
+Then the tests of that file run, in its room only, and one has to fail. A mistake that nothing
+catches, or whose tests take over `MOST_SECONDS` of CPU, is an error: the exit code counts them.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Timer
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from tests.faults import commands, data, model, training  # noqa: E402
+
+MOST_SECONDS = 120
+"""Of CPU, for the tests of one mistake."""
+PATIENCE = 8
+"""Seconds of the clock per second of CPU, on slow machines."""
 
 
-class Break(NamedTuple):
+class Fault(NamedTuple):
     """A plausible mistake."""
 
+    file: str
+    """In which it is planted."""
     name: str
+    """What it would do to a user."""
     old: str
     new: str
-    test: str
-    """The test that notices it."""
+    tests: str = ""
+    """File or folder of the tests that notice it."""
 
 
-BREAKS = [
-    Break(
-        "mask and kept swapped",
-        "packed |= action << (2 * slot)",
-        "packed |= (2 - action) << (2 * slot)",
-        "test_actions_of_tokens_are_independent",
-    ),
-    Break(
-        "one norm is skipped",
-        "between = self.normalize(residual + mixed, self.attention_norm)",
-        "between = Stream(residual + mixed, residual + mixed)",
-        "test_logits_and_losses_are_transformers_own",
-    ),
-    Break(
-        "off by one in the seek",
-        "for step, rows in self._resolve_steps(consumed, number, pool):",
-        "for step, rows in self._resolve_steps(consumed + (consumed > 0), number, pool):",
-        "test_a_batch_that_grows",
-    ),
-    Break(
-        "lost fsync",
-        "os.fsync(file.fileno())\n    except OSError as error:\n        raise CheckpointError",
-        "pass\n    except OSError as error:\n        raise CheckpointError",
-        "test_everything_is_synced_before_it_gets_its_name",
-    ),
-    Break(
-        "wrong position offset",
-        "self.positions(places_T + self.position_offset)",
-        "self.positions(places_T + self.position_offset - 1)",
-        "test_logits_are_equal",
-    ),
-    Break(
-        "a rank is dropped from the loss count",
-        "torch.tensor([int(stop), loss, *counts], device=self.device)",
-        "torch.tensor([int(stop), loss, *(n * (not dist.get_rank()) for n in counts)])",
-        "test_two_ranks_agree_on_count_and_stop",
-    ),
-    Break(
-        "stale kernel cache",
-        "digest.update(path.read_bytes())",
-        "digest.update(path.name.encode())",
-        "test_a_change_in_any_folder_moves_the_kernels",
-    ),
-    Break(
-        "no trust ratio",
-        "return min(max(weight_norm / update_norm, self.least_ratio), self.largest_ratio)",
-        "return 1.0",
-        "test_trust_ratio",
-    ),
-    Break(
-        "bias correction counts one update too many",
-        'updates=updates if self.corrects == "moments"',
-        'updates=updates + 1 if self.corrects == "moments"',
-        "test_traps_27_equals_the_formula_on_one_process",
-    ),
-    Break(
-        "dropout repeats at every step",
-        "noise_seed(self.run.seed, self.progress.step, self.cluster.rank, batch.micro_batch)",
-        "noise_seed(self.run.seed, 0, self.cluster.rank, batch.micro_batch)",
-        "test_the_noise_of_each_micro_batch_is_its_own",
-    ),
-    Break(
-        "stored signatures have their words in another order",
-        "*(table[name] for name in _WORDS)]",
-        "*(table[name] for name in _WORDS[::-1])]",
-        "test_recall_is_that_of_one_run",
-    ),
+def _tests_of(file: str) -> str:
+    folder, _, name = file.rpartition("/")
+    return f"tests/{folder}/test_{name}"
+
+
+FAULTS = [
+    Fault(file, name, old, new, *(noticed_by or [_tests_of(file)]))
+    for floor in (model, data, training, commands)
+    for file, faults in floor.FAULTS.items()
+    for name, old, new, *noticed_by in faults
 ]
 
 
+def notices(fault: Fault, checkout: Path) -> str:
+    """Plant a mistake in this copy; returns what is wrong with its tests, empty if they fail."""
+    source = checkout / fault.file
+    before = source.read_text()
+    assert before.count(fault.old) == 1, fault
+    source.write_text(before.replace(fault.old, fault.new))
+    try:
+        code, seconds = _run_tests(checkout, fault.tests)
+    finally:
+        source.write_text(before)
+    if code != 1:
+        return "is NOT noticed" if code == 0 else f"breaks its tests with code {code}"
+    return f"takes {seconds:.0f} s of CPU" if seconds > MOST_SECONDS else ""
+
+
+def _run_tests(checkout: Path, tests: str) -> tuple[int, float]:
+    """pytest's exit code, and the CPU seconds of it with its children."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", tests, "-p", "no:cacheprovider"]
+    process = subprocess.Popen(
+        command, cwd=checkout, env=os.environ | {"PYTHONPATH": str(checkout)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    patience = Timer(PATIENCE * MOST_SECONDS, os.killpg, [process.pid, signal.SIGKILL])
+    patience.start()  # a mistake may make a test wait forever
+    _, status, used = os.wait4(process.pid, 0)
+    patience.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, used.ru_utime + used.ru_stime
+
+
+@contextmanager
+def copies(count: int) -> Iterator[SimpleQueue[Path]]:
+    """Copies of the checkout, each for one mistake at a time."""
+    with tempfile.TemporaryDirectory() as folder:
+        free: SimpleQueue[Path] = SimpleQueue()
+        for number in range(count):
+            copy = Path(folder) / f"checkout-{number}"
+            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "build"))
+            free.put(copy)
+        yield free
+
+
 def main() -> None:
-    chosen = [b for b in BREAKS if not sys.argv[1:] or any(word in b.name for word in sys.argv[1:])]
-    wrong = 0
-    for broken in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "checkout"
-            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-            (source,) = (
-                path
-                for package in ("pipeline", "model")
-                for path in (copy / package).rglob("*.py")
-                if broken.old in path.read_text()
-            )
-            assert source.read_text().count(broken.old) == 1, source
-            passes = run_test(copy, broken.test)
-            source.write_text(source.read_text().replace(broken.old, broken.new))
-            fails = run_test(copy, broken.test)
-            result = {(0, 1): "is noticed by"}.get((passes, fails), "is NOT noticed by")
-            wrong += "NOT" in result
-            print(f"{broken.name} ({source.relative_to(copy)}) {result} {broken.test}", flush=True)
-    sys.exit(wrong)
-
-
-def run_test(checkout: Path, function: str) -> int:
-    """pytest's exit code for a test of a checkout, by name."""
-    files = [
-        path
-        for path in (checkout / "tests").rglob("test_*.py")
-        if f"\ndef {function}(" in path.read_text()
+    """Plant every chosen mistake; exit with the number of those that are not noticed."""
+    words = sys.argv[1:]
+    chosen = [
+        fault
+        for fault in FAULTS
+        if not words or any(word in f"{fault.file} {fault.name}" for word in words)
     ]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *files, "-k", function, "-p", "no:cacheprovider"],
-        cwd=checkout, env=os.environ | {"PYTHONPATH": str(checkout)}, capture_output=True,
-        check=False,
-    ).returncode  # fmt: skip
+    workers = os.cpu_count() or 1
+    wrong = 0
+    with copies(workers) as free, ThreadPoolExecutor(workers) as pool:
+
+        def tried(fault: Fault) -> str:
+            checkout = free.get()
+            try:
+                return notices(fault, checkout)
+            finally:
+                free.put(checkout)
+
+        for fault, problem in zip(chosen, pool.map(tried, chosen), strict=True):
+            wrong += bool(problem)
+            print(f"{fault.file}: {fault.name}: {problem or 'noticed'}", flush=True)
+    print(f"{len(chosen) - wrong} of {len(chosen)} mistakes are noticed")
+    sys.exit(min(wrong, 100))
 
 
 if __name__ == "__main__":
