@@ -1,11 +1,10 @@
 """ALBERT (Lan et al. 2020): BERT's pairs, weights shared by all layers, factorized embeddings.
 
 Words are masked in n-grams, and the model predicts whether two adjacent segments are swapped (SOP).
-Version 2 (the names without `_v1`) has no dropout and GELU by tanh; version 1 is the paper's. Both
-train with LAMB at a batch of 8,192. `_v1_published` has the paper's own LAMB, batch and steps, and
-its 40 draws of the masks. `_v2_125k` is version 2 trained in the same way; the released one trained
-for 10M steps (xxlarge: 3M) on more data. Sources of the numbers; "recalled" marks those quoted from
-memory:
+Version 2 (the names without `_v1`) has no dropout and GELU by tanh, and trains with LAMB at a batch
+of 8,192; the released one trained at 4,096 for 10M steps (xxlarge: 3M) on more data. Version 1 is
+the paper's, with its own LAMB, batch and steps, and its 40 draws of the masks. Sources of the
+numbers; "recalled" marks those quoted from memory:
 
     paper         Lan et al. 2020, sec. 4.1 and table 1: recalled
     albert        google-research/albert's README, optimization.py, lamb_optimizer.py,
@@ -19,7 +18,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
 from pipeline.recipes.bert import bert_base, bert_tiny, with_adam
 
@@ -73,26 +71,6 @@ def albert_xxlarge() -> Run:
     return _sized(albert_base(), "xxlarge", 12, 4_096, 64, 16)  # paper table 1; ours: memory
 
 
-def albert_base_v1() -> Run:
-    """ALBERT-base, version 1, LAMB at a batch of 8,192."""
-    return _v1(albert_base(), 0.1)  # hub
-
-
-def albert_large_v1() -> Run:
-    """ALBERT-large, version 1, LAMB at a batch of 8,192."""
-    return _v1(albert_large(), 0.1)  # hub
-
-
-def albert_xlarge_v1() -> Run:
-    """ALBERT-xlarge, version 1, LAMB at a batch of 8,192."""
-    return _v1(albert_xlarge(), 0.1)  # hub
-
-
-def albert_xxlarge_v1() -> Run:
-    """ALBERT-xxlarge, version 1, LAMB at a batch of 8,192."""
-    return _v1(albert_xxlarge(), 0.0)  # hub: this size alone has none
-
-
 def albert_tiny() -> Run:
     """2 layers of width 128, shared weights, trained in minutes on 2 CPUs."""
     base, tiny = albert_base(), with_adam(bert_tiny())
@@ -120,60 +98,24 @@ def albert_tiny() -> Run:
     )
 
 
-def albert_base_v2_125k() -> Run:
-    """ALBERT-base, version 2, with the paper's LAMB: 4,096 x 125K steps."""
-    return _as_published(albert_base(), "v2_125k")
-
-
-def albert_large_v2_125k() -> Run:
-    """ALBERT-large, version 2, with the paper's LAMB: 4,096 x 125K steps."""
-    return _as_published(albert_large(), "v2_125k")
-
-
-def albert_xlarge_v2_125k() -> Run:
-    """ALBERT-xlarge, version 2, with the paper's LAMB: 4,096 x 125K steps."""
-    return _as_published(albert_xlarge(), "v2_125k")
-
-
-def albert_xxlarge_v2_125k() -> Run:
-    """ALBERT-xxlarge, version 2, with the paper's LAMB: 4,096 x 125K steps."""
-    return _as_published(albert_xxlarge(), "v2_125k")
-
-
 def albert_base_v1_published() -> Run:
     """ALBERT-base, version 1, with the paper's LAMB: 4,096 x 125K steps."""
-    return _as_published(albert_base_v1(), "published")
+    return _as_published(albert_base(), 0.1)  # hub
 
 
 def albert_large_v1_published() -> Run:
     """ALBERT-large, version 1, with the paper's LAMB: 4,096 x 125K steps."""
-    return _as_published(albert_large_v1(), "published")
+    return _as_published(albert_large(), 0.1)  # hub
 
 
 def albert_xlarge_v1_published() -> Run:
     """ALBERT-xlarge, version 1, with the paper's LAMB: 4,096 x 125K steps."""
-    return _as_published(albert_xlarge_v1(), "published")
+    return _as_published(albert_xlarge(), 0.1)  # hub
 
 
 def albert_xxlarge_v1_published() -> Run:
     """ALBERT-xxlarge, version 1, with the paper's LAMB: 4,096 x 125K steps."""
-    return _as_published(albert_xxlarge_v1(), "published")
-
-
-def albert_tiny_published() -> Run:
-    """ALBERT-tiny with the paper's LAMB (the paper has no such size)."""
-    tiny, lamb = albert_tiny(), bert_tiny()
-    return replace(
-        tiny,
-        name="albert_tiny_published",
-        data=_with_draws(tiny.data),
-        encoder=replace(
-            tiny.encoder,
-            initializer_range=lamb.encoder.initializer_range,
-            initializer="truncated_normal",  # albert create_initializer
-        ),
-        optimizer=replace(lamb.optimizer, lamb_variant="albert"),
-    )
+    return _as_published(albert_xxlarge(), 0.0)  # hub: this size alone has none
 
 
 def _sized(base: Run, size: str, layers: int, width: int, heads: int, per_device: int) -> Run:
@@ -191,10 +133,15 @@ def _sized(base: Run, size: str, layers: int, width: int, heads: int, per_device
     )
 
 
-def _v1(version_2: Run, dropout: float) -> Run:
+def _as_published(version_2: Run, dropout: float) -> Run:
+    """Version 1 of a model, trained as in the paper."""
     return replace(
         version_2,
-        name=f"{version_2.name}_v1",
+        name=f"{version_2.name}_v1_published",
+        data=replace(
+            version_2.data,
+            duplicates=40,  # albert create_pretraining_data.py dupe_factor
+        ),
         encoder=replace(
             version_2.encoder,
             # hub: "gelu", which transformers reads as the exact form. The released code has the
@@ -203,22 +150,10 @@ def _v1(version_2: Run, dropout: float) -> Run:
             activation="gelu",
             dropout=dropout,
             attention_dropout=dropout,
+            initializer="truncated_normal",  # albert create_initializer
         ),
-    )
-
-
-def _with_draws(data: DataSettings) -> DataSettings:
-    return replace(data, duplicates=40)  # albert create_pretraining_data.py dupe_factor
-
-
-def _as_published(ours: Run, suffix: str) -> Run:
-    return replace(
-        ours,
-        name=f"{ours.name}_{suffix}",
-        encoder=replace(ours.encoder, initializer="truncated_normal"),  # albert create_initializer
-        data=_with_draws(ours.data),
         optimizer=replace(
-            ours.optimizer,
+            version_2.optimizer,
             lamb_variant="albert",
             peak_lr=1.76e-3,  # albert README
             beta1=0.9,  # albert LAMB
@@ -228,11 +163,11 @@ def _as_published(ours: Run, suffix: str) -> Run:
             clip_norm=1.0,  # albert clip_by_global_norm
         ),
         schedule=replace(
-            ours.schedule,
+            version_2.schedule,
             kind="linear_from_start",  # albert optimization.py
             warmup_steps=3_125,  # albert README
             end_lr=0.0,  # albert polynomial_decay
         ),
-        batch=replace(ours.batch, sequences=4_096),  # albert README
+        batch=replace(version_2.batch, sequences=4_096),  # albert README
         steps=125_000,  # albert README
     )

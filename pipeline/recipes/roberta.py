@@ -325,56 +325,6 @@ def roberta_large_published() -> Run:
     )
 
 
-def roberta_large_100k() -> Run:
-    """RoBERTa-large with the paper's Adam: 8,192 x 100K steps."""
-    return _of_steps(100_000)  # table 4
-
-
-def roberta_large_300k() -> Run:
-    """RoBERTa-large with the paper's Adam: 8,192 x 300K steps."""
-    return _of_steps(300_000)  # table 4
-
-
-def roberta_large_500k() -> Run:
-    """RoBERTa-large with the paper's Adam: 8,192 x 500K steps."""
-    return _of_steps(500_000)  # table 4
-
-
-def _of_steps(steps: int) -> Run:
-    large = roberta_large_published()
-    name = f"roberta_large_{steps // 1_000}k"  # in thousands
-    return replace(large, name=name, steps=steps)
-
-
-def roberta_base_256() -> Run:
-    """RoBERTa-base with the paper's Adam: 256 x 1M steps (table 3)."""
-    return _of_batch("256", 256, 1_000_000, 1e-4)  # table 3
-
-
-def roberta_base_2k() -> Run:
-    """RoBERTa-base with the paper's Adam: 2,048 x 125K steps (table 3)."""
-    return _of_batch("2k", 2_048, 125_000, 7e-4)  # table 3: 2K
-
-
-def roberta_base_8k() -> Run:
-    """RoBERTa-base with the paper's Adam: 8,192 x 31K steps (table 3)."""
-    return _of_batch("8k", 8_192, 31_000, 1e-3)  # table 3: 8K
-
-
-def _of_batch(size: str, sequences: int, steps: int, peak_lr: float) -> Run:
-    base = roberta_base_published()
-    warmup_steps = steps * base.schedule.warmup_steps // base.steps
-    return replace(
-        base,
-        name=f"roberta_base_{size}",
-        optimizer=replace(base.optimizer, peak_lr=peak_lr),
-        # the paper tuned the warm-up for each row and does not say it (sec. 3.1)
-        schedule=replace(base.schedule, warmup_steps=warmup_steps),  # ours: table 9's share, 4.8 %
-        batch=replace(base.batch, sequences=sequences),
-        steps=steps,
-    )
-
-
 def roberta_tiny_published() -> Run:
     """RoBERTa-tiny with the paper's Adam (the paper has no such size)."""
     base, tiny = roberta_base_published(), roberta_tiny()

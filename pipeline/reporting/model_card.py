@@ -188,7 +188,7 @@ def _recipe(facts: CardFacts) -> Section:
     base = base_recipe(facts.run)
     paper = f"{base}_published"
     if paper not in RECIPES:
-        paper = f"{base}_v2_125k"  # ALBERT's: the released version 2 trained for longer
+        paper = f"{base}_v1_published"  # ALBERT's paper has version 1
     settings = flat(to_dict(facts.run))
     lines = [f"the recipe is {base}"]
     if facts.run.name != base:

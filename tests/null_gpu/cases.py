@@ -45,7 +45,7 @@ USUAL = (
 ALL = (
     *(Cell(f"{family}_base", "short", STAGES) for family in FAMILIES),
     *(Cell(f"{family}_base", "full") for family in FAMILIES),
-    Cell("albert_base_v1", "short"),
+    Cell("albert_base_v1_published", "short"),
     Cell("roberta_base", "documents", settings=("batch.attention=document",)),
     Cell("roberta_large", "short", STAGES),
     Cell("roberta_large", "full"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pipeline.experiments.tables.table import Arm, Table
 from pipeline.recipes import recipe
 
-RECIPES = {"smoke": "albert_tiny", "mini": "albert_mini", "base": "albert_base_v1"}
+RECIPES = {"smoke": "albert_tiny", "mini": "albert_mini", "base": "albert_base_v1_published"}
 """The recipe at each scale; version 1 is the paper's model."""
 PAPER = "Lan et al. 2020"
 DOWNSTREAM = (

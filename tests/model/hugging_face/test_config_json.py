@@ -49,7 +49,7 @@ VERSION_1 = {"hidden_act": "gelu", "attention_probs_dropout_prob": 0.1, "hidden_
     ("published", "recipe_name"),
     [
         (PUBLISHED_ALBERT, "albert_base"),
-        (PUBLISHED_ALBERT | VERSION_1, "albert_base_v1"),
+        (PUBLISHED_ALBERT | VERSION_1, "albert_base_v1_published"),
         (PUBLISHED_BERT, "bert_base"),
         (PUBLISHED_ROBERTA, "roberta_base"),
     ],
