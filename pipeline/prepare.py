@@ -54,6 +54,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         is_shared = arguments.part is not None and not arguments.dry_run
         found = find_sources(
             arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short,
+            languages=arguments.languages,
             lists=SharedLists(data_root() / "documents", running) if is_shared else None,
         )  # fmt: skip
         share = arguments.part or (1, 1)

@@ -108,6 +108,8 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
             f"({corpus['validation_sequences']:,} held out) {corpus['tokens']:>13,} tokens, "
             f"dropped: {describe_counts(dropped) or 'nothing'}"
         )
+        if "language" in corpus:
+            print(f"  {'':12} language: {corpus['language']}")
         if corpus["cut"]:
             print(f"  {'':12} cut from documents: {describe_cut(corpus['cut'])}")
         if corpus["noted"]:

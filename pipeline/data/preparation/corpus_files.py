@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.base.command_line import downloads
@@ -10,6 +11,7 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.data.selection.filters import rewrite_texts
 from pipeline.ingest.corpora.download import download_missing
 from pipeline.ingest.corpora.groups import most_text, require_size
+from pipeline.ingest.corpora.languages import corpus_languages, describe_languages
 from pipeline.ingest.corpora.published_dumps import Selected, require_place
 from pipeline.ingest.corpora.shared_list import SharedLists
 from pipeline.ingest.corpora.sources import (
@@ -39,6 +41,8 @@ class FoundCorpus:
     """A description of the corpora."""
     files: list[Source]
     """In the same order on every machine; nothing is extracted yet."""
+    languages: Mapping[str, str]
+    """Of each corpus of which it is known, see `corpus_languages`."""
 
 
 def selected(arguments: argparse.Namespace) -> Selected:
@@ -68,11 +72,13 @@ def find_sources(
     copying: bool = True,
     allow_short: bool = True,
     lists: SharedLists | None = None,
+    languages: Sequence[str] = (),
 ) -> FoundCorpus:
     """The corpus of a command line; missing copies from the Hub are downloaded.
 
     copying: copy files from URLs; otherwise raise ConfigError for files without a copy;
-    allow_short: accept a group with less text than stated; lists: as for `corpus_sources`.
+    allow_short: accept a group with less text than stated; lists: as for `corpus_sources`;
+    languages: as `corpus_languages` takes them.
     Raises ConfigError or DataError if files do not exist or do not fit the recipe.
     """
     published = list_published(arguments, recording=copying)
@@ -88,6 +94,9 @@ def find_sources(
     sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)
     sources = rewrite_texts(sources, arguments.map, arguments.filter)
     print_input(sources, "input")
+    found_languages = corpus_languages(languages, sources)
+    if languages:
+        print(describe_languages(found_languages), flush=True)
     require_fit(sources, data)
     if not allow_short:
         require_size(corpus, most_text(sources), "at most")
@@ -99,4 +108,5 @@ def find_sources(
         named=named,
         description=describe_corpus(arguments.corpus, named, sources),
         files=sources,
+        languages=found_languages,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint
 from pipeline.data.preparation.assemble import Part, compare_inputs, read_parts
+from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.fingerprint import Identities, identify_files, shard_identity
 from pipeline.data.preparation.held_out_copies import rarity_for
 from pipeline.data.preparation.holdout import describe_hold_outs, hold_outs
@@ -38,6 +39,8 @@ class ShardsJob:
     run: Run
     corpus: str
     """The corpus's or group's name."""
+    languages: Mapping[str, str]
+    """As in `FoundCorpus`."""
     sources: list[Source]
     """The files that are read; slow formats are extracted already."""
     selection: Selection
@@ -68,7 +71,7 @@ class ShardsJob:
 def plan_job(
     arguments: argparse.Namespace,
     run: Run,
-    corpus: str,
+    found: FoundCorpus,
     sources: list[Source],
     selection: Selection,
     tokenizer: ChosenTokenizer,
@@ -76,7 +79,10 @@ def plan_job(
     split_bytes: int,
     known: Identities,
 ) -> ShardsJob:
-    """Name the shards and their directory; known: identities of files that were read before."""
+    """Name the shards and their directory.
+
+    sources: the files of `found`, extracted; known: identities of files that were read before.
+    """
     engine = arguments.engine if tokenizer.vocabulary.has_fast_engine else "tokenizers"
     if engine != arguments.engine:
         print(
@@ -90,14 +96,15 @@ def plan_job(
     mark = fingerprint(identity)
     return ShardsJob(
         run=run,
-        corpus=corpus,
+        corpus=found.corpus,
+        languages=found.languages,
         sources=sources,
         selection=selection,
         tokenizer=tokenizer,
         parts=replace(parts_job(arguments, run.data, sources, split_bytes), engine=engine),
         fingerprint=mark,
         identities=known,
-        output=arguments.output or data_root() / "shards" / f"{corpus}-{run.name}-{mark}",
+        output=arguments.output or data_root() / "shards" / f"{found.corpus}-{run.name}-{mark}",
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import remove_temporaries
+from pipeline.base.files import remove_temporaries, write_whole
 from pipeline.config.data_settings import max_predictions, shard_settings
 from pipeline.data.preparation.assemble import (
     Part,
@@ -30,7 +33,14 @@ from pipeline.data.preparation.later_masks import masking_of_parts
 from pipeline.data.preparation.outcome import describe_taken
 from pipeline.data.preparation.prepare_shards import FinishedTasks, ShardsJob
 from pipeline.data.preparation.worker import PrepareJob, read_finished_spans
-from pipeline.data.shards.manifest import REWRITING, TRAIN, VALIDATION, Manifest
+from pipeline.data.shards.manifest import (
+    MANIFEST,
+    REWRITING,
+    TRAIN,
+    VALIDATION,
+    Manifest,
+    read_manifest,
+)
 from pipeline.data.shards.token_counts import write_counts
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.data.tokenizers.folders import save_vocabulary
@@ -104,6 +114,8 @@ def assemble_shards(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Mani
     corpora = corpus_counts(parts, {source.corpus: source.licence for source in job.sources})
     for corpus, counts in copies.items():
         corpora[corpus]["held_out_copies"] = counts
+    for corpus, language in job.languages.items():
+        corpora[corpus]["language"] = language
     manifest = Manifest(
         fingerprint=job.fingerprint,
         data=shard_settings(data),
@@ -126,3 +138,20 @@ def assemble_shards(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Mani
     )
     write_manifest(output, manifest, work)
     return manifest
+
+
+def record_languages(output: Path, languages: Mapping[str, str]) -> None:
+    """Name the languages of corpora in complete shards, which may not have known them; languages:
+    as in `FoundCorpus`. Rows and fingerprint stay as they are."""
+    manifest = read_manifest(output)
+    corpora = {
+        corpus: about | ({"language": languages[corpus]} if corpus in languages else {})
+        for corpus, about in manifest.corpora.items()
+    }
+    if corpora == manifest.corpora:
+        return
+    try:
+        write_whole(output / MANIFEST, replace(manifest, corpora=corpora).to_json())
+        print(f"recorded the languages of its corpora in {output / MANIFEST}")
+    except DataError as error:  # the shards may be read-only
+        print(f"warning: the languages of its corpora are not recorded: {error}")

@@ -12,7 +12,7 @@ from pipeline.config.run import Run
 from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.fingerprint import Identities
 from pipeline.data.preparation.prepare_shards import ShardsJob, plan_job, run_tasks
-from pipeline.data.preparation.publication import publish_shards
+from pipeline.data.preparation.publication import publish_shards, record_languages
 from pipeline.data.preparation.tokenizer import find_tokenizer
 from pipeline.data.selection.kept_signatures import keep_signatures
 from pipeline.data.selection.select import decide, plan_selection
@@ -54,11 +54,12 @@ def make_shards(
     )  # fmt: skip
     tokenizer = find_tokenizer(arguments.tokenizer, found, sources, run.data, known, executor)
     job = plan_job(
-        arguments, run, found.corpus, sources, selection, tokenizer,
+        arguments, run, found, sources, selection, tokenizer,
         split_bytes=split_bytes, known=known,
     )  # fmt: skip
     if job.is_complete():
         tokenizer.publish(run.data)  # in case the earlier run was killed before this
+        record_languages(job.output, job.languages)
         if arguments.keep_signatures:  # it may have run without
             keep_signatures(selection, signatures_folder(job.fingerprint), executor, part)
         return None

@@ -149,7 +149,7 @@ class Manifest:
     corpora: dict[str, Any]
     """Per corpus: documents, sequences, tokens, bytes, characters, unknown tokens and characters
     behind them, held-out documents with a near-copy in train, drop reasons, bad records, licence,
-    and the packing counts."""
+    and the packing counts; `language`, a code, where it is known."""
     totals: dict[str, int]
     files: dict[str, dict[str, Any]]
     """Bytes and xxh3_64 of every other file, by path."""
@@ -236,6 +236,8 @@ def _check_sections(manifest: Manifest) -> None:
                 for counts, entries in _COUNTS.items():
                     require(section[counts], entries, f"{name}.{key}.{counts}")
                 _check_shares(section, f"{name}.{key}")
+                if not isinstance(section.get("language", ""), str):
+                    raise ValueError(f"{name}.{key}.language is {section['language']!r}")
     for number, shard in enumerate(manifest.shards):
         if len(shard.masks) != stored_masks(manifest.duplicates, shard.split):
             raise ValueError(f"shards[{number}] has {len(shard.masks)} masks")

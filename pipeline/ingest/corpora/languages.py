@@ -1,0 +1,87 @@
+"""The language of each corpus: as `--languages` says, else as its files were chosen.
+
+The manifest records it, for a mixture of languages (`batch.mixture_over`) and the held-out loss of
+each. It changes no row and no fingerprint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from pipeline.base.errors import ConfigError
+from pipeline.config.settings import nearest
+from pipeline.ingest.documents.records import Source
+from pipeline.ingest.wikitext.names import LANGUAGES
+
+BY_FOLDER = "by-folder"
+MOST_NAMED = 8
+"""Languages that a description names."""
+_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+_FOLDER = re.compile(r"([a-z]{2,3})(?:[_-]([A-Z][a-z]{3}))?(?=[_-]|$)")
+"""The code, and perhaps the script, that the name of a folder begins with."""
+
+
+def corpus_languages(given: Sequence[str], sources: Iterable[Source]) -> dict[str, str]:
+    """The language of each corpus of which it is known.
+
+    given: CODE or `by-folder`, for all corpora, and CORPUS=CODE, which prevails. Raises ConfigError
+    for what is not a code, and for a corpus that is not in the input.
+    """
+    chosen: dict[str, set[str]] = {}
+    for source in sources:
+        chosen.setdefault(source.corpus, set()).add(_chosen_language(source))
+    found = {corpus: codes.pop() for corpus, codes in chosen.items() if len(codes) == 1}
+    named = dict(item.split("=", 1) for item in given if "=" in item)
+    for corpus, code in named.items():
+        if corpus not in chosen:
+            raise ConfigError(
+                f"--languages {corpus}={code}: the input has no corpus {corpus}; did you mean "
+                f"{nearest(corpus, chosen)}?"
+            )
+    general = [item for item in given if "=" not in item]
+    if len(general) > 1:
+        raise ConfigError(
+            f"--languages {' '.join(general)}: only one may be for all corpora; write CORPUS=CODE"
+        )
+    for code in general:
+        found = {
+            corpus: named.get(corpus) or (_in_name(corpus) if code == BY_FOLDER else code)
+            for corpus in chosen
+        }
+    for code in (*general, *named.values()):
+        if code != BY_FOLDER and not _CODE.fullmatch(code):
+            raise ConfigError(
+                f"--languages: {code!r} is not a language; give a code such as en, deu or zh-Hant, "
+                f"CORPUS=CODE, or {BY_FOLDER}"
+            )
+    return {corpus: code for corpus, code in (found | named).items() if code}
+
+
+def describe_languages(languages: Mapping[str, str]) -> str:
+    """How many corpora each language has, in words, the most first."""
+    counted = Counter(languages.values()).most_common()
+    named = [f"{code} {count:,}" for code, count in counted[:MOST_NAMED]]
+    if len(counted) > MOST_NAMED:
+        named.append(f"and {len(counted) - MOST_NAMED:,} more")
+    return f"languages: {len(languages):,} corpora in {len(counted):,}: {', '.join(named)}"
+
+
+def _in_name(corpus: str) -> str:
+    """The language that a corpus is named for: en of en-web, zho-Hans of zho_Hans."""
+    found = _FOLDER.match(corpus)
+    if not found:
+        raise ConfigError(
+            f"--languages {BY_FOLDER}: {corpus} does not begin with a code, as en, en-web and "
+            f"zho_Hans do; rename it, or add {corpus}=CODE"
+        )
+    return "-".join(filter(None, found.groups()))
+
+
+def _chosen_language(source: Source) -> str:
+    """The language of a crawl's pages that are kept, or of a dump's wiki; empty if unknown."""
+    if source.published and source.format == "mediawiki":
+        code = source.published.path.partition("wiki")[0].replace("_", "-")
+        return code if code in LANGUAGES and _CODE.fullmatch(code) else ""
+    return source.pages.language
