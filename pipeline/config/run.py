@@ -49,8 +49,8 @@ from pipeline.config.training_settings import (
 
 CHANGEABLE = (
     "data.masking", "data.masks", "data.mask_mode", "data.duplicates", "batch.mixture",
-    "batch.mixture_exponent", "batch.corpora", "encoder.dropout", "encoder.attention_dropout",
-    "encoder.rotary_base", "encoder.local_rotary_base",
+    "batch.mixture_exponent", "batch.mixture_over", "batch.corpora", "encoder.dropout",
+    "encoder.attention_dropout", "encoder.rotary_base", "encoder.local_rotary_base",
 )  # fmt: skip
 """Settings, and a section, that may differ between phases."""
 

@@ -200,6 +200,9 @@ class BatchSettings:
     mixture_exponent: Annotated[Share, Legacy(1.0)]
     """Corpora are read in proportion to their training tokens to this power: 1 reads all sequences
     equally often, 0 all corpora."""
+    mixture_over: Annotated[Literal["corpora", "languages"], Legacy("corpora")]
+    """What `mixture_exponent` weighs: each corpus, or each language, as the shards record it, whose
+    corpora are then read by size; a corpus without a language counts as one."""
     corpora: Annotated[tuple[str, ...], Legacy(())]
     """Names of the corpora that are read, as `pipeline.inspect` shows them; []: all of --data, or
     those of `mixture`."""
@@ -228,6 +231,11 @@ class BatchSettings:
                 f"size, but batch.mixture has weights for {len(self.mixture)}; add --set "
                 "batch.mixture=[] --set 'batch.corpora=[...]' to name them only, or --set "
                 "batch.mixture_exponent=1"
+            )
+        if self.mixture and self.mixture_over == "languages":
+            yield (
+                "batch.mixture_over=languages is for batch.mixture_exponent, but batch.mixture "
+                "weighs corpora; add --set batch.mixture_over=corpora, or --set batch.mixture=[]"
             )
         if self.mixture and self.corpora:
             yield (
@@ -341,5 +349,5 @@ class EarlierPhase:
     settings: Annotated[tuple[str, ...], Legacy(())]  # so that a phase typed by hand can omit it
     """Other settings of this phase, as `--set` takes them, e.g. ["encoder.dropout=0.1"]: of
     data.masking, data.masks, data.mask_mode, data.duplicates, batch.mixture,
-    batch.mixture_exponent, batch.corpora, encoder.dropout, encoder.attention_dropout,
-    encoder.rotary_base and encoder.local_rotary_base."""
+    batch.mixture_exponent, batch.mixture_over, batch.corpora, encoder.dropout,
+    encoder.attention_dropout, encoder.rotary_base and encoder.local_rotary_base."""

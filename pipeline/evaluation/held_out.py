@@ -1,10 +1,10 @@
 """Held-out sequences -> loss, accuracy, perplexity; always the same masks, in file order.
 
 Sums over all sequences are divided once, so that neither ranks nor rows of a micro-batch change a
-score. Corpora are scored separately and together. Every objective has masked language modelling as
-a part of its own, `mlm`, so models with and without a second part compare by it, on the same
-sequences. ELECTRA's is its generator's. Perplexity is exp(loss) at the stored masks; for
-pseudo-perplexity see `pipeline.evaluation.zero_shot`.
+score. Corpora are scored separately and together (corpus_scores.py). Every objective has masked
+language modelling as a part of its own, `mlm`, so models with and without a second part compare by
+it, on the same sequences. ELECTRA's is its generator's. Perplexity is exp(loss) at the stored
+masks; for pseudo-perplexity see `pipeline.evaluation.zero_shot`.
 
 Legend: B rows, S sequence length, K predicted positions.
 """
@@ -12,13 +12,10 @@ Legend: B rows, S sequence length, K predicted positions.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,8 +31,9 @@ from pipeline.base.files import write_whole
 from pipeline.base.null_device import null_entry
 from pipeline.cluster.process_group import device_name
 from pipeline.config.formats import Attention
+from pipeline.evaluation.corpus_scores import Scores, corpus_fields, language_scores
 from pipeline.evaluation.device_copies import on_device
-from pipeline.evaluation.loss_parts import add, pack_sums, part_metrics, present, unpack
+from pipeline.evaluation.loss_parts import add, pack_sums, unpack
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.evaluation.zero_shot.pseudo_likelihood import (
     maskable_sequence,
@@ -50,56 +48,10 @@ from pipeline.loading.placement import Capacity
 
 ROWS = 32
 """Sequences per micro-batch, if one process scores a model."""
-MOST_CORPORA, SHOWN_CORPORA = 32, 5
-"""Corpora that metrics and tables have separately; of more, those that are named: the worst."""
-MEAN_LOSS, WORST_LOSS = "corpora_mlm_loss", "worst_mlm_loss"
-"""Fields for many corpora: the mean of their losses, in which each counts the same, and the highest
-one."""
 RATE = "mask_rate"
 """Field with the rate of masks that the shards do not store."""
 Forward = Callable[[Inputs], Sums]
 Total = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The scores of a model on some held-out sequences."""
-
-    parts: tuple[LossPart, ...]
-    """The parts of its loss."""
-    sums: Sums
-    """Sums over all these sequences."""
-    counts: LossCounts
-
-    @classmethod
-    def total(cls, scores: Iterable[Scores]) -> Scores:
-        """The scores of all sequences of `scores` together."""
-        first, *others = scores
-        sums = dict(first.sums)
-        for other in others:
-            add(sums, other.sums)
-        counts = zip(*(first.counts, *(other.counts for other in others)), strict=True)
-        return cls(first.parts, sums, LossCounts(*map(sum, counts)))
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """See `part_metrics`; accuracy and perplexity are those of masked language modelling.
-
-        A part that has nothing to score is absent, and then `loss` is too: it would not be the loss
-        that the model was trained with.
-        """
-        found = part_metrics(self.parts, self.sums, self.counts)
-        if len(present(self.parts, self.sums, self.counts)) < len(self.parts):
-            found.pop("loss", None)
-        if "mlm_loss" not in found:
-            return found
-        loss = found["mlm_loss"]
-        perplexity = math.exp(loss) if loss < 700 else math.inf
-        return found | {"accuracy": found["mlm_accuracy"], "perplexity": perplexity}
-
-    def fields(self, prefix: str) -> dict[str, float]:
-        """The metrics with a prefix, as fields of a line of metrics."""
-        return {f"{prefix}{name}": value for name, value in self.metrics.items()}
 
 
 class SequenceLosses(NamedTuple):
@@ -262,46 +214,6 @@ def evaluate_corpora(
     return found
 
 
-def corpus_fields(
-    scores: Mapping[str, Scores], prefix: str, most: int | None = None
-) -> dict[str, float]:
-    """Metrics of all corpora together and, if there are several, of each, as `loss/books`.
-
-    most: if there are more corpora, the mean and the highest of their losses instead; None for no
-    bound.
-    """
-    fields = Scores.total(scores.values()).fields(prefix)
-    if most is not None and len(scores) > most:
-        losses = [loss for _, loss in worst_corpora(scores)]
-        fields |= {f"{prefix}{MEAN_LOSS}": fmean(losses), f"{prefix}{WORST_LOSS}": losses[0]}
-    elif len(scores) > 1:
-        for corpus, part in scores.items():
-            fields |= {f"{name}/{corpus}": value for name, value in part.fields(prefix).items()}
-    return fields
-
-
-def corpus_table(scores: Mapping[str, Scores]) -> dict[str, dict[str, float]]:
-    """The metrics of each corpus, with the number of its predicted tokens."""
-    return {
-        corpus: {"predictions": part.counts.predictions, **part.metrics}
-        for corpus, part in scores.items()
-    }
-
-
-def worst_corpora(scores: Mapping[str, Scores]) -> list[tuple[str, float]]:
-    """Corpora and their losses of masked language modelling, the highest first; those that have
-    nothing to score are absent."""
-    losses = {corpus: part.metrics.get("mlm_loss") for corpus, part in scores.items()}
-    found = [(corpus, loss) for corpus, loss in losses.items() if loss is not None]
-    return sorted(found, key=lambda each: -each[1])
-
-
-def describe_worst(worst: Sequence[tuple[str, float]]) -> str:
-    """`worst of 1,833 corpora: yo 5.1034, ...`; worst: from `worst_corpora`."""
-    named = ", ".join(f"{corpus} {loss:.4f}" for corpus, loss in worst[:SHOWN_CORPORA])
-    return f"worst of {len(worst):,} corpora: {named}"
-
-
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """Put the model in eval mode inside, without dropout."""
@@ -351,7 +263,8 @@ def score_held_out(
     predictions = sum(part.counts.predictions for part in scores.values())
     if not predictions:
         raise DataError("the held-out sequences have no predicted tokens; prepare more documents")
-    result: dict[str, Any] = corpus_fields(scores, "") | {"predictions": predictions}
+    languages = language_scores(scores, datasets)
+    result: dict[str, Any] = corpus_fields(scores, "", languages) | {"predictions": predictions}
     result |= loss_entry(model.parts)
     if per_sequence and losses:
         listed = in_file_order(losses, datasets) | null_entry(device_name(device))

@@ -9,12 +9,13 @@ from typing import Any
 
 from model.hugging_face.loss_record import ENTRY
 from pipeline.config.mask_rates import at_rate
-from pipeline.evaluation.held_out import MOST_CORPORA, RATE, SHOWN_CORPORA
+from pipeline.evaluation.corpus_scores import LANGUAGE, MOST_CORPORA, SHOWN_CORPORA
+from pipeline.evaluation.held_out import RATE
 
 PARTS = {"pair": "pairs", "sbo": "span boundaries", "rtd": "detection", "words": "restored words"}
 """Parts of the loss besides masked language modelling, in words."""
 LOSS_OF = "mlm_loss/"
-"""Prefix of the fields with each corpus's loss."""
+"""Prefix of the fields with the loss of each corpus and language."""
 
 
 def scores_as_json(name: str, device: str, scores: Mapping[str, Any]) -> str:
@@ -38,6 +39,16 @@ def print_scores(name: str, result: Mapping[str, Any]) -> None:
         )
 
 
+def _report_each(kind: str, names: list[str], result: Mapping[str, Any]) -> None:
+    """Print the scores of each corpus or language; of many, the worst."""
+    if len(names) > MOST_CORPORA:
+        print(f"  {len(names):,} {kind}, of which the worst (--json has all):")
+        names = sorted(names, key=lambda name: -result[f"{LOSS_OF}{name}"])[:SHOWN_CORPORA]
+    for name in names:
+        loss, accuracy = result[f"{LOSS_OF}{name}"], result[f"accuracy/{name}"]
+        print(f"  {name.replace('/', ' '):<19} {loss:.4f} nats, {accuracy:.2%} accuracy")
+
+
 def _report_held_out(name: str, result: Mapping[str, Any]) -> None:
     """Print the scores on held-out sequences."""
     generated = "rtd_loss" in result or "words_loss" in result
@@ -48,13 +59,10 @@ def _report_held_out(name: str, result: Mapping[str, Any]) -> None:
     print(f"  loss at [MASK]      {result['mask_loss']:.4f} nats")
     print(f"  accuracy            {result['accuracy']:.2%}")
     print(f"  perplexity          {result['perplexity']:,.2f}")
-    corpora = sorted(key[len(LOSS_OF) :] for key in result if key.startswith(LOSS_OF))
-    if len(corpora) > MOST_CORPORA:
-        print(f"  {len(corpora):,} corpora, of which the worst (--json has all):")
-        corpora = sorted(corpora, key=lambda corpus: -result[f"{LOSS_OF}{corpus}"])[:SHOWN_CORPORA]
-    for corpus in corpora:
-        loss, accuracy = result[f"{LOSS_OF}{corpus}"], result[f"accuracy/{corpus}"]
-        print(f"  {corpus:<19} {loss:.4f} nats, {accuracy:.2%} accuracy")
+    names = sorted(key[len(LOSS_OF) :] for key in result if key.startswith(LOSS_OF))
+    languages = [name for name in names if name.startswith(LANGUAGE)]
+    _report_each("corpora", [name for name in names if name not in languages], result)
+    _report_each("languages", languages, result)
     others = [part for part in PARTS if f"{part}_loss" in result]
     for part in others:
         loss, accuracy = result[f"{part}_loss"], result[f"{part}_accuracy"]

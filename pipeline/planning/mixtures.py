@@ -2,7 +2,8 @@
 
 `batch.mixture` gives a weight for each corpus. `batch.mixture_exponent` derives them: corpus i of
 n_i training tokens is read in proportion to n_i^exponent, so that a small language is read more
-often than its size says. The papers call the exponent alpha, S or tau:
+often than its size says. With `batch.mixture_over=languages`, n_i are the tokens of a language's
+corpora, of which all rows are read equally often. The papers call the exponent alpha, S or tau:
 
     BERT, multilingual                   0.7 (google-research/bert, multilingual.md; recalled)
     Conneau & Lample 2019 (XLM)          0.5 for the vocabulary, 0.7 for masked language modelling,
@@ -37,25 +38,28 @@ class CorpusUse:
     """Of the sequences that the phase reads."""
     passes: float
     """Over its rows, in the whole phase."""
+    language: str = ""
+    """Its language in a mixture of languages, where one is recorded."""
 
 
 def mixture_weights(batch: BatchSettings, datasets: Sequence[Dataset]) -> tuple[float, ...]:
     """The weight of each dataset in the order of samples; empty if all are read equally often.
 
-    datasets: of one corpus each. Those of the same corpus divide its weight by their rows.
+    datasets: of one corpus each. Those of the same corpus, or of the same language where these are
+    mixed, divide its weight by their rows.
     """
     if not batch.is_mixed:
         return ()
-    corpora = [corpus_of(dataset) for dataset in datasets]
-    rows, tokens = dict.fromkeys(corpora, 0), dict.fromkeys(corpora, 0)
-    for corpus, dataset in zip(corpora, datasets, strict=True):
-        rows[corpus] += dataset.rows
-        tokens[corpus] += dataset.tokens
-    weights = {corpus: count**batch.mixture_exponent for corpus, count in tokens.items()}
+    groups = [_language_of(batch, dataset) or corpus_of(dataset) for dataset in datasets]
+    rows, tokens = dict.fromkeys(groups, 0), dict.fromkeys(groups, 0)
+    for group, dataset in zip(groups, datasets, strict=True):
+        rows[group] += dataset.rows
+        tokens[group] += dataset.tokens
+    weights = {group: count**batch.mixture_exponent for group, count in tokens.items()}
     weights |= {entry.corpus: entry.weight for entry in batch.mixture}
     return tuple(
-        weights[corpus] * dataset.rows / rows[corpus]
-        for corpus, dataset in zip(corpora, datasets, strict=True)
+        weights[group] * dataset.rows / rows[group]
+        for group, dataset in zip(groups, datasets, strict=True)
     )
 
 
@@ -65,14 +69,21 @@ def corpus_of(dataset: Dataset) -> str:
     return corpus
 
 
+def _language_of(batch: BatchSettings, dataset: Dataset) -> str:
+    """The language of a dataset's corpus; empty if none is recorded, or corpora are mixed."""
+    if batch.mixture_over == "corpora":
+        return ""
+    return str(dataset.manifest.corpora[corpus_of(dataset)].get("language", ""))
+
+
 def read_factors(batch: BatchSettings, datasets: Sequence[Dataset]) -> list[float]:
     """How much more often than on average a sequence of each dataset is read."""
     weights = mixture_weights(batch, datasets)
     if not weights:
         return [1] * len(datasets)
-    total = sum(dataset.rows for dataset in datasets)
+    total, whole = sum(dataset.rows for dataset in datasets), sum(weights)
     return [
-        weight / sum(weights) * total / dataset.rows
+        weight / whole * total / dataset.rows
         for weight, dataset in zip(weights, datasets, strict=True)
     ]
 
@@ -82,14 +93,16 @@ def corpora_used(
 ) -> list[CorpusUse]:
     """How `sequences` sequences of a mixture are read, the largest corpus first; empty without."""
     weights = mixture_weights(batch, datasets)
-    found: dict[str, list[float]] = {}
+    found: dict[tuple[str, str], list[float]] = {}
+    whole = sum(weights)
     for weight, dataset in zip(weights, datasets, strict=False):
-        values = (dataset.tokens, dataset.rows, weight / sum(weights))
-        sums = found.setdefault(corpus_of(dataset), [0.0, 0.0, 0.0])
+        values = (dataset.tokens, dataset.rows, weight / whole)
+        key = (corpus_of(dataset), _language_of(batch, dataset))
+        sums = found.setdefault(key, [0.0, 0.0, 0.0])
         sums[:] = (old + new for old, new in zip(sums, values, strict=True))
     used = [
-        CorpusUse(corpus, int(tokens), share, share * sequences / rows)
-        for corpus, (tokens, rows, share) in found.items()
+        CorpusUse(corpus, int(tokens), share, share * sequences / rows, language)
+        for (corpus, language), (tokens, rows, share) in found.items()
     ]
     return sorted(used, key=lambda use: -use.tokens)
 
@@ -99,14 +112,18 @@ def describe_mixture(batch: BatchSettings, used: Sequence[CorpusUse]) -> list[st
     if not used:
         return []
     how = "batch.mixture" if batch.mixture else f"their tokens^{batch.mixture_exponent:g}"
+    if batch.mixture_over == "languages":
+        count = len({use.language or use.corpus for use in used})
+        how = f"the tokens^{batch.mixture_exponent:g} of their {count:,} languages"
     lines = [f"mixture: {len(used):,} {'corpus' if len(used) == 1 else 'corpora'} by {how}"]
     half = MOST_SHOWN // 2
     shown = [*used] if len(used) <= MOST_SHOWN else [*used[:half], *used[-half:]]
-    width = max(len(use.corpus) for use in shown)
+    names = [f"{use.corpus} ({use.language})" if use.language else use.corpus for use in shown]
+    width = max(map(len, names))
     rows = [
-        f"  {use.corpus:{width}}  {use.tokens:>17,} tokens  {use.share:>8.3%}  "
+        f"  {name:{width}}  {use.tokens:>17,} tokens  {use.share:>8.3%}  "
         f"{use.passes:>10,.2f} passes"
-        for use in shown
+        for name, use in zip(names, shown, strict=True)
     ]
     if len(shown) < len(used):
         rows.insert(half, f"  ... {len(used) - len(shown):,} more: pipeline.plan --json has all")

@@ -90,6 +90,7 @@ def roberta_base() -> Run:
             order_window=16,  # ours: 16,384 rows, two batches, mix in data.order=blocks
             mixture=(),
             mixture_exponent=1.0,  # ours: every sequence equally often
+            mixture_over="corpora",
             corpora=(),
         ),
         steps=62_500,  # You et al. 8K, recalled; extrapolated

@@ -51,6 +51,16 @@ def of_rate(directory: Path, rate: float, target: Path) -> Path:
     return _changed(directory, target, change)
 
 
+def in_languages(directory: Path, languages: dict[str, str], target: Path) -> Path:
+    """The same rows, with the languages of some corpora recorded."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        for corpus, language in languages.items():
+            manifest["corpora"][corpus]["language"] = language
+
+    return _changed(directory, target, change)
+
+
 def _changed(directory: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     shutil.copytree(directory, target, copy_function=os.link)
     path = target / "manifest.json"

@@ -55,7 +55,7 @@ def activations(run: Run, on_gpu: bool, pieces: Sequence[int] = ()) -> Activatio
     attention is confined, () for one that is as long as the row."""
     batch = replace(
         run.batch, sequences=1, per_device=1, warmup_steps=0, mixture=(), mixture_exponent=1.0,
-        corpora=(),
+        mixture_over="corpora", corpora=(),
     )  # fmt: skip
     return _per_row(replace(run, batch=batch, phases=()), on_gpu, tuple(pieces))
 

@@ -42,6 +42,7 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
                             RUN/held_out/step-N.json has them, and here are
     validation_corpora_mlm_loss, validation_worst_mlm_loss          the mean of the corpora's
                             losses, in which each counts the same, and the highest one
+    validation_loss/language/CODE           and so on, for each language that several corpora have
     validation_mask_rate    rate of the held-out masks, if the phase trains at another one
     validation_grammar      share of minimal pairs whose right sentence scores higher, with
                             validation.grammar; validation_grammar/PHENOMENON if there are several
@@ -151,7 +152,7 @@ class Metrics:
 
     def write(self, line: Line) -> None:
         """Add a line, or fields to the last line if it has this step; not finite becomes null."""
-        content = {name: _finite(value) for name, value in line.items()}
+        content = _finite_values(line)
         with self._lock, self._surviving(METRICS, "its lines wait"):
             if self.last and self.last["step"] == line["step"]:
                 content = self.last | content
@@ -169,16 +170,20 @@ class Metrics:
         if self.wandb:
             self.wandb.show(line)
 
-    def write_corpora(self, step: int, table: Mapping[str, Line]) -> None:
-        """Write RUN/held_out/step-N.json: the held-out metrics of each of many corpora."""
+    def write_corpora(
+        self, step: int, corpora: Mapping[str, Line], languages: Mapping[str, Line]
+    ) -> None:
+        """Write RUN/held_out/step-N.json: the held-out metrics of each of many corpora, and of the
+        languages that several have."""
         path = self.run / HELD_OUT / f"step-{step:08d}.json"
+        tables = {"corpora": corpora} | ({"languages": languages} if languages else {})
         content = {
-            corpus: {name: _finite(value) for name, value in line.items()}
-            for corpus, line in table.items()
+            kind: {name: _finite_values(line) for name, line in table.items()}
+            for kind, table in tables.items()
         }
         with self._surviving(HELD_OUT, "it lacks the losses of each corpus"):
             path.parent.mkdir(exist_ok=True)
-            write_whole(path, json.dumps({"step": step, "corpora": content}).encode())
+            write_whole(path, json.dumps({"step": step} | content).encode())
 
     def draw(self) -> None:
         """Draw RUN/loss.png from all lines so far, unless it shows them already."""
@@ -387,5 +392,8 @@ def _encode(line: Mapping[str, Any]) -> bytes:
     return json.dumps(line).encode() + b"\n"
 
 
-def _finite(value: float | str) -> float | str | None:
-    return value if isinstance(value, str) or math.isfinite(value) else None
+def _finite_values(line: Line) -> dict[str, float | str | None]:
+    return {
+        name: value if isinstance(value, str) or math.isfinite(value) else None
+        for name, value in line.items()
+    }

@@ -59,7 +59,7 @@ class RunRecord:
     """For each phase, the numbers derived from the run, its data and its machines."""
     data: Sequence[Mapping[str, Any]]
     """Directory, fingerprint and rows of each dataset, in the order given; `ancestors` too where
-    documents were taken down."""
+    documents were taken down, and `languages` of its corpora where a phase mixes languages."""
     tokenizer_sha256: str
     order_version: int
     """Version of the order of samples, see `pipeline.loading.order`."""
@@ -93,7 +93,7 @@ class RunRecord:
         return cls(
             run=run,
             plans=plans,
-            data=_describe(datasets),
+            data=_describe(run, datasets),
             tokenizer_sha256=datasets[0].manifest.tokenizer["sha256"],
             order_version=_order_version(run),
             device=device,
@@ -204,15 +204,26 @@ def check_same_run(
                 f"{directory} was started with {path}={before}, now it is {now}; repeat the first "
                 f"command, name another --output, or fork it there with --from {directory}"
             )
+    described = _describe(run, datasets)
     before = [dataset["fingerprint"] for dataset in earlier.data]
     now = [(d.manifest.fingerprint, *d.manifest.ancestors) for d in datasets]
     if len(before) != len(now) or any(b not in n for b, n in zip(before, now)):
         raise CheckpointError(
             f"{directory} was started with data {_in_words(earlier.data)}; now it is "
-            f"{_in_words(_describe(datasets))}. Give the same --data in the same order, or start "
+            f"{_in_words(described)}. Give the same --data in the same order, or start "
             f"a new run that reads the current data from the first sequence: the same command with "
             f"--from {directory} --output {directory}-2"
         )
+    for old, new in zip(earlier.data, described, strict=True):
+        was, is_now = old.get("languages", {}), new.get("languages", {})
+        for corpus in was | is_now:
+            if was.get(corpus) != is_now.get(corpus):
+                raise CheckpointError(
+                    f"{directory} was started with {corpus} of {new['directory']} in language "
+                    f"{was.get(corpus)}, now it is {is_now.get(corpus)}, which changes the order "
+                    "of samples; record the first one again (pipeline.prepare --languages), or "
+                    f"fork the run: --from {directory} --output {directory}-2"
+                )
     if earlier.order_version != (expected := _order_version(run)):
         raise CheckpointError(
             f"{directory} was started with sample order {earlier.order_version}, this version has "
@@ -249,7 +260,10 @@ def check_source(state: State, record: RunRecord, directory: Path, forked: bool)
             )
 
 
-def _describe(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
+def _describe(run: Run, datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
+    mixed = any(
+        part.batch.is_mixed and part.batch.mixture_over == "languages" for *_, part in runs_of(run)
+    )
     return [
         {
             "directory": str(dataset.directory.resolve()),
@@ -257,8 +271,14 @@ def _describe(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
             "sequences": int(dataset.shard_rows.sum()),
         }
         | ({"ancestors": [*dataset.manifest.ancestors]} if dataset.manifest.ancestors else {})
+        | ({"languages": _languages_of(dataset)} if mixed else {})
         for dataset in datasets
     ]
+
+
+def _languages_of(dataset: Dataset) -> dict[str, str]:
+    corpora = dataset.manifest.corpora.items()
+    return {corpus: about["language"] for corpus, about in corpora if "language" in about}
 
 
 def _in_words(data: Sequence[Mapping[str, Any]]) -> str:

@@ -18,18 +18,21 @@ from pipeline.cluster.ranks import Cluster
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.cluster.watchdog import Watchdog
 from pipeline.config.mask_rates import at_rate
-from pipeline.evaluation.held_out import (
+from pipeline.evaluation.corpus_scores import (
     MOST_CORPORA,
     Scores,
     corpus_fields,
     corpus_table,
     describe_worst,
+    language_scores,
+    worst_corpora,
+)
+from pipeline.evaluation.held_out import (
     evaluate,
     evaluate_corpora,
     evaluating,
     validation_loader,
     validation_loaders,
-    worst_corpora,
 )
 from pipeline.evaluation.zero_shot.grammar import GrammarTest, score_grammar
 from pipeline.loading.dataset import Dataset
@@ -103,12 +106,14 @@ class Validator:
         with self.cluster.agreed():
             if self.metrics:
                 rate = {RATE: phase.held_out_rate} if phase.held_out_rate else {}
-                fields = corpus_fields(parts, "validation_", MOST_CORPORA) | rate
+                languages = language_scores(parts, phase.validation)
+                fields = corpus_fields(parts, "validation_", languages, MOST_CORPORA) | rate
                 self.metrics.write({"step": step, **fields, **grammar, **general})
                 self.metrics.draw()
                 worst = ""
                 if len(parts) > MOST_CORPORA:
-                    self.metrics.write_corpora(step, corpus_table(parts))
+                    tables = corpus_table(parts), corpus_table(languages)
+                    self.metrics.write_corpora(step, *tables)
                     worst = f"; {describe_worst(worst_corpora(parts))}"
                 tqdm.write(f"step {step:,}: {describe_scores(scores | rate)}{worst}")
                 if step == 0:

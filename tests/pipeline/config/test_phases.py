@@ -53,8 +53,8 @@ def test_a_phase_typed_by_hand_may_omit_its_settings() -> None:
             "roberta_tiny",
             "phases.0.settings has optimizer.peak_lr=1, but a phase may change only data.masking, "
             "data.masks, data.mask_mode, data.duplicates, batch.mixture, "
-            "batch.mixture_exponent, batch.corpora, encoder.dropout, encoder.attention_dropout, "
-            "encoder.rotary_base, encoder.local_rotary_base; add "
+            "batch.mixture_exponent, batch.mixture_over, batch.corpora, encoder.dropout, "
+            "encoder.attention_dropout, encoder.rotary_base, encoder.local_rotary_base; add "
             "--set 'phases.0.settings=[\"encoder.dropout=0.1\"]', and --set optimizer.peak_lr=1 to "
             "have it in all phases",
         ),
@@ -130,6 +130,14 @@ def test_corpora_are_weighed_in_one_way() -> None:
             [weights, "batch.mixture_exponent=0.3"],
             "batch.mixture_exponent=0.3 weighs the corpora by their size, but batch.mixture has "
             "weights for 1; add --set batch.mixture=.* or --set batch.mixture_exponent=1",
+        ),
+        (
+            [weights, "batch.mixture_over=languages"],
+            r"batch.mixture weighs corpora; add --set batch.mixture_over=corpora, or --set batch.m",
+        ),
+        (
+            ["batch.mixture_over=scripts"],
+            "mixture_over='scripts' is not a choice; choose one of corpora, languages",
         ),
         (
             [weights, 'batch.corpora=["books"]'],

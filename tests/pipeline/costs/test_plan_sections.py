@@ -27,7 +27,7 @@ def test_every_figure_has_its_basis_and_assumption_in_text_and_json() -> None:
         Estimate("weights", 711e6, "bytes", "computed", "bf16"),
     ]
     sections = [PlanSection("step", "seconds", parts), PlanSection("traffic", "none", [])]
-    mixtures = [[CorpusUse("yo", 100, 0.25, 12.5)], []]
+    mixtures = [[CorpusUse("yo", 100, 0.25, 12.5, "yor")], []]
     plan = CostPlan(
         "a_run",
         "1 node",
@@ -47,6 +47,6 @@ def test_every_figure_has_its_basis_and_assumption_in_text_and_json() -> None:
     content = json.loads(plan.to_json())
     assert content["sections"]["step"][0]["low"] == 0.31
     assert content["answer"] == {"time": "1 h"}
-    use = {"corpus": "yo", "tokens": 100, "share": 0.25, "passes": 12.5}
+    use = {"corpus": "yo", "tokens": 100, "share": 0.25, "passes": 12.5, "language": "yor"}
     assert content["mixtures"] == [[use], []]
     assert content["plans"] == [{"rows": 3}] and content["warnings"] == ["too short"]

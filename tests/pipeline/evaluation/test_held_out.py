@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -11,18 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from model.objectives.masked_language import LossPart, MaskedLanguageModel
+from model.objectives.masked_language import MaskedLanguageModel
 from model.pieces import pieces_of
 from pipeline.base.errors import DataError
 from pipeline.config.formats import Attention
 from pipeline.config.settings import override
 from pipeline.data.shards.arrow_files import read_table
+from pipeline.evaluation.corpus_scores import Scores, corpus_fields
 from pipeline.evaluation.held_out import (
-    Scores,
     SequenceLosses,
-    corpus_fields,
-    corpus_table,
-    describe_worst,
     evaluate,
     evaluate_corpora,
     evaluating,
@@ -31,12 +27,10 @@ from pipeline.evaluation.held_out import (
     score_held_out,
     validation_loader,
     validation_loaders,
-    worst_corpora,
 )
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.evaluation.reports import PARTS, print_scores
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.micro_batch import LossCounts
 from pipeline.planning.build import build_model
 from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
@@ -57,45 +51,6 @@ def dataset(prepared: Path) -> Dataset:
     return Dataset.open(prepared, "validation")
 
 
-def scored(mlm_loss: float, correct: float, mask_loss: float, masked: float, n: int) -> Scores:
-    values = (mlm_loss, correct, mask_loss, masked)
-    names = ("mlm_loss", "mlm_correct", "mask_loss", "mask_count")
-    sums = {name: torch.tensor(value) for name, value in zip(names, values, strict=True)}
-    return Scores((LossPart(name="mlm", weight=1.0, per="predictions"),), sums, LossCounts(n, 0, 0))
-
-
-def test_scores_are_sums_divided_once() -> None:
-    scores = scored(20.0, 5.0, 12.0, 4.0, 10)
-    found = scores.metrics
-    assert [found[name] for name in ("loss", "mask_loss", "accuracy")] == [2.0, 3.0, 0.5]
-    assert found["perplexity"] == pytest.approx(math.e**2)
-    assert scores.fields("validation_")["validation_mask_loss"] == 3.0
-    assert math.isnan(scored(20.0, 5.0, 0.0, 0.0, 10).metrics["mask_loss"])
-    assert Scores.total([scores, scored(10.0, 1.0, 0.0, 0.0, 20)]).metrics["loss"] == 1.0
-    assert scores.metrics["loss"] == 2.0
-
-
-def test_of_many_corpora_the_mean_and_the_worst_are_fields() -> None:
-    """The mean counts each corpus the same, however few tokens it has."""
-    scores = {"en": scored(20.0, 5.0, 12.0, 4.0, 10), "yo": scored(50.0, 0.0, 0.0, 0.0, 10)}
-    scores["sw"] = scored(3.0, 0.0, 0.0, 0.0, 1)
-    assert worst_corpora(scores) == [("yo", 5.0), ("sw", 3.0), ("en", 2.0)]
-    assert describe_worst(worst_corpora(scores)) == (
-        "worst of 3 corpora: yo 5.0000, sw 3.0000, en 2.0000"
-    )
-    every, few = (corpus_fields(scores, "validation_", most) for most in (3, 2))
-    assert every == corpus_fields(scores, "validation_")
-    assert few["validation_corpora_mlm_loss"] == pytest.approx(10 / 3)
-    assert few["validation_worst_mlm_loss"] == 5.0
-    assert every["validation_mlm_loss"] == few["validation_mlm_loss"] == pytest.approx(73 / 21)
-    assert every["validation_mlm_loss/yo"] == 5.0 and not any("/" in name for name in few)
-    table = corpus_table(scores)
-    assert table["yo"]["mlm_loss"] == 5.0 and [*table] == ["en", "yo", "sw"]
-    assert [table[corpus]["predictions"] for corpus in table] == [10, 10, 1]
-    silent = scores | {"la": scored(0.0, 0.0, 0.0, 0.0, 0)}
-    assert [corpus for corpus, _ in worst_corpora(silent)] == ["yo", "sw", "en"]
-
-
 def test_a_second_objective_without_labels_leaves_masked_language_modelling(
     model: MaskedLanguageModel, dataset: Dataset
 ) -> None:
@@ -105,8 +60,8 @@ def test_a_second_objective_without_labels_leaves_masked_language_modelling(
     loaders = validation_loaders([dataset.by_corpus()["news"]], 64)
     alone, beside = (evaluate_corpora(one, one.parts, loaders, CPU) for one in (model, both))
     assert alone and beside
-    found = corpus_fields(beside, "validation_")
-    without = corpus_fields(alone, "validation_")
+    found = corpus_fields(beside, "validation_", {})
+    without = corpus_fields(alone, "validation_", {})
     assert without.pop("validation_loss") == without["validation_mlm_loss"]
     assert found == without  # no pair, and no sum of all parts
 
@@ -234,11 +189,11 @@ def test_corpora_are_scored_separately_and_together(
     assert list(loaders) == ["articles", "books", "news", "web", "stories"]
     parts = evaluate_corpora(model, model.parts, loaders, CPU)
     assert whole and parts
-    together = corpus_fields(parts, "")
+    together = corpus_fields(parts, "", {})
     assert Scores.total(parts.values()).counts.predictions == 2 * whole.counts.predictions
     assert together["loss"] == pytest.approx(whole.metrics["loss"], rel=1e-5)
     assert together["loss/books"] == parts["books"].metrics["loss"] != together["loss/news"]
-    assert corpus_fields({"one": whole}, "") == whole.fields("")
+    assert corpus_fields({"one": whole}, "", {}) == whole.fields("")
     assert evaluate_corpora(model, model.parts, loaders, CPU, stopped=lambda: True) is None
 
 

@@ -21,6 +21,11 @@ def test_of_many_corpora_the_worst_are_printed(capsys: pytest.CaptureFixture[str
     assert said[5] == "  1,833 corpora, of which the worst (--json has all):"
     assert said[6] == "  l1832               18.3200 nats, 25.00% accuracy"
     assert len(json.loads(scores_as_json("model", "cpu", found))) > 2 * 1833
+    found |= {"mlm_loss/language/en": 3.5, "accuracy/language/en": 0.125}
+    print_scores("model", found)
+    said = capsys.readouterr().out.splitlines()
+    assert said[5].startswith("  1,833 corpora") and len(said) == 12
+    assert said[11] == "  language en         3.5000 nats, 12.50% accuracy"
 
 
 def test_precision_is_undefined_without_detections(capsys: pytest.CaptureFixture[str]) -> None:

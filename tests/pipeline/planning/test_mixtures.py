@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pipeline.config.settings import override
@@ -20,8 +21,8 @@ from pipeline.planning.mixtures import (
 from pipeline.recipes import recipe
 
 
-def dataset(corpus: str, tokens: int, rows: int) -> Any:
-    manifest = SimpleNamespace(corpora={corpus: {}})
+def dataset(corpus: str, tokens: int, rows: int, language: str = "") -> Any:
+    manifest = SimpleNamespace(corpora={corpus: {"language": language} if language else {}})
     return SimpleNamespace(manifest=manifest, tokens=tokens, rows=rows)
 
 
@@ -62,6 +63,49 @@ def test_directories_of_a_corpus_divide_its_weight_by_their_rows() -> None:
     assert mixture_weights(batch(f"batch.mixture={given}"), parts) == (2, 1, 6)
     [en, sw] = corpora_used(batch(f"batch.mixture={given}"), parts, 90)
     assert (en.tokens, en.share, en.passes, sw.passes) == (900, pytest.approx(8 / 9), 2, 1)
+
+
+def test_languages_are_read_by_a_power_of_their_tokens() -> None:
+    """300 corpora and directories of about 40 languages, some of none; the papers' alpha and tau.
+    Weights are compared with one vector of numpy, and every row of a language is read alike."""
+    rng = np.random.default_rng(0)
+    tokens, rows = rng.integers(100, 10**9, 300), rng.integers(1, 10**6, 300)
+    codes = [f"l{n}" if n < 40 else "" for n in rng.integers(0, 50, 300).tolist()]
+    names = [f"c{n % 290}" for n in range(300)]  # the last ten are of corpora that came before
+    codes[290:] = codes[:10]
+    made = zip(names, tokens.tolist(), rows.tolist(), codes, strict=True)
+    parts = [dataset(*each) for each in made]
+    keys, group = np.unique([code or name for code, name in zip(codes, names)], return_inverse=True)
+    for exponent in (0, 0.3, 0.5, 0.7):
+        settings = batch(f"batch.mixture_exponent={exponent}", "batch.mixture_over=languages")
+        found = np.array(mixture_weights(settings, parts))
+        expected = np.bincount(group, tokens) ** exponent
+        assert np.bincount(group, found) == pytest.approx(expected)
+        assert found / rows == pytest.approx((expected / np.bincount(group, rows))[group])
+        used = corpora_used(settings, parts, 10**6)
+        assert len(used) == 290 and sum(use.share for use in used) == pytest.approx(1)
+        count = f"290 corpora by the tokens^{exponent:g} of their {len(keys)} languages"
+        assert describe_mixture(settings, used)[0] == f"mixture: {count}"
+    alone = [dataset(str(n), 10**n, 5) for n in range(1, 6)]
+    over = [batch("batch.mixture_exponent=0.3", f"batch.mixture_over={what}") for what in
+            ("corpora", "languages")]  # fmt: skip
+    assert mixture_weights(over[0], alone) == mixture_weights(over[1], alone)
+
+
+def test_the_plan_names_the_languages_of_corpora() -> None:
+    settings = batch("batch.mixture_exponent=0.5", "batch.mixture_over=languages")
+    parts = [dataset("web", 900, 9, "en"), dataset("wiki", 700, 7, "en"), dataset("yo", 400, 4)]
+    used = corpora_used(settings, parts, 30)
+    assert [use.corpus for use in used] == ["web", "wiki", "yo"]
+    assert [use.language for use in used] == ["en", "en", ""]
+    assert [60 * use.share for use in used] == pytest.approx([40 * 9 / 16, 40 * 7 / 16, 20])
+    first, web, _, yo = describe_mixture(settings, used)
+    assert first == "mixture: 3 corpora by the tokens^0.5 of their 2 languages"
+    assert web.startswith("  web (en)   ") and yo.split() == [
+        "yo", "400", "tokens", "33.333%", "2.50", "passes",
+    ]  # fmt: skip
+    by_corpus = corpora_used(batch("batch.mixture_exponent=0.5"), parts, 30)
+    assert {use.language for use in by_corpus} == {""}
 
 
 def test_of_many_corpora_the_largest_and_the_smallest_are_shown() -> None:

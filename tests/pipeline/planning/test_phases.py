@@ -23,7 +23,9 @@ from pipeline.data.shards.arrow_files import read_table
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.loading.compatibility import as_read, check_shards, runs_of
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.order import CYCLE
+from pipeline.loading.loader import Loader
+from pipeline.loading.order import CYCLE, Share
+from pipeline.planning.mixtures import corpus_of
 from pipeline.planning.phases import (
     LATER_ORDER,
     Phase,
@@ -32,7 +34,7 @@ from pipeline.planning.phases import (
     make_phases,
 )
 from pipeline.recipes import recipe
-from tests.pipeline.phase_data import drawn_anew, of_corpus, of_rate
+from tests.pipeline.phase_data import drawn_anew, in_languages, of_corpus, of_rate
 
 BERT = recipe("bert_base_published")
 PHASE = '{"steps":9,"sequence_length":16,"sequences":8}'
@@ -246,6 +248,46 @@ def test_corpora_of_one_directory_are_read_by_a_power_of_their_tokens(prepared: 
     assert even.sample_order().weights == ()
     with pytest.raises(ConfigError, match=r"batch.corpora of the run names latin, but no --data"):
         opened(override(run, ['batch.corpora=["news", "latin"]']), prepared)
+
+
+def test_a_phase_mixes_four_corpora_of_three_languages(prepared: Path, tmp_path: Path) -> None:
+    """Through the order and the loader; articles and books share a share, by their rows."""
+    known = {"articles": "en", "books": "en", "news": "de"}
+    directory = in_languages(prepared, known, tmp_path / "known")
+    names = [*known, "web"]
+    run = override(
+        recipe("roberta_tiny"),
+        ["batch.mixture_exponent=0.3", f"batch.corpora={json.dumps(names)}", "steps=200"],
+    )
+    plain, [phase] = opened(run, prepared)[0], opened(
+        override(run, ["batch.mixture_over=languages"]), directory
+    )  # fmt: skip
+    assert [corpus_of(dataset) for dataset in phase.train] == names
+    assert phase.order == plain.order and phase.sample_order() != plain.sample_order()
+    assert opened(run, directory)[0].sample_order().weights == plain.sample_order().weights
+    tokens, rows = (
+        np.array([getattr(dataset, name) for dataset in phase.train]) for name in ("tokens", "rows")
+    )
+    english, german, web = np.array([tokens[:2].sum(), *tokens[2:]]) ** 0.3
+    shares = np.array([*english * rows[:2] / rows[:2].sum(), german, web])
+    shares /= shares.sum()
+    order, count = phase.sample_order(), 200 * 64
+    found = order.locate(np.arange(count))
+    counts = np.bincount(found.dataset[: 3 * CYCLE])
+    assert np.abs(counts - 3 * CYCLE * shares).max() <= 1
+    share = Share(sequences=64, per_device=16)
+    for begin in (0, 64 * 150):  # from the start, and after a resume
+        loader = Loader(phase.train, order, share)
+        for step, number in zip(loader.steps(begin), range(3)):
+            expected = slice(begin + 64 * number, begin + 64 * (number + 1))
+            assert step.samples.dataset.tolist() == found.dataset[expected].tolist()
+            assert step.samples.row.tolist() == found.row[expected].tolist()
+        loader.close()
+    settings = ["batch.mixture_over=languages", "batch.mixture_exponent=0.7"]
+    phases = [{"steps": 9, "sequence_length": 32, "sequences": 64, "settings": settings}]
+    first, last = opened(override(run, [f"phases={json.dumps(phases)}"]), directory)
+    assert first.changes == (*settings,) and sum(last.before) == 9 * 64
+    assert last.sample_order().weights == plain.sample_order().weights
 
 
 def test_a_named_corpus_that_is_only_held_out(prepared: Path) -> None:

@@ -189,15 +189,16 @@ def test_many_corpora_have_a_file_per_validation(tmp_path: Path) -> None:
     metrics = Metrics(tmp_path, 0, told.append)
     metrics.write({"step": 100, "loss": 2.0})
     table = {f"l{n}": {"predictions": n, "mlm_loss": 5.0, "mask_loss": math.nan} for n in range(99)}
-    metrics.write_corpora(100, table)
+    metrics.write_corpora(100, table, {"en": {"predictions": 9, "mlm_loss": math.inf}})
     content = json.loads((tmp_path / "held_out/step-00000100.json").read_text())
     assert content["step"] == 100 and len(content["corpora"]) == 99
     assert content["corpora"]["l7"] == {"predictions": 7, "mlm_loss": 5.0, "mask_loss": None}
+    assert content["languages"] == {"en": {"predictions": 9, "mlm_loss": None}}
     assert len((tmp_path / "metrics.jsonl").read_text()) < 100
     (tmp_path / "held_out/step-00000100.json").unlink()
     (tmp_path / "held_out").rmdir()
     (tmp_path / "held_out").write_bytes(b"")  # in the way
-    metrics.write_corpora(200, table)
+    metrics.write_corpora(200, table, {})
     assert len(told) == 1 and "it lacks the losses of each corpus" in told[0]
     metrics.close()
 

@@ -27,6 +27,7 @@ from pipeline.training.run_directory.run_json import (
     source_length,
 )
 from tests.damaged_json import changed, damaged
+from tests.pipeline.phase_data import in_languages
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,33 @@ def test_differences_are_named(dataset: Dataset, tmp_path: Path) -> None:
     own = replace(earlier, run=mixed)
     with pytest.raises(CheckpointError, match="with sample order 1, this version has 2"):
         check_same_run(own, mixed, [dataset], tmp_path)
+    over = override(mixed, ["batch.mixture_over=languages"])
+    with pytest.raises(CheckpointError, match=r"with batch.mixture_over=corpora, now it is lang"):
+        check_same_run(own, over, [dataset], tmp_path)
     assert (earlier.order_version, RunRecord.of(mixed, [], [dataset]).order_version) == (1, 2)
+
+
+def test_a_run_that_mixes_languages_keeps_them(
+    prepared: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    """Other languages would change its order; those of a run that mixes corpora may."""
+    known, fewer = (
+        Dataset.open(in_languages(prepared, languages, tmp_path / f"{len(languages)}"))
+        for languages in ({"books": "en", "news": "en"}, {"books": "en"})
+    )
+    mixed = override(record(dataset).run, ["batch.mixture_exponent=0.3"])
+    over = override(mixed, ["batch.mixture_over=languages"])
+    earlier = RunRecord.of(over, [], [known])
+    assert earlier.data[0]["languages"] == {"books": "en", "news": "en"}
+    check_same_run(earlier, over, [known], tmp_path)
+    for now in (fewer, Dataset.open(prepared)):
+        with pytest.raises(CheckpointError, match=r"in language en, now it is None, .*--from"):
+            check_same_run(earlier, over, [now], tmp_path)
+    with pytest.raises(CheckpointError, match=r"with news of .* in language None, now it is en"):
+        check_same_run(RunRecord.of(over, [], [fewer]), over, [known], tmp_path)
+    by_corpus = RunRecord.of(mixed, [], [known])
+    assert "languages" not in by_corpus.data[0]
+    check_same_run(by_corpus, mixed, [fewer], tmp_path)
 
 
 def test_a_checkpoint_of_another_run_is_named(dataset: Dataset, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from pipeline.training.validation import validator as module
 from pipeline.training.validation.grammar_curve import open_grammar
 from pipeline.training.validation.validator import Validator, describe_scores
 from tests.pipeline.conftest import PAIRS_SHIPPED
+from tests.pipeline.phase_data import in_languages
 
 
 class Lines:
@@ -31,7 +32,7 @@ class Lines:
     def __init__(self) -> None:
         self.last: dict[str, Any] = {}
         self.written: list[dict[str, Any]] = []
-        self.tables: list[tuple[int, dict[str, Any]]] = []
+        self.tables: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
 
     def write(self, line: dict[str, Any]) -> None:
         self.written.append(line)
@@ -40,8 +41,8 @@ class Lines:
     def draw(self) -> None:
         pass
 
-    def write_corpora(self, step: int, table: dict[str, Any]) -> None:
-        self.tables.append((step, table))
+    def write_corpora(self, step: int, corpora: dict[str, Any], languages: dict[str, Any]) -> None:
+        self.tables.append((step, corpora, languages))
 
 
 class Engine:
@@ -102,11 +103,36 @@ def test_many_corpora_have_a_file_and_the_worst_are_named(
     few = validator.metrics.last  # type: ignore[union-attr]
     assert not any("/" in name for name in few)
     assert few["validation_loss"] == line["validation_loss"]
-    [(step, table)] = validator.metrics.tables  # type: ignore[union-attr]
-    assert step == 10 and len(table) == 5
+    [(step, table, languages)] = validator.metrics.tables  # type: ignore[union-attr]
+    assert step == 10 and len(table) == 5 and not languages
     assert {name: table[name]["mlm_loss"] for name in losses} == losses
     assert few["validation_worst_mlm_loss"] == max(own["mlm_loss"] for own in table.values())
     assert "; worst of 5 corpora: " in capsys.readouterr().out
+
+
+def test_a_language_of_several_corpora_has_their_mean(
+    validator: Validator, phase: Any, prepared: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Weighed by the predicted tokens of their held-out rows; on the boards and in the file."""
+    known = {"news": "de", "books": "en", "web": "en"}
+    directory = in_languages(prepared, known, tmp_path / "known")
+    phase.validation = [Dataset.open(directory, "validation")]
+    assert validator.validate(5, phase)
+    line = validator.metrics.last  # type: ignore[union-attr]
+    counts = {
+        corpus: sum(shard.masks[0].predictions for shard in part.shards)
+        for corpus, part in phase.validation[0].by_corpus().items()
+    }
+    total = sum(counts[name] * line[f"validation_mlm_loss/{name}"] for name in ("books", "web"))
+    mean = total / (counts["books"] + counts["web"])
+    assert line["validation_mlm_loss/language/en"] == pytest.approx(mean)
+    assert not any(name.endswith("language/de") for name in line)
+    monkeypatch.setattr(module, "MOST_CORPORA", 4)
+    assert validator.validate(10, phase)
+    again = validator.metrics.last  # type: ignore[union-attr]
+    assert again["validation_mlm_loss/language/en"] == line["validation_mlm_loss/language/en"]
+    [(_, _, languages)] = validator.metrics.tables  # type: ignore[union-attr]
+    assert languages["en"]["mlm_loss"] == pytest.approx(mean)
 
 
 def test_the_rate_of_masks_is_said_where_it_is_not_that_of_training(
