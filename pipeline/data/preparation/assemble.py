@@ -298,9 +298,11 @@ def corpus_text(parts: list[Part]) -> dict[str, float]:
 def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]:
     """The manifest's entry of each corpus; licences: in the order of the corpora."""
     counts: dict[str, Any] = {}
-    for corpus, licence in licences.items():
+    parts_of: dict[str, list[Part]] = {corpus: [] for corpus in licences}
+    for part in parts:
+        parts_of[part.corpus].append(part)
+    for corpus, mine in parts_of.items():
         total = DocumentCounts()
-        mine = [part for part in parts if part.corpus == corpus]
         for part in mine:
             total.add(part.counts)
         entries = [entry for part in mine for entry in part.shards]
@@ -319,7 +321,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "noted": total.noted,
             "packed": total.packed,
             "plain_text": total.plain_text,
-            "licence": licence,
+            "licence": licences[corpus],
         }
         if total.examples:
             counts[corpus]["examples"] = total.examples
@@ -328,14 +330,14 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
 
 def count_held_out_copies(work: Path, parts: list[Part]) -> dict[str, dict[str, int]]:
     """Per corpus the result of `count_copies`."""
-
-    def files(split: str, corpus: str = "") -> list[Path]:
-        named = (part for part in parts if corpus in ("", part.corpus) and part.of(split))
-        return [runs_file(work, part.stem, split) for part in named]
-
-    corpora = dict.fromkeys(part.corpus for part in parts)
-    held_out = {corpus: files(VALIDATION, corpus) for corpus in corpora}
-    return count_copies(held_out, files(TRAIN))
+    held_out: dict[str, list[Path]] = {}
+    train: list[Path] = []
+    for part in parts:
+        own = held_out.setdefault(part.corpus, [])
+        for split, files in ((VALIDATION, own), (TRAIN, train)):
+            if part.of(split):
+                files.append(runs_file(work, part.stem, split))
+    return count_copies(held_out, train)
 
 
 def write_manifest(output: Path, manifest: Manifest, work: Path) -> None:

@@ -56,11 +56,10 @@ def hold_outs(tasks: list[SplitTask], data: DataSettings) -> dict[str, HoldOut]:
     (after about 2,000 documents at 0.005): then the fraction is the threshold. A corpus that ends
     before that gets a higher one. Raises DataError for a corpus without text.
     """
-    corpora = dict.fromkeys(task.corpus for task in tasks)
-    return {
-        corpus: _hold_out([task for task in tasks if task.corpus == corpus], data)
-        for corpus in corpora
-    }
+    corpora: dict[str, list[SplitTask]] = {}
+    for task in tasks:
+        corpora.setdefault(task.corpus, []).append(task)
+    return {corpus: _hold_out(own, data) for corpus, own in corpora.items()}
 
 
 def validation_thresholds(tasks: list[SplitTask], data: DataSettings) -> dict[str, int]:
@@ -76,8 +75,11 @@ def expected_hold_outs(
     A corpus of one split is read. Of others, documents are held out with all sizes alike.
     """
     found: dict[str, HoldOut] = {}
+    files_of: dict[str, list[Source]] = {}
+    for source in sources:
+        files_of.setdefault(source.corpus, []).append(source)
     for corpus, (documents, text) in sizes.items():
-        files = [source for source in sources if source.corpus == corpus]
+        files = files_of.get(corpus, [])
         tasks = cut_tasks(files) if all(map(is_readable, files)) else []
         if tasks and sum(task.weight for task in tasks) <= SPLIT_BYTES:
             found |= hold_outs(tasks, data)

@@ -68,9 +68,8 @@ def _about_corpora(manifest: Manifest, splits: Mapping[str, PlainText]) -> Itera
 
 def describe_taken(parts: list[Part]) -> Iterator[str]:
     """Warnings about corpora and files of which rules took over half of the text."""
-    for corpus in dict.fromkeys(part.corpus for part in parts):
-        total = DocumentCounts()
-        for part in parts:
-            if part.corpus == corpus:
-                total.add(part.counts)
+    totals: dict[str, DocumentCounts] = {}
+    for part in parts:
+        totals.setdefault(part.corpus, DocumentCounts()).add(part.counts)
+    for corpus, total in totals.items():
         yield from describe_losses(corpus, total.bytes, total.taken, total.files)

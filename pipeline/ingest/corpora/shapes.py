@@ -158,8 +158,11 @@ def _listed(names: list[str]) -> str:
 
 def plain_text_notes(sources: list[Source]) -> Iterator[str]:
     """Lines about plain text that may be split in the wrong places, from a few of the files."""
-    for corpus in dict.fromkeys(source.corpus for source in sources):
-        files = [s for s in sources if s.corpus == corpus and s.format in PLAIN_TEXT_FORMATS]
+    corpora: dict[str, list[Source]] = {}
+    for source in sources:
+        own = corpora.setdefault(source.corpus, [])
+        own += [source] if source.format in PLAIN_TEXT_FORMATS else []
+    for corpus, files in corpora.items():
         files.sort(key=lambda source: source.size)
         last = max(min(len(files), SAMPLED_FILES) - 1, 1)
         places = {i * (len(files) - 1) // last for i in range(min(len(files), SAMPLED_FILES))}
