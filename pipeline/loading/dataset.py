@@ -49,7 +49,7 @@ from pipeline.loading.resolve import (
     resolve_rows,
 )
 from pipeline.loading.shard_files import file_sizes, find_damage
-from pipeline.loading.staging import Staging
+from pipeline.loading.staging import StagedPart
 
 IntArray = npt.NDArray[np.int64]
 
@@ -105,9 +105,9 @@ class Dataset:
         self._excluded = np.zeros(len(self.shards), np.bool_)
         self.part = ""
         """Name of its first shard, if it is one of several corpora of its directory."""
-        self.staging: Staging | None = None
+        self.staging: StagedPart | None = None
 
-    def stage(self, staging: Staging) -> None:
+    def stage(self, staging: StagedPart) -> None:
         """Read copies on the node's own disk from now on, where there are any."""
         self.staging = staging
         for columns in (self._rows, *self._masks.values()):

@@ -1,7 +1,8 @@
 """Shards on a shared file system -> copies on a node's own disk, made while training reads.
 
-A `Staging` follows one dataset. One process per node copies the rows and the masks of the current
-pass, 2.2 bytes per token, then the masks of the next pass, and removes those of earlier passes.
+A `Staging` follows the datasets of one directory, such as thousands of corpora. One process per
+node copies the rows and the masks of the current pass, 2.2 bytes per token, then the masks of the
+next pass, and removes those of earlier passes.
 Nobody waits for a copy: a file is read from the shared file system until its copy is there, and
 again once the copy is removed. Copies appear whole or not at all, and are hashed on the way, so a
 restarted run keeps those that are there.
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,55 +40,108 @@ def staged_bytes(shards: Sequence[Shard]) -> int:
     )
 
 
+class StagedPart:
+    """The copies of a dataset, which may be one of several corpora of its directory."""
+
+    def __init__(self, copies: Path, shards: tuple[Shard, ...], staging: Staging) -> None:
+        """Use `Staging.part`."""
+        self.copies = copies
+        """Directory of the copies, which have the names of the originals."""
+        self.shards = shards
+        self.duplicates: tuple[int, ...] | None = None
+        """Masks of this pass and the next; None before the first, and when no phase reads them."""
+        self.is_waiting = False
+        """Whether the thread has yet to see `duplicates`."""
+        self._staging = staging
+
+    def follow(self, pass_number: int) -> None:
+        """The loader reads pass `pass_number`, counted from 1."""
+        stored = len(self.shards[0].masks)
+        soon = () if not stored else ((pass_number - 1) % stored, pass_number % stored)
+        if soon != self.duplicates:
+            self.duplicates = soon
+            self._staging.see(self)
+
+    def files(self) -> list[Shard | MaskFile]:
+        """The rows and the masks of this pass and the next, which have copies."""
+        if self.duplicates is None:
+            return []
+        masks = [shard.masks[k] for k in self.duplicates for shard in self.shards]
+        return [*self.shards, *masks]
+
+    def missing(self, files: Iterable[Shard | MaskFile]) -> list[Shard | MaskFile]:
+        """Those of `files` of which no copy is here."""
+        return [file for file in files if size_of(self.copies / file.file) != file.bytes]
+
+    def remove_others(self, files: Iterable[Shard | MaskFile]) -> None:
+        """Remove the folders without any of `files`."""
+        kept = {file.file.partition("/")[0] for file in files}
+        for folder in (self.copies / "rows", *self.copies.glob("mask-*")):
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 class Staging:
-    """The copies of one dataset on the disk of this node, see the module."""
+    """The copies of one directory's datasets on the disk of this node, see the module.
+
+    One thread makes them and one lock guards them, however many corpora the directory has.
+    """
 
     def __init__(
         self,
         shared: Path,
         manifest: Manifest,
-        shards: tuple[Shard, ...],
         root: Path,
         tell: Callable[[str], None],
         announce: bool = True,
         reserve: int = RESERVE,
-        part: str = "",
     ) -> None:
-        """shared: the dataset's directory; shards: those of the split that is read; root: a
-        directory on the node's disk, which datasets and runs may share; tell: prints a line about
-        a problem, or with `announce` also about copies that are complete; part: `Dataset.part`.
-        Raises ConfigError if others can change the copies."""
+        """shared: the directory; root: a directory on the node's disk, which directories and runs
+        may share; tell: prints a line about a problem, or with `announce` also about copies that
+        are complete. Raises ConfigError if others can change the copies."""
         self.shared = shared
         name, fingerprint = shared.resolve().name, manifest.fingerprint[:16]
-        name = name if fingerprint in name else f"{name}-{fingerprint}"
-        self.copies = root / (f"{name}-{part}" if part else name)
-        """Directory of the copies, which have the names of the originals in `shared`."""
+        self.copies = root / (name if fingerprint in name else f"{name}-{fingerprint}")
+        """Directory of the copies, and of the folders of its parts."""
         with suppress(OSError):  # it cannot be made: `_run` reports this, and there are no copies
             self.copies = own_directory(self.copies, "--stage", "the shards that are read")
-        self._shards = shards
+        self.parts: dict[str, StagedPart] = {}
+        """By `Dataset.part`."""
         self._tell = tell
         self._announce = announce
         self._reserve = reserve
-        self._duplicates: tuple[int, ...] | None = None
-        """Masks of this pass and the next; None before the first."""
+        self._waiting: deque[StagedPart] = deque()
         self._changed = threading.Condition()
         self._closed = False
+        self._is_full = False
         self.is_copying = False
         """Whether this process makes the copies; another run of this node may make them."""
         self._thread: threading.Thread | None = None
+
+    def part(self, shards: tuple[Shard, ...], name: str = "") -> StagedPart:
+        """The copies of a dataset with these shards; name: its `Dataset.part`."""
+        if name not in self.parts:
+            self.parts[name] = StagedPart(self.copies / name, shards, self)
+        return self.parts[name]
+
+    def keep(self, names: Collection[str]) -> None:
+        """Remove the copies of the parts with other names, which no later step reads."""
+        for name in self.parts.keys() - names:
+            part = self.parts.pop(name)
+            part.duplicates = None
+            self.see(part)
 
     def copy_in_background(self) -> None:
         """Make the copies in this process; call it on one process per node."""
         self._thread = threading.Thread(target=self._run, name="staging", daemon=True)
         self._thread.start()
 
-    def follow(self, pass_number: int) -> None:
-        """The loader reads pass `pass_number`, counted from 1."""
-        stored = len(self._shards[0].masks)
-        soon = () if not stored else ((pass_number - 1) % stored, pass_number % stored)
-        if soon != self._duplicates:
-            with self._changed:
-                self._duplicates = soon
+    def see(self, part: StagedPart) -> None:
+        """Copy what a part wants now, after what others wanted before."""
+        with self._changed:
+            if not part.is_waiting:
+                part.is_waiting = True
+                self._waiting.append(part)
                 self._changed.notify()
 
     def close(self, remove: bool = False) -> None:
@@ -121,57 +175,50 @@ class Staging:
         return locked
 
     def _copy_until_closed(self) -> None:
-        done: tuple[int, ...] | None = None
         while True:
             with self._changed:
-                self._changed.wait_for(partial(self._has_news, done))
+                self._changed.wait_for(lambda: self._closed or self._waiting)
                 if self._closed:
                     return
-                done = self._duplicates
-            assert done is not None
-            self._remove_others(done)
-            self._copy_all(done)
+                part = self._waiting.popleft()
+                part.is_waiting = False
+            files = part.files()
+            part.remove_others(files)
+            self._copy_missing(part, part.missing(files))
 
-    def _has_news(self, done: tuple[int, ...] | None) -> bool:
-        return self._closed or self._duplicates != done
-
-    def _remove_others(self, duplicates: tuple[int, ...]) -> None:
-        kept = {self._shards[0].masks[k].file.partition("/")[0] for k in duplicates}
-        for folder in self.copies.glob("mask-*"):
-            if folder.name not in kept:
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _copy_all(self, duplicates: tuple[int, ...]) -> None:
-        """Copy the rows and the masks `duplicates`, the present pass first."""
-        files: list[Shard | MaskFile] = [*self._shards]
-        for duplicate in duplicates:
-            files += [shard.masks[duplicate] for shard in self._shards]
-        missing = [file for file in files if not self._is_there(file)]
+    def _copy_missing(self, part: StagedPart, missing: list[Shard | MaskFile]) -> None:
         for number, file in enumerate(missing):
             if self._closed:
                 return
             rest = sum(file.bytes for file in missing[number:])
             free = shutil.disk_usage(self.copies).free
             if file.bytes + self._reserve > free:
-                self._tell(
-                    f"{self.copies} has {free / 1e9:.3g} GB free and {self.shared} needs "
-                    f"{rest / 1e9:.3g} GB more; reading the rest from {self.shared}"
-                )
+                if not self._is_full:
+                    self._tell(
+                        f"{self.copies} has {free / 1e9:.3g} GB free and {self.shared} needs "
+                        f"{rest / 1e9:.3g} GB more; reading the rest from {self.shared}"
+                    )
+                self._is_full = True
                 return
-            self._copy(file)
-        if missing and self._announce:
+            self._copy(file, part.copies / file.file)
+        self._is_full = False
+        if missing and not self._waiting:
+            self._announce_copies()
+
+    def _announce_copies(self) -> None:
+        """Say that all are there: of many corpora once, as some begin a pass at every moment."""
+        parts = [*self.parts.values()]
+        if self._announce:
+            size = sum(file.bytes for part in parts for file in part.files())
             self._tell(
                 f"{self.copies} has the rows and masks of this pass and the next, "
-                f"{sum(file.bytes for file in files) / 1e9:.3g} GB"
+                f"{size / 1e9:.3g} GB"
             )
+        self._announce = self._announce and len(parts) == 1
 
-    def _is_there(self, file: Shard | MaskFile) -> bool:
-        return size_of(self.copies / file.file) == file.bytes
-
-    def _copy(self, file: Shard | MaskFile) -> None:
+    def _copy(self, file: Shard | MaskFile, copy: Path) -> None:
         """Copy one file; an original that is damaged or missing is left to its reader."""
-        copy = self.copies / file.file
-        copy.parent.mkdir(exist_ok=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         digest = xxhash.xxh3_64()
         try:
             source = check_size(self.shared, file.file, file.bytes)

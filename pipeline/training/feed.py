@@ -45,7 +45,7 @@ class Feed:
         self.cluster = cluster
         self.stage = stage
         self._stagings: dict[Path, Staging] = {}
-        """Of this phase's datasets, by their directories and parts."""
+        """Of this phase's datasets, by their directories."""
         self.phase = phase_of(self.phases, progress.step)
         """The phase of the next step."""
         self.loader = self._open(progress.readings)
@@ -56,8 +56,12 @@ class Feed:
         entered, self.phase = self.phase, phase_of(self.phases, step)
         if self.phase is not entered:
             self.loader.close()
-            read = {dataset.directory / dataset.part for dataset in self.phase.train}
+            read: dict[Path, set[str]] = {}
+            for dataset in self.phase.train:
+                read.setdefault(dataset.directory, set()).add(dataset.part)
             self._end_staging(self._stagings.keys() - read, remove=True)
+            for directory, staging in self._stagings.items():
+                staging.keep(read[directory])
             self.loader = self._open(readings)
         return self.phase is not entered
 
@@ -90,16 +94,15 @@ class Feed:
         if self.stage is None:
             return
         for dataset in self.phase.train:
-            key = dataset.directory / dataset.part
-            staging = self._stagings.get(key)
+            staging = self._stagings.get(dataset.directory)
             if staging is None:
-                staging = self._stagings[key] = Staging(
-                    dataset.directory, dataset.manifest, dataset.shards, self.stage, _tell,
-                    announce=self.cluster.rank == 0, part=dataset.part,
+                staging = self._stagings[dataset.directory] = Staging(
+                    dataset.directory, dataset.manifest, self.stage, _tell,
+                    announce=self.cluster.rank == 0,
                 )  # fmt: skip
                 if self.cluster.is_first_on_node:
                     staging.copy_in_background()
-            dataset.stage(staging)
+            dataset.stage(staging.part(dataset.shards, dataset.part))
 
     def _end_staging(self, directories: Iterable[Path], remove: bool) -> None:
         for directory in directories:

@@ -38,13 +38,19 @@ def staged(
 ) -> Iterator[tuple[Dataset, Staging]]:
     """A dataset whose copies this process makes."""
     dataset = Dataset.open(shared)
-    staging = Staging(shared, dataset.manifest, dataset.shards, root, lines.append, reserve=reserve)
-    dataset.stage(staging)
+    staging = Staging(shared, dataset.manifest, root, lines.append, reserve=reserve)
+    dataset.stage(staging.part(dataset.shards))
     staging.copy_in_background()
     try:
         yield dataset, staging
     finally:
         staging.close()
+
+
+def follow(staging: Staging, pass_number: int) -> None:
+    """The loader reads this pass of the only dataset."""
+    [part] = staging.parts.values()
+    part.follow(pass_number)
 
 
 def read(dataset: Dataset, duplicate: int) -> list[list[int]]:
@@ -70,7 +76,7 @@ def test_training_reads_the_copies_once_they_are_there(
     with staged(random_shards, tmp_path, lines) as (dataset, staging):
         assert read(dataset, 0) == read(plain, 0)
         assert str(staging.copies) not in mapped_files()
-        staging.follow(1)
+        follow(staging, 1)
         wait_for(lambda: bool(lines))
         assert "has the rows and masks of this pass and the next" in lines[0]
         names = {path.relative_to(staging.copies).as_posix() for path in staging.copies.rglob("*")}
@@ -81,7 +87,7 @@ def test_training_reads_the_copies_once_they_are_there(
         assert read(dataset, 0) == read(plain, 0)
         assert mapped_files().count(str(staging.copies / "rows")) == 2
         assert read(dataset, 7) == read(plain, 7)
-        staging.follow(2)
+        follow(staging, 2)
         wait_for(lambda: len(lines) > 1)
         assert not (staging.copies / "mask-0").exists()
         assert (staging.copies / "mask-2").exists()
@@ -96,7 +102,7 @@ def test_whole_record_batches_are_read_from_copies(random_shards: Path, tmp_path
     """Also after a copy has gone."""
     lines: list[str] = []
     with staged(random_shards, tmp_path, lines) as (dataset, staging):
-        staging.follow(10)
+        follow(staging, 10)
         wait_for(lambda: bool(lines))
         assert (staging.copies / "mask-9").exists() and (staging.copies / "mask-0").exists()
         sizes = ["tokens", "predictions"]
@@ -122,7 +128,7 @@ def test_a_full_disk_is_reported_once_and_the_rest_is_read_where_it_is(
     monkeypatch.setattr(shutil, "disk_usage", free)
     lines: list[str] = []
     with staged(random_shards, tmp_path, lines, reserve=500_000) as (dataset, staging):
-        staging.follow(1)
+        follow(staging, 1)
         wait_for(lambda: bool(lines))
         assert len(lines) == 1 and f"reading the rest from {random_shards}" in lines[0]
         assert list(staging.copies.rglob("*.arrow"))
@@ -136,7 +142,7 @@ def test_a_directory_that_cannot_be_written_is_reported(
     (tmp_path / "file").touch()
     lines: list[str] = []
     with staged(random_shards, tmp_path / "file", lines) as (dataset, staging):
-        staging.follow(1)
+        follow(staging, 1)
         wait_for(lambda: bool(lines))
         assert f"reading {random_shards} instead" in lines[0]
         assert read(dataset, 0) == read(Dataset.open(random_shards), 0)
@@ -149,7 +155,7 @@ def test_a_damaged_original_is_not_copied(random_shards: Path, tmp_path: Path) -
     (damaged / "rows/train-00002.arrow").write_bytes(content)
     lines: list[str] = []
     with staged(damaged, tmp_path / "to", lines) as (_, staging):
-        staging.follow(1)
+        follow(staging, 1)
         wait_for(lambda: len(lines) == 2)
         assert "train-00002.arrow is damaged" in lines[0]
         assert [path.name for path in sorted((staging.copies / "rows").iterdir())] == [
@@ -164,12 +170,12 @@ def test_a_restarted_run_keeps_what_is_there(random_shards: Path, tmp_path: Path
         lines: list[str] = []
         with staged(random_shards, tmp_path, lines) as (_, staging):
             (staging.copies / "rows").mkdir(parents=True, exist_ok=True)
-            staging.follow(1)
+            follow(staging, 1)
             wait_for(lambda: (staging.copies / "mask-1/train-00002.arrow").exists())
         times.append({path: path.stat().st_mtime_ns for path in staging.copies.rglob("*.arrow")})
     assert times[0] == times[1] and len(times[0]) == 9
     with staged(random_shards, tmp_path, []) as (_, staging):
-        staging.follow(1)
+        follow(staging, 1)
         wait_for(lambda: staging.is_copying)
         staging.close(remove=True)
     assert not staging.copies.exists()
@@ -179,10 +185,10 @@ def test_one_run_of_a_node_copies(random_shards: Path, tmp_path: Path) -> None:
     """A second one reads the copies of the first, and leaves them."""
     lines: list[str] = []
     with staged(random_shards, tmp_path, []) as (_, first):
-        first.follow(1)
+        follow(first, 1)
         wait_for(lambda: first.is_copying)
         with staged(random_shards, tmp_path, lines) as (dataset, second):
-            second.follow(1)
+            follow(second, 1)
             wait_for(lambda: bool(lines))
             assert "another run copies" in lines[0]
             wait_for(lambda: (first.copies / "mask-1/train-00002.arrow").exists())
@@ -208,25 +214,33 @@ def test_copies_that_others_can_change_are_refused(random_shards: Path, tmp_path
 def test_the_corpora_of_a_directory_have_copies_of_their_own(
     prepared: Path, tmp_path: Path
 ) -> None:
-    """They are at different passes, so each keeps the masks of its own."""
+    """They are at different passes, so each keeps the masks of its own. One thread and one lock
+    serve all, and there is one line; those that a later phase does not read are removed."""
     lines: list[str] = []
-    parts = [*Dataset.open(prepared).by_corpus().values()][:2]
-    stagings = [
-        Staging(
-            prepared, part.manifest, part.shards, tmp_path, lines.append, reserve=0, part=part.part
-        )
-        for part in parts
-    ]
-    assert stagings[0].copies != stagings[1].copies
-    for number, (part, staging) in enumerate(zip(parts, stagings, strict=True), start=1):
-        part.stage(staging)
-        staging.copy_in_background()
-        staging.follow(number)
-    wait_for(lambda: len(lines) == 2)
-    for number, (part, staging) in enumerate(zip(parts, stagings, strict=True)):
-        found = {path.relative_to(staging.copies) for path in staging.copies.rglob("*.arrow")}
-        files = [(shard.file, shard.masks[number].file) for shard in part.shards]
+    whole = Dataset.open(prepared)
+    corpora = [*whole.by_corpus().values()]
+    staging = Staging(prepared, whole.manifest, tmp_path, lines.append, reserve=0)
+    parts = [staging.part(own.shards, own.part) for own in corpora]
+    assert len({part.copies for part in parts}) == 5
+    for number, (own, part) in enumerate(zip(corpora, parts, strict=True), start=1):
+        own.stage(part)
+        part.follow(number)
+    staging.copy_in_background()
+    wait_for(lambda: bool(lines))
+    assert len([thread for thread in threading.enumerate() if thread.name == "staging"]) == 1
+    for number, (own, part) in enumerate(zip(corpora, parts, strict=True)):
+        found = {path.relative_to(part.copies) for path in part.copies.rglob("*.arrow")}
+        files = [(shard.file, shard.masks[number].file) for shard in own.shards]
         assert {Path(file) for pair in files for file in pair} <= found
         assert not any(f"mask-{number + 2}" in path.parts for path in found)
-        staging.close(remove=True)
-    assert not [*tmp_path.rglob("*.arrow")]
+    parts[0].follow(2)
+    wait_for(lambda: not parts[0].missing(parts[0].files()))
+    staging.keep({own.part for own in corpora[:2]})
+    wait_for(lambda: not [*parts[4].copies.rglob("*.arrow")])
+    again = staging.part(corpora[4].shards, corpora[4].part)
+    again.follow(1)  # a phase that reads it once more
+    wait_for(lambda: not again.missing(again.files()))
+    assert [*parts[0].copies.rglob("*.arrow")] and not [*parts[3].copies.rglob("*.arrow")]
+    assert len(lines) == 1 and "has the rows and masks of this pass and the next" in lines[0]
+    staging.close(remove=True)
+    assert not [*tmp_path.rglob("*.arrow")] and len([*tmp_path.iterdir()]) == 0
