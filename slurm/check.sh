@@ -7,6 +7,8 @@
 check_before_submitting() {
   wrong=0
   read_site
+  [ -n "${TENFOLD_CORPUS:-}" ] ||
+    fail "TENFOLD_CORPUS is not set; name a corpus, and its files in TENFOLD_INPUT"
   if [ -z "$checking" ]; then
     [ -z "$TENFOLD_VENV" ] || check_python >/dev/null
     return
@@ -58,8 +60,6 @@ check_python() {
 # The shards that training will find when prepare has ended: those of this corpus alone.
 check_shards() {
   local corpus found others=() -
-  [ -n "${TENFOLD_CORPUS:-}" ] ||
-    fail "TENFOLD_CORPUS is not set; name a corpus, and its files in TENFOLD_INPUT"
   if [ -n "${TENFOLD_DATA:-}" ]; then
     choose_data
     return

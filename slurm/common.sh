@@ -46,8 +46,14 @@ check_numbers() {
   done
 }
 
+# A batch file that is started by hand would stop at the first variable that Slurm sets.
+require_job() {
+  [ -n "${SLURM_JOB_ID:-}" ] || fail "this is no Slurm job; submit it: sbatch [OPTIONS] $0"
+}
+
 # train RECIPE: trains it, or with an empty one the recipe of the settings.
 train() {
+  require_job
   asked='' passed='' ranks=''
   trap stop USR1 # may arrive at any time, and would otherwise end this shell
   # A file that is named for a recipe trains it, whatever the site's usual recipe is.

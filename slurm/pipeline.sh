@@ -5,6 +5,7 @@
 #   slurm/pipeline.sh bert_base --partition=gpu --train --nodes=4 --gres=gpu:4 --prepare --nodes=2
 #   slurm/pipeline.sh --check bert_base ...         submits nothing and reports what would fail
 #   slurm/pipeline.sh ./roberta-base ...            continues the model in that folder
+#   slurm/pipeline.sh --help                        prints this
 #
 # sbatch's options before --prepare, --train or --export are for all three jobs, those after one of
 # them are for that job alone. So each job has its own resources: those in its file unless given.
@@ -21,12 +22,19 @@ TENFOLD_HOME=$PWD
 # shellcheck source=slurm/check.sh
 . slurm/check.sh
 
+# Prints the comment at the top of this file.
+print_help() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' slurm/pipeline.sh; }
+
 # Sets checking, recipe, and the options of each job.
 read_arguments() {
   local argument stage=all
   checking='' recipe='' all=() prepare=() train=() export=()
   for argument; do
     case $argument in
+    -h | --help)
+      print_help
+      exit 0
+      ;;
     --check) checking=yes ;;
     --prepare | --train | --export) stage=${argument#--} ;;
     *)
@@ -44,7 +52,9 @@ read_arguments() {
       ;;
     esac
   done
-  [ -n "$recipe" ] || fail "usage: slurm/pipeline.sh [--check] RECIPE [OPTIONS OF SBATCH]"
+  [ -n "$recipe" ] || fail "usage: slurm/pipeline.sh [--check] RECIPE [OPTIONS OF SBATCH]; --help explains it"
+  command -v sbatch >/dev/null ||
+    fail "no sbatch on PATH; run this on a login node of a Slurm cluster"
 }
 
 for_all_jobs() {

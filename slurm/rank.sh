@@ -55,10 +55,11 @@ pass_on() {
 }
 
 IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-}"
-mode=$1
-shift
+mode=${1:-}
+shift "$(($# > 0))"
 case $mode in
 describe) describe ;;
 rank) become_rank "$@" ;;
 agent) run_agent "$@" ;;
+*) fail "usage: rank.sh describe, or rank.sh rank|agent COMMAND...; srun starts it in a job" ;;
 esac

@@ -74,6 +74,7 @@ THEIRS = {
     "prepare",
     "train",
     "export",
+    "help",
 }
 """Options of torchrun, Slurm and slurm/pipeline.sh that the text names."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,10 @@ def pipeline(
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TENFOLD_", "SLURM_"))}
     result = subprocess.run(
         [ROOT / "slurm" / "pipeline.sh", *words], capture_output=True, text=True, check=False,
-        env=kept | {"PATH": f"{folder}:{kept['PATH']}", "TENFOLD_VENV": sys.prefix} | environment,
+        env=kept | {
+            "PATH": f"{folder}:{kept['PATH']}", "TENFOLD_VENV": sys.prefix,
+            "TENFOLD_CORPUS": "cc-news",
+        } | environment,
         cwd=cwd,
     )  # fmt: skip
     calls = record.read_text().splitlines() if record.exists() else []
@@ -103,3 +107,48 @@ def test_a_mistake_is_one_line_and_submits_nothing(
     code, errors, calls = pipeline(tmp_path, *words.split())
     assert (code, calls) == (2, [])
     assert errors.startswith(f"error: {message}") and errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("--check", "roberta_base"), ("roberta_base",)])
+def test_what_every_job_needs_is_a_line_before_anything_else(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Nothing is submitted without a corpus, or where there is no Slurm."""
+    code, errors, calls = pipeline(tmp_path, *words, TENFOLD_CORPUS="")
+    said = "TENFOLD_CORPUS is not set; name a corpus, and its files in TENFOLD_INPUT"
+    assert (code, errors, calls) == (2, f"error: {said}\n", [])
+    for name in ("bash", "dirname"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
+    code, errors, calls = pipeline(tmp_path, *words, PATH=str(tmp_path / "bin"))
+    said = "no sbatch on PATH; run this on a login node of a Slurm cluster"
+    assert (code, errors, calls) == (2, f"error: {said}\n", [])
+
+
+def test_help_is_the_comment_of_the_file(tmp_path: Path) -> None:
+    for words in (["--help"], ["-h"], ["roberta_base", "--train", "--help"]):
+        result = subprocess.run(
+            [ROOT / "slurm" / "pipeline.sh", *words], capture_output=True, text=True, check=False
+        )
+        assert (result.returncode, result.stderr) == (0, "")
+        first, *lines = result.stdout.splitlines()
+        assert first.startswith("Submits all jobs at once") and len(lines) > 10
+        assert lines[-1].endswith("Prints the three job ids.")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "slurm").glob("*.sbatch")), ids=lambda p: p.name)
+def test_a_batch_file_that_is_started_by_hand_says_so(path: Path) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TENFOLD_", "SLURM_"))}
+    result = subprocess.run(
+        ["bash", path], capture_output=True, text=True, check=False, cwd=ROOT, env=kept
+    )
+    said = f"error: this is no Slurm job; submit it: sbatch [OPTIONS] {path}\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", said)
+
+
+@pytest.mark.parametrize("words", [(), ("ranks",)])
+def test_rank_sh_without_a_mode_is_a_mistake(words: tuple[str, ...]) -> None:
+    command = [ROOT / "slurm" / "rank.sh", *words]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: usage: rank.sh") and result.stderr.count("\n") == 1
