@@ -49,6 +49,8 @@ def find_copies(data: TaskData) -> list[Copies]:
 
 def describe_data(task: LabelledTask, data: TaskData, copies: list[Copies]) -> Iterator[str]:
     """What a user should know of the files before hours of training."""
+    if data.train.taken:
+        yield f"{data.train.path}: {data.train.taken}"
     for split in data.splits():
         if split.unlabelled:
             yield f"{split.path}: {split.unlabelled:,} rows without a label are dropped"

@@ -15,7 +15,6 @@ from pipeline.downstream.finetune_tasks import (
     METRICS,
     TASKS,
     LabelledTask,
-    Layout,
     TaskData,
     TaskKind,
     as_fetched,
@@ -29,7 +28,7 @@ from pipeline.downstream.protocols import (
     TuningProtocol,
 )
 from pipeline.downstream.reading.hub_tasks import fetch_task
-from pipeline.downstream.reading.tables import TableColumns, ending
+from pipeline.downstream.reading.tables import TableColumns
 
 MOST_SEED = 2**31
 """Of --first-seed; generators take no larger ones."""
@@ -107,7 +106,11 @@ def _add_files(parser: Parser) -> None:
         metavar="N",
         help="use the first N training examples, with the labels of all (default: all)",
     )
-    columns = parser.add_argument_group("files of your own (.tsv, .csv, .jsonl)")
+    columns = parser.add_argument_group(
+        "files of your own",
+        "CSV and TSV with any delimiter, JSON lines, Parquet, Arrow, compressed or not; for tags "
+        "also a word and its tags per line, as in CoNLL-U, whose columns have names or numbers",
+    )
     columns.add_argument(
         "--text",
         nargs="+",
@@ -119,7 +122,8 @@ def _add_files(parser: Parser) -> None:
         "--target",
         default="",
         metavar="COLUMN",
-        help="label, number, index of the right choice, tags, or text of the answer",
+        help="label, number, index of the right choice, tags (default for a word per line: the "
+        "last column), or text of the answer",
     )
     columns.add_argument(
         "--choices", nargs="+", default=[], metavar="COLUMN", help="texts of the choices"
@@ -211,8 +215,8 @@ def _add_protocol(parser: Parser) -> None:
 def choose_task(arguments: argparse.Namespace) -> LabelledTask:
     """The published task, or one with the user's columns.
 
-    Fetches it first with --fetch. Raises ConfigError for an unknown name, or columns that are
-    missing or of no use.
+    Fetches it first with --fetch. Raises ConfigError for an unknown name, or columns that are of no
+    use; those that are missing are found when the file is read.
     """
     given = (
         arguments.text or arguments.target or arguments.choices or arguments.answer_start
@@ -238,9 +242,6 @@ def choose_task(arguments: argparse.Namespace) -> LabelledTask:
         raise ConfigError(
             f"--task {arguments.task} is unknown; known: {', '.join(TASKS)}; or {', '.join(KINDS)}"
         )
-    layout = "table" if given else _layout_without_columns(kind, arguments.train)
-    if layout == "table":
-        _check_columns(kind, arguments)
     _check_named(kind, arguments.labels)
     columns = TableColumns(
         texts=tuple(arguments.text),
@@ -249,34 +250,23 @@ def choose_task(arguments: argparse.Namespace) -> LabelledTask:
         start=arguments.answer_start,
         group=arguments.group,
     )
+    _check_columns(kind, arguments)
     return LabelledTask(
-        name=kind, kind=kind, metrics=METRICS[kind], train=(), dev=(), layout=layout,
+        name=kind, kind=kind, metrics=METRICS[kind], train=(), dev=(), layout="",
         columns=columns, labels=tuple(arguments.labels),
     )  # fmt: skip
 
 
-def _layout_without_columns(kind: TaskKind, train: Path | None) -> Layout:
-    """The layout of a user's file of spans or tags whose columns are not named."""
-    format_ = ending(train) if train else ""
-    if kind == "spans" and train and format_ not in (".jsonl", ".csv"):
-        return "squad"
-    if kind == "tags" and train and format_ not in (".json", ".jsonl", ".csv"):
-        return "conll"
-    return "table"
-
-
 def _check_columns(kind: TaskKind, arguments: argparse.Namespace) -> None:
-    """Raises ConfigError for columns that are missing, too many, or of no use."""
+    """Raises ConfigError for columns that are too many, or of no use."""
     texts, target = arguments.text, arguments.target
-    if not texts or not target:
-        raise ConfigError(f"--task {kind} needs --text COLUMN and --target COLUMN")
     needed = {"spans": 2, "tags": 1}.get(kind, len(texts))
-    if len(texts) != needed or needed > 2:
+    if texts and (len(texts) != needed or needed > 2):
         raise ConfigError(f"--text {' '.join(texts)}: {kind} takes {min(needed, 2)}")
     if target in texts:
         raise ConfigError(f"--target {target} is a column of --text too; it is what is predicted")
-    if (kind == "choices") != bool(arguments.choices):
-        raise ConfigError("--choices goes with --task choices, which needs it")
+    if arguments.choices and kind != "choices":
+        raise ConfigError(f"--choices goes with --task choices, not with --task {kind}")
     if arguments.answer_start and kind != "spans":
         raise ConfigError(f"--answer-start goes with --task spans, not with --task {kind}")
     if arguments.group and not arguments.dev_share:

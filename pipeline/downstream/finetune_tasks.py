@@ -15,13 +15,13 @@ from pipeline.downstream.reading.division import divide_examples
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.hub_tasks import FILES, HUB
 from pipeline.downstream.reading.labels import labels_of
-from pipeline.downstream.reading.published import read_conll, read_race, read_squad
-from pipeline.downstream.reading.tables import TableColumns, read_example_table
+from pipeline.downstream.reading.layouts import Layout, read_examples
+from pipeline.downstream.reading.tables import TableColumns
 from pipeline.evaluation.scoring.metrics import CHUNK_TAG
+from pipeline.ingest.compression.codecs import MAGIC
 
 TaskKind = Literal["classification", "regression", "choices", "tags", "spans"]
 KINDS: tuple[TaskKind, ...] = ("classification", "regression", "choices", "tags", "spans")
-Layout = Literal["table", "squad", "conll", "race"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +71,8 @@ class Split:
     skipped_lines: int = 0
     unlabelled: int = 0
     """Rows that were dropped as they have no label."""
+    taken: str = ""
+    """The format and the columns that were read, for the terminal; empty of other files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,23 +323,11 @@ def read_task(
 
 
 def read_split(task: LabelledTask, path: Path, columns: TableColumns) -> Split:
-    """The examples of one file; labels are read if `columns` names their column.
-
-    Rows of a published table without a label are dropped; what they are in a user's own is asked,
-    see `check_meant`.
-    """
-    if not path.exists():
+    """The examples of one file, see `read_examples`."""
+    if is_published(task) and not path.exists():
         raise DataError(f"{path} does not exist; give the files of {task.name} as published")
-    if task.layout == "squad":
-        return Split(path, read_squad(path))
-    if task.layout == "conll":
-        return Split(path, read_conll(path))
-    if task.layout == "race":
-        return Split(path, read_race(path))
-    table = read_example_table(
-        path, columns, task.kind, labelled=bool(columns.label), drops_unlabelled=is_published(task)
-    )
-    return Split(path, table.examples, table.skipped_lines, table.unlabelled)
+    table = read_examples(path, columns, task.kind, task.layout, is_published=is_published(task))
+    return Split(path, table.examples, table.skipped_lines, table.unlabelled, table.taken)
 
 
 def read_tests(task: LabelledTask, directory: Path) -> dict[str, list[Example]]:
@@ -375,10 +365,11 @@ def scored_by_tags(task: LabelledTask, tags: Sequence[str]) -> LabelledTask:
 
 
 def find_file(directory: Path, names: tuple[str, ...], task: LabelledTask) -> Path:
-    """The first of the names that exists. Raises DataError if none does."""
+    """The first of the names that exists, compressed or not. Raises DataError if none does."""
     for name in names:
-        if (directory / name).exists():
-            return directory / name
+        for ending in ("", *(f".{compression}" for compression in MAGIC)):
+            if (path := directory / f"{name}{ending}").exists():
+                return path
     raise DataError(
         f"{directory} has none of {', '.join(names)}, the files of {task.name} as published; give "
         "the folder with --data, or the file with --train and --dev"

@@ -6,11 +6,16 @@ import gzip
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipeline.downstream.reading.tables import TableColumns, read_example_table
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.downstream.reading.layouts import Layout, read_examples
+from pipeline.downstream.reading.tables import TableColumns
 from pipeline.experiments.ablation import make_arms
 from pipeline.experiments.arms import arms_from_file
 from pipeline.ingest.corpora import common_crawl, wikimedia
@@ -115,7 +120,7 @@ _ROWS: dict[str, tuple[TableColumns, list[dict[str, Any]]]] = {
 
 
 def open_tasks(_: Path) -> Read:
-    """Files of every kind of task, as JSON lines and with separators."""
+    """Files of every kind of task, as JSON lines, Parquet, with separators and a word per line."""
 
     def read(random: Random, place: Path) -> Iterator[str]:
         kind = random.choice(list(_ROWS))
@@ -127,8 +132,18 @@ def open_tasks(_: Path) -> Read:
             at = random.randrange(len(lines))
             lines[at] = mutated(lines[at], random)
             path.write_bytes(b"\n".join(lines))
+        elif random.random() < 0.2:
+            path = place / "task.parquet"
+            pq.write_table(pa.Table.from_pylist(rows[:1] * 4), path)
+            path.write_bytes(bytes_mutated(path.read_bytes(), random, (b"\0", b"PAR1")))
+        elif kind == "tags" and random.random() < 0.5:
+            path = place / "task.conll"
+            path.write_bytes(
+                bytes_mutated(_CONLL_U, random, (b"\t", b"\n\n", b"#", b"1-2", b"\xff"))
+            )
+            columns = random.choice((columns, TableColumns(texts=("FORM",), label="UPOS")))
         else:
-            path = place / f"task.{random.choice(('csv', 'tsv'))}"
+            path = place / f"task.{random.choice(('csv', 'tsv', 'txt'))}"
             separator = "," if path.suffix == ".csv" else "\t"
             names = list(rows[0])
             cells = [[_cell(row[name]) for name in names] for row in rows]
@@ -146,10 +161,21 @@ def open_tasks(_: Path) -> Read:
                 "²".encode(),
             )
             path.write_bytes(bytes_mutated(text.encode(), random, words))
-        table = read_example_table(path, columns, kind, labelled=random.random() < 0.9)
+        if random.random() < 0.1:
+            columns = replace(columns, label="")
+        layout: Layout = random.choice(("table", ""))
+        table = read_examples(path, columns, kind, layout, is_published=random.random() < 0.3)
         yield kind if table.examples else "nothing"
 
     return read
+
+
+_CONLL_U = b"""# sent_id = 1
+1\tDogs\tdog\tNOUN\tNNS\t_\t2\tnsubj\t_\t_
+2\trun\trun\tVERB\tVB\t_\t0\troot\t_\t_
+
+1\tNo\tno\tINTJ\tUH\t_\t0\troot\t_\t_
+"""
 
 
 def _cell(value: Any) -> str:

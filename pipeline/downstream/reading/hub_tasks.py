@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.errors import ConfigError
 from pipeline.base.files import make_directory, one_at_a_time, whole_file
 from pipeline.base.progress import tracked
+from pipeline.downstream.reading.labelled_files import Record
 from pipeline.downstream.reading.published import filled
-from pipeline.downstream.reading.tables import Record, TableColumns
+from pipeline.downstream.reading.tables import TableColumns
+from pipeline.ingest.documents.parquet import read_table_rows
 from pipeline.remote.hub import Repository, download, list_matching
 
 PARQUET = "refs/convert/parquet"
@@ -158,20 +157,9 @@ def _fetch(source: HubTask, split: str, path: Path, name: str) -> None:
     parts = path.parent / ".parts"
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as lines:
         for listed in tracked(files, f"fetching {name}", "files"):
-            for record in _records(download(repository, commit, listed, parts)):
+            for record in read_table_rows(str(download(repository, commit, listed, parts))):
                 lines.write(json.dumps(_plain(source, record), ensure_ascii=False) + "\n")
     shutil.rmtree(parts, ignore_errors=True)
-
-
-def _records(path: Path) -> Iterator[Record]:
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                yield from batch.to_pylist()
-    except pa.ArrowException as error:
-        raise DataError(
-            f"{path} cannot be read as Parquet ({error}); give the published files by --data"
-        ) from error
 
 
 def _plain(source: HubTask, record: Record) -> Record:

@@ -1,4 +1,4 @@
-"""Published files that are no tables -> examples: SQuAD's JSON, CoNLL's columns, RACE's folders."""
+"""Published files that are no tables -> examples: SQuAD's JSON, RACE's folders."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import Any
 from pipeline.base.errors import DataError
 from pipeline.base.typed_json import as_object
 from pipeline.downstream.reading.examples import Answer, Example, check_not_empty
-from pipeline.downstream.reading.tables import check_tags, found_answer
+from pipeline.downstream.reading.labelled_files import read_content, read_decoded
+from pipeline.downstream.reading.tables import found_answer
 
-COMMENT = re.compile(r"# (id |\S+ = )")
-"""How CoNLL-U and MultiCoNER name a sentence; a number sign may also be a word."""
+_SQUAD = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\[')
 LETTERS = ["A", "B", "C", "D"]
 """Of RACE's answers."""
-SENTENCE_BREAK = "-DOCSTART-"
+
+
+def is_squad(path: Path) -> bool:
+    """Whether a file starts as SQuAD's do."""
+    return bool(_SQUAD.match(read_content(path)))
 
 
 def read_squad(path: Path) -> list[Example]:
@@ -52,44 +56,6 @@ def _questions(article: dict[str, Any], path: Path) -> Iterator[Example]:
                 )
             group = str(article.get("title", "")) or context
             yield Example(name, (_text(question["question"]), context), gold, group)
-
-
-def read_conll(path: Path) -> list[Example]:
-    """Sentences of a file with a word and its tag per line, in the first and the last column.
-
-    An empty line ends a sentence, and a comment names one. Raises DataError for a line of one
-    column.
-    """
-    examples: list[Example] = []
-    words: list[str] = []
-    tags: list[str] = []
-
-    def end() -> None:
-        if words:
-            check_tags(tuple(words), tags, str(path))
-            examples.append(Example(str(len(examples)), tuple(words), tuple(tags)))
-            words.clear()
-            tags.clear()
-
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: {error.reason}; convert it") from error
-    for number, line in enumerate(lines, 1):
-        line = line.rstrip("\r")
-        columns = line.split("\t") if "\t" in line else line.split()
-        if not line.strip() or columns[0] == SENTENCE_BREAK:
-            end()
-            continue
-        if COMMENT.match(line):
-            continue
-        if len(columns) < 2 or not columns[-1].strip() or not columns[0].strip():
-            raise DataError(f"{path} line {number}: {line!r} is not a word and its tag")
-        words.append(columns[0].strip())
-        tags.append(columns[-1].strip())
-    end()
-    check_not_empty(examples, path)
-    return examples
 
 
 def read_race(folder: Path) -> list[Example]:
@@ -132,6 +98,6 @@ def _text(value: object) -> str:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return as_object(path.read_text(encoding="utf-8-sig"))
+        return as_object(read_decoded(path))
     except ValueError as error:
         raise DataError(f"{path} is not a JSON object: {error}; copy it again") from error

@@ -1,8 +1,7 @@
-"""TSV, CSV and JSON lines -> examples of labels, numbers, choices, spans and tags."""
+"""Rows of labelled files -> examples of labels, numbers, choices, spans and tags."""
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import DataError
-from pipeline.base.typed_json import as_object
 from pipeline.downstream.reading.examples import Answer, Example, Gold, check_not_empty
+from pipeline.downstream.reading.labelled_files import (
+    LabelledTable,
+    PlacedRow,
+    Record,
+    columns_shown,
+    open_table,
+)
 from pipeline.downstream.reading.labels import is_no_label
 
-Record = dict[str, Any]
-_LARGEST_FIELD = 1 << 27
+NAME_COLUMNS = "name others with --text and --target"
 _MOST_DIGITS = 19  # int() refuses 5,000 digits
 
 
@@ -56,35 +60,42 @@ class ExampleTable:
     """Short ones, and sentences without words."""
     unlabelled: int = 0
     """Rows that were dropped as they have no label."""
+    taken: str = ""
+    """The format of the file, and which columns were read, for the terminal."""
 
 
 def read_example_table(
-    path: Path, columns: TableColumns, kind: str, *, labelled: bool, drops_unlabelled: bool = False
+    path: Path, columns: TableColumns, kind: str, *, labelled: bool, is_published: bool = False
 ) -> ExampleTable:
-    """The examples of a file by its ending: .csv, .json and .jsonl, else tab-separated.
+    """The examples of a file in any format of `labelled_files`.
 
     kind: classification, regression, choices, spans or tags; labelled=False reads no label;
-    drops_unlabelled: rows that have none, see `is_no_label`, are dropped and counted. Raises
-    DataError for an empty file, a wrong column, or a value that is not of the kind.
+    is_published: rows that have none, see `is_no_label`, are dropped and counted, and tables are
+    written as GLUE's. Raises DataError for an empty file, a wrong column, or a value that is not of
+    the kind.
     """
     gold_of = GOLD[kind]
     examples: list[Example] = []
     skipped = unlabelled = 0
-    for number, record in _records(path, columns):
+    table = open_table(
+        path, columns.needed(), columns.header,
+        is_published=is_published, skips_short_lines=columns.skips_short_lines,
+    )  # fmt: skip
+    for place, record in _checked_rows(path, columns, table, is_published=is_published):
         if record is None:
             skipped += 1
             continue
         name = str(record[columns.id]) if columns.id in record else str(len(examples))
-        texts = _texts(record, columns, kind, path, number)
+        texts = _texts(record, columns, kind, place)
         if not texts:  # a sentence without words
             skipped += 1
             continue
         gold = None
         if labelled and columns.label:
-            if drops_unlabelled and is_no_label(record[columns.label]):
+            if is_published and is_no_label(record[columns.label]):
                 unlabelled += 1
                 continue
-            gold = gold_of(record, columns, texts, f"{path} line {number}")
+            gold = gold_of(record, columns, texts, place)
         group = texts[0] if kind == "choices" else texts[-1] if kind == "spans" else ""
         if columns.group:
             value = record[columns.group]
@@ -95,117 +106,70 @@ def read_example_table(
             f"{path}: none of its {unlabelled:,} rows has a label; give a labelled file"
         )
     check_not_empty(examples, path)
-    return ExampleTable(examples, skipped, unlabelled)
+    return ExampleTable(examples, skipped, unlabelled, _describe_taken(table, columns))
 
 
-def _records(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
-    """Line numbers and records; None for a short line that is skipped. Checks the columns."""
-    is_json = ending(path) in (".json", ".jsonl")
-    found = _json_records(path) if is_json else _read_delimited(path, columns)
+def _describe_taken(table: LabelledTable, columns: TableColumns) -> str:
+    """`comma-separated; text review; target stars; unused 'id', 'date'`."""
+    roles = {
+        "text": columns.texts, "choices": columns.choices, "target": (columns.label,),
+        "answer start": (columns.start,), "group": (columns.group,), "id": (columns.id,),
+    }  # fmt: skip
+    parts, unused = [table.form], [*table.columns]
+    for role, names in roles.items():
+        if taken := [name for name in names if name in table.columns]:
+            parts.append(f"{role} {', '.join(taken)}")
+            unused = [name for name in unused if name not in taken]
+    return "; ".join([*parts, f"unused {columns_shown(unused)}"] if unused else parts)
+
+
+def _checked_rows(
+    path: Path, columns: TableColumns, table: LabelledTable, *, is_published: bool
+) -> Iterator[PlacedRow]:
+    """The rows. Raises DataError for a column that the table or a row lacks, or has twice."""
     needed = columns.needed()
-    for number, record in found:
+    for name in needed:
+        if table.columns.count(name) > 1:
+            raise DataError(f"{path} has two columns {name!r}; rename one")
+    for place, record in table.rows:
         if record is not None:
             lacking = [name for name in needed if name not in record]
             if lacking:
-                shown = ", ".join(map(repr, list(record)[:12]))
                 raise DataError(
-                    f"{path} line {number} has no column {lacking[0]!r}; its columns are {shown}"
+                    f"{place} has no column {lacking[0]!r}; its columns are "
+                    f"{columns_shown([*record])}; "
+                    + ("give the files as published" if is_published else NAME_COLUMNS)
                 )
-        yield number, record
+        yield place, record
 
 
-def _json_records(path: Path) -> Iterator[tuple[int, Record | None]]:
-    for number, line in enumerate(_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            yield number, as_object(line)
-        except ValueError as error:
-            raise DataError(
-                f"{path} line {number} is not a JSON object: {error}; give one per line"
-            ) from error
-
-
-def _read_delimited(path: Path, columns: TableColumns) -> Iterator[tuple[int, Record | None]]:
-    header = list(columns.header)
-    for number, row in _comma_separated(path) if ending(path) == ".csv" else _tab_separated(path):
-        if not header:
-            header = row
-            for name in columns.needed():
-                if header.count(name) > 1:
-                    raise DataError(f"{path} has two columns {name!r}; rename one")
-            continue
-        if not row or row == [""]:
-            continue
-        if len(row) < len(header) and columns.skips_short_lines:
-            yield number, None
-            continue
-        if len(row) != len(header):
-            raise DataError(
-                f"{path} line {number} has {len(row)} columns, not {len(header)}; fix the line"
-            )
-        yield number, dict(zip(header, row))
-
-
-def _tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(_lines(path), 1):
-        yield number, line.rstrip("\r\n").split("\t")
-
-
-def _comma_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows, with the number of the last line of each."""
-    csv.field_size_limit(_LARGEST_FIELD)
-    rows = csv.reader(_lines(path), strict=True)  # or an open quote would take all rows after it
-    try:
-        for row in rows:
-            yield rows.line_num, row
-    except csv.Error as error:
-        raise DataError(f"{path} line {rows.line_num} is not CSV: {error}; fix the line") from error
-
-
-def ending(path: Path) -> str:
-    """The ending of a file's name, which tells its format, in lower case."""
-    return path.suffix.lower()
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Lines of a UTF-8 file, whose byte order mark is skipped; only a newline ends a line."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="\n") as file:
-            yield from file
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: {error.reason}; convert it") from error
-
-
-def _texts(
-    record: Record, columns: TableColumns, kind: str, path: Path, number: int
-) -> tuple[str, ...]:
+def _texts(record: Record, columns: TableColumns, kind: str, place: str) -> tuple[str, ...]:
     if kind == "tags":
-        return tuple(_list(record[columns.texts[0]], path, number))
-    texts = [_text(record[name], name, path, number) for name in columns.texts]
+        return tuple(_list(record[columns.texts[0]], place))
+    texts = [_text(record[name], name, place) for name in columns.texts]
     if kind != "choices":
         return tuple(texts)
     if len(columns.choices) == 1:
-        choices = _list(record[columns.choices[0]], path, number)
+        choices = _list(record[columns.choices[0]], place)
     else:
-        choices = [_text(record[name], name, path, number) for name in columns.choices]
+        choices = [_text(record[name], name, place) for name in columns.choices]
     prompt = f"{texts[1]} " if len(texts) > 1 else ""
     return (texts[0], *(f"{prompt}{choice}" for choice in choices))
 
 
-def _text(value: object, name: str, path: Path, number: int) -> str:
+def _text(value: object, name: str, place: str) -> str:
     if not isinstance(value, str):
-        raise DataError(f"{path} line {number}: {name!r} is {value!r}, not text")
+        raise DataError(f"{place}: {name!r} is {value!r}, not text")
     return value
 
 
-def _list(value: object, path: Path, number: int) -> list[str]:
+def _list(value: object, place: str) -> list[str]:
     """A list of JSON, or words separated by spaces."""
     if isinstance(value, str):
         return value.split()
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return value
-    raise DataError(f"{path} line {number} has {value!r} where a list of texts is needed")
+    raise DataError(f"{place} has {value!r} where a list of texts is needed")
 
 
 def _label(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:

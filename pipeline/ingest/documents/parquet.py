@@ -1,12 +1,13 @@
 """Texts from Parquet files, row groups at a time. A damaged file raises a DataError with its name.
 
 A corpus has its texts in known columns, see `read_rows`. Evaluation files have them in any
-column, at any depth, and may be Arrow files or streams, see `read_strings`.
+column, at any depth, and may be Arrow files or streams, see `read_strings`; of those with labels
+whole rows are read, see `read_table_rows`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -147,26 +148,47 @@ def read_strings(path: str, content: bytes | None = None) -> Iterator[str]:
 
     content: the decompressed file if the whole file is compressed.
     """
+    for batch in _batches(path, content, _string_columns):
+        for column in batch.columns:
+            for array in _string_arrays(column):
+                yield from (value for value in array.to_pylist() if value is not None)
+
+
+def read_table_rows(path: str, content: bytes | None = None) -> Iterator[dict[str, Any]]:
+    """Yield every row of a Parquet or Arrow file: its values by the names of the columns.
+
+    content: as for `read_strings`.
+    """
+    for batch in _batches(path, content, lambda schema: [*range(len(schema))]):
+        with naming_tables(path):
+            rows: list[dict[str, Any]] = batch.to_pylist()
+        yield from rows
+
+
+def _batches(
+    path: str, content: bytes | None, choose: Callable[[pa.Schema], list[int]]
+) -> Iterator[pa.RecordBatch]:
+    """Valid record batches of the columns whose indices `choose` gives."""
     with naming_tables(path):
         file = pa.OSFile(path) if content is None else pa.BufferReader(content)
         head = file.read(len(ARROW_FILE))
         file.seek(0)
         if table_format(head) == "Parquet":
-            batches = _parquet_batches(file)
+            batches = _parquet_batches(file, choose)
         else:
             batches = _arrow_batches(file, is_stream=head != ARROW_FILE)
         for batch in batches:
-            strings = batch.select(_string_columns(batch.schema))
-            _require_valid(strings, path)
-            for column in strings.columns:
-                for array in _string_arrays(column):
-                    yield from (value for value in array.to_pylist() if value is not None)
+            chosen = batch.select(choose(batch.schema))
+            _require_valid(chosen, path)
+            yield chosen
 
 
-def _parquet_batches(file: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(
+    file: pa.NativeFile, choose: Callable[[pa.Schema], list[int]]
+) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as table:
         schema = table.schema_arrow
-        names = [schema.names[index] for index in _string_columns(schema)]
+        names = [schema.names[index] for index in choose(schema)]
         # pyarrow cannot read a nested dictionary in a batch that spans row groups.
         for group in range(table.num_row_groups if names else 0):
             yield from table.iter_batches(ROWS, [group], names)

@@ -71,7 +71,7 @@ def decode_page(body: bytes, content_type: str) -> Decoded | None:
 
     content_type: the server's header, such as text/html; charset=utf-8.
     """
-    if encoding := _wide_or_marked(body):
+    if encoding := wide_or_marked(body):
         return _decode_as(body, encoding, _find_stated(body, content_type))
     if body[:HEAD_BYTES].count(b"\0") > _FEW_NULS:
         return None
@@ -91,7 +91,7 @@ def _decode_as(body: bytes, encoding: str, stated: list[str]) -> Decoded:
     return Decoded(text, stated[:1] not in ([], [encoding]))
 
 
-def _wide_or_marked(body: bytes) -> str:
+def wide_or_marked(body: bytes) -> str:
     """The encoding that a byte order mark names, or the wide one of text without; or empty."""
     for mark, name in _MARKS:
         if body.startswith(mark):

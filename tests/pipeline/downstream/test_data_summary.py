@@ -30,6 +30,8 @@ def test_dropped_rows_and_labels() -> None:
     assert dropped in list(describe_data(TASKS["sst2"], data, []))
     own = list(describe_data(replace(TASKS["sst2"], name="classification"), data, []))
     assert own[:3] == [dropped, "training labels: 0 3, 1 3", "development labels: 0 1, 1 1"]
+    told = replace(data, train=replace(train, taken="tab-separated; text a"))
+    assert next(describe_data(TASKS["sst2"], told, [])) == "train.tsv: tab-separated; text a"
     divided = next(describe_data(TASKS["sst2"], replace(data, train=data.dev, is_divided=True), []))
     assert (
         divided == "development: 2 examples of dev.tsv, drawn with seed 0 for every seed of the job"

@@ -33,11 +33,8 @@ def parse(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     [
         (["--task", "sst3"], "--task sst3 is unknown; known: cola"),
         (["--task", "sst2", "--text", "a"], "has columns of its own"),
-        (["--task", "tags", "--text", "a"], "needs --text COLUMN and --target COLUMN"),
         (["--task", "spans", "--text", "a", "--target", "b"], "spans takes 2"),
-        (["--task", "choices", "--text", "a", "--target", "b"], "goes with --task choices"),
-        (["--task", "tags", "--train", "a.jsonl"], "needs --text COLUMN and --target COLUMN"),
-        (["--task", "spans", "--train", "a.csv"], "needs --text COLUMN and --target COLUMN"),
+        (["--task", "tags", "--choices", "a"], "--choices goes with --task choices, not with"),
         (["--task", "tags", "--text", "a", "--target", "a"], "is a column of --text too"),
         (["--task", "tags", "--text", "a", "--target", "b", "--answer-start", "c"], "spans, not"),
         (["--task", "tags", "--text", "a", "--target", "b", "--group", "c"], "no effect without"),
@@ -85,7 +82,7 @@ def test_tasks_of_a_user(parse) -> None:  # type: ignore[no-untyped-def]
     )
     assert choose_task_files(arguments, task) == (Path("a"), Path("b"), ())
     named = choose_task(parse("--task", "tags", "--train", "a", "--labels", "-", "-1", ""))
-    assert (named.layout, named.labels) == ("conll", ("-", "-1", ""))
+    assert (named.layout, named.labels) == ("", ("-", "-1", ""))
 
 
 def test_numbers(parse, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,10 @@ def test_a_share_of_a_sorted_file_has_its_labels(tmp_path: Path) -> None:
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has none of train\.tsv, the files of sst2"):
         find_file(tmp_path, ("train.tsv",), TASKS["sst2"])
+    (tmp_path / "train.tsv.gz").write_bytes(gzip.compress(b'sentence\tlabel\n"a\t1\n'))
+    path = find_file(tmp_path, ("train.tsv",), TASKS["sst2"])
+    (one,) = read_split(TASKS["sst2"], path, TASKS["sst2"].columns).examples
+    assert (one.texts, one.gold) == (('"a',), "1")
     with pytest.raises(DataError, match="does not exist"):
         read_split(TASKS["sst2"], tmp_path / "x.tsv", TableColumns(texts=("a",)))
     assert set(METRICS) == {task.kind for task in TASKS.values()}

@@ -1,4 +1,4 @@
-"""SQuAD, CoNLL and RACE as published."""
+"""SQuAD and RACE as published."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.downstream.reading.examples import Answer
-from pipeline.downstream.reading.published import read_conll, read_race, read_squad
+from pipeline.downstream.reading.published import is_squad, read_race, read_squad
 
 
 def test_squad(tmp_path: Path) -> None:
@@ -21,6 +21,7 @@ def test_squad(tmp_path: Path) -> None:
     ]
     paragraph = {"context": "it is me", "qas": questions}
     path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": [paragraph]}]}))
+    assert is_squad(path)
     first, second = read_squad(path)
     assert (first.texts, first.gold, first.group) == (("who", "it is me"), (Answer("me", 6),), "T")
     assert second.gold == ()
@@ -31,22 +32,11 @@ def test_squad(tmp_path: Path) -> None:
     path.write_text(json.dumps({"data": [{"paragraphs": [paragraph | {"context": None}]}]}))
     with pytest.raises(DataError, match=r"has not SQuAD's layout \(TypeError: None is not text"):
         read_squad(path)
+    path.write_text('{"data": 5}\n')
+    assert not is_squad(path)
     path.write_text('{"data": [{}]}')
     with pytest.raises(DataError, match="has not SQuAD's layout"):
         read_squad(path)
-
-
-def test_conll(tmp_path: Path) -> None:
-    path = tmp_path / "c.txt"
-    path.write_text("-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\n@a\tO\r\n \n")
-    assert [(e.texts, e.gold) for e in read_conll(path)] == [
-        (("EU", "rejects"), ("I-ORG", "O")), (("@a",), ("O",)),
-    ]  # fmt: skip
-    path.write_text("# sent_id = 3\n# id 7\tdomain=en\n# O\nEU I-ORG\n")
-    assert [e.texts for e in read_conll(path)] == [("#", "EU")]
-    path.write_text("word\n")
-    with pytest.raises(DataError, match="line 1: 'word' is not a word and its tag"):
-        read_conll(path)
 
 
 def test_race(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
             "classification",
             "x.tsv",
             "t\tother\na\t1\n",
-            "line 2 has no column 'l'; its columns are 't'",
+            "line 2 has no column 'l'; its columns are 't', 'other'; name others with --text and",
         ),
         ("classification", "x.tsv", "t\tl\n", "has no examples"),
         ("classification", "x.tsv", "", "has no examples"),
@@ -107,7 +107,7 @@ def test_rows_without_a_label_are_dropped_from_published_files(tmp_path: Path) -
     (tmp_path / "x.jsonl").write_text(rows)
     for kind in ("classification", "regression"):
         found = read_example_table(
-            tmp_path / "x.jsonl", columns, kind, labelled=True, drops_unlabelled=True
+            tmp_path / "x.jsonl", columns, kind, labelled=True, is_published=True
         )
         assert [e.texts for e in found.examples] == [("a",)] and found.unlabelled == 6
     kept = read(tmp_path / "x.jsonl", rows.replace("-1.0", "2"), "classification", columns)
@@ -115,7 +115,7 @@ def test_rows_without_a_label_are_dropped_from_published_files(tmp_path: Path) -
     (tmp_path / "x.tsv").write_text("t\tl\na\t-1\n")
     with pytest.raises(DataError, match="none of its 1 rows has a label; give a labelled file"):
         read_example_table(
-            tmp_path / "x.tsv", columns, "regression", labelled=True, drops_unlabelled=True
+            tmp_path / "x.tsv", columns, "regression", labelled=True, is_published=True
         )
 
 
@@ -160,3 +160,20 @@ def test_space_around_a_label_is_not_part_of_it(tmp_path: Path) -> None:
     columns = TableColumns(texts=("t",), label="l")
     found = read(tmp_path / "x.tsv", "t\tl\na\t1 \nb\t1\n", "classification", columns)
     assert [example.gold for example in found.examples] == ["1", "1"]
+
+
+def test_what_was_read_is_told(tmp_path: Path) -> None:
+    columns = TableColumns(texts=("review",), label="stars", id="n")
+    found = read(tmp_path / "x", "review;stars;date;by\na;1;2;c\n", "classification", columns)
+    assert found.taken == "semicolon-separated; text review; target stars; unused 'date', 'by'"
+    found = read(tmp_path / "x", '{"review": "a", "stars": 1, "n": 2}\n', "regression", columns)
+    assert found.taken == "JSON lines; text review; target stars; id n"
+
+
+def test_a_published_table_without_a_column_is_not_the_published_one(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("text\tlabel\na\t1\n")
+    columns = TableColumns(texts=("sentence",), label="label")
+    with pytest.raises(DataError, match="are 'text', 'label'; give the files as published"):
+        read_example_table(
+            tmp_path / "x.tsv", columns, "classification", labelled=True, is_published=True
+        )

@@ -13,6 +13,7 @@ from pipeline.ingest.documents.parquet import (
     group_bytes,
     read_rows,
     read_strings,
+    read_table_rows,
     table_format,
     text_columns,
 )
@@ -70,3 +71,20 @@ def test_a_column_whose_name_is_not_utf_8_is_one_line(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"names", b"\xaa\xaa\xaa\xaa\xaa"))
     with pytest.raises(DataError, match=r"x\.parquet is truncated or damaged \('utf-8' codec"):
         text_columns(str(path), ("text",))
+
+
+def test_whole_rows(tmp_path: Path) -> None:
+    """Of Parquet, an Arrow file and an Arrow stream, or their content."""
+    rows = [{"words": ["a", "b"], "n": 1}, {"words": [], "n": None}, {"words": ["c"], "n": 3}]
+    table = pa.Table.from_pylist(rows)
+    paths = [tmp_path / name for name in ("parquet", "file", "stream")]
+    pq.write_table(table, paths[0], row_group_size=1)
+    for path, create in zip(paths[1:], (pa.ipc.new_file, pa.ipc.new_stream)):
+        with create(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+    for path in paths:
+        assert [*read_table_rows(str(path))] == rows
+        assert [*read_table_rows("absent", path.read_bytes())] == rows
+    paths[0].write_bytes(paths[0].read_bytes()[:-5])
+    with pytest.raises(DataError, match="is truncated or damaged"):
+        [*read_table_rows(str(paths[0]))]

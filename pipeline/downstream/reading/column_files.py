@@ -1,0 +1,128 @@
+"""Files with a word and its tags per line -> sentences: CoNLL's, CoNLL-U and CoNLL-U Plus.
+
+1. An empty line ends a sentence, and so does -DOCSTART-.
+2. Columns have numbers from 1. CoNLL-U's ten have Universal Dependencies' names too, and those of
+   CoNLL-U Plus the names in its first line, `# global.columns = ID FORM UPOS`.
+3. A word is in FORM, else in the first column; its tag, if none is chosen, in the last.
+4. In files with names a number sign starts a comment, and IDs such as 3-4 and 8.1 are no words.
+   Elsewhere it is a word, but for `# id ...` and `# name = ...`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.base.errors import DataError
+from pipeline.downstream.reading.examples import Example, check_not_empty
+from pipeline.downstream.reading.labelled_files import (
+    columns_shown,
+    is_json,
+    name_ending,
+    read_content,
+    read_decoded,
+)
+from pipeline.downstream.reading.tables import NAME_COLUMNS, ExampleTable, check_tags
+from pipeline.ingest.documents.csv_tables import HEAD_BYTES, find_dialect
+from pipeline.ingest.documents.parquet import table_format
+
+COMMENT = re.compile(r"# (id |\S+ = )")
+"""How CoNLL-U and MultiCoNER name a sentence; a number sign may also be a word."""
+SENTENCE_BREAK = "-DOCSTART-"
+CONLL_U = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+"""https://universaldependencies.org/format.html"""
+_GLOBAL = "# global.columns = "
+_ID = re.compile(r"\d+([-.]\d+)?")
+_MOST_DIGITS = 9
+
+
+def is_column_file(path: Path, wanted: Sequence[str]) -> bool:
+    """False if a file is a table of sentences: by its format or its name, or as its first line
+    names one of the wanted columns."""
+    if table_format(read_content(path)):
+        return False
+    text = read_decoded(path)
+    if is_json(path, text) or text.lstrip().startswith("["):
+        return False
+    if name_ending(path) == "csv":
+        return False
+    header = find_dialect(text[:HEAD_BYTES].encode(), tuple(wanted)).columns
+    return {*wanted}.isdisjoint(header)
+
+
+def read_conll(path: Path, word: str = "", tag: str = "") -> ExampleTable:
+    """Sentences of a file, their words and tags in the chosen columns.
+
+    word, tag: names or numbers of columns; empty: see 3 above. Raises DataError for a column that
+    the file lacks, and for a line without a word and its tag.
+    """
+    lines = [line.rstrip("\r") for line in read_decoded(path).split("\n")]
+    names = _column_names(lines)
+    first = next((_split(line) for line in lines if _is_word_line(line, names)), [])
+    if names and not tag:
+        raise DataError(
+            f"{path} has the columns {', '.join(names)}; name that of the tags, such as "
+            "--target UPOS"
+        )
+    word_at = _place(path, word or ("FORM" if "FORM" in names else "1"), names, first)
+    tag_at = _place(path, tag, names, first) if tag else -1
+    examples: list[Example] = []
+    words: list[str] = []
+    tags: list[str] = []
+    for number, line in enumerate([*lines, ""], 1):
+        if not line.strip() or line.split(maxsplit=1)[0] == SENTENCE_BREAK:
+            if words:
+                check_tags(tuple(words), tags, str(path))
+                examples.append(Example(str(len(examples)), tuple(words), tuple(tags)))
+                words, tags = [], []
+        elif _is_word_line(line, names):
+            columns = [value.strip() for value in _split(line)]
+            is_long = len(columns) > max(1, word_at, tag_at)
+            if not (is_long and columns[word_at] and columns[tag_at]):
+                raise DataError(f"{path} line {number}: {line!r} is not a word and its tag")
+            words.append(columns[word_at])
+            tags.append(columns[tag_at])
+    check_not_empty(examples, path)
+    chosen = [(names or range(1, len(first) + 1))[place] for place in (word_at, tag_at)]
+    return ExampleTable(
+        examples, 0, taken=f"a word per line; text {chosen[0]}; target {chosen[1]} of {len(first)}"
+    )
+
+
+def _column_names(lines: Sequence[str]) -> tuple[str, ...]:
+    """The names of the columns; empty if they have numbers only."""
+    for line in lines:
+        if line.startswith(_GLOBAL):
+            return tuple(line.removeprefix(_GLOBAL).split())
+        if line and not line.startswith("#"):
+            columns = line.split("\t")
+            is_named = len(columns) == len(CONLL_U) and _ID.fullmatch(columns[0])
+            return CONLL_U if is_named else ()
+    return ()
+
+
+def _is_word_line(line: str, names: Sequence[str]) -> bool:
+    """False for blank lines, marks, comments, and in files with names for what has another ID."""
+    if not line.strip() or line.split(maxsplit=1)[0] == SENTENCE_BREAK:
+        return False
+    if not names:
+        return not COMMENT.match(line)
+    if line.startswith("#"):
+        return False
+    return names[0] != "ID" or _split(line)[0].isdecimal()
+
+
+def _split(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else line.split()
+
+
+def _place(path: Path, wanted: str, names: Sequence[str], first: Sequence[str]) -> int:
+    """The index of a column. Raises DataError if the first word's line has no such column."""
+    if wanted in names:
+        return names.index(wanted)
+    number = int(wanted) if wanted.isdecimal() and len(wanted) < _MOST_DIGITS else 0
+    if 1 <= number <= max(1, len(first)):
+        return number - 1
+    shown = ", ".join(names) or f"1 to {len(first)}, {columns_shown(first)} in its first line"
+    raise DataError(f"{path} has no column {wanted!r}; its columns are {shown}; {NAME_COLUMNS}")
