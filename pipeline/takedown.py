@@ -9,7 +9,6 @@ with `--part i/n` divide them. Kill it at any time and run it again: finished sh
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from pipeline.base.command_line import (
     add_workers_argument,
     data_root,
     example_text,
+    next_lines,
 )
 from pipeline.data.selection.signature_store import clear_signatures
 from pipeline.data.shards.earlier_shards import signatures_of
@@ -61,7 +61,7 @@ def takedown(arguments: argparse.Namespace, executor: Executor) -> None:
     print("their text is still in these places:")
     for line in find_remains(data, output, data_root(), request, purged):
         print(f"  {line}")
-    print(f"next: python -m pipeline.inspect {shlex.quote(str(output))} --verify")
+    print("\n".join(next_lines(("inspect", output, "--verify"))))
 
 
 def _parse() -> argparse.Namespace:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -51,6 +53,28 @@ def example_text(*commands: str) -> str:
     """The examples at the end of a help text; each may span lines that end in a backslash."""
     lines = [line for command in commands for line in command.splitlines()]
     return "\n".join(["examples:", *(f"  {line}" for line in lines)])
+
+
+def next_lines(*commands: Sequence[object]) -> list[str]:
+    """`next: COMMAND`, and a line for each further one, quoted for a shell.
+
+    commands: the name of a command and its words.
+    """
+    return [
+        f"{'     ' if index else 'next:'} python -m pipeline.{shlex.join(map(_as_word, command))}"
+        for index, command in enumerate(commands)
+    ]
+
+
+def _as_word(word: object) -> str:
+    """A word of a command line; a path is not taken for an option."""
+    return f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word)
+
+
+def unused_path(path: Path) -> Path:
+    """The path, with a number at its end if something is there: for an output that must be new."""
+    names = (path, *(path.with_name(f"{path.name}-{number}") for number in range(2, 100)))
+    return next((name for name in names if not name.exists()), path)
 
 
 def data_root() -> Path:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from tokenizers import Tokenizer
 from torch.cuda import is_available
 
-from pipeline.base.command_line import cores
+from pipeline.base.command_line import cores, next_lines, unused_path
 from pipeline.base.errors import DataError
 from pipeline.cluster.ranks import Cluster, launched_rank
 from pipeline.config.mask_rates import at_rate
@@ -112,7 +113,9 @@ def finish(job: Job, trainer: Trainer, interrupted: bool) -> None:
         print(f"{job.output} is at step {step:,} of {job.run.steps:,}")
         if trainer.metrics and (words := change(trainer.metrics.first, trainer.metrics.last)):
             print(words)
-        print(f"next: python -m pipeline.export {job.output} --output DIR")
+        if job.run.checkpoint.exportable:
+            exported = unused_path(Path(f"{job.output}-export"))
+            print("\n".join(next_lines(("export", job.output, "--output", exported))))
 
 
 def print_example(loader: Loader, sequences: int, step: int) -> None:

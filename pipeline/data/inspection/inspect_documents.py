@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.base.command_line import data_root
+from pipeline.base.command_line import data_root, next_lines
 from pipeline.base.errors import escaped
 from pipeline.base.files import write_whole
 from pipeline.base.progress import tracked
@@ -22,7 +22,12 @@ from pipeline.data.selection.filters import Filters, filters_by_corpus, rewrite_
 from pipeline.data.text.cleaning import clean
 from pipeline.data.text.document_map import Document, apply_map
 from pipeline.data.text.line_rules import keep_lines
-from pipeline.ingest.corpora.sources import corpus_sources, describe_input, print_input
+from pipeline.ingest.corpora.sources import (
+    corpus_sources,
+    describe_input,
+    own_name,
+    print_input,
+)
 from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import BadRecord, Rewriting
 from pipeline.ingest.extraction.html_files import gather_pages
@@ -46,10 +51,8 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     Files are read as they are: nothing is extracted to $TENFOLD_ROOT/documents.
     """
     path: Path = arguments.directory
-    name, inputs = (arguments.corpus, [str(path)]) if arguments.corpus else (str(path), [])
-    if path.resolve() == (data_root() / "documents").resolve():  # without its subdirectories
-        name, inputs = "documents", [str(path / "*.parquet")]
-    name, sources = corpus_sources(name, inputs, arguments.text_field, arguments.plain_text)
+    given, inputs = _name_corpus(arguments)
+    name, sources = corpus_sources(given, inputs, arguments.text_field, arguments.plain_text)
     sources = rewrite_texts(sources, arguments.map, arguments.filter)
     filters = filters_by_corpus(arguments.filter, [source.corpus for source in sources])
     print_input(sources, escaped(str(path)))
@@ -70,17 +73,40 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
         )
     width = min(max(shutil.get_terminal_size((100, 20)).columns, 80), 100)
     print("\n".join(report_statistics(statistics, width, decided)))
-    quoted = shlex.quote(str(path))
-    given = f"{arguments.corpus} --input {quoted}" if arguments.corpus else quoted
-    if arguments.map:
-        given += f" --map {shlex.quote(arguments.map)}"
-    if arguments.filter:
-        given += f" --filter {shlex.join(arguments.filter)}"
-    print(f"next: python -m pipeline.prepare --corpus {given}")
+    if statistics.documents():
+        print("\n".join(next_lines(["prepare", *_as_words(arguments, given, inputs)])))
     if arguments.html:
         content = page(statistics, f"{name}: documents", about, decided)
         write_whole(arguments.html, content.encode())
         print(f"\n{arguments.html}: the same report as HTML")
+
+
+def _name_corpus(arguments: argparse.Namespace) -> tuple[str, list[str]]:
+    """--corpus and --input with which `prepare` reads the path, too."""
+    path: Path = arguments.directory
+    if path.resolve() == (data_root() / "documents").resolve():  # without its subdirectories
+        return arguments.corpus or "documents", [str(path / "*.parquet")]
+    if arguments.corpus:
+        return arguments.corpus, [str(path)]
+    name = own_name(path)
+    if name != path.absolute().name.split(".")[0]:
+        return name, [str(path)]
+    return str(path), []
+
+
+def _as_words(
+    arguments: argparse.Namespace, corpus: str, inputs: Sequence[str]
+) -> Iterator[str | Path]:
+    """The options of `prepare` for what was inspected."""
+    options: dict[str, Sequence[str | Path]] = {
+        "--corpus": [corpus], "--input": [Path(given) for given in inputs],
+        "--text-field": [arguments.text_field],
+        "--plain-text": [arguments.plain_text], "--map": [arguments.map],
+        "--filter": arguments.filter,
+    }  # fmt: skip
+    for option, values in options.items():
+        if any(values):
+            yield from (option, *values)
 
 
 def _decided(arguments: argparse.Namespace, decisions: Path) -> DecisionSummary | None:

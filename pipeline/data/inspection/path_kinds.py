@@ -1,34 +1,44 @@
-"""What a run, a checkpoint, a model or a folder of them is, and which commands take it.
+"""What a run, a checkpoint, a model, a folder of them or a list of ids is, and what takes it.
 
-Only JSON is read, so this needs no torch.
+Of models only JSON is read, so this needs no torch.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.command_line import data_root, next_lines, unused_path
+from pipeline.base.errors import ConfigError, DataError, PipelineError
 from pipeline.base.typed_json import as_object, read_object
 from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.takedown.request import find_documents
 from pipeline.execution.work_directory import WORK
+from pipeline.recipes import RECIPES, recipe
 
 RUN, STATE, MODEL = "run.json", "state.json", "config.json"
+WEIGHTS = "model.safetensors"
 _CHECKPOINTS = "checkpoints"
+_PRETRAINED = ("ForMaskedLM", "ForPreTraining")
+"""Ends of the names of classes whose folders have all that a recipe needs."""
+_ID = re.compile(rb"([\w.-]+\t)?\S.*@\d+")
+_HEAD_BYTES = 1 << 16
 _MOST_SHOWN = 20
-"""Folders that are listed."""
+"""Folders that are listed, and lines of a file that are looked at."""
 
 
 def describe_place(path: Path) -> list[str]:
-    """Lines about a path that holds neither shards, a tokenizer nor documents; empty for others.
+    """Lines about a path that holds neither shards, a tokenizer nor text; empty for others.
 
     Raises ConfigError if nothing is there, and DataError if its description cannot be read.
     """
     if not path.exists():
         raise ConfigError(f"{path}: no such directory or file; give one that a command has written")
     if not path.is_dir():
-        return []
+        return _id_list(path) if path.is_file() else []
     if not any(path.iterdir()):
         raise ConfigError(
             f"{path} is an empty folder; fill it with pipeline.prepare ... --output {path}, or put "
@@ -70,14 +80,14 @@ def _run(path: Path) -> list[str]:
         shown = ", ".join(f"{name} {metrics[name]:.4f}" for name in names if metrics.get(name))
         lines.append(f"  metrics      step {metrics['step']:,}: {shown}")
     lines += [f"  data         {directory}" for directory in directories]
-    data = " ".join(directories)
-    calls = []
+    calls: list[list[object]] = []
     if reached < settings["steps"]:
-        calls.append(f"python -m pipeline.train --run {path / RUN} --data {data} --output {path}")
+        calls.append(["train", "--run", path / RUN, "--data", *directories, "--output", path])
     if steps:
-        calls.append(f"python -m pipeline.export {path} --output {path}-export")
-        calls.append(f"python -m pipeline.evaluate {path} --data {data}")
-    return [*lines, *_next(*calls)]
+        if settings.get("checkpoint", {}).get("exportable", True):
+            calls.append(["export", path, "--output", unused_path(Path(f"{path}-export"))])
+        calls.append(["evaluate", path, "--data", *directories])
+    return [*lines, *next_lines(*calls)]
 
 
 def _checkpoint(path: Path) -> list[str]:
@@ -88,14 +98,22 @@ def _checkpoint(path: Path) -> list[str]:
     settings = state["run"]
     size = sum(file.stat().st_size for file in path.iterdir())
     run, name, step = path.parent.parent, settings["name"], state["step"]
-    return [
+    about = (
         f"{path}: a checkpoint of {name} at step {step:,} of {settings['steps']:,}, "
-        f"{size / 1e6:,.1f} MB",
-        *_next(
-            f"python -m pipeline.export {run} --step {step} --output {run}-{step}",
-            f"python -m pipeline.train {name} --from {path} --data SHARDS --output RUN",
-        ),
-    ]
+        f"{size / 1e6:,.1f} MB"
+    )
+    if not (run / RUN).exists():  # it was copied without its run
+        return [about]
+    data = [part["directory"] for part in read_object(run / RUN)["data"]]
+    calls: list[list[object]] = []
+    if settings.get("checkpoint", {}).get("exportable", True):
+        exported = unused_path(Path(f"{run}-{step}"))
+        calls.append(["export", run, "--step", step, "--output", exported])
+    if step < settings["steps"]:
+        forked = unused_path(Path(f"{run}-from-{step}"))
+        fork = ["train", "--run", run / RUN, "--from", path, "--data", *data, "--output", forked]
+        calls.append(fork)
+    return [about, *next_lines(*calls)]
 
 
 def _has(path: Path, *keys: str) -> bool:
@@ -115,13 +133,38 @@ def _model(path: Path) -> list[str]:
     named = {"num_hidden_layers": "layers", "hidden_size": "wide", "vocab_size": "ids"}
     sizes = [f"{config[key]:,} {word}" for key, word in named.items() if key in config]
     size = sum(file.stat().st_size for file in path.glob("*.safetensors"))
-    return [
-        f"{path}: a model for transformers, {', '.join([kind, *sizes])}; {size / 1e6:,.1f} MB",
-        *_next(
-            f"python -m pipeline.evaluate {path} --data SHARDS",
-            f"python -m pipeline.train RECIPE --init {path} --data SHARDS --output RUN",
-        ),
-    ]
+    about = f"{path}: a model for transformers, {', '.join([kind, *sizes])}; {size / 1e6:,.1f} MB"
+    family = config["model_type"]
+    is_whole = (path / WEIGHTS).exists() and (family != "electra" or (path / "generator").is_dir())
+    if f"{family}_base" not in RECIPES or not kind.endswith(_PRETRAINED) or not is_whole:
+        return [about]
+    folder = path if path.is_absolute() else f"./{path}"
+    shards = data_root() / "shards" / f"sample-{path.resolve().name}"
+    run = unused_path(Path("runs") / path.resolve().name)
+    calls: list[list[object]] = []
+    if not (shards / MANIFEST).exists():
+        calls.append(["prepare", "--corpus", "sample", "--recipe", folder, "--output", shards])
+    # pairs of segments are predicted by a head that ForMaskedLM lacks
+    if kind.endswith("ForPreTraining") or recipe(f"{family}_base").objective.kind == "mlm":
+        calls.append(["train", folder, "--data", shards, "--output", run])
+    return [about, *next_lines(*calls, ["evaluate", path, "--data", shards])]
+
+
+def _id_list(path: Path) -> list[str]:
+    """Empty for a file of anything but ids of documents, as pipeline.takedown takes."""
+    with path.open("rb") as file:
+        lines = file.read(_HEAD_BYTES).splitlines()[:_MOST_SHOWN]
+    if not lines or not all(_ID.fullmatch(line) for line in lines):
+        return []
+    about = f"{path}: a list of ids of documents, for pipeline.takedown"
+    shards = [file.parent for file in sorted((data_root() / "shards").glob(f"*/{MANIFEST}"))]
+    for folder in shards:
+        with suppress(PipelineError):
+            find_documents(folder, [str(path)])
+            new = unused_path(Path(f"{folder}-takedown"))
+            call = ("takedown", "--data", folder, "--documents", path, "--output", new)
+            return [about, *next_lines(call)]
+    return [about, f"  no shards in {data_root() / 'shards'} have all of these documents"]
 
 
 def _folder(path: Path) -> list[str]:
@@ -145,13 +188,8 @@ def _folder(path: Path) -> list[str]:
     lines = [f"  {folder}: {kind}" for folder, kind in list(found.items())[:_MOST_SHOWN]]
     if len(found) > _MOST_SHOWN:
         lines.append(f"  ... and {len(found) - _MOST_SHOWN:,} more")
-    first = f"python -m pipeline.inspect {next(iter(found))}"
-    return [f"{path}: a folder of {len(found):,} results", *lines, *_next(first)]
-
-
-def _next(*commands: str) -> list[str]:
-    """The commands that take it, one per line."""
-    return [f"{'next:' if not index else '     '} {call}" for index, call in enumerate(commands)]
+    first = next_lines(("inspect", next(iter(found))))
+    return [f"{path}: a folder of {len(found):,} results", *lines, *first]
 
 
 def _names(folder: Path, pattern: str) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 
+from pipeline.base.command_line import next_lines
 from pipeline.data.preparation.assemble import Part
 from pipeline.data.preparation.prepare_shards import ShardsJob
 from pipeline.data.shards.manifest import VALIDATION, Manifest, describe_copies, describe_unknown
@@ -44,7 +44,7 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
     for mismatch in manifest.engine["mismatches"]:
         print(f"{engine} differed from tokenizers, which then redid the split: {mismatch}")
     print(f"{output}")
-    print(f"next: python -m pipeline.inspect {shlex.quote(str(output))}")
+    print("\n".join(next_lines(("inspect", output))))
 
 
 def _about_corpora(manifest: Manifest, splits: Mapping[str, PlainText]) -> Iterator[str]:

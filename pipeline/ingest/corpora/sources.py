@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -160,11 +161,20 @@ def describe_corpus(corpus: str, named: bool, sources: list[Source]) -> str:
     return "the sample" if corpus == SAMPLE else f"your corpus {names}"
 
 
+def own_name(path: Path) -> str:
+    """A name for what a path holds: that of the path up to a dot, if it can be a directory's and is
+    that of no corpus that we know."""
+    name = re.sub(r"[^\w-]+", "-", path.absolute().name.split(".")[0]).strip("-") or "corpus"
+    return f"my-{name}" if name in (*CORPORA, *GROUPS, SAMPLE) else name
+
+
 def _require_name(name: str, path: str) -> None:
     """Raises ConfigError if `name` cannot be a directory's; path: the argument it came from."""
     if not re.fullmatch(r"[\w.-]+", name):
+        files = f" --input {shlex.quote(path)}" if is_path(path) else ""
         raise ConfigError(
-            f"--corpus {path} is not a valid directory name; use --corpus NAME --input {path}"
+            f"--corpus {path} is not a valid directory name; use --corpus {own_name(Path(path))}"
+            f"{files}"
         )
 
 

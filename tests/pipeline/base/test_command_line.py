@@ -16,6 +16,8 @@ from pipeline.base.command_line import (
     add_workers_argument,
     check_least,
     example_text,
+    next_lines,
+    unused_path,
 )
 from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
@@ -48,6 +50,22 @@ def test_workers_and_parts() -> None:
     }.items():
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
             parser.parse_args(words.split())
+
+
+def test_next_commands_can_be_pasted(tmp_path: Path) -> None:
+    lines = next_lines(("inspect", Path("-a b"), "--verify"), ["export", tmp_path, "--step", 3])
+    assert lines == [
+        "next: python -m pipeline.inspect './-a b' --verify",
+        f"      python -m pipeline.export {tmp_path} --step 3",
+    ]
+    assert next_lines() == []
+
+
+def test_an_output_that_is_new(tmp_path: Path) -> None:
+    assert unused_path(tmp_path / "out") == tmp_path / "out"
+    for taken, unused in (("out", "out-2"), ("out-2", "out-3")):
+        (tmp_path / taken).mkdir()
+        assert unused_path(tmp_path / "out") == tmp_path / unused
 
 
 def test_a_mistake_says_where_help_is() -> None:

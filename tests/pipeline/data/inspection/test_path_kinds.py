@@ -8,9 +8,11 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline import inspect
+from pipeline.base.command_line import data_root
 from pipeline.data.inspection.path_kinds import describe_place
 from tests.pipeline.preparing import Call
 
@@ -70,7 +72,12 @@ def test_a_checkpoint(run: Path, show: Show) -> None:
     assert f"{path}: a checkpoint of roberta_tiny at step 10 of 40, 2.0 MB\n" in text
     export, train = calls(text)
     assert export[2:] == ["pipeline.export", str(run), "--step", "10", "--output", f"{run}-10"]
-    assert train[2:6] == ["pipeline.train", "roberta_tiny", "--from", str(path)]
+    assert train[2:] == [
+        "pipeline.train", "--run", f"{run}/run.json", "--from", str(path),
+        "--data", "/data/one", "/data/two", "--output", f"{run}-from-10",
+    ]  # fmt: skip
+    (run / "run.json").unlink()
+    assert "next:" not in show(path)
 
 
 def test_folders_of_results(run: Path, prepared: Path, show: Show, tmp_path: Path) -> None:
@@ -91,9 +98,57 @@ def test_a_model(show: Show, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(bytes(3_000_000))
     text = show(tmp_path)
     assert f"{tmp_path}: a model for transformers, BertForMaskedLM, 768 wide; 3.0 MB\n" in text
-    evaluate, train = calls(text)
-    assert evaluate[2:4] == ["pipeline.evaluate", str(tmp_path)]
-    assert train[2:6] == ["pipeline.train", "RECIPE", "--init", str(tmp_path)]
+    prepare, evaluate = calls(text)  # it has no head for pairs, which BERT's recipe trains
+    shards = f"{data_root()}/shards/sample-{tmp_path.name}"
+    words = ["--corpus", "sample", "--recipe", str(tmp_path), "--output", shards]
+    assert prepare[2:] == ["pipeline.prepare", *words]
+    assert evaluate[2:] == ["pipeline.evaluate", str(tmp_path), "--data", shards]
+    (tmp_path / "config.json").write_text(
+        json.dumps(config | {"architectures": ["BertForPreTraining"]})
+    )
+    _, train, _ = calls(show(tmp_path))
+    assert train[2:] == [
+        "pipeline.train", str(tmp_path), "--data", shards, "--output", f"runs/{tmp_path.name}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kind"),
+    [
+        ("gpt2", "GPT2LMHeadModel"), ("bert", "BertForSequenceClassification"),
+        ("electra", "ElectraForPreTraining"),
+    ],
+)  # fmt: skip
+def test_a_model_that_no_recipe_continues(
+    model_type: str, kind: str, show: Show, tmp_path: Path
+) -> None:
+    """ELECTRA's discriminator without its generator among them."""
+    config = {"model_type": model_type, "architectures": [kind]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    text = show(tmp_path)
+    assert f"a model for transformers, {kind}" in text and "next:" not in text
+
+
+def test_a_list_of_ids(
+    prepared: Path, show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    ids = pq.read_table(prepared / "documents.parquet")["id"].to_pylist()[:3]
+    listed = tmp_path / "taken down.txt"
+    listed.write_text("\n".join(ids) + "\n")
+    about = f"{listed}: a list of ids of documents, for pipeline.takedown\n"
+    shards = tmp_path / "root" / "shards"
+    assert show(listed) == f"{about}  no shards in {shards} have all of these documents\n"
+    shards.mkdir(parents=True)
+    (shards / "mine").symlink_to(prepared)
+    (call,) = calls(show(listed))
+    assert call[2:] == [
+        "pipeline.takedown", "--data", f"{shards}/mine", "--documents", str(listed),
+        "--output", f"{shards}/mine-takedown",
+    ]  # fmt: skip
+    listed.write_text("\n".join([*ids, "a line of text"]))
+    assert "next: python -m pipeline.prepare --corpus taken-down --input" in show(listed)
 
 
 def test_text_says_what_prepares_it(show: Show, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from pipeline.ingest.corpora.sources import (
     describe_corpus,
     describe_input,
     limit_pages,
+    own_name,
     print_input,
 )
 
@@ -93,6 +95,16 @@ def test_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         corpus_sources("mine", [""])
     with pytest.raises(ConfigError, match="not a valid directory name"):
         corpus_sources(str(tmp_path / "*.jsonl"), [])
+    spaced = tmp_path / "my text.jsonl"
+    spaced.write_text(LINE)
+    advice = f"; use --corpus my-text --input '{spaced}'"
+    with pytest.raises(ConfigError, match=re.escape(advice) + "$"):
+        corpus_sources(str(spaced), [])
+    assert corpus_sources(own_name(spaced), [str(spaced)])[0] == "my-text"
+    names = ("a/news.jsonl.gz", "wikipedia", "sample.txt", ".a", "-b")
+    assert [own_name(Path(name)) for name in names] == [
+        "news", "my-wikipedia", "my-sample", "corpus", "b",
+    ]  # fmt: skip
     corpus_sources("cc_news", [str(path)])
     assert "if you meant cc-news" in capsys.readouterr().out
 

@@ -1,0 +1,196 @@
+"""Every command that a command prints after `next:` works as it is printed.
+
+`inspect`, `export`, `evaluate` and `takedown` run as they are. `prepare` and `train` run with
+--dry-run, which reads all that they would read, but for one `prepare` whose shards the next lines
+need.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import evaluate, export, inspect, prepare, takedown, train
+from pipeline.ingest.corpora import sources
+from pipeline.training.announce import finish
+from tests.launching.process import ROOT
+from tests.pipeline.conftest import Arguments, job
+from tests.pipeline.preparing import Call
+
+MAINS: dict[str, Callable[[], None]] = {
+    f"pipeline.{module.__name__.rpartition('.')[2]}": module.main
+    for module in (evaluate, export, inspect, prepare, takedown, train)
+}
+PRINTS = {
+    "pipeline/base/command_line.py", "pipeline/data/inspection/inspect_documents.py",
+    "pipeline/data/inspection/path_kinds.py", "pipeline/data/preparation/outcome.py",
+    "pipeline/takedown.py", "pipeline/training/announce.py",
+}  # fmt: skip
+"""Files that print such lines: a test here is to be added for another one."""
+TEXTS = [{"text": f"The river {n} is long. It runs to the sea.", "article": f"A {n}."} for n in
+         range(60)]  # fmt: skip
+EXPORTS = ROOT / "tests" / "golden" / "exports"
+
+
+def next_of(text: str) -> list[list[str]]:
+    """The words of the commands after `next:`."""
+    _, _, after = text.partition("next: ")
+    lines = [line.strip() for line in after.splitlines()]
+    return [shlex.split(line) for line in lines if line.startswith("python -m pipeline.")]
+
+
+@pytest.fixture
+def follow(call: Call) -> Callable[..., list[str]]:
+    """Runs the commands after `next:`; returns the names of the modules."""
+
+    def follow(text: str, *, really: bool = False) -> list[str]:
+        found = next_of(text)
+        assert found, text
+        for python, option, module, *words in found:
+            assert (python, option) == ("python", "-m")
+            if module == "pipeline.takedown" or (module == "pipeline.prepare" and really):
+                words += ["--workers", "1"]
+            elif module in ("pipeline.prepare", "pipeline.train"):
+                words.append("--dry-run")
+            call(MAINS[module], *words)
+        return [module for _, _, module, *_ in found]
+
+    return follow
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a space in its name."""
+    folder = tmp_path / "my work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TENFOLD_ROOT", "my data")
+    return folder
+
+
+def lines() -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in TEXTS).encode()
+
+
+def test_all_commands_that_print_such_lines_are_here() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "pipeline").rglob("*.py")
+        if "next_lines(" in path.read_text() or '"next: ' in path.read_text()
+    }
+    assert found == PRINTS
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("my text.jsonl", []),
+        ("news.jsonl.gz", []),
+        ("sample", []),  # a folder with the name of a corpus
+        ("a folder", ["--filter", "max-words=50"]),
+        ("-odd.parquet", ["--text-field", "article"]),
+        ("books.txt", ["--plain-text", "lines"]),
+        ("wiki.jsonl", ["--corpus", "wikipedia"]),
+        ("it's.jsonl", []),
+    ],
+)
+def test_text(
+    name: str, options: list[str], place: Path, call: Call, follow: Callable[..., list[str]]
+) -> None:
+    path = place / name
+    if "." not in name:
+        path.mkdir()
+        (path / "part 1.jsonl").write_bytes(lines())
+    elif name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(TEXTS), path)
+    elif name.endswith(".txt"):
+        path.write_text("\n".join(row["text"] for row in TEXTS))
+    else:
+        path.write_bytes(gzip.compress(lines()) if name.endswith(".gz") else lines())
+    given = f"./{name}" if name.startswith("-") else name
+    assert follow(call(inspect.main, given, "--samples", 0, *options)) == ["pipeline.prepare"]
+    absolute = call(inspect.main, path, "--samples", 0, *options)
+    assert follow(absolute) == ["pipeline.prepare"]
+
+
+def test_text_of_which_nothing_is_kept(place: Path, call: Call) -> None:
+    (place / "a.jsonl").write_bytes(lines())
+    assert "next:" not in call(inspect.main, "a.jsonl", "--filter", "min-words=500")
+
+
+def test_extracted_documents(place: Path, call: Call, follow: Callable[..., list[str]]) -> None:
+    text = "The river is long, and it runs to the sea. " * 20
+    (place / "page.html").write_text(f"<html><body><p>{text}</p></body></html>")
+    words = ["--recipe", "roberta_tiny", "--output", "shards", "--workers", 1]
+    follow(call(prepare.main, "--corpus", "page.html", *words))
+    assert follow(call(inspect.main, "my data/documents")) == ["pipeline.prepare"]
+
+
+def test_shards_and_a_takedown_list(
+    prepared: Path, place: Path, call: Call, follow: Callable[..., list[str]]
+) -> None:
+    shards = place / "my data" / "shards" / "all of it"
+    shards.parent.mkdir(parents=True)
+    shutil.copytree(prepared, shards)
+    assert follow(call(inspect.main, "my data/shards")) == ["pipeline.inspect"]
+    (first, *_) = pq.read_table(shards / "documents.parquet")["id"].to_pylist()
+    (place / "to remove.txt").write_text(f"{first}\n")
+    said = call(inspect.main, "to remove.txt")
+    assert follow(said) == ["pipeline.takedown"]
+    assert (shards.parent / "all of it-takedown" / "manifest.json").exists()
+    new = place / "without it"
+    words = ["--data", shards, "--documents", first, "--output", new, "--workers", 1]
+    assert follow(call(takedown.main, *words)) == ["pipeline.inspect"]
+
+
+def test_a_run_and_its_checkpoint(
+    trained: Path, arguments: Arguments, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch,
+    follow: Callable[..., list[str]], capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run = place / "my runs" / "one run"
+    run.parent.mkdir()
+    shutil.copytree(trained / "1x16", run)
+    assert follow(call(inspect.main, "my runs/one run")) == ["pipeline.export", "pipeline.evaluate"]
+    assert (run.parent / "one run-export" / "model.safetensors").exists()
+    checkpoint = run / "checkpoints" / "step-00000010"
+    assert follow(call(inspect.main, checkpoint)) == ["pipeline.export", "pipeline.train"]
+    trainer = cast("Any", SimpleNamespace(progress=SimpleNamespace(step=20), metrics=None))
+    finish(job(monkeypatch, arguments(run)), trainer, interrupted=False)
+    assert follow(capsys.readouterr().out) == ["pipeline.export"]
+    assert (run.parent / "one run-export-2" / "model.safetensors").exists()
+    assert follow(call(inspect.main, "my runs")) == ["pipeline.inspect"]
+    stopped = place / "stopped"
+    shutil.copytree(trained / "init-stops", stopped)
+    settings = json.loads((stopped / "run.json").read_text())
+    settings["run"]["steps"] = 40
+    (stopped / "run.json").write_text(json.dumps(settings))
+    assert next_of(call(inspect.main, "stopped"))[0][2] == "pipeline.train"
+
+
+@pytest.mark.parametrize("family", ["roberta", "bert"])
+def test_a_model(
+    family: str, place: Path, call: Call, follow: Callable[..., list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """On a tenth of the sample."""
+    small = place / "sample"
+    for name in sources.SAMPLE_CORPORA:
+        first = min(path for path in (sources.SAMPLE_FILES / name).rglob("*") if path.is_file())
+        (small / name).mkdir(parents=True)
+        shutil.copy(first, small / name)
+    monkeypatch.setattr(sources, "SAMPLE_FILES", small)
+    shutil.copytree(EXPORTS / family, place / "my model")
+    said = call(inspect.main, "my model")
+    modules = ["pipeline.prepare", "pipeline.train", "pipeline.evaluate"]
+    assert follow(said, really=True) == modules
+    assert follow(call(inspect.main, "my model")) == modules[1:]
