@@ -15,8 +15,7 @@ from pipeline.base.files import make_directory, one_at_a_time, write_whole
 from pipeline.config.data_settings import shard_settings
 from pipeline.config.run import Run
 from pipeline.config.settings import fingerprint, to_dict
-from pipeline.data.preparation.assemble import INPUTS
-from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from pipeline.data.shards.manifest import INPUTS, MANIFEST, read_manifest
 from pipeline.experiments.ablation import Ablation, AblationArm, first_unlike, split_phases
 from pipeline.experiments.children import Children
 

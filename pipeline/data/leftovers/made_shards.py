@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.typed_json import as_object
-from pipeline.data.preparation.assemble import INPUTS
 from pipeline.data.selection.signature_store import SIGNATURES
-from pipeline.data.shards.manifest import MANIFEST, manifest_content
+from pipeline.data.shards.manifest import INPUTS, MANIFEST, manifest_content
 from pipeline.execution.work_directory import WORK
 
 NOT_SHARDS = ("documents", "downloads", "tokenizers", SIGNATURES)

@@ -28,6 +28,7 @@ from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, REPEATED
 from pipeline.data.shards.manifest import (
+    INPUTS,
     MANIFEST,
     TRAIN,
     VALIDATION,
@@ -48,8 +49,6 @@ from pipeline.execution.threads import do_on_threads, on_threads
 from pipeline.ingest.documents.records import ReadSpan, Source, with_line
 from pipeline.ingest.documents.unchanged import compare, state_of
 
-INPUTS = "inputs.parquet"
-"""In a directory of shards: what was read of each input file, in order."""
 INPUTS_SCHEMA = pa.schema(
     [
         pa.field("corpus", pa.dictionary(pa.int32(), pa.string())),

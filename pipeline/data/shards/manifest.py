@@ -31,6 +31,7 @@ SCHEMA_VERSION = 2
 """Version of the layout on disk; the fingerprint covers that of the columns."""
 
 MANIFEST = "manifest.json"
+INPUTS = "inputs.parquet"  # what was read of each input file, in order
 
 TRAIN: Literal["train"] = "train"
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.data.preparation.assemble import INPUTS
-from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.shards.manifest import INPUTS, MANIFEST
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents.parquet import extracted_hash
 from pipeline.ingest.documents.sniff import sniff

@@ -8,8 +8,7 @@ import pytest
 
 from pipeline.base.errors import ConfigError
 from pipeline.data.leftovers.made_shards import read_made_shards
-from pipeline.data.preparation.assemble import INPUTS
-from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.shards.manifest import INPUTS, MANIFEST
 from pipeline.execution.work_directory import WORK
 from pipeline.ingest.documents.parquet import extracted_hash
 from tests.pipeline.data.leftovers.stored import extracted_dump, write_shards
