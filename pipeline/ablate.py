@@ -8,9 +8,15 @@ divide the runs among the elements of a Slurm array. Needs torch only in the run
 from __future__ import annotations
 
 import sys
+from functools import partial
 
+from pipeline.base.command_line import parse_before
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.experiments.ablate_arguments import chosen_jobs, parse_ablate, read_ablation
+
+if __name__ == "__main__":
+    run_command(partial(parse_before, "numba", parse_ablate))
+
 from pipeline.experiments.ablation_estimate import (
     check_arms,
     describe_arms,

@@ -6,11 +6,12 @@ import argparse
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pipeline.base.errors import ConfigError
+from pipeline.base.progress import note_loading
 
 DEFAULT_RECIPE = "roberta_base"
 HUB = "hf:"
@@ -275,6 +276,16 @@ def add_model_argument(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL_OR_RUN",
         help="directory of a run, RUN/STEP, or a folder with config.json and model.safetensors",
     )
+
+
+def parse_before(package: str, parse: Callable[[], object]) -> None:
+    """Read the command line before modules are imported that need a package.
+
+    So --help and mistakes end at once, and a terminal shows what is loading. `parse` is called
+    again by the command itself.
+    """
+    parse()
+    note_loading(package)
 
 
 def check_least(*counts: tuple[str, int, int]) -> None:

@@ -7,14 +7,13 @@ of a ModuleNotFoundError, and --help needs neither. Preparing does not use the n
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from pipeline.base.command_line import parse_before
 from pipeline.base.errors import ConfigError
-from pipeline.base.progress import note
 
 MARK = "hugging_face/families.py"
 """A file of our `model`, by which it is recognized."""
@@ -26,10 +25,8 @@ def check_imports(parse: Callable[[], object]) -> None:
     parse: reads the command line, so that --help and its mistakes end before torch is needed.
     """
     check_model_folder()
-    parse()
+    parse_before("torch", parse)
     try:
-        if sys.stderr.isatty() and "torch" not in sys.modules and find_spec("torch"):
-            note("loading torch")  # which takes seconds, or a minute from a busy file system
         import_module("torch")
     except (ImportError, OSError) as error:  # OSError: a library of the GPU is missing
         reason = str(error).splitlines()[0]

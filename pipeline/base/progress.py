@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -128,3 +129,13 @@ def note(text: str) -> None:
     """Print a line for the user on stderr, over the bar of another rank."""
     cleared = "\r\033[K" if sys.stderr.isatty() else ""  # of another rank's bar
     print(f"{cleared}{text}", file=sys.stderr, flush=True)
+
+
+def note_loading(package: str) -> None:
+    """Say on a terminal that a package is about to be imported, unless it is here already.
+
+    It takes seconds, or a minute from a busy file system. Elsewhere a mistake stays one line.
+    """
+    first = os.environ.get("LOCAL_RANK", "0") == "0"
+    if first and sys.stderr.isatty() and package not in sys.modules and find_spec(package):
+        note(f"loading {package}")

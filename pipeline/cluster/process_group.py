@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from pipeline.base.errors import ConfigError
 from pipeline.base.null_device import recorded_device
+from pipeline.base.progress import note_loading
 from pipeline.cluster.rendezvous import fresh_store
 
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -96,6 +97,7 @@ def device_name(device: torch.device) -> str:
 @functools.cache
 def deepspeed_library() -> Any:
     """DeepSpeed, imported on first use (it takes seconds) and silenced."""
+    note_loading("deepspeed")
     logging.disable(logging.WARNING)
     try:
         with quiet():

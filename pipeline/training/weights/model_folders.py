@@ -42,6 +42,7 @@ from model.pieces import Pieces
 from pipeline.base.errors import CheckpointError
 from pipeline.base.files import write_whole
 from pipeline.base.null_device import KEY, refuse_null
+from pipeline.base.progress import note_loading
 from pipeline.base.typed_json import read_object
 from pipeline.cluster.process_group import compute_device
 from pipeline.config.encoder_settings import EncoderSettings
@@ -298,6 +299,7 @@ def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 def _load_with_transformers(folder: Path, pairs: bool) -> tuple[Any, Any]:
     try:
+        note_loading("transformers")
         transformers: Any = importlib.import_module("transformers")
     except ImportError as error:
         raise CheckpointError(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 from pipeline.base.command_table import COMMANDS
@@ -15,4 +17,29 @@ def test_every_command_is_listed() -> None:
         if 'if __name__ == "__main__"' in path.read_text():
             assert isinstance(last, ast.If), f"{path.name} defines something after it has run"
             found.add(path.stem)
-    assert found - {"tenfold"} == set(COMMANDS)
+    assert found - {"tenfold", "time_runs"} == set(COMMANDS)  # time_runs is a part of ablate
+
+
+def test_every_command_parses_before_it_imports_a_framework() -> None:
+    """Neither --help nor a mistake waits for torch, DeepSpeed or transformers."""
+    code = """
+import contextlib, io, runpy, sys, tempfile
+
+from pipeline.base.command_table import COMMANDS
+
+sys.modules |= dict.fromkeys(["torch", "deepspeed", "transformers"])  # None: cannot be imported
+for command in COMMANDS:
+    for word, code in (("--help", 0), ("--no-such-option", 2)):
+        sys.argv = [command, word]
+        shown, file = io.StringIO(), tempfile.TemporaryFile("w+")  # faulthandler needs a file
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(file):
+            try:
+                runpy.run_module(f"pipeline.{command}", run_name="__main__")
+            except SystemExit as stop:
+                assert (stop.code or 0) == code, (command, word)
+        file.seek(0)
+        said = file.read()
+        assert bool(shown.getvalue()) == (code == 0), (command, word)
+        assert said.count("\\n") == (code == 2), (command, word, said)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
