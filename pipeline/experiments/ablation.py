@@ -18,7 +18,7 @@ from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.experiments.tables.table import Arm, Table, run_of
 from pipeline.planning.schedule import check_warm_ups
 
-POINTS = 20
+POINTS = 10
 """Validations of a run, from which the steps to a fixed loss are read."""
 TUNING_SEED = 1_000_000
 """Not a seed of the table, so no run that is compared was chosen for its loss."""

@@ -44,7 +44,7 @@ def test_all_arms_have_the_common_settings_and_their_own() -> None:
     one, two, three = make_arms(table, ["encoder.layers=1", "encoder.heads=2"], 40)
     assert [arm.run.encoder.layers for arm in (one, two, three)] == [1, 3, 1]
     assert {arm.run.encoder.heads for arm in (one, two, three)} == {2}
-    assert {(arm.run.steps, arm.run.validation.every) for arm in (one, two)} == {(40, 2)}
+    assert {(arm.run.steps, arm.run.validation.every) for arm in (one, two)} == {(40, 4)}
 
 
 def test_arms_that_hold_out_other_documents_are_refused() -> None:
