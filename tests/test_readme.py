@@ -21,6 +21,7 @@ import pytest
 import zstandard
 
 from pipeline import __version__
+from pipeline.base.command_table import COMMANDS
 from pipeline.config.run import Run
 from pipeline.config.settings import override, setting_types
 from pipeline.data.shards.manifest import SCHEMA_VERSION
@@ -238,11 +239,7 @@ def _make_targets() -> set[str]:
 
 def _commands() -> set[str]:
     """The modules of `pipeline` that are commands."""
-    return {
-        f"pipeline.{path.stem}"
-        for path in (ROOT / "pipeline").glob("*.py")
-        if 'if __name__ == "__main__":' in path.read_text() and path.stem != "tenfold"
-    }
+    return {f"pipeline.{name}" for name in COMMANDS}
 
 
 @all_pages

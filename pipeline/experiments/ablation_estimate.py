@@ -3,27 +3,23 @@
 Before anything is prepared, `check_arms` lets each arm's commands look at what they would do: one
 arm that cannot work ends the command before the others have trained for days.
 
-Hours are those of finished runs, or come from a few measured steps. These are trained in a
-temporary directory on the sample corpus, in the arm's format and sizes: seconds per token hardly
-depend on the text. Nothing is written to the output.
+Hours are those of finished runs, or come from a few measured steps (`run_times.py`); start,
+validations and scoring are counted. Nothing is written to the output.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
 from pipeline.base.durations import in_one_unit
 from pipeline.base.errors import ConfigError
-from pipeline.base.files import write_whole
-from pipeline.base.typed_json import as_object
 from pipeline.config.run import Run
-from pipeline.config.settings import flatten, override, to_dict
-from pipeline.data.shards.manifest import MANIFEST
+from pipeline.config.settings import flatten, to_dict
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.experiments.ablation import (
     RUNS,
     TUNING_FACTORS,
@@ -35,19 +31,19 @@ from pipeline.experiments.ablation import (
 from pipeline.experiments.arm_shards import (
     LOGS,
     directories,
+    held_out,
     prepare_command,
     prepare_log,
     shard_directory,
 )
 from pipeline.experiments.children import ChildError, Children
 from pipeline.experiments.fine_tuning import read_seconds
+from pipeline.experiments.measures import pair_judges
+from pipeline.experiments.run_times import RunTimes, held_out_rows, measure_runs
 from pipeline.experiments.runner import AblationRunner, arm_file
 from pipeline.recipes import recipe
 from pipeline.remote.urls import is_url
-from pipeline.training.run_directory.run_status import METRICS, RECORD
-
-MEASURED_STEPS = 4
-"""The first is not counted: it compiles."""
+from pipeline.training.run_directory.run_status import RECORD
 
 
 def describe_arms(ablation: Ablation) -> Iterator[str]:
@@ -142,30 +138,54 @@ class ArmEstimate:
     runs: int
     done: int
     seconds: float
-    """Of one run, in steps."""
+    """Of one run, from its start to its score."""
     source: str
     """Where `seconds` comes from."""
+    once: float = 0.0
+    """Seconds before its first run: checks, and shards that no earlier arm reads; 0 if done."""
 
     @property
     def left(self) -> float:
         """Seconds of the runs that are not done."""
-        return self.seconds * (self.runs - self.done)
+        return self.once + self.seconds * (self.runs - self.done)
 
 
 def estimate_arms(runner: AblationRunner) -> list[ArmEstimate]:
     """The cost of each arm, the baseline first."""
+    ablation = runner.ablation
+    jobs = {
+        arm.name: [job for job in ablation.jobs() if job.arm is arm] + runner.tuning_jobs(arm)
+        for arm in ablation.arms
+    }
+    done = {name: [job for job in each if runner.is_measured(job)] for name, each in jobs.items()}
+    recorded = {
+        name: _recorded([float(runner.result(job).get("wall_seconds", 0.0)) for job in each])
+        for name, each in done.items()
+    }
+    unknown = [
+        arm
+        for arm in ablation.arms
+        if not recorded[arm.name][1] and len(done[arm.name]) < len(jobs[arm.name])
+    ]
+    times: dict[str, RunTimes] = {}
+    if unknown:
+        print(f"timing a few steps of {', '.join(arm.name for arm in unknown)}", flush=True)
+        measured = measure_runs([arm.run for arm in unknown], runner.children)
+        times = {arm.name: each for arm, each in zip(unknown, measured, strict=True)}
     found = []
-    for arm in runner.ablation.arms:
-        jobs = [job for job in runner.ablation.jobs() if job.arm is arm]
-        jobs += runner.tuning_jobs(arm)
-        done = [job for job in jobs if runner.is_measured(job)]
-        seconds, count = _recorded([float(runner.result(job)["seconds"]) for job in done])
-        if count:
-            source = f"recorded by {count} finished run{'s' * (count > 1)}"
-        else:
-            seconds = measured_seconds(arm.run, runner.children)
-            source = f"measured, {MEASURED_STEPS - 1} steps on this machine"
-        found.append(ArmEstimate(arm, len(jobs), len(done), seconds, source))
+    shards: set[Path] = set()
+    for arm in ablation.arms:
+        seconds, count = recorded[arm.name]
+        source, once = f"recorded by {count} finished run{'s' * (count > 1)}", 0.0
+        if arm.name in times:
+            seconds, source = _run_seconds(ablation, arm, times[arm.name]), "measured here"
+            if not _has_begun(ablation, arm):
+                missing = {d for d in directories(ablation, arm) if not (d / MANIFEST).exists()}
+                once = _seconds_before(times[arm.name], len(missing - shards))
+                shards |= missing
+        found.append(
+            ArmEstimate(arm, len(jobs[arm.name]), len(done[arm.name]), seconds, source, once)
+        )
     return found
 
 
@@ -175,38 +195,19 @@ def _recorded(done: Sequence[float]) -> tuple[float, int]:
     return (fmean(known) if known else 0.0), len(known)
 
 
-def measured_seconds(run: Run, children: Children) -> float:
-    """Seconds of a run's steps, from a few smaller ones of the same micro-batches."""
-    small = override(run, [
-        "phases=[]", "batch.step_tokens=0", "batch.warmup_steps=0", "batch.first_sequences=1",
-        f"batch.sequences={min(run.batch.sequences, run.batch.per_device)}", "batch.mixture=[]",
-        "batch.mixture_exponent=1", "batch.corpora=[]",
-        f"steps={max(run.schedule.warmup_steps + run.schedule.decay_steps, MEASURED_STEPS) + 1}",
-        f"validation.every={run.steps + MEASURED_STEPS}", "logging.every=1",
-    ])  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="tenfold-") as name:
-        folder = Path(name)
-        settings, shards, output = folder / "run.json", folder / "shards", folder / "run"
-        write_whole(settings, json.dumps({"run": to_dict(small)}).encode())
-        root = {"TENFOLD_ROOT": str(folder / "root")}
-        words: list[object] = ["pipeline.prepare", "--corpus", "sample", "--run", settings]
-        children.run([*words, "--output", shards], folder / "log", environment=root)
-        words = ["pipeline.train", "--run", settings, "--data", shards, "--output", output]
-        children.run([*words, "--stop-at", MEASURED_STEPS], folder / "log", environment=root)
-        lines = [as_object(line) for line in (output / METRICS).read_bytes().splitlines()]
-    pace = median(float(line["step_seconds"]) for line in lines if line["step"] > 1)
-    step_tokens = lines[-1]["tokens"] / lines[-1]["step"]
-    per_sequence = step_tokens / small.batch.sequences
-    return float(pace / step_tokens * tokens_of(run, per_sequence))
+def _run_seconds(ablation: Ablation, arm: AblationArm, times: RunTimes) -> float:
+    """Seconds of one run of an arm, validated on its own shards if there are any."""
+    shards = held_out(ablation, arm)
+    known = (shards / MANIFEST).exists()
+    rows = held_out_rows(read_manifest(shards)) if known else times.held_out
+    pairs = len(pair_judges(ablation)) if arm.run.objective.kind == "mlm_pair" else 0
+    return times.of_run(arm.run, rows, scorings=1 + pairs)
 
 
-def tokens_of(run: Run, per_sequence: float) -> float:
-    """Tokens that a run reads; per_sequence: mean number in a row of the last phase."""
-    last = run.batch.step_tokens or run.batch.sequences * per_sequence
-    share = per_sequence / run.data.sequence_length
-    steps = run.steps - sum(phase.steps for phase in run.phases)
-    earlier = sum(p.steps * p.sequences * p.sequence_length for p in run.phases) * share
-    return steps * last + earlier
+def _seconds_before(times: RunTimes, missing: int) -> float:
+    """Seconds before the first run of an arm: `check_arms` looks at it and at each of the missing
+    shards, which are then prepared."""
+    return times.start + missing * (2 * times.start + times.prepare)
 
 
 def describe_costs(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator[str]:
@@ -222,9 +223,10 @@ def describe_costs(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator
         count = len(TUNING_FACTORS) * len(ablation.arms)
         yield f"{count} runs before them, which tune the peak learning rates"
     for part in found:
+        cost = f"; {in_one_unit(part.seconds)} each ({part.source})" if part.seconds else ""
         yield (
             f"  {part.arm.name}: {part.runs} runs of {part.arm.run.steps:,} steps, {part.done} "
-            f"done; {in_one_unit(part.seconds)} each ({part.source})"
+            f"done{cost}"
         )
     left = sum(part.left for part in found)
     for task, _ in ablation.tasks:
@@ -237,7 +239,14 @@ def describe_costs(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator
         else:
             cost = "not in the hours below, as none is done"
         yield f"  {task}: {len(tuned)} runs to fine-tune, {len(done)} done; {cost}"
-    yield (
-        f"{in_one_unit(left)} left if run one after another, besides preparing, validations and "
-        "scoring"
-    )
+    yield f"{in_one_unit(left)} left if run one after another{_not_counted(runner, found)}"
+
+
+def _not_counted(runner: AblationRunner, found: Sequence[ArmEstimate]) -> str:
+    """What the estimate does not know."""
+    ablation = runner.ablation
+    unlike = any(part.once for part in found) and "sample" not in ablation.inputs
+    words = [
+        "; preparing and validations are counted as for the sample corpus, until there are shards"
+    ] * unlike
+    return "".join(words + ["; minimal pairs are not counted"] * (ablation.grammar is not None))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +45,7 @@ from pipeline.experiments.measures import (
     divergence,
     measure_run,
 )
+from pipeline.training.run_directory.run_status import RECORD
 
 SETTINGS = "settings.json"
 """What an output was made of; another ablation does not continue it."""
@@ -159,9 +161,12 @@ class AblationRunner:
         factor = job.factor * job.arm.run.optimizer.peak_lr
         rate = factor or self.rate_of(job.arm)
         prepare_shards(self.ablation, job.arm, self.children)
+        resumes, began = (directory / RECORD).exists(), time.monotonic()
         try:
             self.children.run(self._command(job, rate, directory), log, lock)
             result = measure_run(self.ablation, job, rate, self.children, log, lock)
+            if not resumes:
+                result["wall_seconds"] = round(time.monotonic() - began, 3)
         except ChildError as error:
             if error.code != EXIT_DIVERGED:
                 raise

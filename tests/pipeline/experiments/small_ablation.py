@@ -15,7 +15,7 @@ SETTINGS = (
     "batch.sequences=16", "batch.per_device=16", "checkpoint.every=4", "logging.every=1",
 )  # fmt: skip
 STEPS = 8
-TIMES = ("seconds", "memory_gb")
+TIMES = ("seconds", "wall_seconds", "memory_gb")
 """What differs between two machines, and between two runs of one."""
 
 
