@@ -12,26 +12,28 @@ from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_page, as_text
 
 EXAMPLES = Path(experiments.__file__).with_name("examples")
-SEEDS = 5
+ROOT = EXAMPLES.parents[2]
+NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 
 
-@pytest.mark.parametrize("name", ["masking", "formats"])
+@pytest.mark.parametrize("name", NAMES)
 def test_pages_and_readme_show_the_table(name: str) -> None:
     report = read_ablation_report(EXAMPLES / name)
     assert (EXAMPLES / name / "page.html").read_text() == as_page(report), (
         f"make it again: python -m pipeline.report --ablation {EXAMPLES / name} --output ..."
     )
-    readme = (EXAMPLES / "README.md").read_text()
+    pages = [EXAMPLES / "README.md", *[ROOT / "README.md"] * (name == "rate")]
     _, table = as_text(report).split("Loss at [MASK], nats; lower is better\n", 1)
     for row in table.split("\n\n", 1)[0].splitlines():
-        assert row.removeprefix("  ") in readme, row
+        for page in pages:
+            assert row.removeprefix("  ") in page.read_text(), row
 
 
-@pytest.mark.parametrize("name", ["masking", "formats"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_run_is_there(name: str) -> None:
     content = read_object(EXAMPLES / name / "ablation.json")
-    arms = [arm["name"] for arm in content["arms"]]
-    expected = {(arm, seed) for arm in arms for seed in range(SEEDS)}
-    expected |= {(content["baseline"], seed) for seed in range(SEEDS, 2 * SEEDS)}
+    arms, seeds = [arm["name"] for arm in content["arms"]], content["seeds"]
+    expected = {(arm, seed) for arm in arms for seed in range(seeds)}
+    expected |= {(content["baseline"], seed) for seed in range(seeds, 2 * seeds)}
     assert {(run["arm"], run["seed"]) for run in content["runs"]} == expected
     assert all(run["measures"]["mask_loss"] > 0 for run in content["runs"])
