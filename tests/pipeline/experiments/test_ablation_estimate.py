@@ -148,7 +148,7 @@ def test_finished_runs_are_taken_before_measured_steps(
         '{"score": 0.5, "seconds": 7200, "examples": {}}'
     )
     *_, line, last = describe_costs(tuned, [one, two])
-    assert line == "  mrpc: 9 runs to fine-tune, 1 done; 2 h each" and last.startswith("22.1 h left")
+    assert line == "  mrpc: 9 runs to fine-tune, 1 done; 2 h each" and last.startswith("22.1 h")
     score_file(given, given.jobs()[2], "mrpc").write_text(
         '{"score": null, "seconds": 0.0, "examples": {}}'
     )
