@@ -21,7 +21,8 @@ arms            name, recipe, changes, source, published, peak_lr, tuning, initi
                 run, of the baseline's other seeds, too), not_compared (measure -> why, where too
                 few seeds are left)
 runs            every run: arm, seed, peak_lr, measures, curve, cost, recovered (what it skipped);
-                `error` if it diverged
+                wall_seconds (from its start to its score, unless it was resumed); `error` if it
+                diverged
 
 A difference has mean, standard_deviation, low, high (95 %, Student's t over seeds), p, p_holm
 (corrected over the arms of a measure), significant, visible (the smallest true difference that 80 %

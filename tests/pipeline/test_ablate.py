@@ -54,6 +54,7 @@ def test_the_table(whole: Path, corpus: Path, tiny_tokenizer: Path, command: Com
     assert found["baseline"] == "low" and found["equal_tokens"] and not found["tuned"]
     assert [run["seed"] for run in found["runs"] if run["arm"] == "low"] == [0, 1, 2, 3]
     assert [run["seed"] for run in found["runs"] if run["arm"] == "high"] == [0, 1]
+    assert all(run["wall_seconds"] > run["seconds"] for run in found["runs"])
     for arm in (low, high):
         assert arm["measures"]["mask_loss"]["n"] == 2 and arm["cost"]["steps"] == STEPS
     by_seed = [high["measures"]["mask_loss"]["values"], low["measures"]["mask_loss"]["values"]]
@@ -91,6 +92,8 @@ def test_killed_then_continued_in_an_array_it_gives_the_same(
     error = command("ablate", *given, "--collect", **environment())
     assert error.returncode == 2 and "low:1" in error.stderr and error.stderr.count("\n") == 1
     assert command("ablate", *given, "--only", "high:0", **environment()).returncode == 0
+    resumed = json.loads((output / "runs/high/seed-0/result.json").read_text())
+    assert "wall_seconds" not in resumed, "the time before the kill is not known"
     for task in (5, 2, 3):
         found = command("ablate", *given, "--task", task, **environment())
         assert found.returncode == 0, found.stderr

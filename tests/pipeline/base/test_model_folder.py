@@ -43,10 +43,12 @@ def test_a_terminal_says_that_torch_is_loading(tmp_path: Path) -> None:
         "sys.stderr.isatty = lambda: sys.argv[1] == 'terminal'; "
         "check_imports(lambda: None); assert 'torch' in sys.modules"
     )
-    for place, said in (("terminal", "\033[Kloading torch\n"), ("file", "")):
+    line = "\033[Kloading torch\n"
+    for place, rank, said in (("terminal", "0", line), ("terminal", "1", ""), ("file", "0", "")):
         done = subprocess.run(
-            [sys.executable, "-c", code, place], env=os.environ | {"PYTHONPATH": str(ROOT)},
-            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True,
+            [sys.executable, "-c", code, place],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "LOCAL_RANK": rank}, cwd=tmp_path,
+            capture_output=True, text=True, timeout=300, check=True,
         )  # fmt: skip
         assert done.stderr.endswith(said) and bool(done.stderr) == bool(said)
 
