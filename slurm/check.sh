@@ -77,11 +77,12 @@ check_shards() {
 
 # As the job runs it, but estimates only: the corpus, its files, the arguments and the disk space.
 check_prepare() {
-  local output
+  local output words
   runs_here || return 0
   split_inputs
+  split_words TENFOLD_PREPARE_ARGS
   output=$("${python[@]}" -m pipeline.prepare --corpus "$TENFOLD_CORPUS" \
-    --recipe "$TENFOLD_RECIPE" ${inputs[@]:+--input "${inputs[@]}"} ${TENFOLD_PREPARE_ARGS:-} \
+    --recipe "$TENFOLD_RECIPE" ${inputs[@]:+--input "${inputs[@]}"} "${words[@]}" \
     --dry-run 2>&1) || {
     echo "$output"
     return 2
@@ -92,7 +93,9 @@ check_prepare() {
 
 # The settings, and whether RUN has room for its checkpoints.
 check_train() {
+  local words
   runs_here || return 0
+  split_words TENFOLD_ARGS
   "${python[@]}" -c '
 import os
 import shutil
@@ -116,7 +119,7 @@ def main():
         raise CheckpointError(f"cannot write to {place}; name another TENFOLD_RUN")
     print(words)
 
-run_command(main)' "$TENFOLD_RECIPE" --data shards --output "$TENFOLD_RUN" ${TENFOLD_ARGS:-}
+run_command(main)' "$TENFOLD_RECIPE" --data shards --output "$TENFOLD_RUN" "${words[@]}"
 }
 
 # Sets python=(command), unless it cannot run on this machine.

@@ -164,6 +164,17 @@ split_inputs() {
   done
 }
 
+# split_words KEY: sets words=(the arguments in this setting). Single quotes keep an argument with
+# spaces in one piece, as in a shell; all else is passed on as it is, a JSON list's quotes too.
+split_words() {
+  local text=${!1:-} word="^([^[:space:]']|'[^']*')+" space='^[[:space:]]+'
+  words=()
+  while [[ $text =~ $space ]] && text=${text:${#BASH_REMATCH[0]}}; [ -n "$text" ]; do
+    [[ $text =~ $word ]] || fail "$1: a single quote is not closed: $text"
+    text=${text:${#BASH_REMATCH[0]}} words+=("${BASH_REMATCH[0]//\'/}")
+  done
+}
+
 # Sets python=(command) and container=(srun options that it needs).
 choose_python() {
   container=()
@@ -227,10 +238,9 @@ choose_container() {
 
 # Sets launch=(the step that runs the ranks).
 choose_launch() {
-  local per_node=${SLURM_TASKS_PER_NODE%%(*} arguments
-  # shellcheck disable=SC2206  # one string with several arguments
-  arguments=("$TENFOLD_RECIPE" --data "${data[@]}" --output "$TENFOLD_RUN"
-    ${TENFOLD_ARGS:-})
+  local per_node=${SLURM_TASKS_PER_NODE%%(*} arguments words
+  split_words TENFOLD_ARGS
+  arguments=("$TENFOLD_RECIPE" --data "${data[@]}" --output "$TENFOLD_RUN" "${words[@]}")
   set_cores
   check_numbers SLURM_JOB_ID
   # If a rank dies, end the others, which would wait for it.
@@ -259,8 +269,7 @@ choose_launch() {
 choose_settings() {
   local words number
   settings=()
-  # shellcheck disable=SC2206  # one string with several arguments
-  words=(${TENFOLD_ARGS:-})
+  split_words TENFOLD_ARGS
   for ((number = 0; number < ${#words[@]}; number++)); do
     case ${words[number]} in
     --set | --stage) settings+=("${words[number]}" "${words[number + 1]:-}") ;;

@@ -98,6 +98,25 @@ def test_the_environment_prevails_over_site_env(form: str, tmp_path: Path) -> No
     assert printed == [recipe, "/site", run, "3-4", str(ROOT), recipe]
 
 
+@pytest.mark.parametrize(
+    "script", ["prepare.sbatch", "train.sbatch", "finetune.sbatch", "ablate.sbatch"]
+)
+def test_single_quotes_keep_an_argument_with_spaces(script: str, stand_ins: StandIns) -> None:
+    """As a log to W&B is asked for; a JSON list without spaces needs no quotes."""
+    stand_ins.site()
+    chosen = settings(stand_ins.folder) | ELEMENT
+    given = """ --set 'logging.to=["tensorboard", "wandb"]' --set logging.to=["a","b"] """
+    names = [key for key in chosen if key.endswith("_ARGS")]
+    started = stand_ins.run(script, **chosen | {key: chosen[key] + given for key in names})
+    first = started.index('logging.to=["tensorboard", "wandb"]')
+    assert started[first - 1 : first + 3] == [
+        "--set", 'logging.to=["tensorboard", "wandb"]', "--set", 'logging.to=["a","b"]',
+    ]  # fmt: skip
+    errors = stand_ins.fail(script, **chosen | {key: "--seeds 2 --set 'x" for key in names})
+    assert errors.startswith("error: TENFOLD_") and "a single quote is not closed: 'x" in errors
+    assert errors.count("\n") == 1
+
+
 def test_a_recipe_of_the_batch_file_is_the_last_choice() -> None:
     script = "read_site {}; echo $TENFOLD_RECIPE $TENFOLD_RUN"
     chosen = {"TENFOLD_ROOT": "/data", "TENFOLD_RUN": "", "TENFOLD_RECIPE": ""}
