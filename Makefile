@@ -5,7 +5,7 @@ BIN := .venv/bin
 TORCH := torch==2.13.0
 LOCKS := $(wildcard .ci/*.lock)
 
-.PHONY: venv demo check test pytest test-all test-null test-browser test-cluster bench clean test-image lock
+.PHONY: venv demo check test pytest test-all test-null test-browser test-cluster bench bench-table clean test-image lock
 
 venv: .venv/installed
 
@@ -61,7 +61,12 @@ test-cluster: venv
 		--numprocesses 3 --dist loadgroup --no-loadscope-reorder \
 		--reruns 2 --only-rerun internal_Init_thread
 
-bench: venv
+# README's speed table, on an idle machine, in five minutes; SPEED="--peer PYTHON" adds web pages.
+bench-table: venv
+	$(BIN)/python -m tests.benchmarks.speed_table $(SPEED)
+
+# The table, then everything else that is measured: hours.
+bench: bench-table
 	$(BIN)/python -m tests.benchmarks.bench_masking
 	$(BIN)/python -m tests.benchmarks.bench_loader
 	$(BIN)/python -m tests.benchmarks.bench_prepare

@@ -10,24 +10,30 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from transformers import DataCollatorForLanguageModeling
 
-from pipeline.data.rows.masks import Masking
+from pipeline.data.rows.masks import Masking, Masks
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards.arrow_files import encode_masks, encode_rows
 from tests.benchmarks.vocabulary import gpt2_sized
 
 ROWS, LENGTH, ROUNDS = 8192, 512, 7
 TOKENS_A_WORD = 1.35
+SCHEMES = ("electra", "whole_word", "ngram", "span", "token")
 GOAL_SCHEME = 2
 """Most time that a scheme may take, relative to token masks."""
 LENGTHS = {"ngram": [6 / 11, 3 / 11, 2 / 11], "span": [0.8**more / 4.463 for more in range(10)]}
 
 
-def main() -> None:
+def measure(schemes: Sequence[str]) -> tuple[dict[str, float], Rows, list[Masks]]:
+    """Masks x tokens per second and core by scheme, and of their `collator`.
+
+    Also the rows, and the ten masks that the last scheme has drawn for them.
+    """
     torch.set_num_threads(1)
     tokenizer, special, word_starts = gpt2_sized()
     rng = np.random.default_rng(0)
@@ -43,7 +49,7 @@ def main() -> None:
     speeds: dict[str, list[float]] = {}
     drawn = []
     for number in range(ROUNDS + 1):
-        for scheme in ("electra", "whole_word", "ngram", "span", "token"):
+        for scheme in schemes:
             described = {"scheme": scheme, "rate": 0.15, "split": [0.8, 0.1]}
             described["lengths"] = LENGTHS.get(scheme, [])
             masking = Masking.described(described, special, word_starts, 0)
@@ -55,15 +61,6 @@ def main() -> None:
         started = time.process_time()
         collator(few)
         speeds.setdefault("collator", []).append(64 * LENGTH / (time.process_time() - started))
-    median = {name: statistics.median(found) for name, found in speeds.items()}
-    speed, peer = median.pop("token"), median.pop("collator")
-    print(f"masks: ours {speed / 1e9:.2f} G token x duplicates/s per core (goal >= 1.0)")
-    print(f"masks: transformers' collator {peer / 1e6:.2f} M, ratio {speed / peer:,.0f}x")
-    for scheme, slower in median.items():
-        print(
-            f"masks: {scheme} {slower / 1e9:.2f} G, {speed / slower:.2f} times as long as token "
-            f"(goal <= {GOAL_SCHEME})"
-        )
     rows = Rows(
         ids.ravel(),
         offsets,
@@ -75,12 +72,27 @@ def main() -> None:
         np.zeros(ROWS, np.uint16),
         np.full(ROWS, -1, np.int8),
     )
+    return {name: statistics.median(found) for name, found in speeds.items()}, rows, drawn
+
+
+def main() -> None:
+    median, rows, drawn = measure(SCHEMES)
+    speed, peer = median.pop("token"), median.pop("collator")
+    print(f"masks: ours {speed / 1e9:.2f} G token x duplicates/s per core (goal >= 1.0)")
+    print(f"masks: transformers' collator {peer / 1e6:.2f} M, ratio {speed / peer:,.0f}x")
+    for scheme, slower in median.items():
+        print(
+            f"masks: {scheme} {slower / 1e9:.2f} G, {speed / slower:.2f} times as long as token "
+            f"(goal <= {GOAL_SCHEME})"
+        )
+    sequences = np.arange(ROWS, dtype=np.uint64)
     for compression, goal in (("none", 2.2), ("zstd", 1.45)):
         base = len(encode_rows(rows, "x", ["x"], sequences, compression))  # type: ignore[arg-type]
         masks = sum(len(encode_masks(mask, compression)) for mask in drawn)  # type: ignore[arg-type]
+        of_masks, of_rows = masks / rows.ids.size, base / rows.ids.size
         print(
-            f"bytes per token at {LENGTH}, {compression}: ten masks {masks / ids.size:.3f} "
-            f"(goal <= {goal}), rows {base / ids.size:.3f} (random ids: no text to compress)"
+            f"bytes per token at {LENGTH}, {compression}: ten masks {of_masks:.3f} "
+            f"(goal <= {goal}), rows {of_rows:.3f} (random ids: no text to compress)"
         )
 
 

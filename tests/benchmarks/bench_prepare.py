@@ -108,30 +108,38 @@ def main() -> None:
     datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        bench_vocabulary(work / "tokenizer")
-        tokenizer = AutoTokenizer.from_pretrained(work / "tokenizer")
         large = write_jsonl(work / "large.jsonl", megabytes * 1_000_000)
-        small = write_jsonl(work / "small.jsonl", PEER_BYTES)
-        ours: dict[str, list[float]] = {"none": [], "zstd": []}
-        theirs = []
-        for number in range(ROUNDS):
-            for compression, speeds in ours.items():
-                speeds.append(large / 1e6 / _our_seconds(work, compression))
-            peer = work / f"peer-{number}"
-            peer.mkdir()
-            started = time.process_time()
-            usual_path(work / "small.jsonl", tokenizer, peer)
-            theirs.append(small / 1e6 / (time.process_time() - started))
-        usual = statistics.median(theirs)
+        ours, usual = measure(work, large)
         print(f"prepare: the usual path {usual:.2f} MB/s of JSONL per core")
-        for compression, speeds in ours.items():
-            speed = statistics.median(speeds)
+        for compression, speed in ours.items():
             print(
                 f"prepare: ours, {compression}: {speed:.1f} MB/s per core, "
                 f"{speed / usual:.0f}x (goals: 75 MB/s, 100x)"
             )
         _formats_and_masks(work)
         _whole_command(work, large)
+
+
+def measure(work: Path, large: int) -> tuple[dict[str, float], float]:
+    """MB/s of JSONL per core: ours by compression, and the usual path.
+
+    large: bytes of `large.jsonl` in work, where the vocabulary is left, too.
+    """
+    bench_vocabulary(work / "tokenizer")
+    tokenizer = AutoTokenizer.from_pretrained(work / "tokenizer")
+    small = write_jsonl(work / "small.jsonl", PEER_BYTES)
+    ours: dict[str, list[float]] = {"none": [], "zstd": []}
+    theirs = []
+    for number in range(ROUNDS):
+        for compression, speeds in ours.items():
+            speeds.append(large / 1e6 / _our_seconds(work, compression))
+        peer = work / f"peer-{number}"
+        peer.mkdir()
+        started = time.process_time()
+        usual_path(work / "small.jsonl", tokenizer, peer)
+        theirs.append(small / 1e6 / (time.process_time() - started))
+    speed = {compression: statistics.median(speeds) for compression, speeds in ours.items()}
+    return speed, statistics.median(theirs)
 
 
 def _formats_and_masks(work: Path) -> None:

@@ -143,8 +143,8 @@ def their_micro_step(model: transformers.RobertaForMaskedLM, batch: dict[str, Te
     model(**batch).loss.backward()
 
 
-def bench_micro_step() -> None:
-    """Measure sequences per second of both, interleaved."""
+def bench_micro_step() -> tuple[float, float]:
+    """Print and return sequences per second of ours and of theirs, interleaved."""
     ours, theirs = our_model(), their_model()
     batch = collated(ROWS, 0)
     inputs = as_inputs(batch)
@@ -165,6 +165,7 @@ def bench_micro_step() -> None:
         f"{len(found)} rounds",
         flush=True,
     )
+    return speeds[0], speeds[1]
 
 
 def ratios(pairs: list[tuple[Seconds, Seconds]]) -> tuple[float, float]:

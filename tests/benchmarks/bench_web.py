@@ -24,7 +24,6 @@ import json
 import re
 import statistics
 import subprocess
-import sys
 import time
 from collections import Counter
 from html.parser import HTMLParser
@@ -168,6 +167,22 @@ def main() -> None:
         print("no WARC files or no peer given: nothing to measure")
         return
     paths = [str(Path(path).absolute()) for path in given.warc]
+    size, seconds, texts = measure(paths, given.peer, given.times)
+    gold = main_texts(paths, given.labels)
+    print(f"{size / 1e6:.1f} MB of pages, {len(gold)} of them labelled")
+    for name, taken in seconds.items():
+        rows = [scores(texts[name].get(page, ""), text) for page, text in gold.items()]
+        means = (statistics.mean(row[column] for row in rows) for column in range(3))
+        print(
+            f"{name}: {size / taken / 1e6:.1f} MB/s, {len(texts[name])} pages kept; precision, "
+            "recall, F1 " + ", ".join(f"{mean:.3f}" for mean in means)
+        )
+
+
+def measure(
+    paths: list[str], peer_python: str, times: int
+) -> tuple[int, dict[str, float], dict[str, dict[str, str]]]:
+    """Bytes of the pages; of each side CPU seconds to read them once, and texts by record."""
     size = sum(
         len(item.block)
         for path in paths
@@ -176,30 +191,20 @@ def main() -> None:
     )
     seconds: dict[str, list[float]] = {"ours": [], "datatrove": []}
     texts: dict[str, dict[str, str]] = {}
-    command = [given.peer, "-c", PEER, str(given.times), *paths]
+    command = [peer_python, "-c", PEER, str(times), *paths]
     ours(paths, 1)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as peer:
         assert peer.stdin and peer.stdout
         for _ in range(ROUNDS):
-            taken, texts["ours"] = ours(paths, given.times)
+            taken, texts["ours"] = ours(paths, times)
             seconds["ours"].append(taken)
             print("go", file=peer.stdin, flush=True)
             taken, texts["datatrove"] = json.loads(peer.stdout.readline())
             seconds["datatrove"].append(taken)
         peer.stdin.close()
-    gold = main_texts(paths, given.labels)
-    print(f"{size / 1e6:.1f} MB of pages, {len(gold)} of them labelled")
-    for name, taken in seconds.items():
-        speed = size * given.times / statistics.median(taken) / 1e6
-        rows = [scores(texts[name].get(page, ""), text) for page, text in gold.items()]
-        means = (statistics.mean(row[column] for row in rows) for column in range(3))
-        print(
-            f"{name}: {speed:.1f} MB/s, {len(texts[name])} pages kept; precision, recall, F1 "
-            + ", ".join(f"{mean:.3f}" for mean in means),
-            file=sys.stdout,
-        )
+    return size, {name: statistics.median(taken) / times for name, taken in seconds.items()}, texts
 
 
 if __name__ == "__main__":
