@@ -62,7 +62,7 @@ def _remove(items: list[StoredItem], root: Path) -> None:
     for item in items:
         reason = remove_item(item, root)
         if reason:
-            print(f"left {item.path}: {reason}")
+            print(f"kept {item.path}: {reason}")
         else:
             removed.append(item)
     print("\n".join(["removed:", *describe_items(removed), f"{_size(removed)} removed"]))

@@ -32,7 +32,7 @@ def main() -> None:
     arguments = parse_export()
     output: Path = arguments.output
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise ConfigError(f"--output {output} exists already; name a new directory")
+        raise ConfigError(f"--output {output} already exists; name a new directory")
     _check_languages(arguments.language)
     scores = [score for path in arguments.scores for score in read_scores(path)]
     path: Path = arguments.run

@@ -71,7 +71,7 @@ def main() -> None:
     if not 1 <= arguments.sample_bytes < 2**63:
         raise ConfigError(f"--sample-bytes {arguments.sample_bytes}: choose a size, e.g. 1e9")
     if arguments.output.is_dir() and any(arguments.output.iterdir()):
-        raise ConfigError(f"--output {arguments.output} exists already; name a new folder")
+        raise ConfigError(f"--output {arguments.output} already exists; name a new folder")
     found = find_sources(arguments, data)
     require_room_to_train(found.files, arguments.output, int(arguments.sample_bytes))
     arguments.output.mkdir(parents=True, exist_ok=True)  # fails before the work, not after it

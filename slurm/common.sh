@@ -291,7 +291,7 @@ examine() {
   case $status in
     0) ;;
     2) fail "the doctor's checks above failed; fix this, or set TENFOLD_DOCTOR=off to skip them" ;;
-    *) say "the doctor ended with $status before its last check; going on without it" ;;
+    *) say "the doctor ended with $status before its last check; continuing without it" ;;
   esac
 }
 

@@ -175,7 +175,8 @@ def _open_lock(path: Path, flags: int) -> BinaryIO:
         if error.errno != errno.ELOOP:
             raise
         raise DataError(
-            f"{path} is a link, and a lock is a plain file; see where it leads, remove it and rerun"
+            f"{path} is a link, but a lock must be a plain file; see where it leads, "
+            "remove it and rerun"
         ) from error
     return os.fdopen(descriptor, "r+b", buffering=0)
 

@@ -43,7 +43,7 @@ def check_model_folder() -> None:
     if any((Path(folder) / MARK).is_file() for folder in folders):
         return
     if spec is None:
-        raise ConfigError("Tenfold's folder model is missing beside pipeline; install it again")
+        raise ConfigError("Tenfold's folder model is missing next to pipeline; reinstall Tenfold")
     found = spec.origin or ", ".join(folders)
     raise ConfigError(
         f"{found} hides Tenfold's own folder model; run the command in another directory, or "

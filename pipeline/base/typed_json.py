@@ -106,7 +106,7 @@ def convert(kind: Any, value: object, where: str = "") -> Any:
         try:
             return float(value)
         except OverflowError as error:
-            raise ValueError(f"{where} is beyond any float") from error
+            raise ValueError(f"{where} is too large for a float") from error
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         if _expect(str, value, where) not in inner:

@@ -83,9 +83,9 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
     text = text_bytes(planned.train)
     space = disk(planned.run, phases[0].plan.parameters, planned.train)
     shards = next(part for part in space if part.name == "shards")
-    offline = "the offline stage, pipeline.prepare"
+    offline = "pipeline.prepare, before training"
     if planned.train[0].directory != NOWHERE:
-        offline += ", as if it were not done"
+        offline += " (done: these shards exist)"
     kind = "cpu" if hardware.device is None else "cuda"
     machines = Machines(kind, hardware.ranks, hardware.nodes * hardware.cores)
     sections = [
@@ -93,18 +93,18 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
         *_host(planned, longest.run),
         *(_step(planned, phase, several) for phase in phases),
         PlanSection(
-            "traffic", "bytes that each rank gives to collectives per step",
+            "traffic", "bytes that each rank sends per step",
             bytes_sent(longest.run, hardware.ranks, planned.file, longest.plan.accumulation),
         ),
         PlanSection(
             "time", f"the whole run on {hardware.words}", [hours, *budget(hours, hardware, price)]
         ),
         PlanSection(
-            "efficiency", "share of one node's throughput per device that remains",
+            "efficiency", "throughput per device, relative to one node",
             efficiency(hardware, planned.hours),
         ),
         PlanSection("data", "what the run reads", data_use(phases)),
-        PlanSection("disk", "what must fit", space),
+        PlanSection("disk", "space that is needed", space),
         PlanSection(
             "preparation", offline,
             preparation_time(planned.run, text, shards, hardware.cores),
@@ -144,7 +144,7 @@ def _answer(
     return [
         ("time", f"{said('time', 'hours')}, {parts['time', 'hours'].assumption}"),
         (noun, said("time", noun)),
-        ("cost", cost or f"not known: add --price, of a {noun.removesuffix('s')}"),
+        ("cost", cost or f"unknown: add --price, for a {noun.removesuffix('s')}"),
         ("memory", _fits(planned, parts["memory", f"sum at stage {planned.stage}{THIS}"])),
         ("bound by", "; then ".join(map(_bound_by, steps))),
     ]

@@ -72,7 +72,7 @@ class CostPlan:
         width = min(MOST_COLUMNS, shutil.get_terminal_size((120, 24)).columns)
         found = [f"{self.name} on {self.machines}"]
         found += [f"  {name:10} {words}" for name, words in self.answer]
-        found += ["", "plan: of the batch and the data", *(f"  {line}" for line in self.lines)]
+        found += ["", "plan: the batch and the data", *(f"  {line}" for line in self.lines)]
         for section in self.sections:
             if section.estimates:
                 found += ["", f"{section.title}: {section.about}"]

@@ -100,9 +100,9 @@ def budget(hours: Estimate, hardware: Hardware, price: float) -> list[Estimate]:
     noun = "GPU" if device else "node"
     count = hardware.ranks if device else hardware.nodes
     found = [_scale(hours, f"{noun}-hours", "", count)]
-    found = [replace(found[0], assumption=f"the hours of {count:,} {noun}{'s' * (count > 1)}")]
+    found = [replace(found[0], assumption=f"on {count:,} {noun}{'s' * (count > 1)}")]
     if price:
-        each = f"{price:g} per {noun}-hour, in the same currency"
+        each = f"{price:g} per {noun}-hour, in any currency"
         found.append(replace(_scale(found[0], "cost", "", price), assumption=each))
     if device:
         least, most = (watts / 1000 for watts in device.watts)
@@ -275,8 +275,8 @@ def _host(hardware: Hardware) -> list[Estimate]:
     if hardware.device is None:
         return []
     least, usual, most = HOST_SECONDS
-    why = "launches, waits and small all-reduces; most as in MLPerf's BERT on 64 H100"
-    return [Estimate("host", usual, "seconds", "published", why, least, most)]
+    why = "launches, waits and small all-reduces; upper end from MLPerf's BERT on 64 H100"
+    return [Estimate("host", usual, "seconds", "estimated", why, least, most)]
 
 
 def _input(run: Run, plan: Plan, compute: Estimate) -> Estimate:
@@ -285,7 +285,7 @@ def _input(run: Run, plan: Plan, compute: Estimate) -> Estimate:
     needed = tokens / LOADER_TOKENS
     return Estimate(
         "input", max(0.0, needed - compute.value), "seconds", "estimated",
-        f"the loader prepares a step in {1000 * needed:.2g} ms on one core, behind compute",
+        f"the loader prepares a step in {1000 * needed:.2g} ms on one core, while devices compute",
         0.0, max(0.0, needed - compute.least),
     )  # fmt: skip
 

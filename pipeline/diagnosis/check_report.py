@@ -65,7 +65,9 @@ def summarize_checks(checks: Sequence[Check], ranks: int, seconds: float) -> str
     """The last line: how many checks have which status."""
     counts = Counter(check.status for check in checks)
     words = [f"{counts[status]} {status}" for status in reversed(STATUSES) if counts[status]]
-    verdict = {OK: "ready", WARN: "can run", FAIL: "would stop, or be wrong"}[worst_status(checks)]
+    verdict = {OK: "ready", WARN: "can run, with warnings", FAIL: "would stop, or be wrong"}[
+        worst_status(checks)
+    ]
     return f"doctor: {verdict}: {', '.join(words)}; {ranks} ranks, {seconds:.1f} s"
 
 

@@ -67,8 +67,8 @@ def check_started_from(output: Path, start: StartingWeights) -> None:
         ) from error
     if before != start.encoder_hash:
         raise CheckpointError(
-            f"--init-from {output} began with other weights than {start.origin}; give an output of "
-            "the same model"
+            f"--init-from {output} started from other weights than {start.origin}; give an output "
+            "of the same model"
         )
 
 

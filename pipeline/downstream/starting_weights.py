@@ -188,10 +188,10 @@ def _from_folder(path: Path, origin: str) -> StartingWeights:
     try:
         state, config = read_folder(path)
     except OSError as error:
-        raise CheckpointError(f"{path} holds no model that can be loaded: {error}") from error
+        raise CheckpointError(f"{path} has no model that can be loaded: {error}") from error
     if is_generator(path, state):
         raise CheckpointError(
-            f"{path} is ELECTRA's generator, which nobody fine-tunes; give its discriminator"
+            f"{path} is ELECTRA's generator, which is not fine-tuned; give its discriminator"
         )
     return _start(origin, state, config, path)
 

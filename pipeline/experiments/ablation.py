@@ -150,8 +150,8 @@ def _check_held_out(arms: Sequence[AblationArm]) -> None:
             one, other = getattr(first.run.data, name), getattr(arm.run.data, name)
             if one != other:
                 raise ConfigError(
-                    f"arms {first.name} and {arm.name} would hold out other documents: data.{name} "
-                    f"is {one} and {other}; add --set data.{name}={one} to the latter"
+                    f"arms {first.name} and {arm.name} would hold out different documents: "
+                    f"data.{name} is {one} and {other}; add --set data.{name}={one} to the latter"
                 )
 
 

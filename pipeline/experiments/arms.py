@@ -68,7 +68,7 @@ def arms_from_file(path: str | Path) -> Table:
         said = str(error) if ours else f"{type(error).__name__}: {error}; fix the file"
         raise ConfigError(f"{path}{_line_of(error, path)}: {' '.join(said.split())}") from error
     if not isinstance(arms, list | tuple) or not all(isinstance(arm, Arm) for arm in arms):
-        found = "defines no ARMS" if arms is None else "has ARMS that are no list of Arm"
+        found = "defines no ARMS" if arms is None else "has an ARMS that is not a list of Arm"
         raise ConfigError(
             f'{path} {found}; write ARMS = [Arm("one", "roberta_tiny", ()), ...] after `from '
             "pipeline.experiments.arms import Arm`"
@@ -106,7 +106,7 @@ def _wrong_field(arm: Arm) -> str:
             return f"{name}={value!r}, which is not text"
     changes = arm.changes
     if not isinstance(changes, list | tuple) or not all(isinstance(one, str) for one in changes):
-        return f"changes={changes!r}, which is no tuple of path=value"
+        return f"changes={changes!r}, which is not a tuple of path=value"
     published = arm.published
     if not isinstance(published, Mapping) or not all(
         isinstance(name, str) and isinstance(value, int | float)

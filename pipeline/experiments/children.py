@@ -82,7 +82,7 @@ class Children:
             self.stopped = True
         self.check_stopped()
         if code:
-            raise ChildError(f"{_reason(log, code, begin)}; all it said is in {log}", code)
+            raise ChildError(f"{_reason(log, code, begin)}; full output: {log}", code)
         return output.decode(errors="replace") if reads else ""
 
     def pause(self) -> None:

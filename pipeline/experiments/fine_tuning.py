@@ -49,7 +49,7 @@ def find_recipe_family(baseline: AblationArm) -> str:
     families = PROTOCOLS.keys() - {"small"}
     if family not in families:
         raise ConfigError(
-            f"--finetune: the baseline's recipe {recipe} is of no family with a protocol; known: "
+            f"--finetune: no protocol is known for the baseline's recipe {recipe}; known: "
             f"{', '.join(sorted(families))}"
         )
     return family

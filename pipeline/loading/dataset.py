@@ -360,7 +360,7 @@ class Dataset:
             files = self._files(duplicate)
             if not any((self.directory / name).exists() for name, _ in files):
                 raise DataError(
-                    f"{self.directory} holds no masks of duplicate {duplicate} ({files[0][0]}); "
+                    f"{self.directory} has no masks of duplicate {duplicate} ({files[0][0]}); "
                     f"copy duplicate {duplicate} too"
                 )
             # Two duplicates are in use at the end of a pass; many in one step of a small dataset.

@@ -229,7 +229,7 @@ class Staging:
                     if self._closed:
                         raise DataError("stopped")
                 if digest.hexdigest() != file.xxh3_64:
-                    raise DataError(f"{source} is damaged: its hash is not the manifest's")
+                    raise DataError(f"{source} is damaged: its hash does not match the manifest")
         except DataError as error:
             if not self._closed:
                 self._tell(f"not copied: {error}")

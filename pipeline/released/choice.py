@@ -125,12 +125,12 @@ def _read_named(name: str) -> Recipe:
     if "/" not in name:
         if folder.is_dir():
             raise ConfigError(
-                f"{name} is no recipe but a folder; write ./{name} to continue the model in it"
+                f"{name} is a folder, not a recipe; write ./{name} to continue the model in it"
             )
         return _unchanged(recipe(name))
     if not folder.is_dir():
         raise ConfigError(
-            f"{name} is no folder; name one with config.json and model.safetensors, a model on "
+            f"{name} is not a folder; name one with config.json and model.safetensors, a model on "
             f"the Hub as hf:{name}, or a recipe that `tenfold recipes` lists"
         )
     return _read_continued(folder, folder.resolve().name)

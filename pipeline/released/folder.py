@@ -101,7 +101,7 @@ def read_released(folder: Path) -> ReleasedModel:
     try:
         vocabulary = read_vocabulary(folder)
     except (DataError, OSError) as error:
-        raise ConfigError(f"{folder} holds no tokenizer that can be used: {error}") from error
+        raise ConfigError(f"{folder} has no tokenizer that can be used: {error}") from error
     if vocabulary.size > encoder.vocab_size:
         raise ConfigError(
             f"{folder} has a tokenizer of {vocabulary.size:,} ids, more than the "
@@ -122,7 +122,7 @@ def weight_names(folder: Path) -> list[str]:
                 f"by running in that folder: {UNPICKLE}"
             )
         raise ConfigError(
-            f"{folder} holds no {WEIGHTS}; give a folder that transformers' save_pretrained or "
+            f"{folder} has no {WEIGHTS}; give a folder that transformers' save_pretrained or "
             "pipeline.export wrote"
         )
     try:
@@ -179,7 +179,7 @@ def _read_config(folder: Path, name: str) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise ConfigError(
-            f"{name} holds no {CONFIG}; give a folder that transformers' save_pretrained or "
+            f"{name} has no {CONFIG}; give a folder that transformers' save_pretrained or "
             "pipeline.export wrote"
         )
     try:
@@ -202,7 +202,7 @@ def _encoder_of(name: str, config: dict[str, Any]) -> tuple[Family, EncoderConfi
             return ELECTRA, electra_config(config)
         return our_config(config)
     except ValueError as error:
-        raise ConfigError(f"{name} holds no model that can be continued: {error}") from error
+        raise ConfigError(f"{name} has no model that can be continued: {error}") from error
 
 
 def _has(head: str, family: Family, names: list[str]) -> bool:

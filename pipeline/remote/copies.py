@@ -218,7 +218,7 @@ def _fill(file: PublishedFile, partial: Path) -> None:
             raise
         raise DataError(
             f"{error}; it was there when it was listed: remove {file.place.parent / LIST} and "
-            "rerun, with --skip-missing to go on without a file of --months"
+            "rerun, with --skip-missing to continue without a file of --months"
         ) from error
 
 

@@ -81,7 +81,7 @@ def read_small(url: str) -> bytes:
                 content += block
                 if max(len(content), stated or 0) > _MOST_LIST_BYTES:
                     raise DataError(
-                        f"{show_url(url)} is no list: it has over {_MOST_LIST_BYTES >> 20} MiB; "
+                        f"{show_url(url)} is not a list: it has over {_MOST_LIST_BYTES >> 20} MiB; "
                         "check the address, or use another mirror"
                     )
             if stated is not None and len(content) != stated:

@@ -139,7 +139,7 @@ def _files(url: str) -> tuple[list[RemoteFile], bool]:
     ]
     files = [file for file in files if not re.search(r"(?:^|/)\.", file.label)]
     if not files:
-        raise DataError(f"{show_url(url)} holds no files; check the URL")
+        raise DataError(f"{show_url(url)} has no files; check the URL")
     return files, bool(base)
 
 

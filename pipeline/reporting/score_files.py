@@ -67,7 +67,7 @@ def read_scores(path: Path) -> list[Score]:
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise DataError(f"--scores {path} is damaged: {error!r}") from error
     raise DataError(
-        f"--scores {path} holds no scores; give scores.json of pipeline.finetune, or the output of "
+        f"--scores {path} has no scores; give scores.json of pipeline.finetune, or the output of "
         "pipeline.evaluate --json"
     )
 

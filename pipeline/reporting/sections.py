@@ -58,7 +58,7 @@ COMPARED = (
     ("tokens_per_second", "tokens per second"), ("grad_norm", "last gradient norm"),
     (RATE, "rate of held-out masks"),
 )  # fmt: skip
-REST = "The rest: validation, checkpoints, starts, and steps done twice after a restart."
+REST = "The rest: validation, checkpoints, starts, and steps repeated after a restart."
 MOST_DROPS, MOST_RESTARTS = 8, 20
 """Rows that are shown."""
 
@@ -176,7 +176,9 @@ def _compare(runs: Sequence[RunSummary]) -> Section:
     lines = ["One run each: a difference may be the seed's."]
     if len(groups) == 1:
         if len(groups_of(runs, "loss")) > 1:
-            lines.append("Held-out losses compare; training losses are of other data or masks.")
+            lines.append(
+                "Held-out losses are comparable, training losses are not: data or masks differ."
+            )
         tables = _last_values("last values", runs, COMPARED)
     else:
         losses = [part for part in COMPARED if is_loss(part[0])]
@@ -185,7 +187,7 @@ def _compare(runs: Sequence[RunSummary]) -> Section:
         tables += _last_values("last values", runs, rest)
         lines += [
             f"{', '.join(run.name for run in group)} stand{'s' * (len(group) == 1)} apart from "
-            f"{names[0]}: {why_apart(runs[0], group[0])}; these losses do not compare"
+            f"{names[0]}: {why_apart(runs[0], group[0])}; these losses are not comparable"
             for group in groups[1:]
         ]
     paths = sorted({path for run in runs for path in run.settings})

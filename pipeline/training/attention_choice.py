@@ -51,7 +51,7 @@ def recorded_attention(earlier: RunRecord, device: str, tells: bool) -> str:
         return earlier.attention
     if tells:
         print(
-            f"attention: the run had {earlier.attention} on {before}; on {device} it chooses again"
+            f"attention: the run used {earlier.attention} on {before}; choosing again on {device}"
         )
     return ""
 
@@ -79,7 +79,7 @@ def choose_attention(
         )
     taken = faults.index("")
     for fault in faults[:taken] if ranks.rank == 0 else ():
-        print(f"warning: attention: {fault}; {names[taken]} is taken instead", file=sys.stderr)
+        print(f"warning: attention: {fault}; {names[taken]} is used instead", file=sys.stderr)
     return names[taken]
 
 

@@ -98,7 +98,7 @@ def test_every_job_gets_the_recipe(site: str, tmp_path: Path) -> None:
         ("--partition=gpu", "name a recipe before --partition=gpu"),
         ("roberta_huge", "unknown recipe 'roberta_huge'"),
         ("./roberta_base", f"recipe ./roberta_base: no folder {ROOT}/roberta_base; name one with"),
-        ("./slurm", f"{ROOT}/slurm holds no config.json"),
+        ("./slurm", f"{ROOT}/slurm has no config.json"),
     ],
 )
 def test_a_mistake_is_one_line_and_submits_nothing(

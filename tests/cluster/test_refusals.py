@@ -28,7 +28,7 @@ MISTAKES = {
         {"TENFOLD_RECIPE": "./nowhere"},
         "recipe ./nowhere: no folder .*/nowhere; name one with config.json",
     ),
-    "no model": ({"TENFOLD_RECIPE": "./slurm"}, "slurm holds no config.json"),
+    "no model": ({"TENFOLD_RECIPE": "./slurm"}, "slurm has no config.json"),
     "neither": ({"TENFOLD_VENV": ""}, "neither TENFOLD_VENV nor TENFOLD_IMAGE is set"),
     "both": ({"TENFOLD_IMAGE": "x.sif"}, "TENFOLD_IMAGE=x.sif are both set; unset one"),
     "no such venv": ({"TENFOLD_VENV": "/nowhere"}, "TENFOLD_VENV=/nowhere has no bin/python"),

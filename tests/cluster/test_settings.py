@@ -112,7 +112,7 @@ def test_single_quotes_keep_an_argument_with_spaces(script: str, stand_ins: Stan
     assert started[first - 1 : first + 3] == [
         "--set", 'logging.to=["tensorboard", "wandb"]', "--set", 'logging.to=["a","b"]',
     ]  # fmt: skip
-    errors = stand_ins.fail(script, **chosen | {key: "--seeds 2 --set 'x" for key in names})
+    errors = stand_ins.fail(script, **chosen | dict.fromkeys(names, "--seeds 2 --set 'x"))
     assert errors.startswith("error: TENFOLD_") and "a single quote is not closed: 'x" in errors
     assert errors.count("\n") == 1
 

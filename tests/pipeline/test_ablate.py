@@ -144,7 +144,7 @@ def test_finished_runs_are_fine_tuned(
         (["--only", "low:9"], "is not a run; they are low:0, high:0"),
         (["--seeds", 0], "--seeds must be 1 or more, got 0"),
         (["--grammar", "no/such/pairs"], "does not exist"),
-        (["--set", "data.seed=9"], "would hold out other documents: data.seed is"),
+        (["--set", "data.seed=9"], "would hold out different documents: data.seed is"),
         (["--set", "optimizer.peek_lr=1"], "did you mean optimizer.peak_lr?"),
         (["--arms", "mine.py"], "give one of TABLE, --arms FILE, or --recipe NAME"),
         (["--tune", "--collect"], "was made with tune False, not True"),

@@ -118,7 +118,7 @@ def test_models_and_data_that_cannot_be_scored(
 ) -> None:  # fmt: skip
     with pytest.raises(CheckpointError, match="has no checkpoint"):
         scores(monkeypatch, capsys, tmp_path, "--data", lesson)
-    with pytest.raises(DataError, match=r"holds no manifest.json"):
+    with pytest.raises(DataError, match=r"has no manifest.json"):
         scores(monkeypatch, capsys, trained / "1x16", "--data", tmp_path)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(CheckpointError, match="no model that can be loaded"):

@@ -151,7 +151,7 @@ def test_invalid_exports_are_refused(
 ) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine").write_text("")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "model")
     for step in (3, -1):
         given = (trained / "1x16", "--step", step, "--output", tmp_path / "other")

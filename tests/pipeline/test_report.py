@@ -50,7 +50,7 @@ def test_what_cannot_be_reported_is_said(tmp_path: Path, prepared: Path, show: S
         (tmp_path / "none", "--text"): "no such directory",
         (prepared, "--text"): "is not a run but",
         (run, "--output", tmp_path / "no" / "a.html"): "no such directory; create it first",
-        (run, "--scores", run / "run.json", "--text"): "holds no scores",
+        (run, "--scores", run / "run.json", "--text"): "has no scores",
         (*[run] * 9, "--text"): "at most 8",
         (run,): "--output",
         ("--text",): "give run directories, or --ablation DIR",

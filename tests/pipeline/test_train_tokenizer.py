@@ -20,7 +20,7 @@ def test_the_command(tmp_path: Path, command: Callable[..., object]) -> None:
     again = command(
         "train_tokenizer", "--corpus", "sample", "--vocab-size", 1000, "--output", tmp_path / "out"
     )
-    assert again.returncode == 2 and "exists already; name a new folder" in again.stderr  # type: ignore[attr-defined]
+    assert again.returncode == 2 and "already exists; name a new folder" in again.stderr  # type: ignore[attr-defined]
 
 
 def test_text_without_documents(tmp_path: Path, command: Callable[..., object]) -> None:

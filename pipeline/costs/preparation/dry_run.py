@@ -245,7 +245,7 @@ def describe_estimate(found: Estimates, disks: list[str], workers: int) -> list[
         for name, about in named
     ]
     lines += [
-        f"{name}: warning: {about.unknown / about.characters:.1%} of the characters are behind "
+        f"{name}: warning: {about.unknown / about.characters:.1%} of the characters are lost in "
         "unknown tokens; use a tokenizer of this text's scripts"
         for name, about in found.items()
         if about.unknown > MUCH_UNKNOWN * about.characters

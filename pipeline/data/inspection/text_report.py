@@ -95,11 +95,11 @@ def _samples(statistics: DocumentStatistics, width: int) -> list[str]:
 def clusters_in_words(decided: DecisionSummary) -> str:
     """How many documents are near-duplicates, and the size of the largest cluster."""
     if not decided.clusters:
-        return f"no two of {decided.documents:,} documents are alike"
+        return f"no two of {decided.documents:,} documents are similar"
     alike = sum(size * count for size, count in decided.clusters.items())
     return (
         f"{alike:,} of {decided.documents:,} documents are in {decided.clusters.total():,} "
-        f"clusters of documents that are alike, the largest of {max(decided.clusters):,}"
+        f"clusters of similar documents, the largest of {max(decided.clusters):,}"
     )
 
 

@@ -232,7 +232,7 @@ def _raw_text(downloads: Path) -> Iterator[StoredItem]:
         states = [file.stat() for file in files]
         what, kept = (
             f"{len(files):,} file(s)",
-            "raw text; remove it yourself if you need it no more",
+            "raw text; remove it yourself if you no longer need it",
         )
         if top.name == LIST:
             what, kept = "publisher's list", "later runs find the same files by it"

@@ -136,7 +136,7 @@ def check_unknown(parts: list[Part], token: str) -> None:
         share = unknown_share(about)
         if share > MOST_UNKNOWN:
             raise DataError(
-                f"corpus {corpus}: {share:.1%} of the characters are hidden behind "
+                f"corpus {corpus}: {share:.1%} of the characters are lost in "
                 f"{about['unknown']['tokens']:,} {token} tokens, more than {MOST_UNKNOWN:.0%}; "
                 "use a tokenizer of this text's scripts (python -m pipeline.train_tokenizer makes "
                 "one), or rerun with --allow-unknown, which publishes the finished work"

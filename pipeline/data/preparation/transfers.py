@@ -93,11 +93,11 @@ class Transfer:
         )
         text = (
             f"{self.corpus}: about {in_words(seconds)} to fetch and extract them with {workers:,} "
-            f"worker{'s' * (workers != 1)}; {speed.extraction / 1e6:,.2f} MB/s a worker"
+            f"worker{'s' * (workers != 1)}; {speed.extraction / 1e6:,.2f} MB/s per worker"
         )
         if not to_fetch:
             return [text]
-        text += f", {speed.fetching / 1e6:,.1f} MB/s a connection"
+        text += f", {speed.fetching / 1e6:,.1f} MB/s per connection"
         when = "which stay" if self.keeps_copies else "at a time"
         return [text, f"{self.corpus}: downloads take {_sizes(self._copies(workers))}, {when}"]
 

@@ -72,7 +72,7 @@ class DecisionSummary:
         paths = sorted(directory.glob("*.parquet"))
         if not paths:
             raise DataError(
-                f"{directory} holds no decisions; pipeline.prepare with --dedup writes them to "
+                f"{directory} has no decisions; pipeline.prepare with --dedup writes them to "
                 "$TENFOLD_ROOT/documents/decisions"
             )
         try:
@@ -202,5 +202,5 @@ def newest(directory: Path) -> Path:
     """The newest decisions. Raises DataError if there are none."""
     found = [path for path in directory.glob("[!.]*") if path.is_dir()]
     if not found:
-        raise DataError(f"{directory} holds no decisions; run pipeline.prepare with --dedup first")
+        raise DataError(f"{directory} has no decisions; run pipeline.prepare with --dedup first")
     return max(found, key=lambda path: path.stat().st_mtime_ns)

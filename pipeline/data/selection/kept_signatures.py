@@ -67,7 +67,7 @@ def keep_signatures(
     if is_stored(directory):
         if taken := len(read_store(directory).index.taken_down):
             print(
-                f"signatures: {directory} is there already; {taken} takedowns removed documents "
+                f"signatures: {directory} already exists; {taken} takedowns removed documents "
                 "from it",
                 flush=True,
             )

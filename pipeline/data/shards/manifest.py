@@ -189,7 +189,7 @@ def manifest_content(directory: Path) -> bytes:
         why = (
             "pipeline.prepare has not finished there" if directory.is_dir() else "no such directory"
         )
-        raise DataError(f"{directory} holds no {MANIFEST}: {why}; run pipeline.prepare")
+        raise DataError(f"{directory} has no {MANIFEST}: {why}; run pipeline.prepare")
     _check_is_file(path, size)
     return path.read_bytes()
 
@@ -250,7 +250,7 @@ def _check_sections(manifest: Manifest) -> None:
                 raise ValueError(f"shards[{number}] has masks {mask.file!r}, not {expected!r}")
     for file in manifest.files:
         if not is_plain_name(file.removeprefix("tokenizer/")):
-            raise ValueError(f"{file!r} is no NAME or tokenizer/NAME")
+            raise ValueError(f"{file!r} is not NAME or tokenizer/NAME")
     for number, takedown in enumerate(manifest.takedowns):
         require(takedown, _NEEDED_OF_EACH["takedowns"], f"takedowns[{number}]")
 
@@ -315,7 +315,7 @@ def describe_unknown(corpus: dict[str, Any]) -> str:
         return ""
     unknown = corpus["unknown"]
     found = (
-        f"{unknown['tokens']:,} unknown tokens hide {unknown['characters']:,} characters, "
+        f"{unknown['tokens']:,} unknown tokens stand for {unknown['characters']:,} characters, "
         f"{share:.3%} of the text"
     )
     if share <= MUCH_UNKNOWN:

@@ -124,4 +124,4 @@ def copy(source: Path, target: Path, *, linked: bool = False) -> None:
 def _check_hash(path: Path, expected: str) -> None:
     """Raise DataError if a file that is rewritten is damaged: nothing would show it later."""
     if hash_file(path) != expected:
-        raise DataError(f"{path} is damaged: its hash is not the manifest's; copy it again")
+        raise DataError(f"{path} is damaged: its hash does not match the manifest; copy it again")

@@ -101,7 +101,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
         size, place = (8 if kind == 1 else 4, place) if kind in (1, 5) else _varint(message, place)
         part = message[place : place + size]
         if kind not in (1, 2, 5) or len(part) < size:
-            raise ValueError("it is truncated or no protobuf message")
+            raise ValueError("it is truncated, or not a protobuf message")
         place += size
         yield key >> 3, part if kind != 5 else struct.unpack("<f", part)[0]
 

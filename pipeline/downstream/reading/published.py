@@ -33,8 +33,8 @@ def read_squad(path: Path) -> list[Example]:
         examples = [example for article in articles for example in _questions(article, path)]
     except (KeyError, TypeError) as error:
         raise DataError(
-            f"{path} has not SQuAD's layout ({type(error).__name__}: {error}); expected data, "
-            "paragraphs, qas, answers"
+            f"{path} does not have SQuAD's layout ({type(error).__name__}: {error}); expected "
+            "data, paragraphs, qas, answers"
         ) from error
     check_not_empty(examples, path)
     return examples
@@ -78,7 +78,7 @@ def read_race(folder: Path) -> list[Example]:
                 examples.append(Example(name, (article, *options), gold, article))
         except (KeyError, IndexError, ValueError, TypeError) as error:
             raise DataError(
-                f"{path} has not RACE's layout ({type(error).__name__}: {error}); expected "
+                f"{path} does not have RACE's layout ({type(error).__name__}: {error}); expected "
                 "article, questions, options, answers"
             ) from error
     check_not_empty(examples, folder)

@@ -242,7 +242,7 @@ def _whole(value: object) -> int:
 def _tags(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
     value = record[columns.label]
     if not isinstance(value, str | list):
-        raise DataError(f"{place}: {value!r} is no list of tags; give one per word")
+        raise DataError(f"{place}: {value!r} is not a list of tags; give one per word")
     tags = value.split() if isinstance(value, str) else [str(tag) for tag in value]
     check_tags(texts, tags, place)
     return tuple(tags)

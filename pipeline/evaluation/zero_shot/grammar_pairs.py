@@ -54,11 +54,11 @@ def read_paradigms(path: Path) -> list[Paradigm]:
         for paradigm in _parse(where, name, content):
             if paradigm.name in found:
                 raise DataError(
-                    f"{where}: the paradigm {paradigm.name!r} is there twice; remove one"
+                    f"{where}: the paradigm {paradigm.name!r} appears twice; remove one"
                 )
             found[paradigm.name] = paradigm
     if not found:
-        raise DataError(f"{path} holds no pairs; expected {_forms()}")
+        raise DataError(f"{path} has no pairs; expected {_forms()}")
     return [found[name] for name in sorted(found)]
 
 
@@ -94,7 +94,7 @@ def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
             if name.is_absolute() or ".." in name.parts or "\\" in member.filename:
                 raise DataError(
                     f"{path}: the member {member.filename!r} lies outside the archive; "
-                    "make it anew from the files"
+                    "create it again from the files"
                 )
             hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
             if _has_pairs(name) and not hidden and not member.is_dir():

@@ -146,9 +146,9 @@ def _report_missing(month: str, entries: Entries, skip_missing: bool) -> None:
     text = f"{month}: {len(missing):,} of {len(entries):,} listed files do not exist (HTTP 404)"
     if not skip_missing or len(missing) == len(entries):
         raise DataError(
-            f"{text}, such as {missing[0]}; use a mirror, or --skip-missing to do without them"
+            f"{text}, such as {missing[0]}; use a mirror, or --skip-missing to skip them"
         )
-    print(f"note: {text} and are left out: {', '.join(missing)}", flush=True)
+    print(f"note: {text} and are skipped: {', '.join(missing)}", flush=True)
 
 
 def _checked(month: str, entries: Entries) -> Entries:

@@ -138,7 +138,7 @@ def choose_corpora(
 def _tell_left_out(folder: str, kept: list[Source], left_out: list[str]) -> None:
     print(
         f"note: {escaped(folder)} holds {_counted(kept)}; {len(left_out):,} other file(s) "
-        f"are left out ({_listed(left_out)}); --plain-text reads them as documents"
+        f"are skipped ({_listed(left_out)}); --plain-text reads them as documents"
     )
 
 

@@ -92,14 +92,14 @@ class WeightsAndBiases:
         try:
             self._lines.put_nowait(line)
         except queue.Full:
-            self._fail(f"it took none of {MOST_WAITING:,} lines")
+            self._fail(f"it accepted none of {MOST_WAITING:,} lines")
 
     def close(self) -> None:
         """Let wandb finish, and end it if that takes too long."""
         try:
             self._lines.put_nowait(None)
         except queue.Full:
-            return self._fail(f"it took none of {MOST_WAITING:,} lines")
+            return self._fail(f"it accepted none of {MOST_WAITING:,} lines")
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             self._fail(f"it has not finished within {CLOSE_SECONDS:.0f} s")
@@ -141,7 +141,7 @@ class WeightsAndBiases:
     def _fail(self, why: str) -> None:
         if not self._failed:
             self.tell(
-                f"warning: wandb shows no more of {self.run} ({why}); training continues, and "
+                f"warning: wandb stopped logging {self.run} ({why}); training continues, and "
                 "metrics.jsonl has every line"
             )
         self._failed = True

@@ -151,7 +151,7 @@ def read_record(run: Path) -> RunRecord:
     """Read RUN/run.json. Raises CheckpointError if it is missing or cannot be read."""
     path = run / RECORD
     if not path.exists():
-        raise CheckpointError(f"{run} holds no {RECORD}; name a directory that pipeline.train made")
+        raise CheckpointError(f"{run} has no {RECORD}; name a directory that pipeline.train made")
     try:
         content = read_object(path)
         if content.pop("format", None) != FORMAT:

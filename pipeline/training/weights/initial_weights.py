@@ -125,7 +125,7 @@ def _read(folder: Path) -> Folder:
     for name in (CONFIG, weights):
         if not (folder / name).exists():
             raise ConfigError(
-                f"--init {folder} holds no {name}; give a folder that transformers' "
+                f"--init {folder} has no {name}; give a folder that transformers' "
                 "save_pretrained or pipeline.export wrote"
             )
     try:

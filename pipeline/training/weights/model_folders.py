@@ -121,7 +121,7 @@ def load_folder(folder: Path) -> Model:
             return from_folders((state, config), read_folder(folder / GENERATOR)).eval()
         return from_hugging_face(state, config).eval()
     except (OSError, ValueError, SafetensorError) as error:
-        raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
+        raise CheckpointError(f"{folder} has no model that can be loaded: {error}") from error
 
 
 def is_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> bool:

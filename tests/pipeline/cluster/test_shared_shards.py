@@ -69,7 +69,7 @@ def test_all_ranks_raise_one_error_in_the_same_words(two: list[Path], tmp_path: 
     assert len({str(error) for error in opened(damaged)}) == 1
     (damaged / "manifest.json").unlink()
     for error in opened(damaged):
-        assert str(error).startswith(f"{damaged} holds no manifest.json")
+        assert str(error).startswith(f"{damaged} has no manifest.json")
 
 
 def test_a_split_without_rows_is_named(two: list[Path]) -> None:

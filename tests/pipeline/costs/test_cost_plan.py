@@ -44,7 +44,7 @@ def test_the_answer_comes_first() -> None:
     plan = make_cost_plan(job, 0.0, [])
     answer, found = dict(plan.answer), sections(plan)
     assert "per rank, fits in 80 GB of each H100" in answer["memory"]
-    assert answer["cost"] == "not known: add --price, of a GPU-hour"
+    assert answer["cost"] == "unknown: add --price, for a GPU-hour"
     for number, words in zip((1, 2), answer["bound by"].split("; then "), strict=True):
         step = found[f"step {number}"]
         share = step["forward and backward"].value / step["step"].value

@@ -118,7 +118,7 @@ def test_what_a_fine_tuning_began_with_is_checked(tmp_path: Path) -> None:
         (tmp_path / "scores.json").write_text(json.dumps({"model": {"encoder_hash": content}}))
         if own:
             check_started_from(tmp_path, work.start)
-    with pytest.raises(CheckpointError, match=r"began with other weights than .*exports/bert;"):
+    with pytest.raises(CheckpointError, match=r"started from other weights than .*exports/bert;"):
         check_started_from(tmp_path, work.start)
 
 

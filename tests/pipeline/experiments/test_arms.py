@@ -59,7 +59,7 @@ def test_a_file_of_arms_is_the_users_program(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("x = 1\n", "defines no ARMS; write ARMS = "),
-        ("ARMS = 3\n", "has ARMS that are no list of Arm; write"),
+        ("ARMS = 3\n", "has an ARMS that is not a list of Arm; write"),
         ("ARMS = []\n", "has 0 arms"),
         ("ARMS = [\n", ", line 1: SyntaxError: '[' was never closed"),
         (
@@ -69,8 +69,11 @@ def test_a_file_of_arms_is_the_users_program(tmp_path: Path) -> None:
         ("import sys\nsys.exit(3)\n", ", line 2: SystemExit: 3; fix the file"),
         (f"{ONE}ARMS = [Arm(1, 'x', ()), Arm('b', 'x', ())]", "[0] has name=1, which is not text"),
         (f"{ONE}ARMS = [Arm('a', [], ()), Arm('b', 'x', ())]", "recipe=[], which is not text"),
-        (f"{ONE}ARMS = [Arm('a', 'x', 'y=1')]", "changes='y=1', which is no tuple of path=value"),
-        (f"{ONE}ARMS = [Arm('a', 'x', (1,))]", "changes=(1,), which is no tuple of path=value"),
+        (
+            f"{ONE}ARMS = [Arm('a', 'x', 'y=1')]",
+            "changes='y=1', which is not a tuple of path=value",
+        ),
+        (f"{ONE}ARMS = [Arm('a', 'x', (1,))]", "changes=(1,), which is not a tuple of path=value"),
         (f"{ONE}ARMS = [Arm('a', 'x', (), '', 3)]", "published=3, which has no number by measure"),
         ("from pipeline.recipes import recipe\nrecipe('x')\n", "py, line 2: unknown recipe 'x'"),
     ],

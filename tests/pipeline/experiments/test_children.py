@@ -51,7 +51,7 @@ def test_a_failure_is_one_line(
     with pytest.raises(ChildError, match=f"^{message}") as found:
         Children().run(["child_module"], tmp_path / "log")
     assert found.value.code == exit_code
-    assert str(found.value).endswith(f"all it said is in {tmp_path / 'log'}")
+    assert str(found.value).endswith(f"full output: {tmp_path / 'log'}")
 
 
 def test_an_interrupted_child_interrupts(module: Path, tmp_path: Path) -> None:

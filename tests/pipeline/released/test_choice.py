@@ -55,11 +55,11 @@ def test_a_folder_needs_a_slash_and_a_recipes_name_wins(
     assert chosen.folder == Path("bert_base") and chosen.changed == ("steps",)
     bert.rename("mine")
     try:
-        with pytest.raises(ConfigError, match=r"mine is no recipe but a folder; write \./mine"):
+        with pytest.raises(ConfigError, match=r"mine is a folder, not a recipe; write \./mine"):
             read_recipe("mine", None)
         with pytest.raises(ConfigError, match=r"unknown recipe 'bert_bse'; did you mean"):
             read_recipe("bert_bse", None)
-        with pytest.raises(ConfigError, match=r"^a/b is no folder; name one with .* hf:a/b"):
+        with pytest.raises(ConfigError, match=r"^a/b is not a folder; name one with .* hf:a/b"):
             read_recipe("a/b", None)
     finally:
         Path("mine").rename(bert)

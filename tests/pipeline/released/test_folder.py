@@ -73,7 +73,7 @@ def test_a_generator_inside(word_vocabularies: dict[str, Vocabulary], tmp_path: 
     config = model.folder / "generator" / "config.json"
     content = json.loads(config.read_text())
     for changes, message in (
-        ({"hidden_act": "relu"}, "generator holds no model that can be continued: hidden_act=relu"),
+        ({"hidden_act": "relu"}, "generator has no model that can be continued: hidden_act=relu"),
         ({"tie_word_embeddings": False}, "generator has tie_word_embeddings=false in config.json"),
     ):
         config.write_text(json.dumps(content | changes))
@@ -102,7 +102,7 @@ def edit(folder: Path, target: Path, **settings: Any) -> Path:
 
 def test_what_cannot_be_continued_is_refused_in_a_line(bert: Path, tmp_path: Path) -> None:
     gpt = edit(bert, tmp_path / "gpt", model_type="gpt2")
-    assert "holds no model that can be continued: model_type=gpt2 is not supported" in refusal(gpt)
+    assert "has no model that can be continued: model_type=gpt2 is not supported" in refusal(gpt)
     alibi = edit(bert, tmp_path / "alibi", position_embedding_type="alibi")
     assert "position_embedding_type=alibi cannot be loaded" in refusal(alibi)
     code = edit(bert, tmp_path / "code", auto_map={"AutoModel": "modeling.Mine"})
@@ -112,14 +112,14 @@ def test_what_cannot_be_continued_is_refused_in_a_line(bert: Path, tmp_path: Pat
 
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert f"{empty} holds no config.json" in refusal(empty)
+    assert f"{empty} has no config.json" in refusal(empty)
     (empty / "config.json").write_text("[")
     assert "config.json cannot be read" in refusal(empty)
     pickled = edit(bert, tmp_path / "pickled")
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     assert "a pickle, which is not read; convert them" in refusal(pickled)
     (pickled / "pytorch_model.bin").unlink()
-    assert "holds no model.safetensors" in refusal(pickled)
+    assert "has no model.safetensors" in refusal(pickled)
     (pickled / "model.safetensors").write_bytes(b"\xff" * 40)
     assert "model.safetensors is damaged" in refusal(pickled)
 
@@ -203,4 +203,4 @@ def test_a_tokenizer_that_only_its_own_code_knows_is_refused(bert: Path, tmp_pat
     )
     assert "BertJapaneseTokenizer" in refusal(folder)
     (folder / "vocab.txt").unlink()
-    assert "holds no tokenizer that can be used" in refusal(folder)
+    assert "has no tokenizer that can be used" in refusal(folder)

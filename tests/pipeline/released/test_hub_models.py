@@ -204,7 +204,7 @@ def test_weights_that_are_not_read_are_named(
             {"auto_map": {"AutoModel": "modeling_bert.Mine"}},
             r"is a model with code of its own \(auto_map in config.json\), which never runs here; ",
         ),
-        ({"model_type": "gpt2"}, "holds no model that can be continued: model_type=gpt2 is not"),
+        ({"model_type": "gpt2"}, "has no model that can be continued: model_type=gpt2 is not"),
     ],
 )
 def test_a_model_that_is_not_trained_is_refused_before_its_weights(

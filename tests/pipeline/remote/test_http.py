@@ -160,10 +160,10 @@ def test_a_list_of_any_length_is_not_held(
     server: Publisher, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
     monkeypatch.setattr(http, "_MOST_LIST_BYTES", 6)
-    with pytest.raises(DataError, match="is no list: it has over 0 MiB"):
+    with pytest.raises(DataError, match="is not a list: it has over 0 MiB"):
         read_small(f"{server.address}/list")
     server.moods["list"] = [cut(3)]
-    with pytest.raises(DataError, match="is no list"):
+    with pytest.raises(DataError, match="is not a list"):
         read_small(f"{server.address}/list")
     assert not pauses
 

@@ -199,7 +199,7 @@ def test_errors_are_one_line_without_secrets(
             ),
             (f"http://{web}/short.jsonl{signed}", f"http://{web}/short.jsonl cannot be fetched"),
             ("s3://texts/nothing.jsonl", "s3://texts/nothing.jsonl does not exist"),
-            ("s3://texts/nothing/*.jsonl", "s3://texts/nothing/*.jsonl holds no files"),
+            ("s3://texts/nothing/*.jsonl", "s3://texts/nothing/*.jsonl has no files"),
             ("s3://no-such-bucket/x", "s3://no-such-bucket/x cannot be fetched (An error"),
             (f"s3://AKIA:{SECRETS[0]}/{SECRETS[1]}@texts/x", "s3://texts/x "),
             (f"http://me:{SECRETS[0]}@{SECRETS[1]}@{web}/x.jsonl", f"http://{web}/x.jsonl "),

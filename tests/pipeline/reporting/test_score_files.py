@@ -75,7 +75,7 @@ def test_the_rate_of_masks_is_a_note(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [([], "not an object"), ({}, "holds no scores"), (FINE_TUNED | {"scores": 3}, "is damaged"),
+    [([], "not an object"), ({}, "has no scores"), (FINE_TUNED | {"scores": 3}, "is damaged"),
      ({"model": "a", "grammar": {}}, ""), ({"model": "a", "grammar": {"overall": 1}}, "damaged")],
 )  # fmt: skip
 def test_other_files_are_refused(content: object, message: str, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_losses_that_do_not_compare_stand_apart(tmp_path: Path) -> None:
         ("last losses", "a", "c"), ("last losses", "b"), ("last values", "a", "b", "c"),
     ]  # fmt: skip
     assert found.lines[1] == (
-        "b stands apart from a: another vocabulary; these losses do not compare"
+        "b stands apart from a: another vocabulary; these losses are not comparable"
     )
     assert next(iter(found.tables[2].rows))[0] == "tokens"
     frames = {

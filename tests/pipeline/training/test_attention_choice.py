@@ -89,7 +89,7 @@ def test_on_another_type_of_device_it_is_chosen_again(
     assert not capsys.readouterr().out
     assert not recorded_attention(earlier, "NVIDIA H200", True)
     assert capsys.readouterr().out == (
-        "attention: the run had row_attention on cpu; on NVIDIA H200 it chooses again\n"
+        "attention: the run used row_attention on cpu; choosing again on NVIDIA H200\n"
     )
     on_gpu = replace(earlier, attention="flash_attention", device="NVIDIA A100")
     assert recorded_attention(on_gpu, "NVIDIA H200", False) == "flash_attention"

@@ -79,4 +79,4 @@ def test_results_and_time() -> None:
         "documents: about 2.0 MB of Parquet, extracted in less than 1 s of CPU time"
     )
     much = describe_estimate({"lao": replace(about, characters=3e9, unknown=6e8)}, [], 4)
-    assert much[1].startswith("lao: warning: 20.0% of the characters are behind unknown tokens")
+    assert much[1].startswith("lao: warning: 20.0% of the characters are lost in unknown tokens")

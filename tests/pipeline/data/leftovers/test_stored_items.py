@@ -115,7 +115,7 @@ def test_everything_else(root: Path, dump: Path) -> None:
     pq.write_table(pa.table({"text": ["mine"]}), documents / "mine.parquet")
     (documents / "link.parquet").symlink_to(dump)
     age(root)
-    raw = "raw text; remove it yourself if you need it no more"
+    raw = "raw text; remove it yourself if you no longer need it"
     made = f"made of it: {root / 'shards/a'}"
     assert found(root) == {
         f"documents/{dump.name}": made,

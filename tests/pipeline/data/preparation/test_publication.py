@@ -37,7 +37,7 @@ def test_unknown_text_is_counted_reported_and_refused(
     message = r"corpus lao: 8\d\.\d% .* 80 \[UNK\] tokens, more than 10%; .*--allow-unknown"
     assert re.search(message, run(*given, code=2))
     assert not (tmp_path / "out" / MANIFEST).exists()
-    warning = r"warning: 80 unknown tokens hide 4,840 characters, 8\d\.\d+% of the text"
+    warning = r"warning: 80 unknown tokens stand for 4,840 characters, 8\d\.\d+% of the text"
     assert re.search(f"lao: {warning}", run(*given, "--allow-unknown"))
     assert re.search(f"   {warning}", call(inspect.main, tmp_path / "out", "--verify"))
     corpus = read_manifest(tmp_path / "out").corpora["lao"]

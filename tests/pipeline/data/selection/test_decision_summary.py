@@ -119,7 +119,7 @@ def test_no_document_is_dropped(tmp_path: Path) -> None:
 
 def test_directories_without_decisions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(DataError, match="holds no decisions"):
+    with pytest.raises(DataError, match="has no decisions"):
         DecisionSummary.read(tmp_path / "a", 3)
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "a" / "0.parquet")
     with pytest.raises(DataError, match="holds files that are not decisions"):

@@ -82,7 +82,7 @@ def test_decisions_are_shown_with_the_id_in_the_earlier_shards(
     shown = call(
         inspect.main, root.parent / "may.jsonl", "--corpus", "news", "--samples", 9, "--decisions"
     )
-    assert "5 of 30 documents are in 5 clusters of documents that are alike" in shown
+    assert "5 of 30 documents are in 5 clusters of similar documents" in shown
     assert f"kept: shards {first} april.jsonl@0" in shown
     assert "are missing here" not in shown
     shutil.rmtree(root / SIGNATURES)
@@ -158,7 +158,7 @@ def test_what_is_refused(month: Call, root: Path, monkeypatch: pytest.MonkeyPatc
         ([april, april], f"--against {april} is named twice; name it once"),
         ([april, root / "copy"], f"has the documents of {april}; name it once"),
         ([root / "shards" / "may"], f"--against {root / 'shards' / 'may'} is the --output"),
-        ([root.parent], "holds no manifest.json"),
+        ([root.parent], "has no manifest.json"),
         ([root / "nothing"], "no such directory"),
     ):
         error = month("may", "--against", *words, code=2)

@@ -61,13 +61,13 @@ def test_damage_is_named(prepared: Path, tmp_path: Path) -> None:
         (
             {"characters": 1000, "unknown": {"tokens": 3, "characters": 10}},
             0.01,
-            "3 unknown tokens hide 10 characters, 1.000% of the text",
+            "3 unknown tokens stand for 10 characters, 1.000% of the text",
         ),
         (
             {"characters": 1000, "unknown": {"tokens": 3, "characters": 11}},
             0.011,
-            "warning: 3 unknown tokens hide 11 characters, 1.100% of the text; use a tokenizer of "
-            "this text's scripts",
+            "warning: 3 unknown tokens stand for 11 characters, 1.100% of the text; use a tokenizer "
+            "of this text's scripts",
         ),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_killed_takedown_is_nothing_and_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(TakedownWorker, "do", interrupted)
         call(takedown.main, *arguments, code=130)
-    assert "holds no manifest.json" in call(inspect.main, tmp_path / "new", code=2)
+    assert "has no manifest.json" in call(inspect.main, tmp_path / "new", code=2)
     other = ["--data", old, "--documents", id_of(old, "d"), *output]
     error = call(takedown.main, *other, code=2)
     assert "unfinished work of another --data or --documents; remove" in error

@@ -30,12 +30,14 @@ def test_squad(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="question 1: the answer 'me' is not in its paragraph"):
         read_squad(path)
     path.write_text(json.dumps({"data": [{"paragraphs": [paragraph | {"context": None}]}]}))
-    with pytest.raises(DataError, match=r"has not SQuAD's layout \(TypeError: None is not text"):
+    with pytest.raises(
+        DataError, match=r"does not have SQuAD's layout \(TypeError: None is not text"
+    ):
         read_squad(path)
     path.write_text('{"data": 5}\n')
     assert not is_squad(path)
     path.write_text('{"data": [{}]}')
-    with pytest.raises(DataError, match="has not SQuAD's layout"):
+    with pytest.raises(DataError, match="does not have SQuAD's layout"):
         read_squad(path)
 
 
@@ -57,8 +59,8 @@ def test_race(tmp_path: Path) -> None:
                     {"options": [["x", "y"], ["p"]], "answers": ["A", "B"]},
                     {"options": [[], ["p"]]}, {"options": [["x", None], ["p"]]}):  # fmt: skip
         (tmp_path / "high/8.txt").write_text(json.dumps(content | changes))
-        with pytest.raises(DataError, match="has not RACE's layout"):
+        with pytest.raises(DataError, match="does not have RACE's layout"):
             read_race(tmp_path)
     (tmp_path / "high/8.txt").write_text("{}")
-    with pytest.raises(DataError, match="has not RACE's layout"):
+    with pytest.raises(DataError, match="does not have RACE's layout"):
         read_race(tmp_path)

@@ -46,7 +46,7 @@ def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> Non
         ("a.jsonl", BLIMP + "[]\n", "a.jsonl:2: not a JSON object: it holds a list"),
         ("a.jsonl", BLIMP.replace("Cats sleeps.", " "), "a.jsonl:1: sentence_bad is not a"),
         ("a.zip", b"PK", r"a.zip is truncated or damaged"),
-        ("a.csv", "1", "holds no pairs; expected .txt"),
+        ("a.csv", "1", "has no pairs; expected .txt"),
         (
             "a.jsonl",
             BLIMP.replace('"regular_plural"', "null"),
@@ -89,7 +89,7 @@ def test_missing_doubled_and_huge_files_are_refused(
         read_paradigms(tmp_path / "none")
     (tmp_path / "a.jsonl").write_text(BLIMP)
     (tmp_path / "b.jsonl").write_text(BLIMP)
-    with pytest.raises(DataError, match="'regular_plural' is there twice"):
+    with pytest.raises(DataError, match="'regular_plural' appears twice"):
         read_paradigms(tmp_path)
     monkeypatch.setattr(grammar_pairs, "MOST_BYTES", 10)
     with pytest.raises(DataError, match="split it"):

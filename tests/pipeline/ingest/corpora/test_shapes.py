@@ -30,7 +30,7 @@ def test_what_describes_records_is_left_out(
         (tmp_path / name).write_text("Some words.\n\n" * 100)
     found, said = read_names(capsys, tmp_path)
     assert found == ["a.jsonl"]
-    assert f"{tmp_path} holds 1 JSON lines; 5 other file(s) are left out (LICENSE, " in said
+    assert f"{tmp_path} holds 1 JSON lines; 5 other file(s) are skipped (LICENSE, " in said
     assert "--plain-text reads them as documents" in said
     found, said = read_names(capsys, tmp_path, plain_text="blank_lines")
     assert found == sorted(["a.jsonl", *beside])
@@ -55,9 +55,7 @@ def test_plain_text_that_is_less_than_the_records_is_left_out(
         (tmp_path / f"notes{number}").write_text("One.\n")
     found, said = read_names(capsys, tmp_path)
     assert found == ["a.jsonl"]
-    assert (
-        "7 other file(s) are left out (notes0, notes1, notes2, notes3, notes4 and 2 more)" in said
-    )
+    assert "7 other file(s) are skipped (notes0, notes1, notes2, notes3, notes4 and 2 more)" in said
     (tmp_path / "book").write_text("One. Two.\n" * 10)
     found, said = read_names(capsys, tmp_path)
     assert len(found) == 9

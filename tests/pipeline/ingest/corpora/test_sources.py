@@ -185,7 +185,7 @@ def test_files_beside_the_folders_of_corpora_are_left_out(
     _, sources = corpus_sources("mine", [str(tmp_path)], by_folder=True)
     assert [source.corpus for source in sources] == ["en", "sw", "yo"]
     assert (
-        "3 other file(s) are left out (LICENSE, README.md, list.txt); --plain-text reads them"
+        "3 other file(s) are skipped (LICENSE, README.md, list.txt); --plain-text reads them"
         in (capsys.readouterr().out)
     )
     _, sources = corpus_sources("mine", [str(tmp_path)], plain_text="file", by_folder=True)
@@ -194,4 +194,4 @@ def test_files_beside_the_folders_of_corpora_are_left_out(
     (tmp_path / "list.txt").write_text("Text.\n" * 20)
     _, sources = corpus_sources("mine", [str(tmp_path)], by_folder=True)
     assert [source.corpus for source in sources] == ["en", "list", "sw", "yo"]
-    assert "2 other file(s) are left out (LICENSE, README.md)" in capsys.readouterr().out
+    assert "2 other file(s) are skipped (LICENSE, README.md)" in capsys.readouterr().out

@@ -129,7 +129,7 @@ def test_what_wandb_raises_ends_nothing(place: str, tmp_path: Path, wandb: Wandb
     said: list[str] = []
     life(tmp_path, 0, 8, said).close()
     (warning,) = said
-    assert warning.startswith(f"warning: wandb shows no more of {tmp_path} (RuntimeError: no); ")
+    assert warning.startswith(f"warning: wandb stopped logging {tmp_path} (RuntimeError: no); ")
     assert len(read_metrics(tmp_path)) == 8
     assert (tmp_path / "wandb" / "id").exists() == (place != "init")  # settings: next time
     wandb.fails_in = ""
@@ -149,7 +149,7 @@ def test_a_wandb_that_stalls_is_left_behind(
     life(tmp_path / "few", 0, 8, said).close()
     assert len(said) == 1 and "has not finished within 0 s" in said[0]
     life(tmp_path / "many", 0, 80, said).close()
-    assert len(said) == 2 and "it took none of 20 lines" in said[1]
+    assert len(said) == 2 and "it accepted none of 20 lines" in said[1]
     assert len(read_metrics(tmp_path / "many")) == 80
     wandb.stalls.set()
 

@@ -224,7 +224,7 @@ def test_an_absent_setting_without_a_legacy_value_is_named(
 
 
 def test_damaged_or_missing(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"holds no run.json"):
+    with pytest.raises(CheckpointError, match=r"has no run.json"):
         read_record(tmp_path)
     (tmp_path / "run.json").write_text('{"format": 1, "run": {}}')
     with pytest.raises(ConfigError, match="missing settings"):

@@ -86,5 +86,5 @@ def test_without_a_key_training_continues(
     """Online, with nobody to ask for one."""
     run = tmp_path / "run"
     result = train(python, arguments(run, "--set", 'logging.to=["wandb"]', batch__per_device=8))
-    assert f"warning: wandb shows no more of {run} (" in result.stderr
+    assert f"warning: wandb stopped logging {run} (" in result.stderr
     assert len(read_metrics(run)) == STEPS and not (run / "wandb" / "id").exists()

@@ -29,7 +29,7 @@ def test_pairs_that_cannot_be_scored_are_refused(tiny_tokenizer: Path, tmp_path:
     (tmp_path / "long-a.txt").write_text(f"{'word ' * 600}\nword\n")
     for name, message in (
         ("none", "none: no such directory or file; give a folder of .txt"),
-        ("empty", "empty holds no pairs; expected .txt"),
+        ("empty", "empty has no pairs; expected .txt"),
         ("long-a.txt", "positions; shorten it"),
     ):
         run = override(recipe("roberta_tiny"), [f"validation.grammar={tmp_path / name}"])

@@ -116,10 +116,10 @@ def test_a_folder_that_does_not_fit_says_what_would(
         f"--new positions: encoder.positions=32, and {folder} has 32; remove it, or add --set "
         "encoder.positions=N for more"
     )
-    assert f"--init {tmp_path} holds no config.json" in refusal(ours, tmp_path, tokenizer)
+    assert f"--init {tmp_path} has no config.json" in refusal(ours, tmp_path, tokenizer)
     half = Path(shutil.copytree(folder, tmp_path / "half"))
     (half / "model.safetensors").unlink()
-    assert f"--init {half} holds no model.safetensors" in refusal(ours, half, tokenizer)
+    assert f"--init {half} has no model.safetensors" in refusal(ours, half, tokenizer)
     (half / "model.safetensors").write_bytes(b"no")
     with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
         load_initial_weights(ours, half, tokenizer, ())
