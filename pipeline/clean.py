@@ -78,17 +78,15 @@ def _parse() -> argparse.Namespace:
         description="List what earlier commands left in $TENFOLD_ROOT (extracted text, unfinished "
         "extractions and transfers, decisions of --dedup, signatures of shards that are gone), "
         "each with its size, the day it was last used, and why it is kept or not. Without --yes "
-        "nothing is removed. Kept are: raw text, what complete shards were made of, all if shards "
-        "are unfinished or a command is at work, what was used in the last day, and what could not "
-        "be made again.",
+        "nothing is removed. It always keeps raw text, the files that complete shards were made "
+        "of, files used in the last day, and files that could not be made again; and everything "
+        "while shards are unfinished or a command is running.",
         epilog=example_text(
             "python -m pipeline.clean",
             "python -m pipeline.clean --data scratch/shards/* --yes",
         ),
     )
-    parser.add_argument(
-        "--yes", action="store_true", help="remove what is listed as needed by no shards"
-    )
+    parser.add_argument("--yes", action="store_true", help="remove the files that no shards need")
     parser.add_argument(
         "--data",
         type=Path,

@@ -65,8 +65,8 @@ def _parse() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.doctor",
         description="Check whether these machines can run a job: limits, versions, clocks, GPUs, "
-        "the shared file system, shards, signals. Start it as the job would be started: alone, or "
-        "with srun or torchrun, as every rank. Exit code 2 if a run would stop or be wrong; "
+        "the shared file system, shards, signals. Start it the way the job is started: alone, or "
+        "as every rank under srun or torchrun. Exit code 2 if a run would stop or be wrong; "
         "everything else is a warning.",
         epilog=example_text(
             "python -m pipeline.doctor --output runs/tiny",
@@ -88,7 +88,7 @@ def _parse() -> argparse.Namespace:
         "--output",
         type=Path,
         metavar="RUN",
-        help="run directory, whether it exists or not: its file system is tested by all nodes",
+        help="run directory, new or existing: all nodes test its file system",
     )
     parser.add_argument(
         "--stage",

@@ -57,7 +57,7 @@ def check_run(path: Path) -> None:
 def _parse() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.status",
-        description="Show how a run is doing: whether it runs, waits for its restart, was "
+        description="Show how a run is doing: whether it is running, waiting for a restart, "
         "interrupted, finished or failed; step, speed, time left, last checkpoint, restarts with "
         "their reasons, and the log of what failed. Reads files only, so it works on a login node "
         "and needs no torch.",

@@ -99,7 +99,7 @@ def _parse() -> argparse.Namespace:
         "--purge",
         action="store_true",
         help="also take the text out of the Parquet files that `prepare` extracted from the input, "
-        "so that shards which are prepared from them later do not hold it",
+        "so that shards prepared from them later do not contain it",
     )
     add_workers_argument(parser)
     add_part_argument(parser)

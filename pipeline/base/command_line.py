@@ -90,7 +90,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="NAME",
         help="wikipedia, bookcorpus, cc-news, openwebtext, stories, 16gb (the first two), 160gb "
-        "(all five), sample (comes with the code), or a path",
+        "(all five), sample (shipped with the code), or a path",
     )
     parser.add_argument(
         "--input",
@@ -100,15 +100,15 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="files, directories, globs or URLs (s3://, https://) of the corpus: JSONL, JSON "
         "arrays, CSV and TSV, plain text, books, wikiextractor output, MediaWiki dumps, WARC, WET, "
-        "HTML, tars of text (all also .gz .zst .xz .bz2 .lz4), zip, Parquet, Arrow; "
-        "for a group MEMBER=PATH..., or one directory with a folder for each member (default: the "
-        "Hub's copy of a named corpus)",
+        "HTML, tars of text (all of these also compressed: .gz .zst .xz .bz2 .lz4), zip, Parquet, "
+        "Arrow; for a group MEMBER=PATH..., or one directory with a folder for each member "
+        "(default: the Hub's copy of a named corpus)",
     )
     parser.add_argument(
         "--by-folder",
         action="store_true",
-        help="every folder and file of the directory --input is a corpus of your own with its "
-        "name, such as a language: en/, sw/, yo.jsonl.gz; batch.mixture_exponent weighs them",
+        help="treat every folder and file in the directory --input as a corpus of that name, such "
+        "as a language: en/, sw/, yo.jsonl.gz; batch.mixture_exponent sets their weights",
     )
     parser.add_argument(
         "--revision",
@@ -133,24 +133,24 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         "--text-field",
         default="",
         metavar="FIELD",
-        help="field or column that holds the text, a.b for one in another (default: the first of "
-        "text, body, content that holds a string)",
+        help="field or column with the text; a.b for a nested one (default: the first of text, "
+        "body and content that is a string)",
     )
     parser.add_argument(
         "--plain-text",
         default="",
         choices=["file", "book", "blank_lines", "lines"],
-        help="plain text files hold one document per file, one book per file, documents separated "
-        "by blank lines, or one document per line (default: file for wikipedia, book for "
-        "bookcorpus, else blank_lines); beside files of other formats plain text is skipped unless "
-        "this is given",
+        help="how to split plain text files: one document per file, one book per file, documents "
+        "separated by blank lines, or one document per line (default: file for wikipedia, book for "
+        "bookcorpus, else blank_lines); next to files of other formats, plain text is skipped "
+        "unless this is given",
     )
     parser.add_argument(
         "--map",
         default="",
         metavar="FILE.py:FUNCTION",
-        help="call this function of yours with each document, before anything else sees its text; "
-        "it returns the document, perhaps with another text, or None to drop it",
+        help="call your function with each document before anything else reads its text; it "
+        "returns the document, possibly with a new text, or None to drop it",
     )
 
 
@@ -161,27 +161,27 @@ def add_published_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="FIRST..LAST",
         help="months of Common Crawl's CC-NEWS, e.g. 2016-09..2019-02, as the files of cc-news: "
-        "each WARC file (1 GB) is fetched, extracted and removed",
+        "each WARC file (1 GB) is downloaded, extracted and removed",
     )
     parser.add_argument(
         "--dump",
         default="",
         metavar="WIKI/DATE",
         help="dump of a wiki, e.g. enwiki/20260101, as the files of wikipedia: each part is "
-        "fetched, checked, extracted and removed",
+        "downloaded, checked, extracted and removed",
     )
     parser.add_argument(
         "--mirror",
         nargs="+",
         default=[],
         metavar="URL",
-        help="address to fetch --months or --dump from; for both, cc-news=URL wikipedia=URL "
+        help="address to download --months or --dump from; for both, cc-news=URL wikipedia=URL "
         "(default: https://data.commoncrawl.org, https://dumps.wikimedia.org)",
     )
     parser.add_argument(
         "--keep-downloads",
         action="store_true",
-        help="do not remove the files of --months and --dump after their extraction",
+        help="keep the files of --months and --dump after they are extracted",
     )
     parser.add_argument(
         "--skip-missing",
@@ -192,7 +192,7 @@ def add_published_arguments(parser: argparse.ArgumentParser) -> None:
         "--language",
         default="",
         metavar="CODE",
-        help="keep pages in this language of each WARC or WET file, e.g. en; any keeps all "
+        help="keep only pages in this language from WARC and WET files, e.g. en; any keeps all "
         "languages (default: en for --months, else any)",
     )
 
@@ -216,7 +216,7 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
         "--ds",
         default="zero1",
         metavar="NAME",
-        help="DeepSpeed file that says how memory is used: a name in ds_configs, or a path "
+        help="DeepSpeed file that sets how memory is used: a name in ds_configs, or a path "
         "(default: zero1)",
     )
 
@@ -250,8 +250,8 @@ def add_part_argument(parser: argparse.ArgumentParser) -> None:
         "--part",
         type=_part,
         metavar="I/N",
-        help="do the I-th of N shares of the work, 1/N to N/N, e.g. in a job array, then what "
-        "other parts have not taken; the last part to finish publishes the shards",
+        help="do the I-th of N shares of the work, 1/N to N/N, e.g. in a job array, then whatever "
+        "other parts have not started; the last part to finish publishes the shards",
     )
 
 

@@ -7,16 +7,16 @@ COMMANDS = {
     "prepare": "text -> shards with ten masks per sequence; needs CPUs only",
     "inspect": "show what is in shards, a tokenizer, raw documents, a run or a model",
     "takedown": "shards -> the same shards without the text of some documents",
-    "clean": "list, and with --yes remove, what earlier commands left and no shards need",
+    "clean": "list files that no shards need any more; with --yes remove them",
     "plan": "estimate what a run takes: memory, hours, cost, disk, passes over the data",
     "doctor": "check whether these machines can run a job, before it waits in a queue",
     "train": "shards -> a trained model; resumes by itself",
-    "status": "show how far runs are, whether they live, and why they ended",
-    "report": "what runs did, on one page: curves, time, data, scores",
+    "status": "show how far runs are, whether they are alive, and why they ended",
+    "report": "show what runs did on one page: curves, time, data, scores",
     "export": "a trained model -> a folder that transformers loads",
     "evaluate": "score a model on held-out sequences",
     "finetune": "score a model on labelled tasks, fine-tuned with several seeds",
-    "ablate": "compare choices: arms trained with the same seeds, and honest statistics",
+    "ablate": "compare choices: train arms with the same seeds, test the differences",
 }
 """Modules of `pipeline` in the order of their use, each with what it does."""
 VIEWS = {

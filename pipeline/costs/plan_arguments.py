@@ -14,7 +14,7 @@ def parse_plan() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.plan",
         description="Estimate what a run takes before it is submitted: memory, the largest "
-        "micro-batch, hours, cost and energy, passes over the data, disk space, the offline stage. "
+        "micro-batch, hours, cost and energy, passes over the data, disk space, time to prepare. "
         "Every figure says whether it is computed, published, estimated or measured here, "
         "and what it assumes. Runs write what they measured to $TENFOLD_ROOT/site.json, which the "
         "next plan uses.",
@@ -52,13 +52,15 @@ def parse_plan() -> argparse.Namespace:
     )
     device = parser.add_mutually_exclusive_group(required=True)
     device.add_argument(
-        "--gpu", choices=tuple(GPUS), help="kind of GPU: SXM boards of 80, 141, 80 GB"
+        "--gpu",
+        choices=tuple(GPUS),
+        help="kind of GPU (SXM boards: h100 80 GB, h200 141 GB, a100 80 GB)",
     )
     device.add_argument("--cpu", action="store_true", help="train without GPUs")
     parser.add_argument(
         "--cores", type=int, default=cores(), metavar="N",
-        help="CPU cores per node, for --cpu, for updates of an offloaded optimizer and for the "
-        "offline stage (default: those of this machine)",
+        help="CPU cores per node, for --cpu, for updates of an offloaded optimizer and for "
+        "pipeline.prepare (default: those of this machine)",
     )  # fmt: skip
     parser.add_argument(
         "--nics",

@@ -60,7 +60,7 @@ def parse_finetune() -> argparse.Namespace:
         type=Path,
         required=True,
         metavar="DIR",
-        help="folder of the scores; the same command continues one that is there",
+        help="folder for the scores, new or to resume",
     )
     _add_files(parser)
     _add_protocol(parser)
@@ -68,8 +68,9 @@ def parse_finetune() -> argparse.Namespace:
         "--part",
         default="",
         metavar="I/N",
-        help="do every N-th seed only, from the I-th, as an element of a Slurm array; the last to "
-        "finish writes the scores (default: all; under torchrun each rank is a part)",
+        help="run only every N-th seed, starting with the I-th, e.g. as an element of a Slurm "
+        "array; the last part to finish writes the scores (default: all; under torchrun each rank "
+        "is a part)",
     )
     return parser.parse_args()
 
@@ -82,7 +83,7 @@ def _add_files(parser: Parser) -> None:
     parser.add_argument(
         "--fetch",
         action="store_true",
-        help="read the task from the Hugging Face Hub, kept as JSON lines in --data: needs a "
+        help="download the task from the Hugging Face Hub to --data, as JSON lines; needs a "
         "network once, and pip install '.[hub]'",
     )
     parser.add_argument(
@@ -104,7 +105,8 @@ def _add_files(parser: Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="use the first N training examples, with the labels of all (default: all)",
+        help="use only the first N training examples, with the labels of the whole file (default: "
+        "all)",
     )
     columns = parser.add_argument_group(
         "files of your own",
@@ -132,7 +134,8 @@ def _add_files(parser: Parser) -> None:
         "--answer-start",
         default="",
         metavar="COLUMN",
-        help="character at which the answer starts (default: its first place in the paragraph)",
+        help="character at which the answer starts (default: its first occurrence in the "
+        "paragraph)",
     )
     columns.add_argument(
         "--labels",
@@ -146,8 +149,8 @@ def _add_files(parser: Parser) -> None:
         "--group",
         default="",
         metavar="COLUMN",
-        help="rows with one value here, such as an author, stay together under --dev-share "
-        "(default: rows with one passage)",
+        help="with --dev-share: keep rows with the same value here, such as an author, together "
+        "(default: rows with the same passage)",
     )
 
 
@@ -165,7 +168,7 @@ def _add_protocol(parser: Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="the first of them; the others follow (default: 0)",
+        help="the first seed; the others follow it (default: 0)",
     )
     parser.add_argument(
         "--grid",
@@ -183,16 +186,16 @@ def _add_protocol(parser: Parser) -> None:
     parser.add_argument(
         "--protocol",
         choices=tuple(PROTOCOLS),
-        help="whose hyperparameters to use (default: the model's family's, or up to a width of "
-        f"{SMALL_WIDTH}, but for ELECTRA, small)",
+        help="whose hyperparameters to use (default: those of the model's family, or small up to a "
+        f"width of {SMALL_WIDTH}, except for ELECTRA)",
     )
     parser.add_argument(
         "--baselines",
         choices=("all", "bag", "tfidf", "majority"),
         default="all",
         help="all also fine-tunes a bag of word embeddings and random weights with the same seeds, "
-        "and fits TF-IDF of words and word pairs if scikit-learn is installed; bag and tfidf leave "
-        "out the others, majority all (default: all)",
+        "and fits TF-IDF of words and word pairs if scikit-learn is installed; bag and tfidf train "
+        "only that one, majority none (default: all)",
     )
     for option, kind, meaning in (
         ("--epochs", float, "passes over the training examples"),

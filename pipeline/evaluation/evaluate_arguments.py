@@ -40,23 +40,23 @@ def parse_evaluate() -> argparse.Namespace:
         "--mask-rate",
         type=float,
         metavar="RATE",
-        help="with --data: share of the held-out tokens to predict, with masks drawn at it; 0: the "
-        "masks that the shards store; by default what a run was validated with "
-        "(validation.mask_rate), and 0 for a folder",
+        help="with --data: share of the held-out tokens to predict, with masks drawn at that rate; "
+        "0 uses the masks stored in the shards (default: the rate that a run was validated with, "
+        "validation.mask_rate; 0 for a folder)",
     )
     parser.add_argument(
         "--grammar",
         type=Path,
         metavar="PATH",
         help="minimal pairs: a folder, file or zip of .jsonl as in BLiMP, or of .txt as in Zorro; "
-        "with --data, word frequencies are scored beside the model",
+        "with --data, word frequencies are scored, too",
     )
     parser.add_argument(
         "--cloze",
         type=Path,
         metavar="FILE",
-        help="one sentence per line with [MASK], or the model's own mask token, in it: prints the "
-        "five most probable tokens of each mask",
+        help="one sentence per line, with [MASK] or the model's own mask token: prints the five "
+        "most probable tokens for each mask",
     )
     parser.add_argument(
         "--pseudo-perplexity",

@@ -55,7 +55,7 @@ def parse_train() -> argparse.Namespace:
         "--stop-at",
         type=int,
         metavar="STEP",
-        help="stop at this step and save; the schedule remains that of the whole run",
+        help="stop at this step and save; the schedule is still that of the whole run",
     )
     parser.add_argument(
         "--hours",
@@ -103,13 +103,12 @@ def _add_sources(parser: Parser) -> None:
         choices=NEW,
         metavar="PART",
         help="parts that do not come from the folder of --init or RECIPE. vocabulary: tokens in "
-        "both vocabularies keep their rows, another row is the mean of the token's old pieces; "
+        "both vocabularies keep their rows, the others get the mean of their old pieces; "
         "positions: encoder.positions is larger, and the new rows repeat the old ones; width: "
         "encoder.width, heads, feed_forward and layers may be larger, and weights are tiled, as "
-        "ModernBERT-large started from base; generator: "
-        "ELECTRA's generator is initialized by the recipe; heads: so are those that the folder "
-        "lacks, which --init allows anyway. More encoder.layers need no --new: the "
-        "new ones are copies",
+        "ModernBERT-large was from base; generator: the recipe initializes ELECTRA's generator; "
+        "heads: it initializes heads that the folder lacks (--init allows this anyway). More "
+        "encoder.layers need no --new: new layers are copies",
     )
 
 
@@ -124,10 +123,12 @@ def _add_dry_run(parser: Parser) -> None:
         "--ranks",
         type=int,
         metavar="N",
-        help="with --dry-run: plan for N GPUs, on this machine or not (default: what runs here)",
+        help="with --dry-run: plan for N GPUs, here or elsewhere (default: the ranks started)",
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="with --dry-run: also print what DeepSpeed is given"
+        "--verbose",
+        action="store_true",
+        help="with --dry-run: also print DeepSpeed's configuration",
     )
 
 

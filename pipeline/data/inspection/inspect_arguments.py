@@ -21,7 +21,7 @@ def parse_inspect() -> argparse.Namespace:
     parser = Parser(
         prog="python -m pipeline.inspect",
         description="Show what PATH holds. Shards: counts, mask rates, lengths, and a sequence "
-        "with its masks side by side. A tokenizer: what it does to many scripts. Documents: "
+        "with its masks side by side. A tokenizer: how it handles many scripts. Documents: "
         "samples kept and dropped by reason, lengths, languages, sites, copies. A run, a "
         "checkpoint, a model, a folder of them or a list of ids: what it is, and which commands "
         "take it.",

@@ -90,7 +90,7 @@ def prepare_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         choices=["fast", "tokenizers"],
         default="fast",
         help="fast: the fastest tokenizer engine for the kind of vocabulary, checked against "
-        "tokenizers; tokenizers: that library alone, slow (default: fast)",
+        "tokenizers; tokenizers: only that library, slow (default: fast)",
     )
     arguments = parser.parse_args(words)
     if not arguments.dedup:

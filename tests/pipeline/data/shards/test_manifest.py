@@ -66,8 +66,8 @@ def test_damage_is_named(prepared: Path, tmp_path: Path) -> None:
         (
             {"characters": 1000, "unknown": {"tokens": 3, "characters": 11}},
             0.011,
-            "warning: 3 unknown tokens stand for 11 characters, 1.100% of the text; use a tokenizer "
-            "of this text's scripts",
+            "warning: 3 unknown tokens stand for 11 characters, 1.100% of the text; use a "
+            "tokenizer of this text's scripts",
         ),
     ],
 )
