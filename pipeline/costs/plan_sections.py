@@ -100,7 +100,7 @@ def _scale(value: float, unit: str) -> tuple[str, str]:
 
 def _lines(part: Estimate, width: int) -> list[str]:
     """A line of an estimate, and more if what it assumes does not fit."""
-    start = f"  {part.name:26} {format_value(part.value, part.unit):>12}  {band(part):20} "
+    start = f"  {part.name:29} {format_value(part.value, part.unit):>12}  {band(part):20} "
     text = f"{part.basis}: {part.assumption}"
     return textwrap.wrap(
         text, max(width, len(start) + 30), initial_indent=start,

@@ -102,7 +102,7 @@ def budget(hours: Estimate, hardware: Hardware, price: float) -> list[Estimate]:
     found = [_scale(hours, f"{noun}-hours", "", count)]
     found = [replace(found[0], assumption=f"on {count:,} {noun}{'s' * (count > 1)}")]
     if price:
-        each = f"{price:g} per {noun}-hour, in any currency"
+        each = f"at {price:g} per {noun}-hour"
         found.append(replace(_scale(found[0], "cost", "", price), assumption=each))
     if device:
         least, most = (watts / 1000 for watts in device.watts)

@@ -53,7 +53,7 @@ def test_the_answer_comes_first() -> None:
     large = dict(make_cost_plan(planned("roberta_base", *rows, gpu="h100"), 0.0, []).answer)
     assert "does not fit" in large["memory"], "the largest of the phases"
     on_cpu = dict(make_cost_plan(planned("roberta_tiny"), 0.0, []).answer)
-    assert on_cpu["cost"].endswith("of a node-hour") and "fit" not in on_cpu["memory"]
+    assert on_cpu["cost"].endswith("for a node-hour") and "fit" not in on_cpu["memory"]
 
 
 def test_a_stage_that_runs_as_another_is_listed_once() -> None:
