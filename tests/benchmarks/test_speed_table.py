@@ -43,9 +43,9 @@ def test_three_digits(value: float, unit: str, expected: str) -> None:
 
 
 def test_only_the_text_between_the_markers_changes() -> None:
-    page = f"a\n{START}\nold\n{END}\nb\n"
+    page = f"a\n{START}\nstale\n{END}\nb\n"
     once = with_table(page, "Measured.", ["| x | 1 | 2: y | 3x |"])
     assert once.startswith(f"a\n{START}\nMeasured.\n\n| what |") and once.endswith(f"|\n{END}\nb\n")
-    assert "old" not in once and with_table(once, "Measured.", ["| x | 1 | 2: y | 3x |"]) == once
+    assert "stale" not in once and with_table(once, "Measured.", ["| x | 1 | 2: y | 3x |"]) == once
     with pytest.raises(ConfigError, match="has no lines"):
         with_table("a\n", "Measured.", [])
