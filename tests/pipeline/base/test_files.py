@@ -80,7 +80,7 @@ def test_a_link_in_place_of_a_lock_is_refused(target: str, tmp_path: Path) -> No
             pass
 
     for use in (take, lambda: open_lock(lock), lambda: is_locked(lock)):
-        with pytest.raises(DataError, match=r"/\.a\.lock is a link, and a lock is a plain file"):
+        with pytest.raises(DataError, match=r"/\.a\.lock is a link, but a lock must be a"):
             use()
     assert (tmp_path / "mine").read_text() == "precious" and not (tmp_path / "missing").exists()
 

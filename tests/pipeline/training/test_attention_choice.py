@@ -59,7 +59,7 @@ def test_a_kernel_with_a_fault_is_passed_over_with_a_line(
     monkeypatch.setattr(attention, "row_attention", fails)
     assert choose_attention([CASE], "", "cpu", ONE_PROCESS) == "padded_attention"
     assert capsys.readouterr().err == (
-        "warning: attention: row_attention failed: no kernel image; padded_attention is taken "
+        "warning: attention: row_attention failed: no kernel image; padded_attention is used "
         "instead\n"
     )
     monkeypatch.setattr(attention, "padded_attention", fails)
