@@ -37,7 +37,7 @@ test-all: check
 	$(BIN)/python -m tests.null_gpu.run --all --or-skip
 	$(BIN)/python tests/breaks.py
 
-# What the GPU's path asks of a GPU that computes nothing, see tests/null_gpu/README.md. Needs no
+# The GPU's path on a GPU that computes nothing, see tests/null_gpu/README.md. Needs no
 # driver; installs CUDA's torch into build/null-gpu, 6 GB.
 test-null: venv
 	@$(BIN)/python tests/timed.py $(BIN)/python -m tests.null_gpu.run $(NULL_GPU)

@@ -79,6 +79,9 @@ THEIRS = {
 }
 """Options of torchrun, Slurm and slurm/pipeline.sh that the text names."""
 
+DEVELOPMENT = {"test", "dev"}
+"""Extras for those who change the code."""
+
 all_pages = pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
 
 
@@ -363,6 +366,28 @@ def test_the_speed_table_repeats_what_was_measured() -> None:
     for ours, theirs, ratio in rows:
         assert ours in measured and theirs in measured, (ours, theirs)
         assert float(ratio.replace(",", "")) > 1
+
+
+def test_the_results_fit_on_a_few_screens() -> None:
+    lines = (ROOT / "tests/benchmarks/RESULTS.md").read_text().splitlines()
+    assert len(lines) <= 250, "move superseded figures to its history, or drop them"
+
+
+def test_the_first_page_names_every_extra() -> None:
+    extras = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2]
+    names = re.findall(r"^(\w+) = \[$", extras.partition("\n[project.")[0], re.M)
+    install = PAGES[FIRST].text.partition("## Install")[2].partition("## ")[0]
+    assert len(names) > 8
+    assert not [name for name in names if f"`{name}`" not in install and name not in DEVELOPMENT]
+
+
+def test_the_glossary_is_linked() -> None:
+    """From the pages where its words come first."""
+    text = "".join(page.text for page in PAGES.values())
+    linked = set(re.findall(r"GLOSSARY\.md#([a-z-]+)", text))
+    words = re.findall(r"^## (.*)$", (ROOT / "pipeline/GLOSSARY.md").read_text(), re.M)
+    assert len(words) >= 20 and len(linked) >= 10
+    assert linked <= {word.lower().replace(" ", "-") for word in words}
 
 
 def test_the_table_of_families_is_what_the_code_counts() -> None:
