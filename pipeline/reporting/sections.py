@@ -176,9 +176,7 @@ def _compare(runs: Sequence[RunSummary]) -> Section:
     lines = ["One run each: a difference may be the seed's."]
     if len(groups) == 1:
         if len(groups_of(runs, "loss")) > 1:
-            lines.append(
-                "Held-out losses are comparable, training losses are not: data or masks differ."
-            )
+            lines.append("Held-out losses are comparable; training losses differ in data or masks.")
         tables = _last_values("last values", runs, COMPARED)
     else:
         losses = [part for part in COMPARED if is_loss(part[0])]
