@@ -102,8 +102,23 @@ def fingerprint(value: Mapping[str, object] | DataclassInstance) -> str:
     Settings of a config that have their legacy value are skipped.
     """
     plain = value if isinstance(value, Mapping) else _without_legacy(value)
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+    return hashlib.sha256(_canonical(plain)).hexdigest()[:16]
+
+
+def fingerprint_with(name: str, items: Iterable[object], rest: Mapping[str, object]) -> str:
+    """`fingerprint` of `rest` with the items as a list of this name, which are never all in memory.
+
+    The name is less than the keys in `rest`, of which there is one at least.
+    """
+    digest = hashlib.sha256(b"{" + _canonical(name) + b":[")
+    for number, item in enumerate(items):
+        digest.update(b"," * (number > 0) + _canonical(item))
+    digest.update(b"]," + _canonical(rest)[1:])
+    return digest.hexdigest()[:16]
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

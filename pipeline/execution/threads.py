@@ -16,13 +16,15 @@ _AHEAD = 4 * THREADS
 """Results that wait for whoever takes them, at most."""
 
 
-def on_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def on_threads(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int = THREADS
+) -> Iterator[Result]:
     """Yield the results for all items, in their order; `function` mostly waits for files.
 
     The first error is raised in its place, and what has not begun by then never does.
     """
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))

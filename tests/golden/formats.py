@@ -25,6 +25,7 @@ import xxhash
 from pipeline import prepare
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.records import Format, PlainText
+from pipeline.ingest.extraction.packs import ungrouped
 from tests.golden import recording
 from tests.pipeline.ingest.compression.compressed_files import PACK
 from tests.pipeline.ingest.dump import dump, small_dump
@@ -316,7 +317,8 @@ def formats_of(folder: Path, name: str) -> set[tuple[Format, PlainText | str]]:
     words = ARGUMENTS.get(name, ())
     plain = str(words[1]) if "--plain-text" in words else ""
     _, sources = corpus_sources(CORPUS, [str(folder)], plain_text=plain)
-    return {(one.format, one.plain_text if one.format == "text" else "") for one in sources}
+    files = ungrouped(sources)
+    return {(one.format, one.plain_text if one.format == "text" else "") for one in files}
 
 
 def prepared(name: str, files: Files, work: Path) -> Path:

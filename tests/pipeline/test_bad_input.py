@@ -21,8 +21,7 @@ import pytest
 import zstandard
 
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.ingest.documents import byte_blocks, json_lines
-from pipeline.ingest.documents import records as documents
+from pipeline.ingest.documents import byte_blocks, json_lines, where
 from pipeline.ingest.documents.read import cut, read
 from pipeline.ingest.documents.records import BadRecord, Record
 from pipeline.ingest.documents.sniff import sniff
@@ -84,7 +83,7 @@ def test_only_the_bad_line_that_is_printed_is_counted_from_the_start(
         counted.append(end)
         return byte_blocks.count_lines(path, end)
 
-    monkeypatch.setattr(documents, "count_lines", count)
+    monkeypatch.setattr(where, "count_lines", count)
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 3 * len(few))
     said = prepare(path, code=2)
     assert "torn.jsonl:10: invalid JSON (40 of 400 records" in said

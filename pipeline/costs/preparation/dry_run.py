@@ -74,8 +74,8 @@ class Sampled:
 
     @property
     def files(self) -> list[Source]:
-        """All of them, one by one."""
-        return [file for source in self.given for file in source.members or (source,)] + self.heads
+        """All of them, one by one; they are made anew each time."""
+        return [file for source in self.given for file in source.files] + self.heads
 
 
 def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) -> None:
@@ -83,6 +83,7 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
     data, workers = run.data, _workers(arguments)
     sources = extracted_so_far(found.files, data_root() / "documents")
     with _sampled(sources) as sampled:
+        files = sampled.files
         vocabulary = read_existing(arguments.tokenizer, found, data)
         sample_bytes = 0 if vocabulary else SAMPLE_BYTES
         if vocabulary is None:
@@ -90,17 +91,17 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
                 "tokenizer: none for this corpus yet; estimating with one trained on a small sample"
             )
         elif arguments.tokenizer is not None:
-            warn_of_language(vocabulary, sampled.files)
+            warn_of_language(vocabulary, files)
         estimates = _estimate(arguments, sampled, data, vocabulary)
         require_text(estimates)
         sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
-        held_out = expected_hold_outs(sampled.files, sizes, data)
+        held_out = expected_hold_outs(files, sizes, data)
     output, written = shards_so_far(arguments.output, found.corpus, run.name)
     written = written if written < math.inf else 0
     use = _disk_use(arguments, sources, estimates, written, sample_bytes)
     for line in describe_estimate(estimates, describe_disks(use, output), workers):
         print(line)
-    for line in describe_hold_outs(held_out, data.validation_fraction, sampled.files):
+    for line in describe_hold_outs(held_out, data.validation_fraction, files):
         print(line)
     if _may_drop(arguments):
         print(
@@ -208,13 +209,14 @@ def _estimate(
     vocabulary: Vocabulary | None,
 ) -> Estimates:
     """An estimate for each corpus; vocabulary: None for one like the one that will be trained."""
+    files = sampled.files
     vocabulary = vocabulary or train_vocabulary(
         data.tokenizer,
-        lambda: sample_texts(sampled.files, 1 << 22, DocumentCounts()),
+        lambda: sample_texts(files, 1 << 22, DocumentCounts()),
         data.vocab_size,
         lower_case=data.lower_case,
     )
-    job = parts_job(arguments, data, sampled.files, SPLIT_BYTES)
+    job = parts_job(arguments, data, files, SPLIT_BYTES)
     return _estimate_all(
         sampled,
         lambda sources, growth: estimate_corpora(sources, job, vocabulary, growth),

@@ -33,7 +33,7 @@ from pipeline.ingest.extraction.document_tables import (
     unnamed_records,
 )
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.packs import PACK, group_files
+from pipeline.ingest.extraction.packs import PACK, make_group
 from pipeline.ingest.extraction.places import START
 from pipeline.ingest.extraction.unit_files import join_units, write_documents_file
 from pipeline.ingest.extraction.units import (
@@ -76,7 +76,7 @@ class Kind:
     def unit_sizes(self) -> Iterator[tuple[str, int]]:
         """The name and bytes of every unit that one process extracts."""
         for source, size in self.parts:
-            if source.members:
+            if source.group:
                 yield source.name, size
             else:
                 yield from ((source.name, unit.stop - unit.start) for unit in cut_units(source))
@@ -87,7 +87,7 @@ def find_kinds(sources: list[Source]) -> list[Kind]:
     kinds: dict[tuple[str, ...], Kind] = {}
     for source in sources:
         sizes: dict[tuple[str, ...], int] = {}
-        for file in source.members or (source,):
+        for file in source.files:
             packed = PACK if source.format == PACK else ""
             key: tuple[str, ...] = (file.corpus, packed, file.format, file.compression)
             kinds.setdefault(key, Kind(file.corpus, is_extracted(source))).files.append(file)
@@ -232,7 +232,7 @@ def _time_of_pack(kind: Kind, chosen: list[Piece], folder: Path) -> float:
     Most of it is what each file costs, however little it holds: it is found unchanged four times.
     """
     files = [*dict.fromkeys(piece.source for piece in chosen)]
-    pack = group_files(files, "sample", PACK)
+    pack = make_group(files, "sample", PACK)
     started_at = time.process_time()
     extract([pack], folder / "packed", local_executor(1))
     return (time.process_time() - started_at) / max(1, pack.size)
@@ -270,7 +270,7 @@ def _store(kind: Kind, rows: list[tuple[str, Item]], folder: Path) -> int:
         tables = extract_tables(cast(list[Extract | BadRecord], [item for _, item in rows]))
     else:
         found = cast(list[tuple[str, Record | Dropped | BadRecord]], rows)
-        tables = record_tables(found, named=bool(source.members))
+        tables = record_tables(found, named=source.group is not None)
     path, unit = folder / "extracted.parquet", folder / "unit.parquet"
     if any(is_joined(part, cut_units(part)) for part, _ in kind.parts):
         write_documents_file(tables, source, unit, {})

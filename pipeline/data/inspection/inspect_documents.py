@@ -30,7 +30,7 @@ from pipeline.ingest.corpora.sources import (
 )
 from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import BadRecord, Rewriting
-from pipeline.ingest.extraction.html_files import gather_pages
+from pipeline.ingest.extraction.packs import PACK
 
 _PIECE_BYTES = 8 << 20
 _NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}
@@ -61,8 +61,11 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     statistics = DocumentStatistics(arguments.samples)
     if decided:
         statistics.wanted |= {document for pair in decided.pairs for document in pair.here}
-    # Ids are those of `prepare`, which gathers pages, too; packs do not change them.
-    for source in tracked(gather_pages(sources), "reading documents", "files"):
+    # Ids are those of `prepare`, where pages have those of their group, other files their own.
+    packs = [source for source in sources if source.format == PACK]
+    total = len(sources) - len(packs) + sum(n for s in packs for _, _, n, _ in s.kinds)
+    files = (file for s in sources for file in (s.files if s.format == PACK else (s,)))
+    for source in tracked(files, "reading documents", "files", total):
         for piece in cut(source, _PIECE_BYTES):
             for found in find(piece):
                 statistics.add(_judge(found, source.rewriting, filters[source.corpus], decided))

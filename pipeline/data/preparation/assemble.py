@@ -46,8 +46,9 @@ from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.threads import do_on_threads, on_threads
-from pipeline.ingest.documents.records import ReadSpan, Source, with_line
+from pipeline.ingest.documents.records import ReadSpan, Source
 from pipeline.ingest.documents.unchanged import compare, state_of
+from pipeline.ingest.documents.where import with_line
 
 INPUTS_SCHEMA = pa.schema(
     [

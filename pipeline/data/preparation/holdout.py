@@ -19,7 +19,8 @@ from pipeline.data.selection.decisions import read_kept
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.text_tasks import SPLIT_BYTES, SplitTask, cut_tasks
 from pipeline.ingest.documents.read import is_readable
-from pipeline.ingest.documents.records import Source, with_line
+from pipeline.ingest.documents.records import Source
+from pipeline.ingest.documents.where import with_line
 
 EVERY_HASH = 1 << 64
 """The threshold that holds out all documents: `data.validation_fraction=1`."""
@@ -107,8 +108,8 @@ def describe_hold_outs(
         return []
     held, text = (sum(sizes) for sizes in zip(*((a.held_text, a.text) for a in found.values())))
     advice = "to come closer, give more or shorter documents"
-    files = [file for s in sources if s.corpus in far for file in s.raw_files]
-    texts = [file for file in files if file.format == "text"]
+    raw = [source.raw or source for source in sources if source.corpus in far]
+    texts = [s for s in raw if any(format == "text" for format, *_ in s.kinds)]
     if any(source.plain_text == "blank_lines" for source in texts):
         advice += " (--plain-text lines if each line of the text is one)"
     named = [*far.values()][:_MOST_NAMED]

@@ -25,7 +25,7 @@ from pipeline.base.errors import ConfigError
 from pipeline.base.files import make_directory, one_at_a_time
 from pipeline.base.publish import TakenError, publish_folder
 from pipeline.config.data_settings import DataSettings
-from pipeline.config.settings import fingerprint
+from pipeline.config.settings import fingerprint_with
 from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.fingerprint import Identities, identify_files
 from pipeline.data.preparation.tokenizer_training import (
@@ -40,7 +40,9 @@ from pipeline.data.tokenizers.quality import language_doubts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import Executor
 from pipeline.ingest.corpora.catalogue import CORPORA
+from pipeline.ingest.documents.read import file_identity
 from pipeline.ingest.documents.records import Source
+from pipeline.ingest.extraction.packs import ungrouped
 
 ENOUGH_IDS = 0.98
 """A tokenizer with less than this share of `data.vocab_size` is not shared: too little text."""
@@ -69,15 +71,13 @@ class Places:
         home = data_root() / "tokenizers"
         case = "-uncased" if data.lower_case else ""
         kind = f"{data.tokenizer}-{data.vocab_size}{case}"
-        mark = fingerprint(
-            {
-                "files": [
-                    [identity, source.pages.per_domain]
-                    for source, identity in zip(found.files, identify_files(found.files, known))
-                ],
-                "tokenizer": [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES],
-            }
+        identify_files([source for source in found.files if not source.group], known)
+        identities = (
+            [known.get(file) or file_identity(file), file.pages.per_domain]
+            for file in ungrouped(found.files)
         )
+        settings = [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES]
+        mark = fingerprint_with("files", identities, {"tokenizer": settings})
         return cls(
             corpus=found.description,
             named=found.named,

@@ -14,7 +14,8 @@ from pipeline.data.tokenizers.quality import report_quality
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import Executor, local_executor
-from pipeline.ingest.documents.records import Source, with_line
+from pipeline.ingest.documents.records import Source
+from pipeline.ingest.documents.where import with_line
 
 SAMPLE_BYTES = 1 << 30
 """Cleaned text to train on: more than 50,265 tokens need; `tokenizers` takes about 5 GB for it."""

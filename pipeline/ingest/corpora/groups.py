@@ -98,9 +98,10 @@ def most_text(sources: list[Source]) -> dict[str, float]:
     """Upper bound on the bytes of text in each corpus's files."""
     found: dict[str, float] = {}
     for source in sources:
-        packed = bool(source.compression) or source.format not in ("jsonl", "text", "doc")
-        size = source.size * (_MOST_EXPANSION if packed else 1)
-        found[source.corpus] = found.get(source.corpus, 0) + size
+        for format, compression, _, size in source.kinds:
+            packed = bool(compression) or format not in ("jsonl", "text", "doc")
+            text = size * (_MOST_EXPANSION if packed else 1)
+            found[source.corpus] = found.get(source.corpus, 0) + text
     return found
 
 

@@ -2,8 +2,9 @@
 
 Files are found with one call each, which tells their size and time, too, and their formats with
 three more (`sniff`): to open, read and close. Threads share this, since each call waits where files
-are on a network. A corpus can have a million files, so little is kept of each: no `Path`, and no
-table of all names or places unless two are the same.
+are on a network. A corpus can have a million files, so they come one after another, by name. Those
+of one folder are Python's objects at a time; of the others, a few bytes are kept (`packed_rows`).
+Only if two have the same name, or are the same, all are objects once.
 
 A file has the name, in ids and messages, that it has below the given directory, or its own name if
 it is given itself. If two files would have the same name, all names are paths below the directory
@@ -20,21 +21,21 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pipeline.base.errors import DataError, shown_name
+from pipeline.execution.threads import on_threads
 from pipeline.ingest.corpora.dataset_folders import (
     JSON_DESCRIPTIONS,
     DatasetFolder,
     find_datasets,
-    is_of_dataset,
 )
+from pipeline.ingest.corpora.found_files import FoundFiles, InputFile
 from pipeline.ingest.documents.records import State
 
 THREADS = 8
@@ -48,47 +49,25 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """A file of the input."""
-
-    path: str
-    name: str
-    """Label in ids and messages."""
-    folder: str
-    """The given directory that holds it, or its own directory if it was given itself."""
-    is_given: bool
-    """Whether it was named itself or by a glob, not found in a directory."""
-    is_linked: bool
-    """Whether a symbolic link leads to it."""
-    place: int | None
-    """Device and inode, which are of one file; None if it was named and does not exist."""
-    state: State | None
-    """Size and time when it was found; None unless it is a plain file."""
-
-    @property
-    def base_name(self) -> str:
-        """Its name in its own directory."""
-        return self.path.rpartition("/")[2]
-
-
-def find_files(inputs: list[str], folders: Folders | None = None) -> list[InputFile]:
+def find_files(inputs: list[str], folders: Folders | None = None) -> Iterator[InputFile]:
     """The files of `inputs`, by name, each real file once; a file that was named may not exist.
 
-    An empty file in a directory is skipped. folders: gets those that are looked in. Raises
-    DataError for a directory that cannot be read, a broken link, and a name that is not UTF-8.
+    All are found before the first is yielded. An empty file in a directory is skipped. folders:
+    gets those that are looked in. Raises DataError for a directory that cannot be read, a broken
+    link, and a name that is not UTF-8.
     """
     folders = {} if folders is None else folders
-    files = _named(_once(_without_other_splits(inputs, folders)))
-    for index, file in enumerate(files):
-        files[index] = _shown(file)
-    files.sort(key=_name_of)
-    for first, second in itertools.pairwise(files):
-        if first.name == second.name:
+    found = _named(_once(_without_other_splits(inputs, folders)))
+    if not found.is_printable:
+        found = FoundFiles.of(map(_shown, found))
+    before = None
+    for file in found.by_name():
+        if before and before.name == file.name:
             raise DataError(
-                f"{first.path!r} and {second.path!r} would both be called {first.name}; rename one"
+                f"{before.path!r} and {file.path!r} would both be called {file.name}; rename one"
             )
-    return files
+        yield file
+        before = file
 
 
 _name_of = attrgetter("name")
@@ -105,16 +84,16 @@ def _shown(file: InputFile) -> InputFile:
     return file if file.name.isprintable() else replace(file, name=shown_name(file.name))
 
 
-def files_of(given: str, folders: Folders | None = None) -> list[InputFile]:
+def files_of(given: str, folders: Folders | None = None) -> Iterator[InputFile]:
     """A file, or the files of a directory or glob; the file may not exist.
 
     folders: gets those that are looked in.
     """
     path = Path(given)
     if path.is_dir():
-        return [*_walk(path, {} if folders is None else folders)]
+        return _walk(path, {} if folders is None else folders)
     found = [] if path.exists() else in_threads(_named_file, map(Path, _glob(given)))
-    return [file for file in found if file.state] or [_named_file(path)]
+    return iter([file for file in found if file.state] or [_named_file(path)])
 
 
 def in_threads(
@@ -128,8 +107,8 @@ def in_threads(
     def do_some(some: list[Item]) -> list[Result]:
         return [do(item) for item in some]
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        yield from itertools.chain.from_iterable(pool.map(do_some, _batches(items, at_once)))
+    results = on_threads(do_some, _batches(items, at_once), THREADS)
+    return itertools.chain.from_iterable(results)
 
 
 def _batches(items: Iterable[Item], at_once: int) -> Iterator[list[Item]]:
@@ -162,31 +141,18 @@ def is_path(given: str) -> bool:
     return Path(given).exists() or any(Path(found).is_file() for found in _glob(given))
 
 
-def _without_other_splits(inputs: list[str], folders: Folders) -> list[InputFile]:
+def _without_other_splits(inputs: list[str], folders: Folders) -> FoundFiles:
     """The files without those that datasets in the inputs skip, which are told on stderr."""
-    found: list[InputFile] = []
+    found = FoundFiles()
     datasets: list[DatasetFolder] = []
     for given in inputs:
-        files = files_of(given, folders)
-        if any(file.is_given for file in files):
-            found += files
-            continue
-        if not any(is_of_dataset(file.base_name) for file in files):
-            found += files
-            continue
-        here = find_datasets(Path(given), [Path(file.path) for file in files])
-        read = set[Path]().union(*(dataset.train() for dataset in here))
-        other = set[Path]().union(*(dataset.skipped() | {*dataset.about} for dataset in here))
-        # The Hub's own cache holds each file once more, as a blob that links lead to.
-        blobs = {*map(os.path.realpath, other)} - {*map(os.path.realpath, read)}
-        found += [
-            file
-            for file, path in ((file, Path(file.path)) for file in files)
-            if path not in other
-            and path.name not in JSON_DESCRIPTIONS
-            and not (blobs and os.path.realpath(path) in blobs)
-        ]
-        datasets += here
+        some = FoundFiles.of(files_of(given, folders))
+        if some.has_dataset:
+            files = [*some]
+            here = find_datasets(Path(given), [Path(file.path) for file in files])
+            some = FoundFiles.of(_not_skipped(files, here))
+            datasets += here
+        found.join(some)
     paths = {Path(file.path) for file in found} if datasets else set()
     for note in (dataset.note(paths) for dataset in datasets):
         if note:
@@ -194,27 +160,43 @@ def _without_other_splits(inputs: list[str], folders: Folders) -> list[InputFile
     return found
 
 
-def _once(files: list[InputFile]) -> list[InputFile]:
+def _not_skipped(files: list[InputFile], datasets: list[DatasetFolder]) -> Iterator[InputFile]:
+    read = set[Path]().union(*(dataset.train() for dataset in datasets))
+    other = set[Path]().union(*(dataset.skipped() | {*dataset.about} for dataset in datasets))
+    # The Hub's own cache holds each file once more, as a blob that links lead to.
+    blobs = {*map(os.path.realpath, other)} - {*map(os.path.realpath, read)}
+    for file in files:
+        path = Path(file.path)
+        is_read = path not in other and path.name not in JSON_DESCRIPTIONS
+        if is_read and not (blobs and os.path.realpath(path) in blobs):
+            yield file
+
+
+def _once(found: FoundFiles) -> FoundFiles:
     """Each real file once, under its real name, else under the first of its names."""
-    if len({file.place or file.path for file in files}) == len(files):
-        return files
+    if found.are_different():
+        return found
+    files = sorted(found, key=lambda file: (file.is_linked, file.name, file.path))
     kept: dict[object, InputFile] = {}
-    for file in sorted(files, key=lambda file: (file.is_linked, file.name, file.path)):
+    for file in files:
         kept.setdefault(file.place or file.path, file)
     if left_out := len({file.path for file in files}) - len(kept):
         print(f"note: each file is read once; {left_out:,} more link(s) to them are skipped")
-    return list(kept.values())
+    return FoundFiles.of(kept.values())
 
 
-def _named(files: list[InputFile]) -> list[InputFile]:
+def _named(found: FoundFiles) -> FoundFiles:
     """The files under different names."""
+    if found.have_different_names():
+        return found
+    files = [*found]
     if len({file.name for file in files}) == len(files):
-        return files
+        return found
     paths = [Path(os.path.abspath(file.path)) for file in files]  # noqa: PTH100 (keeps links)
     base = os.path.commonpath([path.parent for path in paths])
-    return [
+    return FoundFiles.of(
         replace(file, name=path.relative_to(base).as_posix()) for file, path in zip(files, paths)
-    ]
+    )
 
 
 class _Folder(NamedTuple):
@@ -247,7 +229,11 @@ def _walk(directory: Path, folders: Folders) -> Iterator[InputFile]:
                 below = list[_Folder]()
                 for some in _batches(level, _FOLDERS_AT_ONCE):
                     listed = [*zip(some, in_threads(_list, some, at_once=1))]
-                    files = ((folder, file) for folder, (_, found) in listed for file in found)
+                    files = (
+                        (folder, found.pop())
+                        for folder, (_, found) in listed
+                        for _ in range(len(found))
+                    )
                     yield from filter(None, in_threads(partial(_found, str(directory)), files))
                     for folder, (inner, _) in listed:
                         for entry in inner:
@@ -267,7 +253,7 @@ def time_of_folder(path: str) -> int:
 
 
 def _list(folder: _Folder) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
-    """The folders and the files in a folder, without hidden ones."""
+    """The folders and the files in a folder, without hidden ones; the last file comes first."""
     folders, files = list[os.DirEntry[str]](), list[os.DirEntry[str]]()
     try:
         with os.scandir(folder.path) as entries:
@@ -276,6 +262,8 @@ def _list(folder: _Folder) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str
                     (folders if _is_folder(entry) else files).append(entry)
     except OSError as error:
         raise _refusal(error) from error
+    folders.sort(key=lambda entry: f"{entry.name}/")  # as the names of their files
+    files.sort(key=_name_of, reverse=True)
     return folders, files
 
 

@@ -7,20 +7,32 @@ says that it describes them (README, LICENSE, checksums), or if the records are 
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import re
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from pipeline.base.errors import escaped
-from pipeline.ingest.corpora.input_files import InputFile, in_threads
+from pipeline.ingest.corpora.found_files import FoundFiles, InputFile
+from pipeline.ingest.corpora.input_files import in_threads
 from pipeline.ingest.documents.byte_blocks import read_blocks
+from pipeline.ingest.documents.packed_rows import RowQueue
 from pipeline.ingest.documents.plain_text import GAP
 from pipeline.ingest.documents.records import (
     FORMAT_NAMES,
     PLAIN_TEXT_FORMATS,
+    Format,
     PlainText,
     Source,
 )
+from pipeline.ingest.extraction.packs import group_files, ungrouped
 
 MOST_DOCUMENTS = 10
 """Documents per plain text file; more are reported."""
@@ -59,55 +71,100 @@ _SPLIT: dict[PlainText, str] = {
 }
 
 
+@dataclass(slots=True)
+class _Folder:
+    """What was found in a given directory."""
+
+    kinds: Counter[Format] = field(default_factory=Counter)
+    """Files that are read, by format."""
+    text_bytes: int = 0
+    """Of plain text."""
+    record_bytes: int = 0
+    """Of other files."""
+    is_walked: bool = False
+    """Whether a file was not given itself."""
+    left_out: list[str] = field(default_factory=list)
+    """Names of files."""
+
+    def add(self, file: InputFile, source: Source) -> None:
+        self.kinds[source.format] += 1
+        self.is_walked |= not file.is_given
+        if source.format in PLAIN_TEXT_FORMATS:
+            self.text_bytes += source.size
+        else:
+            self.record_bytes += source.size
+
+    def records(self) -> Counter[Format]:
+        """Files that are not plain text, by format."""
+        return Counter({k: n for k, n in self.kinds.items() if k not in PLAIN_TEXT_FORMATS})
+
+    def is_of_records(self) -> bool:
+        """Whether files of records are most of it, so that plain text is left out."""
+        return self.is_walked and self.text_bytes < self.record_bytes
+
+
 def choose_sources(
-    files: list[InputFile], sniff: Callable[[InputFile], Source], *, reads_all_text: bool
-) -> list[Source]:
-    """The sources to read, by name; prints what is left out, and why.
+    files: Iterable[InputFile], sniff: Callable[[InputFile], Source], *, reads_all_text: bool
+) -> Iterator[Source]:
+    """The sources to read, by name, as the files are; prints what is left out, and why.
 
-    Empties `files`, so that no file is kept in two forms. reads_all_text: the user gave
-    --plain-text, so no plain text is left out.
+    All formats are known before the first source is yielded, so a few bytes are kept of each file.
+    reads_all_text: the user gave --plain-text, so no plain text is left out.
     """
-    folders: dict[str, list[InputFile]] = {}
-    for file in files:
-        folders.setdefault(file.folder, []).append(file)
-    files.clear()
-    sources: list[Source] = []
-    for folder, some in folders.items():
-        sources += _chosen(folder, some, sniff, reads_all_text)
-    return sorted(sources, key=lambda source: source.name)
+    folders: defaultdict[str, _Folder] = defaultdict(_Folder)
+    describing = FoundFiles()
+    like: Source | None = None
+
+    def read(files: Iterable[InputFile]) -> RowQueue:
+        nonlocal like
+        rows = RowQueue()
+        for file, like in in_threads(lambda file: (file, sniff(file)), files):
+            folders[file.folder].add(file, like)
+            rows.append((file.folder, file.is_given, *like.row))
+        return rows
+
+    def told_apart() -> Iterator[InputFile]:
+        for file in files:
+            if reads_all_text or file.is_given or not describes_data(file.base_name):
+                yield file
+            else:
+                describing.add(file)
+
+    def not_left_out() -> Iterator[InputFile]:
+        for file in describing.by_name():
+            if file.folder in with_records:
+                folders[file.folder].left_out.append(file.name)
+            else:
+                yield file
+
+    found = read(told_apart())
+    with_records = {name for name, folder in folders.items() if folder.records()}
+    more = read(not_left_out())
+    of_records = {name for name, folder in folders.items() if folder.is_of_records()}
+    dropping = set[str]() if reads_all_text else of_records
+
+    def is_dropped(folder: str, is_given: bool, *row: Any) -> bool:
+        return folder in dropping and not is_given and row[3] in PLAIN_TEXT_FORMATS
+
+    if dropping:
+        for row in itertools.chain(found, more):
+            if is_dropped(*row):
+                folders[row[0]].left_out.append(row[3])
+    for name, folder in folders.items():
+        _tell_chosen(name, folder)
+    for row in heapq.merge(found.take(), more.take(), key=itemgetter(3)):
+        if like and not is_dropped(*row):
+            yield like.alike(row[2:])
 
 
-def _chosen(
-    folder: str, files: list[InputFile], sniff: Callable[[InputFile], Source], reads_all_text: bool
-) -> list[Source]:
-    """Those of the files of one directory that are read; empties `files`."""
-    given = {file.name for file in files if file.is_given}
-    may_drop = not reads_all_text and len(given) < len(files)
-    describing, left = list[InputFile](), deque[InputFile]()
-    for file in files:
-        describes = may_drop and not file.is_given and _DESCRIBES.fullmatch(file.base_name)
-        (describing if describes else left).append(file)
-    files.clear()
-    found = [*in_threads(sniff, (left.popleft() for _ in range(len(left))))]
-    if any(source.format not in PLAIN_TEXT_FORMATS for source in found):
-        left_out = [file.name for file in describing]
-    else:
-        found += [sniff(file) for file in describing]
-        left_out = []
-    text = [source for source in found if source.format in PLAIN_TEXT_FORMATS]
-    records = [source for source in found if source.format not in PLAIN_TEXT_FORMATS]
-    if records and may_drop and _size(text) < _size(records):
-        left_out += [source.name for source in text if source.name not in given]
-        dropped = {*left_out}
-        found = [source for source in found if source.name not in dropped]
-    if left_out:
-        _tell_left_out(folder, records, left_out)
-    elif len({source.format for source in found}) > 1:
+def _tell_chosen(name: str, folder: _Folder) -> None:
+    if folder.left_out:
+        _tell_left_out(name, folder.records(), folder.left_out)
+    elif len(folder.kinds) > 1:
         print(
-            f"note: {escaped(folder)} holds {_counted(found)}; all are read; to choose, name the "
-            "files or a glob"
+            f"note: {escaped(name)} holds {_counted(folder.kinds)}; all are read; to choose, name "
+            "the files or a glob"
         )
-    return found
 
 
 def describes_data(name: str) -> bool:
@@ -123,32 +180,43 @@ def choose_corpora(
     beside: paths of the files in the folder itself; describing: names of those that are not in
     `sources`, as they describe the others.
     """
-    text = [s for s in sources if s.format in PLAIN_TEXT_FORMATS and s.path in beside]
-    records = [source for source in sources if source.format not in PLAIN_TEXT_FORMATS]
+    text = [
+        file
+        for source in sources
+        for file in source.files
+        if file.format in PLAIN_TEXT_FORMATS and file.path in beside
+    ]
+    kinds = [kind for source in sources for kind in source.kinds]
+    records = sum(size for format, _, _, size in kinds if format not in PLAIN_TEXT_FORMATS)
     kept, left_out = sources, describing
-    if _size(text) < _size(records):
-        dropped = {source.path for source in text}
-        kept = [source for source in sources if source.path not in dropped]
-        left_out = [*describing, *(source.name for source in text)]
+    if sum(file.size for file in text) < records:
+        dropped = {file.path for file in text}
+        files = (file for file in ungrouped(sources) if file.path not in dropped)
+        kept = group_files(files) if dropped else sources
+        left_out = [*describing, *(file.name for file in text)]
     if left_out:
-        _tell_left_out(folder, kept, left_out)
+        _tell_left_out(folder, count_formats(kept), left_out)
     return kept
 
 
-def _tell_left_out(folder: str, kept: list[Source], left_out: list[str]) -> None:
+def count_formats(sources: list[Source]) -> Counter[Format]:
+    """Files by format, those in groups, too."""
+    counts: Counter[Format] = Counter()
+    for source in sources:
+        for format, _, number, _ in source.kinds:
+            counts[format] += number
+    return counts
+
+
+def _tell_left_out(folder: str, kept: Counter[Format], left_out: list[str]) -> None:
     print(
         f"note: {escaped(folder)} holds {_counted(kept)}; {len(left_out):,} other file(s) "
         f"are skipped ({_listed(left_out)}); --plain-text reads them as documents"
     )
 
 
-def _size(sources: list[Source]) -> int:
-    return sum(source.size for source in sources)
-
-
-def _counted(sources: list[Source]) -> str:
-    counts = Counter(FORMAT_NAMES[source.format] for source in sources)
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+def _counted(formats: Counter[Format]) -> str:
+    return ", ".join(f"{count:,} {FORMAT_NAMES[format]}" for format, count in formats.items())
 
 
 def _listed(names: list[str]) -> str:
@@ -160,13 +228,13 @@ def plain_text_notes(sources: list[Source]) -> Iterator[str]:
     """Lines about plain text that may be split in the wrong places, from a few of the files."""
     corpora: dict[str, list[Source]] = {}
     for source in sources:
-        own = corpora.setdefault(source.corpus, [])
-        own += [source] if source.format in PLAIN_TEXT_FORMATS else []
-    for corpus, files in corpora.items():
-        files.sort(key=lambda source: source.size)
-        last = max(min(len(files), SAMPLED_FILES) - 1, 1)
-        places = {i * (len(files) - 1) // last for i in range(min(len(files), SAMPLED_FILES))}
-        texts = [_start(files[place]) for place in sorted(places)]
+        corpora.setdefault(source.corpus, []).append(source)
+    for corpus, its in corpora.items():
+        order = np.argsort(_text_sizes(its), kind="stable")
+        last = max(min(len(order), SAMPLED_FILES) - 1, 1)
+        places = {i * (len(order) - 1) // last for i in range(min(len(order), SAMPLED_FILES))}
+        files = _texts_at(its, order[sorted(places)].tolist())
+        texts = [*map(_start, files)]
         documents = [document for some in texts for document in some]
         split = files[0].plain_text if files else "file"
         by_line = [text for text in documents if split != "lines" and looks_like_documents(text)]
@@ -179,11 +247,34 @@ def plain_text_notes(sources: list[Source]) -> Iterator[str]:
             )
             continue
         found = {
-            "files": len(files),
-            "documents": len(documents) * len(files) // max(len(texts), 1),
+            "files": len(order),
+            "documents": len(documents) * len(order) // max(len(texts), 1),
             "long": sum(len(text) > LONG_DOCUMENT for text in documents),
         }
         yield from describe_plain_text(corpus, split, found, "at least about ")
+
+
+def _texts(source: Source) -> list[Source]:
+    """The files of plain text of a file or group."""
+    has_text = any(format in PLAIN_TEXT_FORMATS for format, *_ in source.kinds)
+    return [file for file in source.files if file.format in PLAIN_TEXT_FORMATS] if has_text else []
+
+
+def _text_sizes(sources: list[Source]) -> npt.NDArray[np.int64]:
+    """Of each file of plain text, in order."""
+    return np.fromiter((file.size for source in sources for file in _texts(source)), np.int64)
+
+
+def _texts_at(sources: list[Source], places: list[int]) -> list[Source]:
+    """The files of plain text at these places among all of them."""
+    found: dict[int, Source] = {}
+    first = 0
+    for source in sources:
+        stop = first + sum(n for format, _, n, _ in source.kinds if format in PLAIN_TEXT_FORMATS)
+        if any(first <= place < stop for place in places):
+            found |= zip(range(first, stop), _texts(source))
+        first = stop
+    return [found[place] for place in places]
 
 
 def looks_like_documents(text: bytes) -> bool:

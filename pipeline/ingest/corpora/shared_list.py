@@ -1,7 +1,7 @@
 """The files of a corpus, which one of the parts of a job finds for all.
 
-1. The first part looks for the files, finds out their formats and writes a list; others wait for it
-   meanwhile. Each part holds a shared lock on the list until it ends.
+1. The first part looks for the files, finds out their formats and writes a list of them as they
+   pass; others wait for it meanwhile. Each part holds a shared lock on the list until it ends.
 2. A part that starts while another one runs reads the list, and asks nothing about the files:
    whoever reads a file compares its size and time with the list (`unchanged`). It asks only for the
    times of their folders, so that a file that was added or removed makes it look itself.
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from pipeline.base.files import make_directory, open_lock, try_lock, whole_file
 from pipeline.execution.ledger import lock_of
 from pipeline.ingest.corpora.input_files import Folders, in_threads, time_of_folder
 from pipeline.ingest.documents.records import FoundAs, Source
+from pipeline.ingest.extraction.packs import group_files
 
 ENDING = ".files"
 """Of the names of lists, which are hidden files."""
@@ -42,10 +44,10 @@ _SCHEMA = pa.schema(
 )
 """As in `Source`; a path need not be UTF-8."""
 _ROWS = 1 << 14
-"""Rows that are Python's objects at a time, beside the sources."""
+"""Rows that are Python's objects at a time."""
 
-Look = Callable[[Folders], list[Source]]
-"""Finds files, and adds the folders in which it looks."""
+Look = Callable[[Folders], Iterator[Source]]
+"""Finds files, and adds the folders in which it looks; all is found when it yields the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class SharedLists:
     running: ExitStack
 
     def find(self, inputs: list[str], how: list[str], look: Look) -> list[Source]:
-        """What `look` finds, or another process of the job has found with it.
+        """What `look` finds, or another process of the job has found with it, in groups.
 
         how: all that decides what it finds besides the inputs. Raises DataError if the list is
         damaged.
@@ -66,16 +68,17 @@ class SharedLists:
         lock = self.running.enter_context(open_lock(lock_of(target)))
         if try_lock(lock) is False:
             fcntl.flock(lock, fcntl.LOCK_SH)  # waits for the process that looks
-            if (found := _read(target)) is not None:
-                return found
+            if _is_current(target):
+                return group_files(_read(target))
         target.unlink(missing_ok=True)  # if this process fails, nobody shall read an older one
         folders = Folders()
-        found = look(folders)
+        left = look(folders)
+        found = itertools.chain([*itertools.islice(left, 1)], left)
         with whole_file(target) as temporary:
-            _write(temporary, found, folders)
+            groups = group_files(_written(temporary, found, folders))
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_SH)
-        return found
+        return groups
 
 
 def _mark(inputs: list[str], how: list[str]) -> str:
@@ -91,27 +94,41 @@ def _mark(inputs: list[str], how: list[str]) -> str:
     return xxhash.xxh3_128_hexdigest(os.fsencode(words))
 
 
-def _read(path: Path) -> list[Source] | None:
-    """The files in a list; None if there is no list, or a folder has changed since it was made."""
+def _is_current(path: Path) -> bool:
+    """Whether there is a list, and no folder has changed since it was made."""
+    try:
+        with _open(path) as file:
+            folders = json.loads(file.schema_arrow.metadata[_FOLDERS])
+    except FileNotFoundError:
+        return False
+    return [*in_threads(time_of_folder, folders)] == [*folders.values()]
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[pq.ParquetFile]:
+    """Raises DataError if the list is damaged."""
     try:
         with pq.ParquetFile(path) as file:
-            folders = json.loads(file.schema_arrow.metadata[_FOLDERS])
-            if [*in_threads(time_of_folder, folders)] != [*folders.values()]:
-                return None
-            batches = file.iter_batches(_ROWS)
-            return [source for batch in batches for source in _sources(batch)]
-    except FileNotFoundError:
-        return None
+            yield file
     except pa.ArrowException as error:
         raise DataError(f"{path} is damaged ({error}); remove it and rerun") from error
 
 
-def _write(path: Path, found: list[Source], folders: Folders) -> None:
+def _read(path: Path) -> Iterator[Source]:
+    """The files in a list."""
+    with _open(path) as file:
+        for batch in file.iter_batches(_ROWS):
+            yield from _sources(batch)
+
+
+def _written(path: Path, found: Iterator[Source], folders: Folders) -> Iterator[Source]:
+    """The files, which are written to a list as they pass."""
     schema = _SCHEMA.with_metadata({_FOLDERS: json.dumps(folders)})
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for first in range(0, len(found), _ROWS):
-            columns = zip(*map(_row, found[first : first + _ROWS]))
+        while some := [*itertools.islice(found, _ROWS)]:
+            columns = zip(*map(_row, some))
             writer.write_table(pa.table(dict(zip(schema.names, columns)), schema=schema))
+            yield from some
 
 
 def _row(source: Source) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ import difflib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -14,8 +14,9 @@ from typing import get_args
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.settings import nearest
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
+from pipeline.ingest.corpora.found_files import InputFile
 from pipeline.ingest.corpora.groups import group_of, member_inputs, require_members
-from pipeline.ingest.corpora.input_files import Folders, InputFile, find_files, is_path
+from pipeline.ingest.corpora.input_files import Folders, find_files, is_path
 from pipeline.ingest.corpora.published_dumps import chosen_language
 from pipeline.ingest.corpora.shapes import (
     choose_corpora,
@@ -26,6 +27,7 @@ from pipeline.ingest.corpora.shapes import (
 from pipeline.ingest.corpora.shared_list import SharedLists
 from pipeline.ingest.documents.records import FORMAT_NAMES, PageChoice, PlainText, Source
 from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.extraction.packs import group_files
 
 OWN = Corpus(description="the user's own", plain_text="blank_lines", licence="unknown")
 MOST_NAMED = 8
@@ -45,6 +47,8 @@ def corpus_sources(
     by_folder: bool = False,
 ) -> tuple[str, list[Source]]:
     """The corpus's name and its files, in an order that is the same on every machine.
+
+    Small files are grouped, see `packs`; `Source.files` are those of a group.
 
     corpus: a name in CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
     for a group in the form of `groups.member_inputs`; text_field and plain_text: override the
@@ -221,12 +225,12 @@ def _sources(
             state=file.state,
         )
 
-    def look(folders: Folders) -> list[Source]:
+    def look(folders: Folders) -> Iterator[Source]:
         files = find_files(inputs, folders)
         return choose_sources(files, sniffed, reads_all_text=bool(plain_text))
 
     how = [name, text_field, plain_text, corpus.plain_text, corpus.licence]
-    found = lists.find(inputs, how, look) if lists else look({})
+    found = lists.find(inputs, how, look) if lists else group_files(look({}))
     if not found:
         raise DataError(f"corpus {name}: no files in the input; give files, directories or globs")
     return found
@@ -241,11 +245,11 @@ def print_input(sources: list[Source], where: str) -> None:
 
 def describe_input(sources: list[Source]) -> str:
     """The detected formats, in words, so that the user sees a wrong guess."""
-    counted = Counter(
-        FORMAT_NAMES[source.format]
-        + (f" ({source.plain_text.replace('_', ' ')})" if source.format == "text" else "")
-        for source in sources
-    )
+    counted = Counter[str]()
+    for source in sources:
+        for format, _, number, _ in source.kinds:
+            split = f" ({source.plain_text.replace('_', ' ')})" if format == "text" else ""
+            counted[FORMAT_NAMES[format] + split] += number
     files = ", ".join(f"{count} {kind}" for kind, count in counted.items())
     return f"{files}; {sum(source.size for source in sources) / 1e6:,.1f} MB"
 

@@ -30,8 +30,11 @@ _FIRST_BYTES = 1 << 20
 def require_fit(sources: list[Source], data: DataSettings) -> None:
     """Raises ConfigError if the recipe's vocabulary or format cannot use a named corpus."""
     looked_at: set[str] = set()
-    for source in sources:
-        if source.corpus in looked_at or source.corpus not in CORPORA or not is_readable(source):
+    for group in sources:
+        if group.corpus in looked_at or group.corpus not in CORPORA:
+            continue
+        source = next(filter(is_readable, group.files), None)
+        if source is None:
             continue
         looked_at.add(source.corpus)
         if not data.lower_case and is_lower_cased(_texts(source)):

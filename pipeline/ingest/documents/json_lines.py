@@ -20,11 +20,11 @@ from pipeline.ingest.documents.records import (
     Piece,
     Record,
     Source,
-    Where,
     end_of,
     first_text,
     text_fields,
 )
+from pipeline.ingest.documents.where import Where
 from pipeline.ingest.documents.wikiextractor import close_bracket_holes
 
 MAX_LINE_BYTES = 1 << 26

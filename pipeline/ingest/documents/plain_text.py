@@ -18,10 +18,10 @@ from pipeline.ingest.documents.records import (
     BadRecord,
     Piece,
     Record,
-    Where,
     check_length,
     end_of,
 )
+from pipeline.ingest.documents.where import Where
 
 GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
 """The end of a document: the end of a line and the blank lines after it."""

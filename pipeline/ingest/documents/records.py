@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
@@ -13,12 +13,8 @@ import xxhash
 from pipeline.base.errors import DataError
 from pipeline.ingest.compression.codecs import BLOCK_BYTES, Compression, decompressed, naming
 from pipeline.ingest.compression.frames import FrameIndex, frames_from
-from pipeline.ingest.documents.byte_blocks import (
-    CountedFile,
-    count_lines,
-    first_line_start,
-    plain_blocks,
-)
+from pipeline.ingest.documents.byte_blocks import CountedFile, first_line_start, plain_blocks
+from pipeline.ingest.documents.packed_rows import unpack_rows
 from pipeline.remote.kept_lists import PublishedFile
 
 TEXT_FIELDS = ("text", "body", "content")
@@ -99,9 +95,24 @@ class Rewriting(NamedTuple):
         return function | ({"lines": self.lines} if self.lines else {})
 
 
+FileKind = tuple[Format, Compression, int, int]
+"""Of files of one kind: format, compression, how many there are, and their bytes on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files of a corpus that are read as one, see `packs`, in about 40 bytes each."""
+
+    rows: bytes
+    """`Source.row` of each, as `pack_rows` packs them."""
+    kinds: tuple[FileKind, ...]
+    identity: str
+    """A hash of the files as they were found; empty if the ends of one are to be read for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One raw file and how it is read."""
+    """One raw file, or a group of them, and how it is read."""
 
     corpus: str
     path: str
@@ -123,21 +134,44 @@ class Source:
     found: FoundAs = field(default=FoundAs(), compare=False)
     published: PublishedFile | None = None
     """Where it is fetched from if there is no file at `path`; None: it is the user's."""
-    members: tuple[Source, ...] = field(default=(), compare=False, repr=False)
-    """Of a group of small files: the files, of which `path` is the first."""
+    group: FileGroup | None = field(default=None, compare=False, repr=False)
+    """Of a group: its files, of which `path` is the first."""
     raw: Source | None = field(default=None, compare=False, repr=False)
     """Of an extracted file: the file that was extracted, which may not be here any more."""
 
     @property
-    def paths(self) -> list[str]:
-        """The file, or the files of a group."""
-        return [member.path for member in self.members] or [self.path]
+    def row(self) -> tuple[object, ...]:
+        """What it does not share with other files of its group, for `alike`."""
+        return (self.path, self.name, self.size, self.format, self.compression, *self.found[:2])
+
+    def alike(self, row: Sequence[Any]) -> Source:
+        """The file of a row, which is read as this one is."""
+        path, name, size, format, compression, *found = row
+        return Source(
+            self.corpus, path, name, size, format, compression, self.text_field,
+            self.plain_text, self.licence, self.pages, self.rewriting, FoundAs(*found),
+        )  # fmt: skip
 
     @property
-    def raw_files(self) -> tuple[Source, ...]:
+    def files(self) -> list[Source]:
+        """The file itself, or those of a group, which are made anew each time."""
+        return [*map(self.alike, unpack_rows(self.group.rows))] if self.group else [self]
+
+    @property
+    def paths(self) -> list[str]:
+        """Of the file, or of those of a group."""
+        return [path for path, *_ in unpack_rows(self.group.rows)] if self.group else [self.path]
+
+    @property
+    def kinds(self) -> tuple[FileKind, ...]:
+        """The kinds of files that are read as this."""
+        one = (self.format, self.compression, 1, self.size)
+        return self.group.kinds if self.group else (one,)
+
+    @property
+    def raw_files(self) -> list[Source]:
         """The user's file, or the files of a group, also after they were extracted."""
-        raw = self.raw or self
-        return raw.members or (raw,)
+        return (self.raw or self).files
 
     @property
     def raw_format(self) -> Format:
@@ -331,40 +365,6 @@ class Extract:
     """Decompressed bytes of the file up to the record's end, or slightly more."""
     noted: str = ""
     """What to know about a text that is kept, such as that its stated encoding was wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Names places in a piece that starts at the byte `start`."""
-
-    source: Source
-    start: int
-
-    def __call__(self, number: int, position: int) -> str:
-        """The piece's line `number`, from 1, as name:line; name@byte if the piece is not the first.
-
-        position: the same place, in bytes of the file. The lines before the piece are not counted,
-        since that means reading the file up to there; `with_line` does it for one place.
-        """
-        if self.start:
-            return f"{self.source.name}@{position}"
-        return f"{self.source.name}:{number}"
-
-
-def with_line(example: str, sources: Iterable[Source]) -> str:
-    """An example of a bad record, with the line instead of the byte where it has one.
-
-    example: "where: reason", see `BadRecord`; reads the file up to that line.
-    """
-    for source in sources:
-        raw = source.raw or source
-        for file in raw.members or (replace(raw, name=source.name),):
-            if not file.compression and example.startswith(f"{file.name}@"):
-                position, _, reason = example.removeprefix(f"{file.name}@").partition(": ")
-                if position.isdecimal() and file.format != EXTRACTED and Path(file.path).exists():
-                    line = count_lines(file.path, int(position)) + 1
-                    return f"{file.name}:{line}: {reason}"
-    return example
 
 
 def end_of(piece: Piece) -> int:

@@ -15,9 +15,9 @@ from pipeline.ingest.documents.records import (
     Dropped,
     Piece,
     Record,
-    Where,
     check_length,
 )
+from pipeline.ingest.documents.where import Where
 from pipeline.ingest.wikitext.holes import HOLE, close_holes
 
 HOLES_VERSION = 2

@@ -3,13 +3,12 @@
 A Wikipedia dump takes core-hours to become text, and a million small files take hours to be found.
 So `prepare` and `train_tokenizer` first write
 `$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` for each file that is not JSON lines, Parquet
-or Arrow, and read that from then on. Small files are packed, and HTML files gathered, before. The
-fingerprint covers the file, whatever its folder, and the version of its reader. Inside the
-Parquet file is the fingerprint that shards depend on; it covers the code for markup only if an
-archive was found to hold some. A large file is extracted in units of minutes, which a restart keeps
-(`units`); then its own file is put together from them, and they are removed. A file appears only
-when it is complete; if several processes need the same one (parts of an array), one writes it and
-the others wait.
+or Arrow, and read that from then on. Small files come in groups (`packs`). The fingerprint covers
+the file, whatever its folder, and the version of its reader. Inside the Parquet file is the
+fingerprint that shards depend on; it covers the code for markup only if an archive was found to
+hold some. A large file is extracted in units of minutes, which a restart keeps (`units`); then its
+own file is put together from them, and they are removed. A file appears only when it is complete;
+if several processes need the same one (parts of an array), one writes it and the others wait.
 
 A published file that is not here is fetched and extracted by one process, so that few copies take
 disk space at a time. Processes that have nothing else to do help: they take its last units.
@@ -57,8 +56,7 @@ from pipeline.ingest.documents.unchanged import (
     unchanged,
 )
 from pipeline.ingest.extraction.document_tables import SCHEMA
-from pipeline.ingest.extraction.html_files import gather_pages
-from pipeline.ingest.extraction.packs import PACK, members_identity, pack_small_files
+from pipeline.ingest.extraction.packs import PACK, identity_of_group
 from pipeline.ingest.extraction.tasks import (
     ExtractionTask,
     FileWork,
@@ -92,7 +90,6 @@ def extract(
     share of the files before it helps with the others. Raises DataError if a file has changed since
     it was extracted.
     """
-    sources = pack_small_files(gather_pages(sources))
     slow = [source for source in sources if is_extracted(source)]
     made = _make_files(slow, directory, executor, part)
     framed = [source for source in sources if is_framed(source)]
@@ -304,7 +301,7 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
     """The fingerprint of a file and of the code that reads it.
 
     has_markup: an archive of texts holds markup, or may hold some; as_found: see
-    `members_identity`.
+    `identity_of_group`.
     """
     format = format_of(source)
     by_settings = source.format == "zip" or isinstance(format, PieceFormat)
@@ -318,7 +315,7 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
             "file": [source.name, source.size, content_identity(source)],
         }
         | ({"language": source.pages.language} if source.pages.language else {})
-        | ({"files": members_identity(source, as_found=as_found)} if source.members else {})
+        | ({"files": identity_of_group(source, as_found=as_found)} if source.group else {})
         | ({"members": READERS} if source.format in ("zip", PACK) else {})
         | ({"reading": _reading(source)} if by_settings else {})
         | ({"markup": markup.codes} if markup else {})
@@ -328,8 +325,8 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
 def _reading(source: Source) -> list[Any]:
     """What decides how a file, or those in an archive, are read."""
     reading = [source.text_field, source.plain_text, READING_VERSION]
-    files = source.members or (source,)
-    return [*reading, BZIP2_VERSION] if any(f.compression == "bz2" for f in files) else reading
+    has_bzip2 = any(compression == "bz2" for _, compression, _, _ in source.kinds)
+    return [*reading, BZIP2_VERSION] if has_bzip2 else reading
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:
@@ -347,7 +344,7 @@ def _made(source: Source, task: ExtractionTask) -> Source:
         compression="",
         found=FoundAs(made.st_mtime_ns),
         published=None,
-        members=(),
+        group=None,
         raw=raw,
     )
 
@@ -357,7 +354,7 @@ def extracted_so_far(sources: list[Source], directory: Path) -> list[Source]:
     frames = directory / FRAMES_FOLDER
     there = {path for folder in (directory, frames) for path in folder.glob("*.parquet")}
     found = []
-    for source in pack_small_files(gather_pages(sources)):
+    for source in sources:
         folder = directory if is_extracted(source) else frames if is_framed(source) else None
         task = _task(source, folder) if folder else None
         found.append(_made(source, task) if task and task.target in there else source)

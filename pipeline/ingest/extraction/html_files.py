@@ -1,8 +1,6 @@
-"""HTML files: the pages of a folder are read as those of a WARC file are.
+"""HTML files: the pages of a group, see `packs`, are read as those of a WARC file are.
 
-The pages of a corpus are gathered in groups, so that a folder of many small files becomes a few
-Parquet files, and lines that a site repeats on its pages are found. A site is the first folder in
-the names of its pages, as mirrors are written, or the corpus.
+A site is the first folder in the names of its pages, as mirrors are written, or the corpus.
 """
 
 from __future__ import annotations
@@ -12,43 +10,14 @@ from collections.abc import Iterator
 from pipeline.ingest.compression.codecs import sniff_compression
 from pipeline.ingest.documents.byte_blocks import read_blocks
 from pipeline.ingest.documents.records import Extract, Source
-from pipeline.ingest.extraction.packs import group_files
 from pipeline.ingest.extraction.places import Place
 from pipeline.ingest.extraction.warc import MAX_BLOCK_BYTES
 from pipeline.ingest.extraction.web_pages import page_of_body, read_limited
 
-GROUP_BYTES = 128 << 20
-"""Bytes on disk of the pages in a group."""
-
-
-def gather_pages(sources: list[Source]) -> list[Source]:
-    """The sources, with groups of HTML files in place of the files."""
-    groups: dict[str, list[list[Source]]] = {}
-    sizes: dict[str, int] = {}
-    for source in sources:
-        if source.format == "html":
-            mine = groups.setdefault(source.corpus, [[]])
-            size = sizes.get(source.corpus, 0) + source.size
-            if mine[-1] and size > GROUP_BYTES:
-                mine.append([])
-                size = source.size
-            sizes[source.corpus] = size
-            mine[-1].append(source)
-    first = {
-        some[0]: _group(some, number)
-        for mine in groups.values()
-        for number, some in enumerate(mine)
-    }
-    return [first.get(s, s) for s in sources if s.format != "html" or s in first]
-
-
-def _group(files: list[Source], number: int) -> Source:
-    return group_files(files, f"html-{number:05d}", "html")
-
 
 def find_html(source: Source, start: Place) -> Iterator[tuple[Place, tuple[str, bytes]]]:
     """Yield the name and the first bytes of every page of a group, and its number as its place."""
-    for number, page in enumerate(source.members or (source,)):
+    for number, page in enumerate(source.files):
         path = page.path
         body = bytearray()
         for block in read_blocks(path, sniff_compression(path), 0, MAX_BLOCK_BYTES):

@@ -134,8 +134,8 @@ def _unit_tables(unit: Unit, start: Place, span: Span) -> Iterator[pa.Table]:
         return extract_tables(unit_records(unit, start, span))
     span.begin = (unit.start, 0)
     span.end = (unit.stop, 0) if unit.stop < unit.source.size else END
-    if members := unit.source.members:
-        pieces = (piece for file in members for piece in cut(file, sys.maxsize))
+    if unit.source.group:
+        pieces = (piece for file in unit.source.files for piece in cut(file, sys.maxsize))
         return piece_tables(pieces, named=True)
     return piece_tables([Piece(unit.source, unit.start, unit.stop, unit.stop - unit.start)])
 

@@ -11,7 +11,15 @@ import pytest
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.schema import Legacy, setting_types
-from pipeline.config.settings import find_near, fingerprint, from_dict, nearest, override, to_dict
+from pipeline.config.settings import (
+    find_near,
+    fingerprint,
+    fingerprint_with,
+    from_dict,
+    nearest,
+    override,
+    to_dict,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -246,6 +254,12 @@ def test_absent_in_a_stored_file_means_the_legacy_value() -> None:
     assert (party.cakes, party.candles) == ((cake, cake), 0)
     partly = {**PLAIN, "icing": {"grams": 5}}
     assert from_dict(LaterCake, partly).icing == Icing(colour="none", grams=5.0)
+
+
+@pytest.mark.parametrize("items", [[], [["\u00e4", 1, None]], [[1.5, {"b": 1, "a": 2}], "x", 3]])
+def test_a_list_need_not_be_in_memory_for_a_fingerprint(items: list[object]) -> None:
+    rest = {"tokenizer": ["wordpiece", 3], "other": 1}
+    assert fingerprint_with("files", iter(items), rest) == fingerprint({"files": items} | rest)
 
 
 def test_the_fingerprint_skips_legacy_values() -> None:

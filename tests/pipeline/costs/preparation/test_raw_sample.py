@@ -132,7 +132,7 @@ def test_the_time_of_small_files_is_that_of_extracting_some(
     monkeypatch.setattr(raw_sample, "extract", extracting)
     monkeypatch.setattr(raw_sample.time, "process_time", lambda: clock[0])
     written = write_sample(kind, tmp_path / "sample.jsonl")
-    assert [len(pack.members) for pack in packs] == [40]
+    assert [len(pack.files) for pack in packs] == [40]
     assert written.reading == pytest.approx(7.0 * written.share)
 
 

@@ -124,8 +124,7 @@ import sys
 from pathlib import Path
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.extraction.extract import not_extracted
-from pipeline.ingest.extraction.packs import pack_small_files
-not_extracted(pack_small_files(corpus_sources("mine", sys.argv[1:])[1]), Path("documents"))
+not_extracted(corpus_sources("mine", sys.argv[1:])[1], Path("documents"))
 """
 """Finds the files of a corpus, their formats, and the names of the packs that they become."""
 

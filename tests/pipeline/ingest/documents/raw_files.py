@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import zstandard
 
 from pipeline.ingest.documents.read import cut, read
-from pipeline.ingest.documents.records import BadRecord, Record, Source, with_line
+from pipeline.ingest.documents.records import BadRecord, Record, Source
 from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.documents.where import with_line
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": lambda data: data,

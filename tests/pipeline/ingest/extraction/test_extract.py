@@ -302,7 +302,7 @@ def test_a_process_that_starts_removes_nothing_that_another_writes(
 
     monkeypatch.setattr(unit_files, "write_unit", write_and_start)
     [made] = extract(sources(tmp_path / "a.html"), documents, local_executor(1))
-    assert made.name == "html-00000" and Path(made.path).exists()
+    assert made.name == "a.html" and Path(made.path).exists()
     assert not [*documents.glob("*.tmp"), *documents.glob("..*")]
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
-from pipeline.ingest.extraction import html_files
+from pipeline.ingest.extraction import packs
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.html_files import gather_pages
 from tests.pipeline.ingest.web_archive import page
 
 
@@ -32,9 +31,9 @@ def test_a_folder_becomes_one_file_without_tags_and_repeats(tmp_path: Path) -> N
     (tmp_path / "in" / "wide.html").write_bytes(page("Stra\u00dfe").encode("utf-16"))
     (tmp_path / "in" / "empty.html").write_text("<html></html>")
     _, sources = corpus_sources("mine", [str(tmp_path / "in")])
-    assert [source.format for source in sources] == ["html"] * 10
+    assert [source.kinds for source in sources] == [(("html", "", 10, sources[0].size),)]
     [made] = extract(sources, tmp_path / "out", local_executor(1))
-    assert (made.format, made.name, made.members) == ("extracted", "html-00000", ())
+    assert (made.format, made.name, made.group) == ("extracted", "html-00000", None)
     rows = {row["id"]: row for row in pq.read_table(made.path).to_pylist()}
     assert len(rows) == 10
     text = rows["paper.org/003.html"]["text"]
@@ -55,10 +54,9 @@ def test_large_folders_become_several_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "in", 6)
-    _, sources = corpus_sources("mine", [str(tmp_path / "in")])
-    monkeypatch.setattr(html_files, "GROUP_BYTES", 2 * max(source.size for source in sources))
-    groups = gather_pages(sources)
+    pages = corpus_sources("mine", [str(tmp_path / "in")])[1][0].files
+    monkeypatch.setattr(packs, "PAGES_BYTES", 2 * max(page.size for page in pages))
+    groups = corpus_sources("mine", [str(tmp_path / "in")])[1]
     assert [source.name for source in groups] == ["html-00000", "html-00001", "html-00002"]
-    names = [page.name for source in groups for page in source.members]
-    assert names == [source.name for source in sources]
-    assert sum(source.size for source in groups) == sum(source.size for source in sources)
+    assert [page for source in groups for page in source.files] == pages
+    assert sum(source.size for source in groups) == sum(page.size for page in pages)

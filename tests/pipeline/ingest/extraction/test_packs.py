@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,14 +16,17 @@ from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.read import cut, read
-from pipeline.ingest.documents.records import BadRecord, Record, Source, with_line
+from pipeline.ingest.documents.records import BadRecord, Record, Rewriting, Source
+from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.documents.where import with_line
 from pipeline.ingest.extraction import packs
 from pipeline.ingest.extraction.extract import extract
 from pipeline.ingest.extraction.packs import (
     group_files,
-    members_identity,
+    identity_of_group,
+    make_group,
     members_of,
-    pack_small_files,
+    ungrouped,
 )
 
 
@@ -45,14 +49,18 @@ def found_in(folder: Path) -> list[Source]:
     return corpus_sources("mine", [str(folder)])[1]
 
 
+def files_in(folder: Path) -> list[Source]:
+    return [*ungrouped(found_in(folder))]
+
+
 def records(sources: list[Source]) -> list[object]:
     return [r for source in sources for piece in cut(source, 1 << 20) for r in read(piece)]
 
 
 def test_records_are_those_of_the_files(tmp_path: Path) -> None:
     write(tmp_path / "in", 60)
-    sources = found_in(tmp_path / "in")
-    found = extract(sources, tmp_path / "out", local_executor(1))
+    sources = files_in(tmp_path / "in")
+    found = extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
     assert len(sources) == 60 and len(found) < 4
     assert records(found) == records(sources)
     assert {source.raw_format for source in found} == {"pack"}
@@ -68,8 +76,8 @@ def test_tables_of_several_groups_are_packed(tmp_path: Path) -> None:
         else:
             with pa.ipc.new_file(tmp_path / f"{number}.arrow", table.schema) as file:
                 file.write_table(table, max_chunksize=2)
-    sources = found_in(tmp_path)
-    found = extract(sources, tmp_path / "out", local_executor(1))
+    sources = files_in(tmp_path)
+    found = extract(found_in(tmp_path), tmp_path / "out", local_executor(1))
     assert len(found) == 1
     assert len(records(found)) == len(sources) * 6
     assert records(found) == records(sources)
@@ -77,9 +85,9 @@ def test_tables_of_several_groups_are_packed(tmp_path: Path) -> None:
 
 def test_counts_are_those_of_the_files(tmp_path: Path) -> None:
     write(tmp_path / "in", 60)
-    sources = found_in(tmp_path / "in")
+    packed = extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
     counted = []
-    for some in (sources, extract(sources, tmp_path / "out", local_executor(1))):
+    for some in (files_in(tmp_path / "in"), packed):
         counts = DocumentCounts()
         pieces = tuple(piece for source in some for piece in cut(source, 1 << 20))
         for batch in read_batches(pieces, 0, counts):
@@ -123,11 +131,9 @@ def test_wherever_a_file_changes_or_is_added_the_other_packs_stay(
 
     def packed() -> dict[str, list[str]]:
         """By identity, the files of each pack; of files that stay alone, each for itself."""
-        made = pack_small_files(found_in(tmp_path))
-        groups = [
-            source if source.members else group_files([source], "", "pack") for source in made
-        ]
-        return {members_identity(group, as_found=True): group.paths for group in groups}
+        found = found_in(tmp_path)
+        groups = [source if source.group else make_group([source], "", "pack") for source in found]
+        return {identity_of_group(group, as_found=True): group.paths for group in groups}
 
     chance = random.Random(0)
     groups = [paths for paths in packed().values() if len(paths) > 1]
@@ -148,13 +154,39 @@ def test_wherever_a_file_changes_or_is_added_the_other_packs_stay(
 
 def test_few_and_large_files_stay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "in", packs.FEWEST_FILES - 1)
-    few = found_in(tmp_path / "in")
-    assert pack_small_files(few) == few
+    few = files_in(tmp_path / "in")
+    assert group_files(few) == found_in(tmp_path / "in") == few
     write(tmp_path / "more", 40)
-    many = found_in(tmp_path / "more")
-    assert len(pack_small_files(many)) < 40
+    assert len(found_in(tmp_path / "more")) < 40
     monkeypatch.setattr(packs, "SMALL_BYTES", 10)
-    assert pack_small_files(many) == many
+    assert found_in(tmp_path / "more") == files_in(tmp_path / "more")
+
+
+def test_a_group_gives_its_files_as_they_were_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what they share, and what is set for the group after that; in their old order."""
+    monkeypatch.setattr(packs, "PACK_FILES", 30)
+    monkeypatch.setattr(packs, "PAGES_BYTES", 200)
+    write(tmp_path, 90)
+    for number in range(20):
+        (tmp_path / f"{number % 3}/{number:04d}.html").write_text(
+            "<html><body>Hello.</body></html>"
+        )
+    files = [
+        sniff(path, "mine", path.relative_to(tmp_path).as_posix(), plain_text="lines")
+        for path in sorted(tmp_path.rglob("*.*"))
+    ]
+    groups = group_files(files)
+    assert len({source.format for source in groups if source.group}) == 2
+    assert sum(n for source in groups for _, _, n, _ in source.kinds) == len(files) == 110
+    again = [*ungrouped(groups)]
+    assert [(file, file.found) for file in again] == [(file, file.found) for file in files]
+    for group in (source for source in groups if source.group):
+        assert group.paths == [file.path for file in group.files]
+        assert identity_of_group(group, as_found=True) == identity_of_group(group, as_found=False)
+        changed = replace(group, rewriting=Rewriting("a.py", "tidy"))
+        assert {file.rewriting.function for file in changed.files} == {"tidy"}
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""Rows in few bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.ingest.documents import packed_rows
+from pipeline.ingest.documents.packed_rows import RowQueue, pack_rows, unpack_rows
+
+ROWS = [
+    ("/data/\udcff/a.txt", "a\u0645", 3, None, 1 << 70),
+    ("/data/\U0001f469", "", -1, "x", 0),
+]
+
+
+def test_rows_are_what_they_were() -> None:
+    assert [*unpack_rows(pack_rows(ROWS))] == ROWS
+    assert [*unpack_rows(pack_rows([]))] == []
+
+
+def test_a_file_takes_few_bytes() -> None:
+    rows = [(f"/data/corpus/{n // 1000}/{n:07d}.txt", n * 7919 % 100_000) for n in range(4000)]
+    assert len(pack_rows(rows)) < 12 * len(rows)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 10])
+def test_a_queue_gives_rows_in_order_and_once_if_asked(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_rows, "BLOCK_ROWS", 3)
+    rows = RowQueue()
+    for number in range(count):
+        rows.append((number, "x"))
+    expected = [(number, "x") for number in range(count)]
+    assert [*rows] == [*rows] == expected
+    rows.append((count, "x"))
+    assert [*rows.take()] == [*expected, (count, "x")]
+    assert [*rows] == []
