@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.base.process_scope import temporary_path
+from pipeline.base.files import temporary_path
 
 
 def temporary_of_the_dead(path: Path) -> Path:

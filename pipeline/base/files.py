@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from pipeline.base.errors import DataError
-from pipeline.base.process_scope import is_abandoned, temporary_path
+from pipeline.base.process_scope import is_abandoned, temporary_ending
 
 _ADVICE = {
     errno.ENOSPC: "free some space", errno.EDQUOT: "free some of your quota",
@@ -25,6 +25,11 @@ _BLOCK_BYTES = 1 << 20
 MISSING, NOT_A_FILE = -1, -2
 """In place of the size of a file."""
 _PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
+
+
+def temporary_path(path: Path) -> Path:
+    """A name next to `path` that nothing else has, until it is renamed to `path`."""
+    return path.with_name(f".{path.name}{temporary_ending()}")
 
 
 def write_whole(path: Path, content: bytes | memoryview, *, lasting: bool = True) -> None:

@@ -44,10 +44,9 @@ def is_running(process: int) -> bool:
     return True
 
 
-def temporary_path(path: Path) -> Path:
-    """A name next to `path` that nothing else has, until it is renamed to `path`."""
-    own = f"{_scope()}-{os.getpid()}.{secrets.token_hex(4)}"
-    return path.with_name(f".{path.name}.{own}.tmp")
+def temporary_ending() -> str:
+    """An ending of a name that nothing else has, from which `is_abandoned` knows this process."""
+    return f".{_scope()}-{os.getpid()}.{secrets.token_hex(4)}.tmp"
 
 
 def name_when_whole(temporary: Path) -> str:

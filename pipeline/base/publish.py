@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.base.errors import DataError, PipelineError
-from pipeline.base.files import sync_directory, why_not_written
-from pipeline.base.process_scope import is_abandoned, name_when_whole, temporary_path
+from pipeline.base.files import sync_directory, temporary_path, why_not_written
+from pipeline.base.process_scope import is_abandoned, name_when_whole
 
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 

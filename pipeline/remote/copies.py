@@ -33,9 +33,9 @@ from pipeline.base.files import (
     one_at_a_time,
     open_lock,
     sync_directory,
+    temporary_path,
     try_lock,
 )
-from pipeline.base.process_scope import temporary_path
 from pipeline.base.shown_urls import show_url
 from pipeline.config.settings import fingerprint
 from pipeline.execution.workers import Executor, Stage

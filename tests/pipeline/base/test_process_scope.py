@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.base import process_scope as module
+from pipeline.base.files import temporary_path
 from pipeline.base.process_scope import (
     STALE_SECONDS,
     is_abandoned,
     is_running,
     name_when_whole,
     process_scope,
-    temporary_path,
 )
 from tests.temporaries import temporary_of_the_dead
 

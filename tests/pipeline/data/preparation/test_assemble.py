@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.base.process_scope import temporary_path
+from pipeline.base.files import temporary_path
 from pipeline.data.preparation import assemble
 from pipeline.data.preparation.assemble import (
     Part,

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import one_at_a_time
-from pipeline.base.process_scope import temporary_path
+from pipeline.base.files import one_at_a_time, temporary_path
 from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.ingest.corpora.published_dumps import Selected
