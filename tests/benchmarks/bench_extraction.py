@@ -34,6 +34,7 @@ from pipeline.ingest.extraction import mediawiki
 from pipeline.ingest.wikitext.prose import prose
 from pipeline.ingest.wikitext.wiki import Wiki
 from tests.benchmarks.bench_web import scores
+from tests.pipeline.ingest.extraction.slow_files import one_pass
 
 ROUNDS = 3
 HOLE = re.compile(r"\( ?[;,:]|[;,] ?\)|\( ?\)| [,;](?= )|, ?,")
@@ -43,7 +44,7 @@ def articles(dump: str) -> dict[str, str]:
     """Wikitext of the pages that are not dropped unread, by page number."""
     wikitexts: list[str] = []
     mediawiki.prose = lambda wikitext, wiki: wikitexts.append(wikitext) or "x"  # type: ignore[func-returns-value]
-    read = mediawiki.read_articles(sniff(dump, "wikipedia", "dump"))
+    read = one_pass(sniff(dump, "wikipedia", "dump"))
     return dict(zip([page.id for page in read if page.text], wikitexts, strict=True))
 
 

@@ -34,7 +34,7 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 from pipeline.ingest.documents.records import Extract
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.warc import WarcRecord, parse_response, read_records
-from pipeline.ingest.extraction.web_pages import read_web
+from tests.pipeline.ingest.extraction.slow_files import whole_web_file
 
 ROUNDS = 5
 PEER = """
@@ -120,7 +120,7 @@ def ours(paths: list[str], times: int) -> tuple[float, dict[str, str]]:
         texts = {
             item.id: item.text
             for path in paths
-            for item in read_web(sniff(path, "cc-news", path))
+            for item in whole_web_file(sniff(path, "cc-news", path))
             if isinstance(item, Extract) and item.text
         }
     return time.process_time() - began_at, texts

@@ -26,7 +26,6 @@ from pipeline.ingest.documents.records import BadRecord, Dropped, Rewriting
 
 MAP = "map"
 """Before the reasons of documents that the function drops."""
-MOST_DROP_REASONS = 1 << 8
 _LONGEST_REASON = 100  # characters
 _MODULE = "tenfold_map"
 

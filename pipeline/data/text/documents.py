@@ -14,7 +14,7 @@ import xxhash
 
 from pipeline.base.errors import DataError
 from pipeline.data.text.cleaning import CleanText, clean
-from pipeline.data.text.document_map import MAP, MOST_DROP_REASONS, Document, apply_map
+from pipeline.data.text.document_map import MAP, Document, apply_map
 from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
 from pipeline.data.text.line_rules import KeptLines, keep_lines
 from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
@@ -70,8 +70,14 @@ class DocumentCounts:
     plain_text: dict[str, int] = field(default_factory=dict)
     """Files and documents of plain text, and how many documents are `long`."""
 
-    def drop(self, reason: str) -> None:
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+    def drop(self, reason: str, number: int = 1) -> None:
+        """Count documents that are dropped. Raises DataError if there are too many reasons."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + number
+        if len(self.dropped) > MOST_REASONS:
+            raise DataError(
+                f"documents are dropped for over {MOST_REASONS} reasons, such as {reason!r}; a "
+                "function of --map must give few, without what differs"
+            )
 
     def reject(self, record: BadRecord) -> None:
         self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
@@ -102,13 +108,8 @@ class DocumentCounts:
         self.bytes += other.bytes
         self.characters += other.characters
         self.left_out += other.left_out
-        add_counts(self.dropped, other.dropped)
-        if len(self.dropped) > MOST_REASONS:
-            raise DataError(
-                f"documents are dropped for over {MOST_REASONS} reasons, such as "
-                f"{next(reversed(self.dropped))!r}; a function of --map must give few, without "
-                "what differs"
-            )
+        for reason, number in other.dropped.items():
+            self.drop(reason, number)
         _add_examples(self.examples, other.examples)
         add_counts(self.bad, other.bad)
         add_counts(self.cut, other.cut)
@@ -230,11 +231,6 @@ def _mapped(
     size = len(record.text.encode(errors="replace"))
     if isinstance(found, Dropped):
         counts.leave_out(record.id, found.reason, size)
-        if len(counts.dropped) > MOST_DROP_REASONS:
-            raise DataError(
-                f"--map: {source.rewriting.function} has given over {MOST_DROP_REASONS} reasons to "
-                f"drop documents, such as {found.reason!r}; give few, without what differs"
-            )
         return None
     if (taken := size - len(found.encode(errors="replace"))) > 0:
         counts.leave_out_bytes(MAP, taken)

@@ -112,8 +112,9 @@ class FoundFiles:
 
 
 def _file(row: Sequence[Any]) -> InputFile:
-    *known, state = row
-    return InputFile(*known, state and (state[0], state[1]))
+    path, name, folder, is_given, is_linked, place, state = row
+    state = state and (state[0], state[1])
+    return InputFile(path, name, folder, is_given, is_linked, place, state)
 
 
 def _differ(hashes: array[int]) -> bool:

@@ -48,15 +48,6 @@ class RawPage:
     """Texts of the elements in its last revision."""
 
 
-def read_articles(source: Source) -> Iterator[Extract]:
-    """Yield every page of a dump in order. Raises DataError if it is damaged or truncated.
-
-    An id is the page's number on its wiki; a text is the title, then prose.
-    """
-    for _, page in find_pages(source, START):
-        yield from extract_page(source, page)
-
-
 def find_pages(source: Source, start: Place) -> Iterator[tuple[Place, RawPage]]:
     """Yield the pages that start from `start` on, and their places."""
     dump = _Dump()

@@ -67,15 +67,6 @@ class RawMember:
     """Whether it was found to be or to hold HTML or XML."""
 
 
-def read_tar(source: Source) -> Iterator[Extract | BadRecord]:
-    """Yield every file of an archive in order. Raises DataError if it is damaged or truncated.
-
-    An id is a file's path through the archives: urlsf_subset00-1_data.xz/0000001-0ab.txt.
-    """
-    for _, member in find_members(source, START):
-        yield from extract_member(source, member)
-
-
 def find_members(source: Source, start: Place) -> Iterator[tuple[Place, RawMember]]:
     """Yield the members that start from `start` on, and their places; reads from the file's start.
 

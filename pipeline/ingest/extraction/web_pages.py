@@ -37,7 +37,6 @@ from pipeline.ingest.extraction.warc import (
     Torn,
     WarcRecord,
     parse_response,
-    read_records,
 )
 
 WEB_VERSION = 2
@@ -61,18 +60,6 @@ _BINARY = re.compile("[\0-\x08\x0b\x0e-\x1a\x1c-\x1f]")  # as browsers tell text
 _NEITHER = "neither HTML nor text"
 _DETECTABLE = 500  # characters from which detection overrides the declared language
 _NEAR = 1.1  # times the best rank (a distance); within it, the declared language wins
-
-
-def read_web(source: Source) -> Iterator[Extract | BadRecord]:
-    """Yield every document of the file in order. Raises DataError if it is unreadable."""
-    pages = [*read_pages(source)]
-    return without_repeats(source, lambda: iter(pages))
-
-
-def read_pages(source: Source) -> Iterator[Extract | BadRecord]:
-    """Yield the documents in one pass, with repeated lines and without a limit per site."""
-    for record in read_records(source):
-        yield from extract_record(source, record)
 
 
 def without_repeats(

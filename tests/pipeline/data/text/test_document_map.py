@@ -154,10 +154,10 @@ def test_documents_are_mapped_before_they_are_cleaned_and_hashed(tmp_path: Path)
 
 
 def test_too_many_reasons(tmp_path: Path) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", [f"Text {n}." for n in range(300)])
+    path = write_jsonl(tmp_path / "in.jsonl", [f"Text {n}." for n in range(5000)])
     (tmp_path / "x.py").write_text(f"{HEAD}def f(document): return Drop(document.id)\n")
     [source] = rewrite_texts([sniff(path, "news", path.name)], f"{tmp_path / 'x.py'}:f", [])
-    with pytest.raises(DataError, match=r"over 256 reasons .* give few"):
+    with pytest.raises(DataError, match=r"over 4096 reasons, .* must give few"):
         [*read_batches(tuple(cut(source, 1 << 20)), 0, DocumentCounts())]
 
 

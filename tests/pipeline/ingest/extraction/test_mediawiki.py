@@ -14,10 +14,11 @@ from pipeline.ingest.documents import time_limit
 from pipeline.ingest.documents.records import Extract, Source
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction import mediawiki
-from pipeline.ingest.extraction.mediawiki import extract_page, find_pages, read_articles
+from pipeline.ingest.extraction.mediawiki import extract_page, find_pages
 from pipeline.ingest.extraction.places import START
 from pipeline.ingest.wikitext.wiki import Wiki
 from tests.pipeline.ingest.dump import PROSE, dump, page, small_dump
+from tests.pipeline.ingest.extraction.slow_files import one_pass
 
 
 def sniff_dump(folder: Path) -> Source:
@@ -29,7 +30,7 @@ def articles(path: Path, content: bytes) -> list[Extract]:
     path.write_bytes(content)
     source = sniff(path, "wikipedia", path.name)
     assert source.format == "mediawiki"
-    return [*read_articles(source)]
+    return [*one_pass(source)]
 
 
 @pytest.mark.parametrize("pack", [bytes, bz2.compress, gzip.compress])
@@ -98,7 +99,7 @@ def test_elements_are_read_as_they_are_nested(tmp_path: Path) -> None:
     content = content.replace(b"    </revision>", b"</revision><revision>" + text + b"</revision>")
     (tmp_path / "x.xml").write_bytes(content)
     source = replace(sniff_dump(tmp_path), path=str(tmp_path / "x.xml"))
-    [found] = read_articles(source)
+    [found] = one_pass(source)
     assert (found.text, found.revised) == ("A\n\nTwo <page> words", "")
 
 

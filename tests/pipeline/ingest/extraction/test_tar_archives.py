@@ -29,8 +29,8 @@ from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction import tar_archives, units
 from pipeline.ingest.extraction.document_tables import SCHEMA, extract_tables
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.tar_archives import read_tar
 from tests.pipeline.ingest.dump import small_dump
+from tests.pipeline.ingest.extraction.slow_files import one_pass
 from tests.pipeline.ingest.tars import PAGES, Content, extracted, tar
 from tests.pipeline.ingest.web_archive import page
 
@@ -56,7 +56,7 @@ def published(subsets: Iterable[Content]) -> bytes:
 def records(path: Path) -> list[Extract | BadRecord]:
     source = sniff(path, "openwebtext", path.name)
     assert source.format == "tar"
-    return list(read_tar(source))
+    return list(one_pass(source))
 
 
 def texts(path: Path) -> dict[str, str]:
@@ -230,7 +230,7 @@ def test_headers_that_are_no_records(tmp_path: Path) -> None:
         header = tarfile.TarInfo("a.txt")
         header.size, header.pax_headers = 3, {"size": "many"}
         archive.addfile(header, io.BytesIO(b"One"))
-    [found] = read_tar(sniff(tmp_path / "x.tar", "x", "x.tar"))
+    [found] = one_pass(sniff(tmp_path / "x.tar", "x", "x.tar"))
     assert isinstance(found, Extract) and (found.id, found.text) == ("a.txt", "One")
 
 

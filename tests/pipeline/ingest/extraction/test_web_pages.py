@@ -21,8 +21,9 @@ from pipeline.ingest.documents.records import BadRecord, Extract, PageChoice, So
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.encodings.utf import OVERRULED
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.web_pages import PAGES_WITH_LINE, read_pages, read_web
+from pipeline.ingest.extraction.web_pages import PAGES_WITH_LINE
 from pipeline.recipes import recipe
+from tests.pipeline.ingest.extraction.slow_files import one_pass, whole_web_file
 from tests.pipeline.ingest.web_archive import (
     SENTENCES,
     articles,
@@ -44,7 +45,7 @@ def source(path: Path, records: Sequence[bytes]) -> Source:
 
 
 def read(path: Path, *records: bytes) -> list[Extract | BadRecord]:
-    return [*read_web(source(path, records))]
+    return [*whole_web_file(source(path, records))]
 
 
 def test_every_document_has_its_metadata(tmp_path: Path) -> None:
@@ -189,7 +190,7 @@ def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
     found = []
     for name, order in (("x", records), ("y", random.Random(1).sample(records, len(records)))):
         given = replace(source(tmp_path / name, order), pages=PageChoice(4))
-        items = [item for item in read_web(given) if isinstance(item, Extract)]
+        items = [item for item in whole_web_file(given) if isinstance(item, Extract)]
         found.append({(item.domain, item.url, item.text, item.dropped) for item in items})
     assert found[0] == found[1] and len(found[0]) == 19
     kept = collections.Counter(domain for domain, _, text, _ in found[0] if text)
@@ -211,8 +212,8 @@ def test_every_record_of_real_files(real_data: Path) -> None:
     counts = {}
     for path in [*real_data.glob("cc-news/warc/*"), *real_data.glob("formats/w[ae]*/*")]:
         given = sniff(path, "cc-news", path.name)
-        found = [*read_web(given)]
-        assert len(found) == len([*read_pages(given)])
+        found = [*whole_web_file(given)]
+        assert len(found) == len([*one_pass(given)])
         kept = [item for item in found if isinstance(item, Extract) and not item.dropped]
         assert all(item.text and item.domain and item.language for item in kept)
         counts[path.name] = (len(found), len(kept))
@@ -252,8 +253,8 @@ def test_pages_in_other_languages_are_dropped_with_their_reason(tmp_path: Path) 
     )
     foreign = response(page("Die Brücke", german), "https://zeitung.de/1")
     given = source(tmp_path / "x.warc.gz", [*articles(2), foreign])
-    everything = [*read_web(given)]
-    english = [*read_web(replace(given, pages=PageChoice(language="en")))]
+    everything = [*whole_web_file(given)]
+    english = [*whole_web_file(replace(given, pages=PageChoice(language="en")))]
     assert english[:2] == everything[:2]
     other = everything[2]
     assert isinstance(other, Extract) and other.text and other.language != "en"
