@@ -338,23 +338,23 @@ def _members_at_places(source: Source, quota: int) -> Iterator[Item | float]:
 
     So a place has bytes on disk, not text: a quarter of the quota, as text is packed.
     """
-    starts = member_starts(source)
+    starts, stop = member_starts(source)
     in_order = sorted(starts)
-    places = [source.size * number // PLACES for number in range(PLACES)]
+    places = [stop * number // PLACES for number in range(PLACES)]
     at_places = Counter(in_order[max(0, bisect_right(in_order, place) - 1)] for place in places)
     left = passed = 0.0
     for start, (_, member) in zip(starts, find_zip_members(source, START)):
         left += at_places[start] * min(source.size, quota / 4) / PLACES
         if left <= 0:
             continue
-        end = [*in_order, source.size][bisect_right(in_order, start)]
+        end = [*in_order, stop][bisect_right(in_order, start)]
         for page in extract_zip_member(source, member):
             yield page
             if isinstance(page, Extract) and page.position - start >= left:
                 end = page.position
                 break
         passed, left = passed + end - start, left - (end - start)
-    yield passed
+    yield passed * source.size / stop  # with its share of the list, long if the members are short
 
 
 def _bytes_before(piece: Piece, position: int) -> float:

@@ -72,7 +72,7 @@ _SPLIT: dict[PlainText, str] = {
 
 
 @dataclass(slots=True)
-class _Folder:
+class _GivenFolder:
     """What was found in a given directory."""
 
     kinds: Counter[Format] = field(default_factory=Counter)
@@ -111,7 +111,7 @@ def choose_sources(
     All formats are known before the first source is yielded, so a few bytes are kept of each file.
     reads_all_text: the user gave --plain-text, so no plain text is left out.
     """
-    folders: defaultdict[str, _Folder] = defaultdict(_Folder)
+    folders: defaultdict[str, _GivenFolder] = defaultdict(_GivenFolder)
     describing = FoundFiles()
     like: Source | None = None
 
@@ -157,7 +157,7 @@ def choose_sources(
             yield like.alike(row[2:])
 
 
-def _tell_chosen(name: str, folder: _Folder) -> None:
+def _tell_chosen(name: str, folder: _GivenFolder) -> None:
     if folder.left_out:
         _tell_left_out(name, folder.records(), folder.left_out)
     elif len(folder.kinds) > 1:

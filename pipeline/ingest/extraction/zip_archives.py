@@ -57,10 +57,12 @@ def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, ZipM
                 yield (number, 0), ZipMember(archive, info, len(files) == 1)
 
 
-def member_starts(source: Source) -> list[int]:
-    """The bytes on disk where members start, in the order of `find_zip_members`."""
+def member_starts(source: Source) -> tuple[list[int], int]:
+    """The bytes on disk where members start, in the order of `find_zip_members`, and where the
+    archive's list of them does, after all."""
     with opened(source.path) as archive:
-        return [info.header_offset for info in _files(source.path, archive)]
+        starts = [info.header_offset for info in _files(source.path, archive)]
+        return starts, archive.start_dir
 
 
 def _files(path: str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
