@@ -4,7 +4,8 @@ Which pages are kept depends on all pages of a file. The others than the sampled
 in a Pitman-Yor process (Pitman and Yor 1997, "The two-parameter Poisson-Dirichlet distribution"),
 in which few sites are large: after n pages of S sites, the next one joins a site that has k of them
 with probability (k - d) / (n + t), and a new one with (t + d S) / (n + t). The discount d and the
-strength t are those under which the samples are the most likely.
+strength t are those under which the samples are the most likely. With a negative discount and t a
+multiple of it, -d m, the file has m sites, which are the more alike in size the larger -d is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ import numpy as np
 
 _DISCOUNTS = [step / 20 for step in range(20)]
 _STRENGTHS = [10.0 ** (step / 4) for step in range(-4, 25)]
+_LIKENESS = [4.0**step for step in range(-1, 5)]
+"""Negative discounts."""
+_MORE_SITES = [1.1**step for step in range(1, 60)]
+"""How many times as many sites there are as in the sample with the most."""
 _DRAWS = 400
 """Numbers of pages that are drawn for a site: their mean errs by a few per cent."""
 
@@ -44,8 +49,10 @@ def kept_shares(files: list[tuple[list[str], float]], most: int) -> list[dict[st
 
 def _fit(samples: list[list[int]]) -> tuple[float, float]:
     """The discount and the strength; samples: pages by site, for each file."""
+    most = max(map(len, samples), default=0)
+    finite = ((-like, like * most * more) for like in _LIKENESS for more in _MORE_SITES)
     return max(
-        itertools.product(_DISCOUNTS, _STRENGTHS),
+        itertools.chain(itertools.product(_DISCOUNTS, _STRENGTHS), finite),
         key=lambda fit: sum(_log_likelihood(sizes, *fit) for sizes in samples if sizes),
     )
 
@@ -53,7 +60,10 @@ def _fit(samples: list[list[int]]) -> tuple[float, float]:
 def _log_likelihood(sizes: list[int], discount: float, strength: float) -> float:
     """Of a sample's partition into sites of these sizes."""
     new = len(sizes) - 1
-    if discount:
+    if discount < 0:
+        sites = strength / -discount
+        first = new * math.log(-discount) + math.lgamma(sites) - math.lgamma(sites - new)
+    elif discount:
         ratio = strength / discount
         first = new * math.log(discount) + math.lgamma(ratio + new + 1) - math.lgamma(ratio + 1)
     else:

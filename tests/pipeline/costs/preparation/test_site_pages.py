@@ -10,10 +10,11 @@ from pipeline.costs.preparation.site_pages import kept_shares
 NEAR = 1.5
 ONE_LARGE = [2000] * 5 + [1] * 8000
 ZIPF = [5000 // rank for rank in range(1, 5000)]
+ALIKE = [20] * 1000
 LOGNORMAL = [1 + int(size) for size in np.random.default_rng(1).lognormal(1.5, 1.5, 3000)]
 
 
-@pytest.mark.parametrize("sizes", [[1] * 5000, ONE_LARGE, ZIPF, LOGNORMAL])
+@pytest.mark.parametrize("sizes", [[1] * 5000, ONE_LARGE, ZIPF, LOGNORMAL, ALIKE])
 @pytest.mark.parametrize("most", [3, 10, 50])
 def test_the_share_that_is_kept(sizes: list[int], most: int) -> None:
     """Of files of 5,000 to 44,000 pages, from 1,000 of them; sizes: pages of each site."""
