@@ -179,7 +179,8 @@ def save_folder(
         if not (start.tokenizer / "tokenizer.json").exists():
             write_whole(written / "tokenizer.json", vocabulary.tokenizer_json.encode())
         else:
-            copy_for_transformers(start.tokenizer, written, vocabulary, start.length)
+            tags = model.task.kind == "tags"
+            copy_for_transformers(start.tokenizer, written, vocabulary, start.length, words=tags)
         write_weights(state, written / WEIGHTS)
         write_whole(written / CONFIG, json.dumps(config, indent=1).encode())
 

@@ -35,6 +35,7 @@ from pipeline.data.tokenizers.sentencepiece_model import sentencepiece_json
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 
 ROBERTA_SIZE = 50_265
+ROBERTA_CLASS = "RobertaTokenizer"
 CONFIG = "tokenizer_config.json"
 WORD_STARTS = "word_starts.bin"
 PANIC = "PanicException"
@@ -183,18 +184,27 @@ def stated_length(directory: Path) -> int:
 
 
 def copy_for_transformers(
-    source: Path, folder: Path, vocabulary: Vocabulary, length: int | None = None
+    source: Path,
+    folder: Path,
+    vocabulary: Vocabulary,
+    length: int | None = None,
+    *,
+    words: bool = False,
 ) -> None:
     """Copy the files that `transformers.AutoTokenizer` loads; vocabulary: that of `source`.
 
     length: tokens at which the tokenizer cuts a text; None: as in `source`, whose folder knows the
-    rows that were prepared with it, and no model.
+    rows that were prepared with it, and no model; words: the model was trained on words that were
+    split already, each after a space, so a text's first word needs one too.
     The class is set, because that of a model's folder may ignore `add_prefix_space`.
     Raises DataError if the configuration is damaged.
     """
     shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")
     config = _checked_config(source)
     config["tokenizer_class"] = _transformers_class(vocabulary)
+    config.pop("add_prefix_space", None)  # the source may belong to a model that tags words
+    if words and config["tokenizer_class"] == ROBERTA_CLASS:
+        config["add_prefix_space"] = True
     if length is not None:
         config["model_max_length"] = length
     write_whole(folder / CONFIG, json.dumps(config, indent=1).encode())
@@ -214,7 +224,7 @@ def _transformers_class(vocabulary: Vocabulary) -> str:
     changes = content.get("normalizer") is not None or ending != "RobertaProcessing"
     if changes or not vocabulary.has_fast_engine:
         return "PreTrainedTokenizerFast"
-    return "RobertaTokenizer"
+    return ROBERTA_CLASS
 
 
 def trained_on(directory: Path) -> str:

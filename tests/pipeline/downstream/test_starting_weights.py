@@ -16,6 +16,8 @@ from model.hugging_face.electra_settings import electra_config
 from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.tasks.task_model import TaskDesign
 from pipeline.base.errors import CheckpointError
+from pipeline.downstream.features import RowEncoder
+from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.starting_weights import (
     load_fine_tuned,
     load_start,
@@ -49,6 +51,32 @@ def test_a_folder(family: str, tmp_path: Path) -> None:
     assert not torch.equal(
         next(start.random_model(DESIGN, 0).parameters()), next(model.parameters())
     )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_tokenizer_of_a_tagger_makes_the_rows_it_was_trained_on(
+    family: str, tmp_path: Path
+) -> None:
+    """Of a text and of its words. transformers 5 takes a class for ModernBERT that adds no space,
+    so the text has to begin with one."""
+    start, labels = load_start(EXPORTS / family), ("O", "B-PER")
+    words = ("Anna", "met", "Bo", ".")
+    tagger, other = tmp_path / "tagger", tmp_path / "other"
+    save_folder(start.random_model(TaskDesign("tags", labels), 0), start, tagger)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tagger)
+    encoder = RowEncoder(start.vocabulary, 32)
+    (feature,) = encoder.encode([Example("0", words, None)], "tags", labels)
+    text = " ".join(words)
+    is_modern = family == "modernbert"
+    assert tokenizer(" " * is_modern + text)["input_ids"] == feature.rows[0].ids
+    if not is_modern:
+        split = tokenizer(list(words), is_split_into_words=True)["input_ids"]
+        assert split == feature.rows[0].ids
+    start = load_start(tagger)
+    save_folder(start.random_model(DESIGN, 0), start, other)  # it reads texts as they are
+    (feature,) = encoder.encode([Example("0", (text,), None)], "classification", DESIGN.labels)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(other)
+    assert tokenizer(text)["input_ids"] == feature.rows[0].ids
 
 
 @pytest.mark.parametrize("family", FAMILIES)
