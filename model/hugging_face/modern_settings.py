@@ -59,6 +59,7 @@ def their_modern_config(config: EncoderConfig) -> dict[str, Any]:
         **{theirs: getattr(config, ours) for ours, theirs in (SIZES | SHARES).items()},
         **FIXED,
         **({} if config.dropout_places == "all" else {SHARES["dropout"]: 0.0}),
+        "initializer_cutoff_factor": 2.0,  # unused; text-embeddings-inference refuses its absence
         "mlp_dropout": 0.0,
         # a window of 0 is never used, but has to be a number
         "local_attention": config.window or DEFAULT_WINDOW,

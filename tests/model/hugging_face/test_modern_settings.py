@@ -53,6 +53,18 @@ def test_logits_are_equal_and_weights_return(implementation: str) -> None:
         assert torch.equal(back, found)
 
 
+def test_it_has_every_setting_that_text_embeddings_inference_requires() -> None:
+    """Fields without a default of `ModernBertConfig` in its backends/candle, version 1.9.3; an
+    export adds the ids of its tokenizer."""
+    assert their_modern_config(MODERN).keys() >= {
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "hidden_activation", "max_position_embeddings",
+        "initializer_range", "initializer_cutoff_factor", "norm_eps", "norm_bias",
+        "global_rope_theta", "attention_bias", "attention_dropout", "global_attn_every_n_layers",
+        "local_attention", "local_rope_theta", "classifier_activation",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("window", [0, 6])
 @pytest.mark.parametrize("left_out", [NEW, OLD])
 def test_each_form_alone_gives_the_same_encoder(left_out: tuple[str, ...], window: int) -> None:
