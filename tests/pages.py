@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -23,6 +24,9 @@ from unittest.mock import patch
 ROOT = Path(__file__).parents[1]
 FIRST = "README.md"
 """The first page; the files that its commands write are there for all others."""
+
+OTHERS = ("onnxruntime", "sentence_transformers")
+"""Packages of programs in the pages that `make venv` does not install."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,10 @@ class Page:
 
 
 def read_pages() -> dict[str, Page]:
-    """Every README file of the checkout by its path, the first page first, and RELEASES.md."""
+    """README files of the checkout by path, the first page first, and RELEASES.md and USING.md."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*README.md",
-         "*RELEASES.md"],
+         "*RELEASES.md", "*USING.md"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
     listed.sort(key=lambda name: (name != FIRST, name))
@@ -75,6 +79,16 @@ def expand(command: str, directory: Path) -> list[str]:
         cwd=directory, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return result.stdout.split("\0")[:-1]
+
+
+def missing_packages(program: str) -> list[str]:
+    """The packages of `OTHERS` that a program imports and this environment lacks."""
+    return [
+        name
+        for name in OTHERS
+        if re.search(rf"^(?:import|from) {name}\b", program, re.M)
+        and importlib.util.find_spec(name) is None
+    ]
 
 
 class _Parsed(Exception):

@@ -1,0 +1,42 @@
+"""The programs of USING.md with folders of every family; test_readme runs them with the first
+page's model. Those of packages that `make venv` does not install skip without them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.pages import OTHERS, read_pages
+
+EXPORTS = Path(__file__).parent / "golden" / "exports"
+FOLDERS = {
+    "roberta": "", "bert": "", "albert": "", "electra": "generator", "spanbert": "",
+    "modernbert": "",
+}  # fmt: skip
+"""Of the export's folder, the one that predicts masked words."""
+MODEL = "runs/tiny-export"
+
+
+def program(page_word: str) -> str:
+    """The first program of the page with this word."""
+    blocks = read_pages()["pipeline/USING.md"].blocks("python")
+    return next(block for block in blocks if page_word in block)
+
+
+@pytest.mark.parametrize("family", FOLDERS)
+@pytest.mark.parametrize("package", ["transformers", *OTHERS])
+def test_a_program_works_with_every_family(
+    package: str, family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    pytest.importorskip(package)
+    shutil.copytree(EXPORTS / family / FOLDERS[family], tmp_path / MODEL)
+    monkeypatch.chdir(tmp_path)
+    code = program("fill-mask" if package == "transformers" else package)
+    exec(compile(code, "USING.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert said.strip()
+    if package == "sentence_transformers":
+        assert "texts are cut at 32 tokens" in said
