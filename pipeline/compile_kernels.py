@@ -104,7 +104,7 @@ def _load(shards: Path, recipe_name: str) -> None:
         kind: Literal["global", "blocks"] = "blocks" if in_blocks else "global"
         loader = Loader(
             [dataset],
-            Order(kind=kind, seed=0, shard_rows=(dataset.shard_rows,)),
+            Order(kind=kind, seed=0, piece_rows=(dataset.piece_rows,)),
             Share(sequences=8, per_device=4, rank=0, world_size=1),
             reader="read" if in_blocks else "mmap",
             form=BatchForm(attention=attention, extras=extras_of(recipe(recipe_name))),

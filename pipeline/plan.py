@@ -63,7 +63,7 @@ def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
         if not 1e3 <= arguments.tokens < 1e15:
             raise ConfigError(f"--tokens {arguments.tokens:g} is not a size of a corpus; give 4e9")
         train, validation = expected_datasets(run, int(arguments.tokens))
-    rows = sum(int(dataset.shard_rows.sum()) for dataset in train)
+    rows = sum(dataset.rows for dataset in train)
     run = chosen.within_passes(rows)
     check_warm_ups(run)
     planned = PlannedRun(

@@ -20,9 +20,10 @@ from pipeline.costs.preparation.dry_run import print_estimate, require_room
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.outcome import report_result
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
-from pipeline.data.preparation.stages import make_shards
+from pipeline.data.preparation.stages import TextSizes, make_shards
 from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
 from pipeline.data.shards.earlier_shards import read_earlier
+from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
@@ -65,8 +66,8 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
             return
         made = make_shards(
             arguments, run, found, executor,
-            split_bytes=SPLIT_BYTES, check_room=partial(require_room, arguments, found, run),
-            earlier=earlier,
+            sizes=TextSizes(split=SPLIT_BYTES, shard=SHARD_BYTES),
+            check_room=partial(require_room, arguments, found, run), earlier=earlier,
         )  # fmt: skip
         if made:
             report_result(*made, time.perf_counter() - started_at)

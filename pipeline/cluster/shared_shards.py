@@ -5,7 +5,7 @@
     all ranks    add up the sizes, and compare all of them with the manifest
 
 If each rank looked at all files, a file server would be asked as often as there are files times
-ranks, 56 million times for 160 GB on 1,024 ranks; if one did, the others would wait for minutes.
+ranks, seven million times for 160 GB on 1,024 ranks; if one did, the others would wait for minutes.
 """
 
 from __future__ import annotations

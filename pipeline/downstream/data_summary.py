@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.data.selection.minhash import word_hashes
-from pipeline.data.shards.manifest import MANY_COPIES
+from pipeline.data.shards.corpus_warnings import MANY_COPIES
 from pipeline.data.text.cleaning import clean
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.finetune_tasks import LabelledTask, TaskData, is_published

@@ -103,9 +103,10 @@ def validation_loader(
     them. on_gpu: all have the sizes of `rows` full rows; most: rows of each shard to read, the
     first ones, None for all.
     """
-    shard_rows = tuple(dataset.shard_rows for dataset in datasets)
-    skipped = () if most is None else _after(most, np.concatenate(shard_rows))
-    order = Order(kind="sequential", seed=0, shard_rows=shard_rows, skipped=skipped)
+    shard_rows = [shard.sequences for dataset in datasets for shard in dataset.shards]
+    skipped = () if most is None else _after(most, np.array(shard_rows))
+    piece_rows = tuple(dataset.piece_rows for dataset in datasets)
+    order = Order(kind="sequential", seed=0, piece_rows=piece_rows, skipped=skipped)
     share = Share(sequences=rows * world_size, per_device=rows, world_size=world_size, rank=rank)
     compressed = any(dataset.manifest.compression != "none" for dataset in datasets)
     return Loader(

@@ -27,7 +27,7 @@ from pipeline.base.errors import DataError
 from pipeline.config.data_settings import DataSettings, most_predictions
 from pipeline.data.rows.mask_positions import Memory
 from pipeline.data.rows.masks import Masking, corpus_root, stream_keys
-from pipeline.data.shards.arrow_files import BATCH_ROWS, masks_schema, rows_schema
+from pipeline.data.shards.arrow_files import masks_schema, rows_schema
 from pipeline.data.shards.corpus_spans import corpus_spans
 from pipeline.data.shards.manifest import (
     MANIFEST,
@@ -91,12 +91,13 @@ class Dataset:
         self.manifest = manifest
         self.masking = masking
         self.shards = tuple(shards)
-        self.shard_rows: IntArray = np.array([shard.sequences for shard in self.shards], np.int64)
-        """Rows of each shard [shards], for `Order`."""
+        pieces = [shard.piece_rows for shard in self.shards]
+        self.piece_rows: IntArray = np.array([rows for own in pieces for rows in own], np.int64)
+        """Rows of each piece of each shard [pieces], for `Order`."""
         self.id_type = np.dtype(np.uint16 if manifest.tokenizer["size"] <= 1 << 16 else np.uint32)
-        self._layout = Layout.of(self.shard_rows)
-        files = [(shard.file, shard.bytes) for shard in self.shards]
-        self._rows = Columns(directory, files, self._layout, rows_schema(self.id_type), ROW_COLUMNS)
+        self._layout = Layout.of(pieces)
+        schema = rows_schema(self.id_type)
+        self._rows = Columns(directory, self._files(-1), self._layout, schema, ROW_COLUMNS)
         self._masks: dict[int, Columns] = {}
         self._roots = np.zeros(len(self.shards), np.uint64)
         """Each shard's `corpus_root`; 0 until one of its rows is requested."""
@@ -225,7 +226,7 @@ class Dataset:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return int(self.shard_rows.sum())
+        return int(self.piece_rows.sum())
 
     @property
     def tokens(self) -> int:
@@ -247,12 +248,11 @@ class Dataset:
         """Predicted tokens per row, of all stored masks or of those drawn for the first rows."""
         if self.masking is None:
             total = sum(mask.predictions for shard in self.shards for mask in shard.masks)
-            return total / (self.stored * int(self.shard_rows.sum()))
+            return total / (self.stored * self.rows)
         whole = [shard.name not in self.damaged for shard in self.shards].index(True)
-        start = int(self._layout.row_starts[whole])
-        some = min(BATCH_ROWS, self.shards[whole].sequences)
+        some = self._layout.rows_of(self._layout.blocks_of(whole)[0])
         with ThreadPoolExecutor(1) as pool:  # read, because compressed files cannot be mapped
-            first = self.read_records(np.arange(start, start + some), 0, pool, 0)
+            first = self.read_records(np.array(some), 0, pool, 0)
         return float(first.fields["predictions"].mean())
 
     def some_lengths(self) -> IntArray:
@@ -260,7 +260,7 @@ class Dataset:
         Without files, all rows have the mean length."""
         if not self._has_files:
             tokens = sum(shard.tokens for shard in self.shards)
-            return np.array([max(1, round(tokens / max(1, int(self.shard_rows.sum()))))])
+            return np.array([max(1, round(tokens / max(1, self.rows)))])
         spread = np.linspace(0, self._rows.blocks - 1, SAMPLED_BLOCKS).astype(np.int64)
         chosen = np.unique(spread).tolist()
         found: list[IntArray] = []

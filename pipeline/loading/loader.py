@@ -83,7 +83,7 @@ class Loader:
         reader: Literal["mmap", "read"] = "mmap",
         prefetch: int = 0,
     ) -> None:
-        """order: over `shard_rows` of the same datasets; prefetch: micro-batches that a thread
+        """order: over `piece_rows` of the same datasets; prefetch: micro-batches that a thread
         decodes ahead, ideally those of two steps; 0 for no thread.
 
         Raises ConfigError or DataError if reader, order and compression contradict each other.

@@ -65,11 +65,11 @@ def _permute_rows(
 
 @numba.njit(cache=True, nogil=True)
 def _block_span(block: int, block_starts: IntArray, row_starts: IntArray) -> tuple[int, int]:
-    """First row and number of rows of a block; starts: first block and row of each shard, and the
-    totals [shards + 1]."""
-    shard = np.searchsorted(block_starts, block, side="right") - 1
-    first = row_starts[shard] + (block - block_starts[shard]) * BATCH_ROWS
-    return first, min(BATCH_ROWS, row_starts[shard + 1] - first)
+    """First row and number of rows of a block; starts: first block and row of each piece, and the
+    totals [pieces + 1]."""
+    piece = np.searchsorted(block_starts, block, side="right") - 1
+    first = row_starts[piece] + (block - block_starts[piece]) * BATCH_ROWS
+    return first, min(BATCH_ROWS, row_starts[piece + 1] - first)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -78,7 +78,7 @@ def _window_starts(
 ) -> IntArray:
     """The position at which each window of pass `number` starts, and the end of the last one.
 
-    block_starts, row_starts: [shards + 1]; window: blocks; seed, stream: of the key.
+    block_starts, row_starts: [pieces + 1]; window: blocks; seed, stream: of the key.
     """
     blocks = block_starts[-1]
     starts = np.empty((blocks + window - 1) // window + 1, np.int64)
@@ -177,7 +177,7 @@ class Located:
 
 @dataclass(frozen=True, eq=False)
 class _SampleStream:
-    """Datasets that share a pass counter: their shards in sequence."""
+    """Datasets that share a pass counter: the pieces of their shards in sequence."""
 
     number: int
     first_dataset: int
@@ -222,8 +222,8 @@ class Order:
     """`global`, `blocks` or `sequential`."""
     seed: int
     """The run's seed, not that of the datasets' masks."""
-    shard_rows: tuple[IntArray, ...]
-    """For each dataset the number of rows of each of its shards, in the manifest's order."""
+    piece_rows: tuple[IntArray, ...]
+    """For each dataset the number of rows of each piece of its shards, in the manifest's order."""
     weights: tuple[float, ...] = ()
     """How often each dataset is read, relative to the others; empty: by size."""
     before: tuple[int, ...] = ()
@@ -236,16 +236,16 @@ class Order:
     p-th of the other places."""
 
     def __post_init__(self) -> None:
-        if not self.shard_rows or min(int(rows.sum()) for rows in self.shard_rows) == 0:
+        if not self.piece_rows or min(int(rows.sum()) for rows in self.piece_rows) == 0:
             raise ConfigError("a dataset without rows cannot be read; remove it")
         if self.total_rows > MAX_COUNT:
             raise ConfigError(f"{self.total_rows} rows are more than 2^62")
         if self.window < 1:
             raise ConfigError(f"batch.order_window={self.window} must be at least 1")
         for name, given in (("mixture weights", self.weights), ("numbers read", self.before)):
-            if given and len(given) != len(self.shard_rows):
+            if given and len(given) != len(self.piece_rows):
                 raise ConfigError(
-                    f"{len(given)} {name} for {len(self.shard_rows)} datasets; give one for each"
+                    f"{len(given)} {name} for {len(self.piece_rows)} datasets; give one for each"
                 )
         if self.weights and self.kind == "sequential":
             raise ConfigError(
@@ -255,7 +255,7 @@ class Order:
     @cached_property
     def total_rows(self) -> int:
         """Rows of all datasets: one pass, if they mix by size."""
-        return sum(int(rows.sum()) for rows in self.shard_rows)
+        return sum(int(rows.sum()) for rows in self.piece_rows)
 
     @cached_property
     def end(self) -> int | None:
@@ -287,14 +287,14 @@ class Order:
         those of earlier orders. By size they are whole passes: the next order begins a new one."""
         if not self.weights:
             passes = -(-samples // self.total_rows)
-            return np.array([passes * int(rows.sum()) for rows in self.shard_rows], np.int64)
+            return np.array([passes * int(rows.sum()) for rows in self.piece_rows], np.int64)
         cycle, slot = divmod(samples, CYCLE)
         earlier, table = self._cycle(cycle)
         return earlier + np.bincount(table[:slot, 0], minlength=earlier.size)
 
     @cached_property
     def _before(self) -> IntArray:
-        return np.array(self.before or [0] * len(self.shard_rows), np.int64)
+        return np.array(self.before or [0] * len(self.piece_rows), np.int64)
 
     @cached_property
     def _proportions(self) -> Proportions:
@@ -302,17 +302,17 @@ class Order:
 
     @cached_property
     def _streams(self) -> tuple[_SampleStream, ...]:
-        groups = [(rows,) for rows in self.shard_rows] if self.weights else [self.shard_rows]
+        groups = [(rows,) for rows in self.piece_rows] if self.weights else [self.piece_rows]
         streams = []
         for number, group in enumerate(groups):
-            shards = np.concatenate(group).astype(np.int64)
+            pieces = np.concatenate(group).astype(np.int64)
             streams.append(
                 _SampleStream(
                     number=number,
                     first_dataset=number,
                     dataset_starts=_starts(np.array([rows.sum() for rows in group])),
-                    row_starts=_starts(shards),
-                    block_starts=_starts(-(-shards // BATCH_ROWS)),
+                    row_starts=_starts(pieces),
+                    block_starts=_starts(-(-pieces // BATCH_ROWS)),
                 )
             )
         return tuple(streams)

@@ -12,7 +12,7 @@ import mmap
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ import pyarrow.ipc
 
 from pipeline.base.errors import EXIT_USER_ERROR, DataError
 from pipeline.base.files import MISSING, size_of
-from pipeline.data.shards.arrow_files import BATCH_ROWS, corpus_in
+from pipeline.data.shards.arrow_files import BATCH_ROWS, batch_rows, corpus_in
 from pipeline.data.shards.manifest import check_is_file, check_size
 from pipeline.loading.resolve import StructArray
 
@@ -54,16 +54,22 @@ LOOK_SECONDS = 10.0
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the shards of a split start, counted in rows and in record batches [shards + 1]."""
+    """Where the record batches and the shards of a split start.
+
+    A shard's last record batch is shorter than 1,024 rows, and so is that of each of its pieces.
+    """
 
     row_starts: IntArray
-    block_starts: IntArray
+    """The first row of each record batch, and the number of rows [blocks + 1]."""
+    file_starts: IntArray
+    """The first record batch of each shard, and the number of record batches [shards + 1]."""
 
     @classmethod
-    def of(cls, shard_rows: IntArray) -> Layout:
-        """From the number of rows of each shard [shards]."""
-        blocks = -(-shard_rows // BATCH_ROWS)
-        return cls(*(np.concatenate([[0], np.cumsum(counts)]) for counts in (shard_rows, blocks)))
+    def of(cls, shard_pieces: Sequence[Sequence[int]]) -> Layout:
+        """From the rows of each piece of each shard."""
+        rows = [batch_rows(pieces) for pieces in shard_pieces]
+        row_starts = np.cumsum(np.concatenate([[0], *rows]), dtype=np.int64)
+        return cls(row_starts, np.cumsum([0, *map(len, rows)], dtype=np.int64))
 
     def shard_of(self, block: int) -> int:
         """The shard of record batch `block` of the split."""
@@ -71,17 +77,24 @@ class Layout:
 
     def shards_of(self, blocks: IntArray) -> IntArray:
         """The shards of record batches `blocks` [n] of the split."""
-        return np.searchsorted(self.block_starts, blocks, side="right") - 1
+        return np.searchsorted(self.file_starts, blocks, side="right") - 1
 
     def shards_of_rows(self, rows: IntArray) -> IntArray:
         """The shards of rows `rows` [n] of the split."""
-        return np.searchsorted(self.row_starts, rows, side="right") - 1
+        return self.shards_of(self.locate(rows)[0])
+
+    def blocks_of(self, shard: int) -> range:
+        """The record batches of a shard."""
+        return range(*self.file_starts[shard : shard + 2].tolist())
+
+    def rows_of(self, block: int) -> range:
+        """The rows of a record batch."""
+        return range(*self.row_starts[block : block + 2].tolist())
 
     def locate(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Record batch of the split [n] and row within it [n], for rows [n] of the split."""
-        shards = self.shards_of_rows(rows)
-        inside = rows - self.row_starts[shards]
-        return self.block_starts[shards] + inside // BATCH_ROWS, inside % BATCH_ROWS
+        blocks = np.searchsorted(self.row_starts, rows, side="right") - 1
+        return blocks, rows - self.row_starts[blocks]
 
 
 class Columns:
@@ -104,7 +117,7 @@ class Columns:
         self.files = files
         self.layout = layout
         self.schema = pa.schema([field for field in schema if field.name in (columns.names or ())])
-        self.blocks = int(layout.block_starts[-1])
+        self.blocks = int(layout.file_starts[-1])
         self.addresses: StructArray = np.zeros(self.blocks, columns)
         """`columns` of each record batch [blocks]; zeros where none is loaded."""
         self.checked = np.zeros((self.blocks, BATCH_ROWS // 64), np.uint64)
@@ -127,7 +140,8 @@ class Columns:
 
     def damage(self, block: int, row: int) -> DataError:
         """The error about impossible values in row `row` of record batch `block`."""
-        row += BATCH_ROWS * (block - int(self.layout.block_starts[self.layout.shard_of(block)]))
+        first = self.layout.blocks_of(self.layout.shard_of(block))[0]
+        row += self.layout.rows_of(block)[0] - self.layout.rows_of(first)[0]
         is_rows = "input_ids" in self.schema.names
         values = "ids, documents or segments" if is_rows else "predictions"
         path = self.path_of(block)
@@ -170,10 +184,9 @@ class Columns:
         """The corpus of an addressable record batch of rows; asks the file system nothing."""
         path, shard = self.path_of(block), self.layout.shard_of(block)
         if (batch := self._read.get(block)) is None:
+            number = self.layout.blocks_of(shard).index(block)
             with _reading(path):
-                batch = pa.ipc.open_file(pa.BufferReader(self._mapped[shard])).get_batch(
-                    block - int(self.layout.block_starts[shard])
-                )
+                batch = pa.ipc.open_file(pa.BufferReader(self._mapped[shard])).get_batch(number)
         return corpus_in(batch, path)
 
     def _map_shard(self, shard: int) -> None:
@@ -204,21 +217,21 @@ class Columns:
         return read(self.directory / self.files[shard][0], shard)
 
     def _map_file(self, path: Path, shard: int) -> None:
-        first, stop = self.layout.block_starts[shard : shard + 2].tolist()
+        blocks = self.layout.blocks_of(shard)
         with _reading(path):
             whole = map_file(path, self.files[shard][1])
             reader = self._open(pa.BufferReader(whole), path, shard)
-            found = [reader.get_batch(block - first) for block in range(first, stop)]
+            found = [reader.get_batch(number) for number in range(len(blocks))]
         if shard in self._mapped:
             self._replaced.append(self._mapped[shard])
         self._mapped[shard] = whole
-        for block, batch in zip(range(first, stop), found):
+        for block, batch in zip(blocks, found):
             self._put(batch, block, whole)
 
     def read(self, block: int) -> pa.RecordBatch:
         """One record batch, read whole; raises DataError if it is missing or damaged."""
         shard = self.layout.shard_of(block)
-        number = block - int(self.layout.block_starts[shard])
+        number = self.layout.blocks_of(shard).index(block)
         return self._from_copy(shard, lambda path, shard: self._read_file(path, shard, number))
 
     def _read_file(self, path: Path, shard: int, number: int) -> pa.RecordBatch:
@@ -228,11 +241,11 @@ class Columns:
 
     def _open(self, source: pa.NativeFile, path: Path, shard: int) -> pa.ipc.RecordBatchFileReader:
         reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(use_threads=False))
-        first, stop = self.layout.block_starts[shard : shard + 2].tolist()
-        if reader.num_record_batches != stop - first:
+        expected = len(self.layout.blocks_of(shard))
+        if reader.num_record_batches != expected:
             raise DataError(
                 f"{path} has {reader.num_record_batches} record batches, the manifest expects "
-                f"{stop - first}; prepare it again",
+                f"{expected}; prepare it again",
                 path,
             )
         for field in self.schema:
@@ -249,10 +262,7 @@ class Columns:
         Raises DataError if it has another number of rows than expected, a column is too short, or
         a buffer is outside the mapping, i.e. a copy that ends with `batch`.
         """
-        shard = self.layout.shard_of(block)
-        start = (block - int(self.layout.block_starts[shard])) * BATCH_ROWS
-        rows = int(self.layout.row_starts[shard + 1] - self.layout.row_starts[shard])
-        expected = min(BATCH_ROWS, rows - start)
+        expected = len(self.layout.rows_of(block))
         if batch.num_rows != expected:
             raise DataError(
                 f"{self.path_of(block)} has a record batch of {batch.num_rows} rows, the manifest "

@@ -92,7 +92,7 @@ class Phase:
         return Order(
             kind=self.run.data.order,
             seed=self.run.seed,
-            shard_rows=tuple(dataset.shard_rows for dataset in self.train),
+            piece_rows=tuple(dataset.piece_rows for dataset in self.train),
             weights=mixture_weights(self.run.batch, self.train),
             before=self.before,
             window=self.run.batch.order_window,
@@ -143,12 +143,12 @@ def _order_of(
     length = part.data.sequence_length
     alike = [phase for phase in earlier if phase.sequence_length == length]
     weights = mixture_weights(part.batch, train)
-    rows = [dataset.shard_rows.tolist() for dataset in train]
+    rows = [dataset.piece_rows.tolist() for dataset in train]
     corpora = [_held(dataset) for dataset in train]
     for phase in alike:
         others = [other for other in earlier if other.order != phase.order]
         before = _read_before(train, others) if weights else ()
-        own_rows = [dataset.shard_rows.tolist() for dataset in phase.train]
+        own_rows = [dataset.piece_rows.tolist() for dataset in phase.train]
         own_weights = mixture_weights(phase.run.batch, phase.train)
         if (own_rows, own_weights, phase.before) != (rows, weights, before):
             continue
@@ -170,7 +170,8 @@ def _read_before(train: Sequence[Dataset], phases: Sequence[Phase]) -> tuple[int
         for dataset, count in zip(first.train, counts.tolist(), strict=True):
             spans = corpus_spans(dataset.directory, dataset.manifest, dataset.shards)
             for corpus, span in spans.items():
-                key, rows = (dataset.directory, corpus), int(dataset.shard_rows[span].sum())
+                key = (dataset.directory, corpus)
+                rows = sum(shard.sequences for shard in dataset.shards[span])
                 read[key] = read.get(key, 0) + count * rows // dataset.rows
     found = tuple(read.get((own.directory, corpus_of(own)), 0) for own in train)
     return found if any(found) else ()

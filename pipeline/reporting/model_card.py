@@ -19,7 +19,8 @@ from model.hugging_face.modern_settings import untold
 from pipeline import __version__
 from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
-from pipeline.data.shards.manifest import Manifest, describe_copies, describe_unknown
+from pipeline.data.shards.corpus_warnings import describe_copies, describe_unknown
+from pipeline.data.shards.manifest import Manifest
 from pipeline.loading.compatibility import runs_of
 from pipeline.recipes import RECIPES
 from pipeline.reporting.front_matter import (

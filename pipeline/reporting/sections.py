@@ -12,7 +12,8 @@ from pipeline import __version__
 from pipeline.base.durations import in_words
 from pipeline.base.plots import Plot, Point
 from pipeline.config.mask_rates import at_rate
-from pipeline.data.shards.manifest import Manifest, unknown_share
+from pipeline.data.shards.corpus_warnings import unknown_share
+from pipeline.data.shards.manifest import Manifest
 from pipeline.reporting.comparable import groups_of, is_loss, why_apart
 from pipeline.reporting.curves import Curve
 from pipeline.reporting.run_summary import RunSummary, changes

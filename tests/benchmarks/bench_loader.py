@@ -154,7 +154,7 @@ def with_drawn_masks(dataset: Dataset) -> Dataset:
 
 def padded_rows(dataset: Dataset) -> npt.NDArray[np.uint16]:
     """The first rows of a dataset as the other loaders store them [n, LENGTH]."""
-    out = np.full((min(ROWS, int(dataset.shard_rows.sum())), LENGTH), 1, np.uint16)
+    out = np.full((min(ROWS, int(dataset.piece_rows.sum())), LENGTH), 1, np.uint16)
     row = 0
     for shard in dataset.shards:
         ids, offsets = arrow_files.ragged(
@@ -170,7 +170,7 @@ def padded_rows(dataset: Dataset) -> npt.NDArray[np.uint16]:
 
 def ours(dataset: Dataset, step: int) -> Iterator[int]:
     """Tokens of each batch of our loader, `step` sequences per optimizer step."""
-    order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
+    order = Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,))
     loader = Loader([dataset], order, Share(sequences=step, per_device=BATCH))
     for batch in loader.micro_batches():
         yield batch.input_ids.numel()

@@ -100,7 +100,7 @@ def training_data(gate: Gate, run: Run) -> Iterator[Loader]:
     on_gpu = gate.device.type == "cuda"
     plan = make_plan(run, 1, 1, [dataset], [], run.steps)
     loader = Loader(
-        [dataset], Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,)), share,
+        [dataset], Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,)), share,
         prefetch=2 * share.accumulation,
         form=BatchForm(capacity=plan.on_gpu.capacity if on_gpu else None, pin_memory=on_gpu),
     )  # fmt: skip

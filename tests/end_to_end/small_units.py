@@ -1,13 +1,35 @@
-"""`pipeline.prepare` with small splits, units of extraction, and packs of small files."""
+"""`pipeline.prepare` with small splits, units of extraction, and packs of small files.
+
+A shard has about three splits. The markers of all finished work stay in the directory MARKERS.
+"""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
+
 from pipeline import prepare
+from pipeline.data.preparation import publication
+from pipeline.data.shards.manifest import Manifest
 from pipeline.execution.mpi import run_together
 from pipeline.ingest.extraction import packs, places, units
 
+write_manifest = publication.write_manifest
+
+
+def keep_markers(output: Path, manifest: Manifest, work: Path) -> None:
+    kept = Path(os.environ["MARKERS"])
+    kept.mkdir(exist_ok=True)
+    for marker in work.glob("[ps]*-*.json"):
+        with suppress(FileExistsError):
+            (kept / marker.name).hardlink_to(marker)
+    write_manifest(output, manifest, work)
+
+
 if __name__ == "__main__":
-    prepare.SPLIT_BYTES = 1 << 13
+    vars(publication)["write_manifest"] = keep_markers
+    prepare.SPLIT_BYTES, prepare.SHARD_BYTES = 1 << 13, 3 << 13
     units.PLAIN_UNIT_BYTES, places.BLOCK_BYTES = 10_000, 2000
     packs.PACK_FILES = 20
     run_together(prepare.main)

@@ -294,7 +294,7 @@ def _read_shards(place: Path, random: Random) -> Iterator[str]:
     manifest = dataset.manifest
     loader = Loader(
         [dataset],
-        Order(kind="sequential", seed=3, shard_rows=(dataset.shard_rows,)),
+        Order(kind="sequential", seed=3, piece_rows=(dataset.piece_rows,)),
         Share(sequences=64, per_device=16),
         reader="mmap" if manifest.compression == "none" and random.random() < 0.5 else "read",
         form=BatchForm(

@@ -25,7 +25,7 @@ from pipeline.base.errors import run_command
 from pipeline.config.settings import override
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
-from pipeline.data.preparation.stages import make_shards
+from pipeline.data.preparation.stages import TextSizes, make_shards
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.corpus_spans import corpus_spans
 from pipeline.data.shards.document_index import DOCUMENTS
@@ -135,12 +135,12 @@ def poison(directory: Path, positions: range, seed: int = 0) -> None:
     seed: the run's. The shards stay valid: lengths, special ids and sizes do not change.
     """
     dataset = Dataset.open(directory)
-    order = Order(kind="global", seed=seed, shard_rows=(dataset.shard_rows,))
+    order = Order(kind="global", seed=seed, piece_rows=(dataset.piece_rows,))
     rng = np.random.default_rng(0)
-    ends = np.cumsum(dataset.shard_rows)
+    ends = np.cumsum([shard.sequences for shard in dataset.shards])
     for row in order.locate(np.arange(positions.start, positions.stop)).row:
         shard = int(np.searchsorted(ends, row, side="right"))
-        inside = int(row - ends[shard] + dataset.shard_rows[shard])
+        inside = int(row - ends[shard] + dataset.shards[shard].sequences)
         path = directory / dataset.shards[shard].file
         ids = arrow_files.read_table(path)["input_ids"][inside].values.to_numpy()
         content = bytearray(path.read_bytes())
@@ -360,7 +360,9 @@ def prepare_river(tokenizer: Path, output: Path) -> None:
     chosen = prepare_arguments([*map(str, words)])
     run = recipe("roberta_tiny")
     found = find_sources(chosen, run.data)
-    assert make_shards(chosen, run, found, local_executor(1), split_bytes=SPLIT_BYTES)
+    assert make_shards(
+        chosen, run, found, local_executor(1), sizes=TextSizes(split=SPLIT_BYTES, shard=1)
+    )
 
 
 @pytest.fixture

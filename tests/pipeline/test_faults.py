@@ -205,14 +205,14 @@ def test_a_run_started_alone_outlives_its_shell(arguments: Arguments, tmp_path: 
 def damage(directory: Path, sequences: int, step: int) -> Path:
     """Break a mask that rank 1 of 2 reads at `step`, and no rank earlier; returns its file."""
     dataset = Dataset.open(directory)
-    order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
+    order = Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,))
     share = Share(sequences=sequences, per_device=8, rank=1, world_size=2)
     used = order.locate(np.arange((step - 1) * sequences)).row
-    ends = np.cumsum(dataset.shard_rows)
+    ends = np.cumsum([shard.sequences for shard in dataset.shards])
     for row in order.locate(share.positions((step - 1) * sequences, sequences)).row:
         shard = int(np.searchsorted(ends, row, side="right"))
         block, inside = divmod(
-            int(row - ends[shard] + dataset.shard_rows[shard]), arrow_files.BATCH_ROWS
+            int(row - ends[shard] + dataset.shards[shard].sequences), arrow_files.BATCH_ROWS
         )
         if inside and not np.isin([row - 1, row], used).any():
             break
@@ -342,8 +342,8 @@ def test_a_damaged_shard_is_excluded_if_asked_and_every_resume_excludes_the_same
     assert [line["sequences"] for line in found] == [16 * step for step in range(1, STEPS + 1)]
     dataset = Dataset.open(folder / "noisy")
     owner = [part.name for part in dataset.shards].index(shard)
-    order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
-    starts = np.concatenate([[0], np.cumsum(dataset.shard_rows)])
+    order = Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,))
+    starts = np.cumsum([0, *(shard.sequences for shard in dataset.shards)])
     places = np.arange(STEPS * 16)
     row = order.locate(places).row
     gone = (row >= starts[owner]) & (row < starts[owner + 1]) & (places >= 7 * 16)

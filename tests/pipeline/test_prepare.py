@@ -85,7 +85,7 @@ def test_every_scheme_stored_or_drawn(
     shown = max(len(line.split()) for line in out.splitlines() if "'Ġ" in line or "' " in line)
     assert shown >= (stored or 10)
     dataset = Dataset.open(output)
-    rows = np.arange(int(dataset.shard_rows.sum()))
+    rows = np.arange(int(dataset.piece_rows.sum()))
     predicted = dataset.records(rows, 0).fields["predictions"]
     assert 0 < predicted.max() <= manifest.max_predictions
     assert 0 < dataset.mean_predictions <= manifest.max_predictions
@@ -277,6 +277,7 @@ def test_many_splits(
 ) -> None:
     """Splits of 8 KB: byte ranges of a plain file, parts in a row of a compressed one."""
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 13)
+    monkeypatch.setattr("pipeline.prepare.SHARD_BYTES", 1)
     monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 11)
     texts = [f"Document {i} begins. " + f"It says {i} again. " * (i % 50) for i in range(400)]
     lines = [json.dumps({"text": text}) for text in texts]
@@ -304,6 +305,7 @@ def test_many_splits(
         marker.unlink()
     monkeypatch.undo()
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 13)
+    monkeypatch.setattr("pipeline.prepare.SHARD_BYTES", 1)
     monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 11)
     monkeypatch.setattr(
         sys,

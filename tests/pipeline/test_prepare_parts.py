@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import random
 import sys
 import time
@@ -20,6 +19,7 @@ from pipeline.base.files import one_at_a_time
 from pipeline.execution.ledger import lock_of
 from pipeline.ingest.corpora.shared_list import ENDING
 from tests.benchmarks.file_system_calls import FileSystemCalls
+from tests.launching.process import ROOT
 from tests.pipeline.ingest.dump import large_dump
 from tests.pipeline.preparing import (
     SMALL_SPLITS,
@@ -32,6 +32,7 @@ from tests.pipeline.preparing import (
 )
 
 SMALL_UNITS = SMALL_SPLITS.with_name("small_units.py")
+UNPUBLISHED = ROOT / "tests" / "benchmarks" / "unpublished_splits.py"
 PREPARE = (sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--workers", 1)
 
 
@@ -128,16 +129,18 @@ def test_others_do_the_work_of_a_killed_part(tiny_tokenizer: Path, tmp_path: Pat
             killed.kill()
         assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
         kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
-    rows = {path.stat().st_ino for path in work.glob("*.train.arrow")}
+    unpublished = (sys.executable, UNPUBLISHED, *small[2:])
     with (
         started(*small, "--part", "1/2", *arguments) as killed,
-        started(*small, "--part", "2/2", *arguments) as other,
+        started(*unpublished, "--part", "2/2", *arguments) as other,
     ):
         killed.kill()
         killed.communicate()
-        out, error = other.communicate(timeout=120)
-    assert other.returncode == 0 and "prepared 700 documents" in out, error
-    assert rows <= {path.stat().st_ino for path in (tmp_path / "out").rglob("*.arrow")}
+        _, error = other.communicate(timeout=120)
+    assert other.returncode == 0, error
+    assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
+    last = finish(*small, "--part", "2/2", *arguments)
+    assert "prepared 700 documents" in last.stdout, last.stderr
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -153,17 +156,14 @@ def mixed_corpus(folder: Path) -> list[Path]:
 
 
 def finished(root: Path) -> set[tuple[int, int]]:
-    """Inode and time of what finished tasks wrote: extracted files, and the rows of parts, also
-    after they got their final names."""
-    work, rows = root / "out" / ".work", root / "out" / "rows"
-    paths = [*(root / "documents").glob("[!.]*.parquet"), *rows.glob("train-*")]
-    for marker in work.glob("part-*.json"):
-        with suppress(FileNotFoundError):  # it was published just now
-            entries = json.loads(marker.read_bytes())["shards"]
-            paths += [work / entry["file"] for entry in entries if entry["split"] == "train"]
+    """Inode and time of what finished tasks wrote: extracted files, and markers of parts and
+    shards, also after all is published."""
+    paths = [*(root / "documents").glob("[!.]*.parquet")]
+    for place in (root / "out" / ".work", root / "markers"):
+        paths += [*place.glob("part-*.json"), *place.glob("shard-*.json")]
     found = set()
     for path in paths:
-        with suppress(FileNotFoundError):  # renamed just now
+        with suppress(FileNotFoundError):  # published just now
             found.add((path.stat().st_ino, path.stat().st_mtime_ns))
     return found
 
@@ -180,6 +180,9 @@ def test_parts_killed_at_random_moments(kills: int, tiny_tokenizer: Path, tmp_pa
             "--set", "data.duplicates=1",
         ]  # fmt: skip
 
+    def places(root: Path) -> dict[str, str]:
+        return {"TENFOLD_ROOT": str(root), "MARKERS": str(root / "markers")}
+
     def made(root: Path) -> list[dict[str, str]]:
         documents = contents(root / "documents")
         kept = {name: documents[name] for name in documents if not name.startswith(".")}
@@ -189,7 +192,7 @@ def test_parts_killed_at_random_moments(kills: int, tiny_tokenizer: Path, tmp_pa
         """Kill the victims when so many files are finished; returns what was finished then."""
         with ExitStack() as stack:
             parts = {
-                number: stack.enter_context(started(*part(number, root), TENFOLD_ROOT=str(root)))
+                number: stack.enter_context(started(*part(number, root), **places(root)))
                 for number in (1, 2)
             }
             while len(finished(root)) < until and None in [p.poll() for p in parts.values()]:
@@ -212,7 +215,7 @@ def test_parts_killed_at_random_moments(kills: int, tiny_tokenizer: Path, tmp_pa
         victims = chance.choice([(1,), (2,), (1, 2)])
         kept = run_both(root, chance.randrange(total), victims)
         for number in (1, 2):
-            result = finish(*part(number, root), TENFOLD_ROOT=str(root))
+            result = finish(*part(number, root), **places(root))
             assert result.returncode == 0, result.stderr
         assert kept <= finished(root), f"{kill}: finished work was done again"
         assert made(root) == expected, f"{kill}: {victims}"

@@ -164,7 +164,7 @@ def test_a_fork_with_grown_data_reads_it_from_the_start(
     assert [line["step"] for line in forked] == [11, 12]
     assert [line["sequences"] for line in forked] == [16, 32]
     dataset = Dataset.open(lesson)
-    order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows, dataset.shard_rows))
+    order = Order(kind="global", seed=0, piece_rows=(dataset.piece_rows, dataset.piece_rows))
     read = dataset.records(order.locate(np.arange(32)).row, 0).fields["predictions"]
     assert forked[-1]["predictions"] - source[9]["predictions"] == read.sum()
     parts = arguments(trained / "1x16", **NO_DROPOUT)

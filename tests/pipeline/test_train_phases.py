@@ -77,7 +77,7 @@ def test_phases_change_what_they_say(whole: Path, corpora: tuple[Path, ...]) -> 
     state = json.loads((whole / "whole/checkpoints/step-00000020/state.json").read_text())
     # one order by size in phases 1 and 3, and the mixture's
     assert [reading[:2] for reading in state["readings"]] == [[32, 13 * 64], [65_568, 7 * 64]]
-    rows = [int(Dataset.open(path).shard_rows.sum()) for path in corpora]
+    rows = [int(Dataset.open(path).piece_rows.sum()) for path in corpora]
     assert abs(rows[0] / sum(rows) - 0.75) > 0.05  # the mixture is not that of the sizes
 
 

@@ -4,8 +4,9 @@
    are put together at that time, one for each worker; and raw copies of published files, likewise,
    or all of them with --keep-downloads.
 2. While a tokenizer is trained, they hold the documents, kept copies and the sample of text.
-3. Then they hold the documents, kept copies, what selects documents, and the shards. Pairs of
-   similar documents are not counted: 300 bytes each, while they are joined.
+3. Then they hold the documents, kept copies, what selects documents, and the shards, of which each
+   worker has one at a time twice: assembled, and in pieces. Pairs of similar documents are not
+   counted: 300 bytes each, while they are joined.
 
 What exists already takes no more room, so a preparation that was interrupted can resume.
 """
@@ -26,6 +27,7 @@ from pipeline.costs.preparation.corpus_estimate import CorpusEstimate
 from pipeline.data.preparation.transfers import find_transfers
 from pipeline.data.selection.select import Selection
 from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.threads import on_threads
 from pipeline.ingest.documents.records import Source
@@ -61,6 +63,8 @@ class DiskUse:
     selection: float = 0.0
     """Surveys and decisions, which stay."""
     shards: float = 0.0
+    pieces: float = 0.0
+    """Of the shards that are assembled at a time."""
     signatures: float = 0.0
     """With --keep-signatures, of documents that are not dropped."""
     tokenizer: Path | None = None
@@ -72,7 +76,7 @@ class DiskUse:
             "copies of published files": self.copies + self.kept, "documents": self.documents,
             "units that wait": self.units, "a sample for the tokenizer": self.sample,
             "what selects documents": self.selection, "shards": self.shards,
-            "signatures": self.signatures,
+            "pieces of shards": self.pieces, "signatures": self.signatures,
         }  # fmt: skip
         return ", ".join(f"{name} {size_in_words(size)}" for name, size in names.items() if size)
 
@@ -123,6 +127,7 @@ def disk_use(
     shards = sum(about.disk for about in estimates.values())
     text = sum(about.text for about in estimates.values())
     packed = sum(about.packed for about in estimates.values())
+    pieces = shards * min(1.0, workers * SHARD_BYTES / max(1.0, text))
     return DiskUse(
         copies=copies[False],
         kept=copies[True],
@@ -130,6 +135,7 @@ def disk_use(
         units=sum(sorted(joined)[-workers:]),
         sample=packed * min(1.0, sample_bytes / max(1.0, text)),
         shards=max(0.0, shards - written),
+        pieces=min(pieces, max(0.0, shards + pieces - written)),
     )
 
 
@@ -155,7 +161,7 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
         [
             (downloads(), use.kept),
             (documents, use.documents + use.selection + use.signatures),
-            (output, use.shards),
+            (output, use.shards + use.pieces),
         ],
     )
     places: dict[int, Path] = {}

@@ -43,7 +43,7 @@ from pipeline.data.preparation.tokenizer_training import SAMPLE_BYTES
 from pipeline.data.preparation.transfers import beginnings
 from pipeline.data.selection.select import Selection, plan_selection
 from pipeline.data.selection.signature_store import BYTES_PER_DOCUMENT
-from pipeline.data.shards.manifest import MUCH_UNKNOWN
+from pipeline.data.shards.corpus_warnings import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.sample import sample_texts
 from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks

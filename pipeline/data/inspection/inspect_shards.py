@@ -13,13 +13,12 @@ from tokenizers import Tokenizer
 
 from pipeline.data.inspection.sequences import PAIRS, locate, print_sequence
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
+from pipeline.data.shards.corpus_warnings import describe_copies, describe_unknown
 from pipeline.data.shards.manifest import (
     TRAIN,
     VALIDATION,
     Manifest,
     check_size,
-    describe_copies,
-    describe_unknown,
     read_manifest,
 )
 from pipeline.data.shards.predicted import describe_predicted
@@ -52,7 +51,7 @@ def inspect_shards(arguments: argparse.Namespace, executor: Executor) -> None:
     mask = str(tokenizer.id_to_token(vocabulary.mask))
     print_statistics(measure_rows(directory, manifest, vocabulary), manifest, mask)
     title = f"sequence {arguments.sequence} of {split}"
-    masks = list(read_masks(directory, manifest, shard, vocabulary))
+    masks = read_masks(directory, manifest, shard, vocabulary, row)
     print_sequence(directory, shard, row, masks, title, tokenizer, vocabulary, arguments.tokens)
     if arguments.verify:
         files = len(manifest.files) + sum(len(member.files()) for member in manifest.shards)

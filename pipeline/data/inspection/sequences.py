@@ -14,7 +14,7 @@ from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import Manifest, Shard
-from pipeline.data.shards.row_statistics import Drawn, Ragged
+from pipeline.data.shards.row_statistics import Drawn
 from pipeline.data.tokenizers.definitions import UNIGRAM
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
@@ -53,7 +53,10 @@ def print_sequence(
     vocabulary: Vocabulary,
     limit: int,
 ) -> None:
-    """Print one row: its text, and the action of each duplicate on each token; limit 0: all."""
+    """Print one row: its text, and the action of each duplicate on each token.
+
+    masks: of this row; limit: of tokens, 0 for all.
+    """
     table = arrow_files.read_table(directory / shard.file).slice(row, 1)
     ids = np.array(table["input_ids"][0].as_py())
     starts = table["document_starts"][0].as_py()
@@ -70,12 +73,12 @@ def print_sequence(
         text = " ".join(tokenizer.decode(ids[start:stop].tolist()).split())
         name = f"segment {'AB'[number]}" if second else f"document {number}"
         print(f"  {name}: {_shortened(text, width - 14)}")
-    coins = [drawn.swapped[row] for drawn in masks if drawn.swapped is not None]
+    coins = [drawn.swapped[0] for drawn in masks if drawn.swapped is not None]
     if second and coins:
         swapped = " ".join(str(k) for k in np.flatnonzero(coins))
         print(f"  B is shown before A with masks: {swapped or 'none'}")
     grid = np.stack(
-        [_row_actions(drawn.positions, drawn.actions, row, len(ids)) for drawn in masks]
+        [_row_actions(drawn.positions[0], drawn.actions[0], len(ids)) for drawn in masks]
     )
     print(f"\n  {_LEGEND.format(mask=tokenizer.id_to_token(vocabulary.mask))}")
     print(f"  {'position  token':<30} " + " ".join(f"{k}" for k in range(len(grid))))
@@ -99,12 +102,9 @@ def _shortened(text: str, room: int) -> str:
 
 
 def _row_actions(
-    positions: Ragged, actions: Ragged, row: int, tokens: int
+    bitmap: npt.NDArray[np.uint8], packed: npt.NDArray[np.uint8], tokens: int
 ) -> npt.NDArray[np.int64]:
-    """[tokens] action of each position, -1 where nothing is predicted."""
-    bitmap, packed = (
-        values[offsets[row] : offsets[row + 1]] for values, offsets in (positions, actions)
-    )
+    """[tokens] action of each position, -1 where nothing is predicted; of a row's mask."""
     chosen = np.flatnonzero(np.unpackbits(bitmap, bitorder="little")[:tokens])
     codes = np.stack([(packed >> 2 * slot) & 3 for slot in range(4)], 1).ravel()[: len(chosen)]
     found = np.full(tokens, -1)

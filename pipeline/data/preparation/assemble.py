@@ -1,7 +1,7 @@
-"""Finished parts -> a prepared directory: final names, merged validation, documents, the manifest.
+"""Finished parts -> a prepared directory: shards, merged validation, documents, the manifest.
 
-Every step can be repeated: train files are renamed, and everything else is written again from the
-parts, which are kept until the manifest exists.
+Every step can be repeated: train shards are assembled once, and everything else is written again
+from the parts, of which all but the train rows and masks are kept until the manifest exists.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ from pipeline.data.preparation.held_out_copies import count_copies, runs_file
 from pipeline.data.preparation.worker import PrepareJob, part_marker
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
+from pipeline.data.shards.corpus_warnings import unknown_share
 from pipeline.data.shards.document_index import DOCUMENTS, DOCUMENTS_SCHEMA, REPEATED
 from pipeline.data.shards.manifest import (
     INPUTS,
@@ -40,8 +41,8 @@ from pipeline.data.shards.manifest import (
     rows_file,
     shard_name,
     stored_masks,
-    unknown_share,
 )
+from pipeline.data.shards.shard_assembly import Assembly
 from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.text_tasks import SplitTask
@@ -153,23 +154,18 @@ def make_folders(output: Path, duplicates: int) -> None:
         remove_temporaries(folder)
 
 
-def place_train_shards(work: Path, output: Path, parts: list[Part]) -> list[Shard]:
-    """Rename the parts' train files to their final, consecutive names."""
-    placed: list[Shard] = []
-    moves: list[tuple[Path, str]] = []
-    for part in parts:
-        for entry in part.of(TRAIN):
-            name = shard_name(TRAIN, len(placed))
-            masks = []
-            for duplicate, mask in enumerate(entry["masks"]):
-                file = mask_file(name, duplicate)
-                moves.append((work / mask["file"], file))
-                masks.append(MaskFile(**(mask | {"file": file})))
-            file = rows_file(name)
-            moves.append((work / entry["file"], file))
-            placed.append(Shard(**(entry | {"file": file, "masks": tuple(masks)})))
-    do_on_threads(lambda move: _move(move[0], output, move[1]), moves)
-    return placed
+def plan_assemblies(parts: list[Part], shard_bytes: int) -> list[Assembly]:
+    """The train shards, each of the train rows of several parts; shard_bytes: their text at most,
+    unless a part has more."""
+    groups = _groups(parts, TRAIN, lambda part: part.counts.bytes, shard_bytes)
+    return [
+        Assembly(
+            number,
+            sum(part.counts.bytes for part in group),
+            tuple(entry for part in group for entry in part.of(TRAIN)),
+        )
+        for number, group in enumerate(groups)
+    ]
 
 
 def merge_validation_shards(
@@ -177,7 +173,8 @@ def merge_validation_shards(
 ) -> list[Shard]:
     """Merge the parts' validation rows, in order, into shards of one corpus each."""
     merged: list[Shard] = []
-    for group in _groups(parts):
+    for some in _groups(parts, VALIDATION, _held_out_rows, VALIDATION_ROWS):
+        group = [entry for part in some for entry in part.of(VALIDATION)]
         name = shard_name(VALIDATION, len(merged))
         # mapped, and so opened once for all masks
         tables = [*on_threads(arrow_files.read_table, [work / entry["file"] for entry in group])]
@@ -362,27 +359,24 @@ def _sum(entries: list[dict[str, Any]], split: str, key: str) -> int:
     return sum(entry[key] for entry in entries if entry["split"] == split)
 
 
-def _groups(parts: list[Part]) -> Iterator[list[dict[str, Any]]]:
-    """Validation entries of one corpus, up to VALIDATION_ROWS rows at a time."""
-    group: list[dict[str, Any]] = []
-    corpus = ""
+def _held_out_rows(part: Part) -> int:
+    return _sum(part.shards, VALIDATION, "sequences")
+
+
+def _groups(
+    parts: list[Part], split: str, size: Callable[[Part], int], most: int
+) -> Iterator[list[Part]]:
+    """Consecutive parts of one corpus that have a shard of `split`, of up to `most` in size, or a
+    single larger one."""
+    group: list[Part] = []
+    total = 0
     for part in parts:
-        for entry in part.of(VALIDATION):
-            rows = sum(member["sequences"] for member in group) + entry["sequences"]
-            if group and (part.corpus != corpus or rows > VALIDATION_ROWS):
-                yield group
-                group = []
-            corpus = part.corpus
-            group.append(entry)
+        if not part.of(split):
+            continue
+        total += size(part)
+        if group and (part.corpus != group[0].corpus or total > most):
+            yield group
+            group, total = [], size(part)
+        group.append(part)
     if group:
         yield group
-
-
-def _move(source: Path, output: Path, file: str) -> None:
-    try:
-        source.replace(output / file)
-    except FileNotFoundError:  # an earlier run moved it, or another process where locks fail
-        if not (output / file).exists():
-            raise DataError(
-                f"{source} is missing; remove {output} and run pipeline.prepare again"
-            ) from None

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from pipeline.base.command_line import next_lines
 from pipeline.data.preparation.assemble import Part
 from pipeline.data.preparation.prepare_shards import ShardsJob
-from pipeline.data.shards.manifest import VALIDATION, Manifest, describe_copies, describe_unknown
+from pipeline.data.shards.corpus_warnings import describe_copies, describe_unknown
+from pipeline.data.shards.manifest import VALIDATION, Manifest
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import describe_losses

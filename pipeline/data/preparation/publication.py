@@ -22,7 +22,7 @@ from pipeline.data.preparation.assemble import (
     merge_validation_shards,
     mismatches,
     other_files,
-    place_train_shards,
+    plan_assemblies,
     write_documents,
     write_inputs,
     write_manifest,
@@ -41,9 +41,11 @@ from pipeline.data.shards.manifest import (
     Manifest,
     read_manifest,
 )
+from pipeline.data.shards.shard_assembly import Assembler
 from pipeline.data.shards.token_counts import write_counts
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.data.tokenizers.folders import save_vocabulary
+from pipeline.execution.workers import Executor
 from pipeline.ingest.corpora.groups import require_size
 from pipeline.ingest.documents.read import file_identity
 from pipeline.ingest.documents.unchanged import compare
@@ -52,12 +54,17 @@ from pipeline.ingest.documents.unchanged import compare
 def publish_shards(
     job: ShardsJob,
     finished: FinishedTasks,
+    executor: Executor,
     *,
+    shard_bytes: int,
     max_bad_fraction: float,
     allow_short: bool,
     allow_unknown: bool,
 ) -> Manifest:
-    """Check the finished parts, assemble them, write the manifest and publish the tokenizer."""
+    """Check the finished parts, assemble them, write the manifest and publish the tokenizer.
+
+    shard_bytes: of a train shard's text at most.
+    """
     parts = finished.parts
     needed = VALIDATION if job.run.data.validation_fraction == 1 else TRAIN
     check_bad_records(parts, job.sources, max_bad_fraction, needed)
@@ -66,7 +73,7 @@ def publish_shards(
     if not allow_short:
         require_size(job.corpus, corpus_text(parts))
     confirm_inputs(job, finished)
-    manifest = assemble_shards(job, parts, finished.job)
+    manifest = assemble_shards(job, parts, finished.job, executor, shard_bytes)
     for warning in describe_taken(parts):
         print(warning)
     job.tokenizer.publish(job.run.data)
@@ -89,14 +96,17 @@ def confirm_inputs(job: ShardsJob, finished: FinishedTasks) -> None:
     write_inputs(job.sources, spans, job.output)
 
 
-def assemble_shards(job: ShardsJob, parts: list[Part], made: PrepareJob) -> Manifest:
+def assemble_shards(
+    job: ShardsJob, parts: list[Part], made: PrepareJob, executor: Executor, shard_bytes: int
+) -> Manifest:
     """Turn finished parts into the published directory; made: the job that made the parts."""
     data, work, output = job.run.data, made.directory, job.output
     vocabulary = job.tokenizer.vocabulary
     for directory in (output, output / "tokenizer"):
         remove_temporaries(directory)
     make_folders(output, data.duplicates)
-    placed = place_train_shards(work, output, parts)
+    assembler = Assembler(work, output, made.compression)
+    placed = assembler.run(plan_assemblies(parts, shard_bytes), executor)
     masking = masking_of_parts(made, vocabulary, parts)
     if masking.counts is not None:
         write_counts(output, masking.counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.base.command_line import data_root
@@ -25,23 +26,33 @@ from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction.extract import extract
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSizes:
+    """How much text there is in what is made, in bytes."""
+
+    split: int
+    """Of a task."""
+    shard: int
+    """Of a train shard at most, which is assembled from several splits."""
+
+
 def make_shards(
     arguments: argparse.Namespace,
     run: Run,
     found: FoundCorpus,
     executor: Executor,
     *,
-    split_bytes: int,
+    sizes: TextSizes,
     documents: Path | None = None,
     check_room: Callable[[list[Source], Path | None], None] | None = None,
     earlier: Sequence[EarlierShards] = (),
 ) -> tuple[ShardsJob, Manifest] | None:
     """Make the shards of `found`; None if they exist, or another process publishes them.
 
-    arguments: as `prepare_arguments` returns them; split_bytes: of a task's text; documents:
-    directory of extracted files, None for the usual one; check_room: raises DataError if the disks
-    are too small for these sources and this output, None until it is known to be incomplete;
-    earlier: shards whose documents are not repeated.
+    arguments: as `prepare_arguments` returns them; documents: directory of extracted files, None
+    for the usual one; check_room: raises DataError if the disks are too small for these sources and
+    this output, None until it is known to be incomplete; earlier: shards whose documents are not
+    repeated.
     """
     part = arguments.part or (1, 1)
     documents, known = documents or data_root() / "documents", Identities()
@@ -49,13 +60,13 @@ def make_shards(
         check_room(found.files, None)
     sources = extract(found.files, documents, executor, part)
     selection = plan_selection(
-        cut_tasks(sources, split_bytes),
+        cut_tasks(sources, sizes.split),
         arguments.dedup, arguments.filter, arguments.decontaminate, documents, earlier,
     )  # fmt: skip
     tokenizer = find_tokenizer(arguments.tokenizer, found, sources, run.data, known, executor)
     job = plan_job(
         arguments, run, found, sources, selection, tokenizer,
-        split_bytes=split_bytes, known=known,
+        split_bytes=sizes.split, known=known,
     )  # fmt: skip
     if job.is_complete():
         tokenizer.publish(run.data)  # in case the earlier run was killed before this
@@ -73,7 +84,7 @@ def make_shards(
             if finished is None:
                 return None
             manifest = publish_shards(
-                job, finished,
+                job, finished, executor, shard_bytes=sizes.shard,
                 max_bad_fraction=arguments.max_bad_fraction, allow_short=arguments.allow_short,
                 allow_unknown=arguments.allow_unknown,
             )  # fmt: skip

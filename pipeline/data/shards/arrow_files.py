@@ -1,5 +1,7 @@
 """Reading and writing of shard files, of rows and of masks, in record batches of 1,024 rows.
 
+The last record batch of each of a shard's pieces has fewer, see `manifest.Shard`.
+
 Arrow IPC *files* open with pyarrow.ipc.open_file and datasets.load_dataset("arrow"), and can be
 memory-mapped. Their bytes may change with the Arrow version, but their columns do not: compare
 columns.
@@ -8,7 +10,8 @@ columns.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +25,7 @@ from pipeline.base.errors import DataError
 from pipeline.base.files import whole_file, write_whole
 from pipeline.data.rows.masks import Masks
 from pipeline.data.rows.sentence_rows import Rows
-from pipeline.data.shards.manifest import check_is_file, hash_file
+from pipeline.data.shards.manifest import Shard, check_is_file, hash_file
 
 BATCH_ROWS = 1024
 
@@ -107,7 +110,7 @@ def write_tables(
 ) -> dict[str, Any]:
     """`write_shard_file` for a stream of tables, with one in memory at a time.
 
-    All tables but the last have a multiple of 1,024 rows.
+    A table is a piece, or of a multiple of 1,024 rows.
     """
     with whole_file(path, lasting=False) as temporary, pa.OSFile(str(temporary), "wb") as sink:
         _write(sink, schema, tables, compression)
@@ -189,6 +192,33 @@ def read_table(path: Path) -> pa.Table:
         return table
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is damaged: {error}; copy it again") from error
+
+
+def batch_rows(pieces: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Rows of each record batch of a shard; pieces: rows of each of its pieces."""
+    rows = np.array([count for count in pieces if count], np.int64)
+    batches = -(-rows // BATCH_ROWS)
+    found = np.full(batches.sum(), BATCH_ROWS)
+    found[np.cumsum(batches) - 1] = rows - BATCH_ROWS * (batches - 1)
+    return found
+
+
+def read_pieces(path: Path, shard: Shard) -> list[pa.Table]:
+    """The pieces of a file of a shard, memory-mapped. Raises DataError as `read_table` does, or if
+    its record batches are not those of the pieces."""
+    return split_into_pieces(read_table(path), shard, path)
+
+
+def split_into_pieces(table: pa.Table, shard: Shard, path: Path) -> list[pa.Table]:
+    """The pieces of `table`, which `read_table` has read from a file of a shard."""
+    found = [len(batch) for batch in table.to_batches()]
+    if not np.array_equal(found, batch_rows(shard.piece_rows)):
+        raise DataError(
+            f"{path} is not cut into the record batches that the manifest's pieces have; copy it "
+            "again, or run pipeline.prepare again"
+        )
+    starts = itertools.accumulate(shard.piece_rows, initial=0)
+    return [table.slice(start, rows) for start, rows in zip(starts, shard.piece_rows)]
 
 
 def corpus_in(batch: pa.RecordBatch, path: Path) -> str:

@@ -7,6 +7,10 @@ Layout 2 of a directory:
     documents.parquet            one row per document
     tokenizer/                   loads with transformers.AutoTokenizer
     manifest.json                describes all of it; written last, so it marks completion
+
+A shard of 256 MB of text is one piece after the other, each the rows of one split of the text in
+record batches of 1,024 rows, the last one shorter. The order of samples depends on the pieces, not
+on how many of them share a file.
 """
 
 from __future__ import annotations
@@ -40,8 +44,6 @@ VALIDATION: Literal["validation"] = "validation"
 _CONTROL = re.compile("[\0-\x1f\x7f-\x9f]")
 
 REWRITING = "rewriting"
-MANY_COPIES = 0.01
-"""Share of held-out documents with a near-copy in train above which users are warned."""
 
 _NEEDED: dict[str, dict[str, type]] = {
     "masking": {"scheme": str, "rate": float, "generator": int, "split": list},
@@ -78,9 +80,6 @@ SCHEMES = get_args(get_type_hints(DataSettings)["masking"])
 LONGEST_ROW = 65_535
 """Positions are stored in 16 bits."""
 
-MUCH_UNKNOWN = 0.01
-"""Share of a corpus's characters behind unknown tokens above which users are warned."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskFile:
@@ -95,7 +94,7 @@ class MaskFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """One file of rows and its mask files, duplicate 0 first."""
+    """One file of rows and its mask files, duplicate 0 first, all with the same record batches."""
 
     file: str
     """Path in the directory, see `rows_file`."""
@@ -107,6 +106,13 @@ class Shard:
     bytes: int
     xxh3_64: str
     masks: tuple[MaskFile, ...]
+    pieces: tuple[int, ...] = ()
+    """Rows of each piece, in order. Not stored if the shard is one piece."""
+
+    @property
+    def piece_rows(self) -> tuple[int, ...]:
+        """Rows of each piece, of a single one, too."""
+        return self.pieces or (self.sequences,)
 
     @property
     def name(self) -> str:
@@ -173,6 +179,9 @@ class Manifest:
         content = {"schema_version": SCHEMA_VERSION} | dataclasses.asdict(self)
         if not self.takedowns:
             del content["takedowns"]
+        for shard in content["shards"]:
+            if not shard["pieces"]:
+                del shard["pieces"]
         return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
@@ -287,12 +296,14 @@ def _check_sizes(manifest: Manifest) -> None:
             raise ValueError(
                 f"shards[{number}] has {shard.sequences} sequences and {shard.tokens} tokens"
             )
+        if sum(shard.piece_rows) != shard.sequences or min(shard.pieces, default=1) < 1:
+            raise ValueError(f"shards[{number}] has pieces that are not its rows")
         if manifest.compression == "none" and 2 * shard.tokens > shard.bytes:
             raise ValueError(f"shards[{number}] has {shard.tokens} tokens in {shard.bytes} bytes")
 
 
 def _check_shares(corpus: dict[str, Any], where: str) -> None:
-    """Raise ValueError for counts that `unknown_share` or `describe_copies` cannot divide."""
+    """Raise ValueError for counts that `corpus_warnings` cannot divide."""
     for key, part, whole in (
         ("unknown", "characters", corpus["characters"]),
         ("held_out_copies", "in_train", corpus["held_out_copies"]["checked"]),
@@ -300,42 +311,6 @@ def _check_shares(corpus: dict[str, Any], where: str) -> None:
         count = corpus[key][part]
         if count and whole <= 0:
             raise ValueError(f"{where} has {key}.{part} {count} of {whole}")
-
-
-def unknown_share(corpus: dict[str, Any]) -> float:
-    """The share of a corpus's characters behind unknown tokens."""
-    behind = corpus["unknown"]["characters"]
-    return float(behind / corpus["characters"]) if behind else 0.0
-
-
-def describe_unknown(corpus: dict[str, Any]) -> str:
-    """What is unknown in a corpus, with a warning if it is much; empty if nothing is."""
-    share = unknown_share(corpus)
-    if not share:
-        return ""
-    unknown = corpus["unknown"]
-    found = (
-        f"{unknown['tokens']:,} unknown tokens stand for {unknown['characters']:,} characters, "
-        f"{share:.3%} of the text"
-    )
-    if share <= MUCH_UNKNOWN:
-        return found
-    return f"warning: {found}; use a tokenizer of this text's scripts"
-
-
-def describe_copies(corpus: dict[str, Any]) -> str:
-    """How many held-out documents are in train, too; empty if none is."""
-    counts = corpus["held_out_copies"]
-    if not counts["in_train"]:
-        return ""
-    share = counts["in_train"] / counts["checked"]
-    found = (
-        f"{counts['in_train']:,} of {counts['checked']:,} held-out documents ({share:.1%}) have a "
-        "near-copy in train"
-    )
-    if share <= MANY_COPIES:
-        return found
-    return f"warning: {found}, so the held-out loss is too low; --dedup near drops near-copies"
 
 
 def shard_name(split: str, number: int) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from pipeline.base.errors import DataError
 from pipeline.base.progress import tracked
-from pipeline.data.rows.masks import MASK
+from pipeline.data.rows.masks import MASK, Masking
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import Manifest, Shard
@@ -26,7 +27,7 @@ Ragged = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One duplicate of the masks of a shard."""
+    """One duplicate of the masks of some rows."""
 
     positions: Ragged
     actions: Ragged
@@ -68,8 +69,13 @@ def measure_rows(directory: Path, manifest: Manifest, vocabulary: Vocabulary) ->
     bits = np.array([bin(byte).count("1") for byte in range(256)], np.int64)
     codes = np.array([[(byte >> 2 * slot) & 3 for slot in range(4)] for byte in range(256)])
     code_counts = np.stack([(codes == code).sum(1) for code in range(4)], 1)
-    for shard in tracked(manifest.shards, "reading", "shards"):
-        table = arrow_files.read_table(directory / shard.file)
+    masking = _masking(directory, manifest, vocabulary)
+    pieces = (
+        (shard, *piece)
+        for shard in tracked(manifest.shards, "reading", "shards")
+        for piece in _read_pieces(directory, shard, masking)
+    )
+    for shard, table, masks in pieces:
         ids, offsets = arrow_files.ragged(table["input_ids"])
         if ids.max(initial=0) >= vocabulary.size:
             raise DataError(f"{directory / shard.file} is damaged: id {ids.max()}; copy it again")
@@ -79,7 +85,7 @@ def measure_rows(directory: Path, manifest: Manifest, vocabulary: Vocabulary) ->
         paired = table["second_segment"].to_numpy() > 0
         for label in pairs:
             pairs[label] += int(np.count_nonzero(table["pair_label"].to_numpy()[paired] == label))
-        for duplicate, drawn in enumerate(read_masks(directory, manifest, shard, vocabulary)):
+        for duplicate, drawn in enumerate(masks):
             positions, packed = drawn.positions[0], drawn.actions[0]
             if drawn.swapped is not None:
                 coins += int(paired.sum())
@@ -104,23 +110,44 @@ def measure_rows(directory: Path, manifest: Manifest, vocabulary: Vocabulary) ->
 
 
 def read_masks(
-    directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary
-) -> Iterator[Drawn]:
-    """The duplicates of a shard: the stored ones, or those of the first epochs."""
-    if manifest.duplicates:
-        for mask in shard.masks:
-            table = arrow_files.read_table(directory / mask.file)
-            coins = table["swapped"].to_numpy() if "swapped" in table.column_names else None
-            positions, actions = (
-                arrow_files.ragged(table[name]) for name in ("positions", "actions")
-            )
-            yield Drawn(positions, actions, coins)
+    directory: Path, manifest: Manifest, shard: Shard, vocabulary: Vocabulary, row: int
+) -> list[Drawn]:
+    """The duplicates of one row of a shard: the stored ones, or those of the first epochs."""
+    masking = _masking(directory, manifest, vocabulary)
+    files = shard.masks if masking is None else (shard,)
+    tables = [arrow_files.read_table(directory / file.file).slice(row, 1) for file in files]
+    return [*map(_stored, tables)] if masking is None else [*_draw(masking, tables[0])]
+
+
+def _read_pieces(
+    directory: Path, shard: Shard, masking: Masking | None
+) -> Iterator[tuple[pa.Table, Iterator[Drawn]]]:
+    """The rows of each piece of a shard, so that memory does not grow with the shard, and their
+    duplicates; masking: as `_masking` returns it."""
+    rows = arrow_files.read_pieces(directory / shard.file, shard)
+    if masking is not None:
+        yield from ((table, _draw(masking, table)) for table in rows)
         return
-    table = arrow_files.read_table(directory / shard.file)
-    drawn = masking_of(directory, manifest, vocabulary).draw_duplicates(
-        *arrow_files.ragged(table["input_ids"]),
-        str(table["corpus"][0]),
-        table["sequence"].to_numpy(),
+    masks = (arrow_files.read_pieces(directory / mask.file, shard) for mask in shard.masks)
+    yield from ((table, map(_stored, own)) for table, *own in zip(rows, *masks, strict=True))
+
+
+def _masking(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Masking | None:
+    """What draws the masks of train rows, None if they are stored."""
+    return None if manifest.duplicates else masking_of(directory, manifest, vocabulary)
+
+
+def _stored(table: pa.Table) -> Drawn:
+    coins = table["swapped"].to_numpy() if "swapped" in table.column_names else None
+    positions, actions = (arrow_files.ragged(table[name]) for name in ("positions", "actions"))
+    return Drawn(positions, actions, coins)
+
+
+def _draw(masking: Masking, rows: pa.Table) -> Iterator[Drawn]:
+    drawn = masking.draw_duplicates(
+        *arrow_files.ragged(rows["input_ids"]),
+        str(rows["corpus"][0]),
+        rows["sequence"].to_numpy(),
         range(DRAWN_EPOCHS),
     )
     for masks in drawn:

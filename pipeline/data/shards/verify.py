@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from pipeline.base.errors import DataError
 from pipeline.base.progress import tracked
@@ -120,35 +121,52 @@ class ShardCheck:
         directory, manifest, vocabulary = self.directory, self.manifest, self.vocabulary
         path = directory / shard.file
         table = arrow_files.read_table(path)
-        ids, offsets = arrow_files.ragged(table["input_ids"])
         if wrong := wrong_rows(table, manifest, shard, vocabulary):
             raise DataError(f"{path}: {wrong}; run pipeline.prepare again")
-        documents = index.documents_of(table["sequence"].to_numpy())
-        verify_documents(index.path, documents, shard.file, table)
-        taken = taken_tokens(table, documents, SEPARATORS[manifest.tokenizer["kind"]])
-        if wrong := _wrong_takedown(ids, taken, vocabulary):
-            raise DataError(f"{path}: {wrong}; run pipeline.takedown again")
         stored = stored_masks(manifest.duplicates, shard.split)
         if len(shard.masks) != stored:
             raise DataError(
                 f"{path} has {len(shard.masks)} masks, the manifest says {stored}; run "
                 "pipeline.prepare again"
             )
-        drawn = self.masking.draw_duplicates(
-            ids, offsets, str(table["corpus"][0]), table["sequence"].to_numpy(), range(stored)
-        )
-        for mask, expected in zip(shard.masks, drawn):
-            path = directory / mask.file
-            found = arrow_files.masks_of(arrow_files.read_table(path))
-            if taken.any():
-                expected = _with_taken_rows(path, found, expected, taken, ids, offsets, vocabulary)
-            if mask.predictions != expected.predictions:
+        rows = arrow_files.split_into_pieces(table, shard, path)
+        masks = [arrow_files.read_pieces(directory / mask.file, shard) for mask in shard.masks]
+        # piece by piece, so that memory does not grow with the shard
+        found = [self._check_piece(index, shard, *piece) for piece in zip(rows, *masks)]
+        for mask, predictions in zip(shard.masks, map(sum, zip(*found))):
+            if mask.predictions != predictions:
                 raise DataError(
-                    f"{path}: {expected.predictions:,} predictions, the manifest says "
+                    f"{directory / mask.file}: {predictions:,} predictions, the manifest says "
                     f"{mask.predictions:,}; run pipeline.prepare again"
                 )
+        return arrow_files.ragged(table["input_ids"])[0]
+
+    def _check_piece(
+        self, index: DocumentIndex, shard: Shard, rows: pa.Table, *masks: pa.Table
+    ) -> list[int]:
+        """The predictions of each of a piece's masks. Raises DataError if a mask is not what its
+        key draws, or the documents are wrong."""
+        vocabulary = self.vocabulary
+        ids, offsets = arrow_files.ragged(rows["input_ids"])
+        sequences = rows["sequence"].to_numpy()
+        documents = index.documents_of(sequences)
+        verify_documents(index.path, documents, shard.file, rows)
+        taken = taken_tokens(rows, documents, SEPARATORS[self.manifest.tokenizer["kind"]])
+        if wrong := _wrong_takedown(ids, taken, vocabulary):
+            path = self.directory / shard.file
+            raise DataError(f"{path}: {wrong}; run pipeline.takedown again")
+        drawn = self.masking.draw_duplicates(
+            ids, offsets, str(rows["corpus"][0]), sequences, range(len(masks))
+        )
+        predictions = []
+        for mask, table, expected in zip(shard.masks, masks, drawn):
+            path = self.directory / mask.file
+            found = arrow_files.masks_of(table)
+            if taken.any():
+                expected = _with_taken_rows(path, found, expected, taken, ids, offsets, vocabulary)
             _verify_masks(path, found, expected)
-        return ids
+            predictions.append(expected.predictions)
+        return predictions
 
 
 def read_tokenizer(directory: Path, manifest: Manifest) -> Vocabulary:

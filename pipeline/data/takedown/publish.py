@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import remove_temporaries, sync_directory, write_whole
+from pipeline.base.typed_json import build
 from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN, DocumentIndex
 from pipeline.data.shards.manifest import (
     MANIFEST,
     Manifest,
-    MaskFile,
     Shard,
     check_size,
     hash_file,
@@ -164,10 +164,7 @@ def _new_manifest(
     manifest: Manifest, mark: str, request: Request, markers: list[dict[str, Any]], output: Path
 ) -> Manifest:
     """The manifest of the new shards; markers: of all tasks, in order."""
-    shards = tuple(
-        Shard(**entry | {"masks": tuple(MaskFile(**mask) for mask in entry["masks"])})
-        for entry in (marker["shard"] for marker in markers)
-    )
+    shards = tuple(build(Shard, marker["shard"]) for marker in markers)
     path = output / DOCUMENTS
     documents = {"bytes": path.stat().st_size, "xxh3_64": hash_file(path)}
     takedown = {

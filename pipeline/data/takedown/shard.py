@@ -61,41 +61,52 @@ class TakedownWorker:
         touched = np.isin(self.first_sequences, rows["sequence"].to_numpy())
         content: dict[str, Any] = {"shard": asdict(shard), "sequences": 0, "tokens": 0}
         if touched.any():
-            content = self._clear(index, shard, rows)
+            pieces = arrow_files.split_into_pieces(rows, shard, self.data / shard.file)
+            content = self._clear(index, shard, pieces)
         else:
             for file in shard.files():
                 copy(self.data / file.file, self.output / file.file, linked=True)
         write_whole(self.work / task.marker, json.dumps(content).encode())
 
-    def _clear(self, index: DocumentIndex, shard: Shard, rows: pa.Table) -> dict[str, Any]:
-        """Write the shard without the taken text. Returns the content of its marker."""
+    def _clear(self, index: DocumentIndex, shard: Shard, rows: list[pa.Table]) -> dict[str, Any]:
+        """Write the shard without the taken text; rows: its pieces. Returns the content of its
+        marker."""
         for file in shard.files():
             _check_hash(self.data / file.file, file.xxh3_64)
         vocabulary = read_vocabulary(self.data / "tokenizer")
-        documents = index.documents_of(rows["sequence"].to_numpy())
-        taken = taken_tokens(rows, documents, SEPARATORS[self.manifest.tokenizer["kind"]])
-        ids, offsets = arrow_files.ragged(rows["input_ids"])
-        cleared = taken & ~vocabulary.special[ids]
-        new_ids = np.where(cleared, ids.dtype.type(vocabulary.pad), ids)
+        separators = SEPARATORS[self.manifest.tokenizer["kind"]]
+        cleared, offsets, new_rows = [], [], []
+        for piece in rows:
+            documents = index.documents_of(piece["sequence"].to_numpy())
+            ids, starts = arrow_files.ragged(piece["input_ids"])
+            gone = taken_tokens(piece, documents, separators) & ~vocabulary.special[ids]
+            new_ids = np.where(gone, ids.dtype.type(vocabulary.pad), ids)
+            new_rows.append(arrow_files.with_ids(piece, new_ids))
+            cleared.append(gone)
+            offsets.append(starts)
         masks = []
         for mask in shard.masks:
-            table = arrow_files.read_table(self.data / mask.file)
-            table, predictions = clear_masks(table, offsets, cleared)
-            masks.append(MaskFile(**self._write(mask.file, table), predictions=predictions))
-        entry = self._write(shard.file, arrow_files.with_ids(rows, new_ids))
-        new = replace(shard, **entry, masks=tuple(masks))
+            tables = arrow_files.read_pieces(self.data / mask.file, shard)
+            left = [clear_masks(*piece) for piece in zip(tables, offsets, cleared, strict=True)]
+            entry = self._write(mask.file, [table for table, _ in left])
+            masks.append(MaskFile(**entry, predictions=sum(count for _, count in left)))
+        new = replace(shard, **self._write(shard.file, new_rows), masks=tuple(masks))
+        touched = (
+            np.logical_or.reduceat(gone, starts[:-1]) for gone, starts in zip(cleared, offsets)
+        )
         return {
             "shard": asdict(new),
-            "sequences": int(np.logical_or.reduceat(cleared, offsets[:-1]).sum()),
-            "tokens": int(cleared.sum()),
+            "sequences": sum(int(rows.sum()) for rows in touched),
+            "tokens": sum(int(gone.sum()) for gone in cleared),
         }
 
-    def _write(self, file: str, table: pa.Table) -> dict[str, Any]:
+    def _write(self, file: str, pieces: list[pa.Table]) -> dict[str, Any]:
         """Write a file of the new shards. Returns its path, bytes and hash."""
         compression: arrow_files.Compression = (
             "zstd" if self.manifest.compression == "zstd" else "none"
         )
-        entry = arrow_files.write_tables(self.output / file, table.schema, [table], compression)
+        schema = pieces[0].schema
+        entry = arrow_files.write_tables(self.output / file, schema, pieces, compression)
         return entry | {"file": file}
 
 

@@ -268,7 +268,7 @@ def _describe(run: Run, datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
         {
             "directory": str(dataset.directory.resolve()),
             "fingerprint": dataset.manifest.fingerprint,
-            "sequences": int(dataset.shard_rows.sum()),
+            "sequences": dataset.rows,
         }
         | ({"ancestors": [*dataset.manifest.ancestors]} if dataset.manifest.ancestors else {})
         | ({"languages": _languages_of(dataset)} if mixed else {})

@@ -21,6 +21,7 @@ from pipeline.cluster.shared_shards import open_shards
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST, VALIDATION
+from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
@@ -58,7 +59,7 @@ def _prepare(run: Run, directory: Path, tokenizer: Path) -> None:
     # half a second to import: first rank of a new run only
     from pipeline.data.preparation.corpus_files import find_sources
     from pipeline.data.preparation.prepare_arguments import prepare_arguments
-    from pipeline.data.preparation.stages import make_shards
+    from pipeline.data.preparation.stages import TextSizes, make_shards
 
     words = ["--corpus", "sample", "--tokenizer", tokenizer, "--output", directory]
     arguments = prepare_arguments([*map(str, words)])
@@ -70,8 +71,8 @@ def _prepare(run: Run, directory: Path, tokenizer: Path) -> None:
         ):
             found = find_sources(arguments, held_out.data)
             make_shards(
-                arguments, held_out, found, local_executor(1), split_bytes=SPLIT_BYTES,
-                documents=Path(documents),
+                arguments, held_out, found, local_executor(1),
+                sizes=TextSizes(split=SPLIT_BYTES, shard=SHARD_BYTES), documents=Path(documents),
             )  # fmt: skip
     except PipelineError as error:
         shutil.rmtree(directory, ignore_errors=True)

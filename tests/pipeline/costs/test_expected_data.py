@@ -42,7 +42,7 @@ def test_expected_shards_are_like_prepared_ones(prepared: Path) -> None:
         found.append([sum(shard.sequences for shard in manifest.shards), rows, masks])
     assert found[1] == pytest.approx(found[0], rel=0.06)
     assert len(train.shards[0].masks) == len(real.shards[0].masks) == 10
-    assert held_out.shard_rows.sum() > 0
+    assert held_out.piece_rows.sum() > 0
 
 
 def test_every_recipe_can_be_planned_without_shards() -> None:

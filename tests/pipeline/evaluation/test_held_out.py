@@ -93,7 +93,7 @@ def test_neither_rows_nor_ranks_change_a_score(
 
 
 def test_the_first_rows_of_each_shard_are_scored(dataset: Dataset) -> None:
-    shards = dataset.shard_rows
+    shards = np.array([shard.sequences for shard in dataset.shards])
     assert len(shards) == 5 and shards.min() > 3
     starts = np.cumsum(shards) - shards
     wanted = [start + row for start in starts.tolist() for row in range(3)]
@@ -174,7 +174,7 @@ def test_losses_of_sequences_are_those_of_each_alone(
             if row == begin + 30:  # more than a micro-batch
                 break
         loader.close()
-        begin += int(part.shard_rows.sum())
+        begin += int(part.piece_rows.sum())
     assert scores
     total = Scores.total(scores.values())
     assert sum(losses["mask_loss"]) == pytest.approx(float(total.sums["mask_loss"]), rel=1e-6)

@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 def loader(directory: Path, sequences: int, rows: int, **options: Any) -> Loader:
     dataset = Dataset.open(directory)
-    order = Order(kind="global", seed=1, shard_rows=(dataset.shard_rows,))
+    order = Order(kind="global", seed=1, piece_rows=(dataset.piece_rows,))
     return Loader([dataset], order, Share(sequences=sequences, per_device=rows), **options)
 
 

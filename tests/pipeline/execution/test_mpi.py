@@ -8,11 +8,12 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.execution.mpi import announced_size
 from tests.conftest import Command
 from tests.pipeline.preparing import (
@@ -35,6 +36,14 @@ THREE_RANKS = (MPIEXEC, "-n", 3, *FORKED, SMALL_SPLITS)
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """About 44 splits."""
     return many_documents(tmp_path_factory.mktemp("corpus") / "in.jsonl")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def several_splits_in_a_shard() -> Iterator[None]:
+    """For `small_splits.py`: ranks assemble shards, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARD_BYTES", str(1 << 16))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +71,7 @@ def test_three_ranks_give_the_bytes_of_one_process(
     assert result.stdout.startswith("3 ranks on 1 node(s)\n")
     assert result.stdout.count("prepared 700 documents") == 1
     assert contents(output) == contents(local)
+    assert 3 < len(read_manifest(output).of("train")) < 12
     again = finish(*THREE_RANKS, "--corpus", corpus, *tiny(tiny_tokenizer, output))
     assert again.returncode == 0 and again.stdout.count("complete already") == 1
 

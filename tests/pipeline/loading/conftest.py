@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from pipeline.data.rows.masks import Masking
+from pipeline.data.rows.masks import Masking, Masks
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import (
@@ -17,7 +18,6 @@ from pipeline.data.shards.manifest import (
     Manifest,
     MaskFile,
     Shard,
-    hash_file,
     mask_file,
     rows_file,
     shard_name,
@@ -49,7 +49,7 @@ def compressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def prepare_directory(
     directory: Path,
-    shard_rows: tuple[int, ...] = (1500, 1024, 300),
+    shard_rows: tuple[int | tuple[int, ...], ...] = (1500, 1024, 300),
     *,
     duplicates: int = 10,
     vocabulary: int = 1000,
@@ -60,7 +60,8 @@ def prepare_directory(
 ) -> Path:
     """A prepared directory of random rows, 3 to LENGTH tokens long, some with several documents.
 
-    label: rows of 9 tokens or more are pairs, "next" with labels or "order" with coins.
+    shard_rows: of each shard, or of each of its pieces; label: rows of 9 tokens or more are pairs,
+    "next" with labels or "order" with coins.
     """
     directory.mkdir(parents=True)
     rng = np.random.default_rng(seed)
@@ -69,36 +70,46 @@ def prepare_directory(
     masks_described = TOKEN_MASKS | ({"swaps": True} if label == "order" else {})
     scheme = Masking.described(masks_described, special, special, seed)
     described, first = [], 0
-    for number, count in enumerate(shard_rows):
-        rows = random_rows(rng, count, vocabulary, id_type)
-        if label:
-            part_in_two(rows, label)
-        sequences = np.arange(first, first + count, dtype=np.uint64)
-        first += count
-        name = shard_name("train", number)
-        content = arrow_files.encode_rows(rows, "news", ["news"], sequences, compression)
-        bytes_, digest = write(directory / rows_file(name), content)
-        masks = []
-        drawn = list(
-            scheme.draw_duplicates(rows.ids, rows.offsets, "news", sequences, range(duplicates))
-        )
-        for duplicate, mask in enumerate(drawn):
-            file = mask_file(name, duplicate)
-            size, hash_ = write(directory / file, arrow_files.encode_masks(mask, compression))
-            masks.append(
-                MaskFile(file=file, predictions=mask.predictions, bytes=size, xxh3_64=hash_)
+    for number, counts in enumerate(shard_rows):
+        pieces = (counts,) if isinstance(counts, int) else counts
+        tables: list[pa.Table] = []
+        masks: list[list[Masks]] = [[] for _ in range(duplicates)]
+        tokens = 0
+        for count in pieces:
+            rows = random_rows(rng, count, vocabulary, id_type)
+            if label:
+                part_in_two(rows, label)
+            sequences = np.arange(first, first + count, dtype=np.uint64)
+            first += count
+            tokens += len(rows.ids)
+            content = arrow_files.encode_rows(rows, "news", ["news"], sequences, "none")
+            tables.append(pa.ipc.open_file(content).read_all())
+            drawn = scheme.draw_duplicates(
+                rows.ids, rows.offsets, "news", sequences, range(duplicates)
             )
+            for own, mask in zip(masks, drawn, strict=True):
+                own.append(mask)
+        name = shard_name("train", number)
         described.append(
             Shard(
-                file=rows_file(name),
+                **write(directory, rows_file(name), tables, compression),
                 split="train",
-                sequences=count,
-                tokens=len(rows.ids),
-                bytes=bytes_,
-                xxh3_64=digest,
-                masks=tuple(masks),
+                sequences=sum(pieces),
+                tokens=tokens,
+                masks=tuple(
+                    MaskFile(
+                        **write(
+                            directory, mask_file(name, duplicate),
+                            [*map(arrow_files.mask_table, own)], compression,
+                        ),
+                        predictions=sum(mask.predictions for mask in own),
+                    )
+                    for duplicate, own in enumerate(masks)
+                ),
+                pieces=pieces if len(pieces) > 1 else (),
             )
-        )
+        )  # fmt: skip
+    rows_in_all = sum(shard.sequences for shard in described)
     manifest = Manifest(
         fingerprint="0",
         data={
@@ -123,10 +134,10 @@ def prepare_directory(
             "unk": 3,
             "mask": MASK,
         },
-        corpora={"news": described_corpus(sum(shard_rows))},
+        corpora={"news": described_corpus(rows_in_all)},
         totals={
             "documents": 0,
-            "sequences": sum(shard_rows),
+            "sequences": rows_in_all,
             "tokens": sum(shard.tokens for shard in described),
         },
         files={
@@ -183,7 +194,9 @@ def random_rows(
     )
 
 
-def write(path: Path, content: Any) -> tuple[int, str]:
+def write(
+    directory: Path, file: str, pieces: list[pa.Table], compression: arrow_files.Compression
+) -> dict[str, Any]:
+    path = directory / file
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-    return content.size, hash_file(path)
+    return arrow_files.write_tables(path, pieces[0].schema, pieces, compression) | {"file": file}

@@ -63,6 +63,34 @@ def test_skipped_shards_are_not_read(random_shards: Path) -> None:
     assert not dataset.is_excluded
 
 
+def test_all_pieces_of_a_skipped_shard_are_not_read(prepare: Prepare, tmp_path: Path) -> None:
+    dataset = Dataset.open(prepare(tmp_path / "news", (10, (20, 30), 5), duplicates=1))
+    dataset.exclude({"train-00001.arrow"})
+    rows = np.array([9, 10, 29, 30, 59, 60, 64])
+    assert np.asarray(dataset.read_of(rows, slice(None))).tolist() == [0, 5, 6]
+
+
+def test_numbers_do_not_depend_on_how_many_pieces_share_a_file(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    apart, together = (
+        Dataset.open(prepare(tmp_path / str(len(rows)), rows, duplicates=2))
+        for rows in ((40, 1500, 7), ((40, 1500), 7))
+    )
+    assert apart.piece_rows.tolist() == together.piece_rows.tolist() == [40, 1500, 7]
+    assert apart.rows == together.rows == 1547 and apart.tokens == together.tokens
+    assert np.array_equal(apart.some_lengths(), together.some_lengths())
+    assert apart.mean_predictions == together.mean_predictions
+    special = np.arange(1000) < 5
+    law = Masking.described(TOKEN_MASKS, special, special, 0)
+    drawn = [
+        Dataset(own.directory, own.manifest, own.shards, law).mean_predictions
+        for own in (apart, together)
+    ]
+    assert drawn[0] == drawn[1]
+    assert [shard.sequences for shard in together.shards] == [1540, 7]
+
+
 def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
     (directory / "mask-0/train-00002.arrow").unlink()
@@ -229,7 +257,7 @@ def test_a_file_belongs_to_its_shard(random_shards: Path) -> None:
 def test_numbers_of_a_dataset(random_shards: Path) -> None:
     dataset = Dataset.open(random_shards)
     assert (dataset.stored, dataset.cycle) == (10, 10)
-    assert dataset.shard_rows.tolist() == [1500, 1024, 300]
+    assert dataset.piece_rows.tolist() == [1500, 1024, 300]
     lengths = dataset.some_lengths()  # few record batches here, so all of them
     assert lengths.size == 2824 and lengths.min() >= 3 and lengths.max() == LENGTH
     drawn = sum(mask.predictions for shard in dataset.shards for mask in shard.masks)

@@ -42,8 +42,8 @@ def loader(
     """A loader of `directories` for rank world[1] of world[0]."""
     listed = directories if isinstance(directories, list) else [directories]
     datasets = [Dataset.open(directory) for directory in listed]
-    rows = tuple(dataset.shard_rows for dataset in datasets)
-    order = Order(kind=kind, seed=3, shard_rows=rows, weights=weights, window=window)
+    rows = tuple(dataset.piece_rows for dataset in datasets)
+    order = Order(kind=kind, seed=3, piece_rows=rows, weights=weights, window=window)
     share = Share(sequences=sequences, per_device=per_device, world_size=world[0], rank=world[1])
     return Loader(datasets, order, share, **options)
 
@@ -109,6 +109,35 @@ def assert_same(one: MicroBatch, other: MicroBatch) -> None:
             assert np.array_equal(left.row, right.row)
         else:
             assert left == right, field.name
+
+
+@pytest.mark.parametrize(
+    ("kind", "reader", "compression"),
+    [
+        ("global", "mmap", "none"),
+        ("blocks", "mmap", "none"),
+        ("blocks", "read", "none"),
+        ("blocks", "read", "zstd"),
+    ],
+)
+def test_pieces_are_read_as_if_each_were_a_shard(
+    kind: str, reader: str, compression: str, prepare: Prepare, tmp_path: Path
+) -> None:
+    """In the same order with the same masks, from the start and from the middle of any pass."""
+    rows, grouped = (1500, 30, 1024, 300), ((1500, 30), (1024, 300))
+    directories = [
+        prepare(tmp_path / name, of, duplicates=2, compression=compression)
+        for name, of in (("apart", rows), ("together", grouped))
+    ]
+    for consumed in (0, 2820, 4000):
+        apart, together = (
+            take(loader(path, kind=kind, reader=reader), 12, consumed) for path in directories
+        )
+        for one, other in zip(apart, together, strict=True):
+            assert_same(one, other)
+    one, other = (drawn(path, kind=kind, reader=reader) for path in directories)
+    for left, right in zip(take(one, 6, 5000), take(other, 6, 5000), strict=True):
+        assert_same(left, right)
 
 
 @pytest.mark.parametrize("vocabulary", [1000, 70_000])

@@ -22,21 +22,21 @@ def locate(order: Order, start: int, stop: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["global", "blocks"])
 def test_every_pass_has_every_row_once_in_another_order(kind: str) -> None:
-    order = Order(kind=kind, seed=3, shard_rows=SHARDS[:1], window=2)  # type: ignore[arg-type]
+    order = Order(kind=kind, seed=3, piece_rows=SHARDS[:1], window=2)  # type: ignore[arg-type]
     count = SIZES[0]
     passes = [locate(order, number * count, (number + 1) * count) for number in range(3)]
     for number, found in enumerate(passes, start=1):
         assert set(found[:, 0]) == {0} and set(found[:, 1]) == {number}
         assert np.array_equal(np.sort(found[:, 2]), np.arange(count))
     assert (passes[0][:, 2] == passes[1][:, 2]).mean() < 0.01
-    other = Order(kind=kind, seed=4, shard_rows=SHARDS[:1], window=2)  # type: ignore[arg-type]
+    other = Order(kind=kind, seed=4, piece_rows=SHARDS[:1], window=2)  # type: ignore[arg-type]
     assert (passes[0][:, 2] == locate(other, 0, count)[:, 2]).mean() < 0.01
 
 
 @pytest.mark.parametrize("weights", [(), (0.7, 0.3)])
 @pytest.mark.parametrize("kind", ["global", "blocks"])
 def test_any_seek_equals_reading_up_to_it(kind: str, weights: tuple[float, ...]) -> None:
-    layout = {"kind": kind, "seed": 9, "shard_rows": SHARDS, "weights": weights, "window": 3}
+    layout = {"kind": kind, "seed": 9, "piece_rows": SHARDS, "weights": weights, "window": 3}
     whole = locate(Order(**layout), 0, 40_000)  # type: ignore[arg-type]
     for start in (1, 4095, 4096, 5031, 8131, 16_263, 39_000):
         fresh = Order(**layout)  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ def test_any_seek_equals_reading_up_to_it(kind: str, weights: tuple[float, ...])
 
 
 def test_sizes_mix_as_one_concatenation() -> None:
-    order = Order(kind="global", seed=0, shard_rows=SHARDS)
+    order = Order(kind="global", seed=0, piece_rows=SHARDS)
     assert order.total_rows == sum(SIZES)
     found = locate(order, 0, sum(SIZES))
     assert set(found[:, 1]) == {1}
@@ -61,7 +61,7 @@ def test_sizes_mix_as_one_concatenation() -> None:
 @pytest.mark.parametrize("kind", ["global", "blocks"])
 def test_weights_give_exact_quotas_and_own_passes(kind: str) -> None:
     weights = (0.3, 0.7)
-    order = Order(kind=kind, seed=0, shard_rows=SHARDS, weights=weights)  # type: ignore[arg-type]
+    order = Order(kind=kind, seed=0, piece_rows=SHARDS, weights=weights)  # type: ignore[arg-type]
     found = locate(order, 0, 8 * CYCLE)
     for cycle in range(8):
         part = found[cycle * CYCLE : (cycle + 1) * CYCLE, 0]
@@ -88,7 +88,7 @@ def test_a_mixture_of_1833_languages_is_read_in_proportion() -> None:
     weights = tuple(np.sqrt(rows).tolist())
     shares = np.array(weights) / sum(weights)
     order = Order(
-        kind="global", seed=1, shard_rows=tuple(np.array([n]) for n in rows), weights=weights
+        kind="global", seed=1, piece_rows=tuple(np.array([n]) for n in rows), weights=weights
     )
     assert shares.min() * CYCLE < 1
     total = 100 * CYCLE
@@ -112,7 +112,7 @@ def test_a_mixture_of_1833_languages_is_read_in_proportion() -> None:
 def test_ranks_and_resumes_read_the_same_mixture() -> None:
     weights = tuple((1.0 + np.arange(300)).tolist())
     shards = tuple(np.array([3 + n % 7]) for n in range(300))
-    layout = {"kind": "global", "seed": 2, "shard_rows": shards, "weights": weights}
+    layout = {"kind": "global", "seed": 2, "piece_rows": shards, "weights": weights}
     whole = locate(Order(**layout), 0, 3 * CYCLE)  # type: ignore[arg-type]
     for world_size in (1, 3, 8):
         share = Share(sequences=1000, per_device=10, world_size=world_size)
@@ -129,24 +129,24 @@ def test_ranks_and_resumes_read_the_same_mixture() -> None:
 
 def test_a_later_mixture_continues_after_an_earlier_one() -> None:
     """Each dataset at its next sample, so that no row shows a mask twice."""
-    first = Order(kind="global", seed=0, shard_rows=SHARDS, weights=(1.0, 9.0))
+    first = Order(kind="global", seed=0, piece_rows=SHARDS, weights=(1.0, 9.0))
     read = first.read_of(20_000)
     assert read.tolist() == np.bincount(locate(first, 0, 20_000)[:, 0]).tolist()
     assert read.tolist() == pytest.approx([2000, 18_000], abs=100)
     later = Order(
-        kind="global", seed=0, shard_rows=SHARDS, weights=(1.0, 1.0), before=tuple(read.tolist())
+        kind="global", seed=0, piece_rows=SHARDS, weights=(1.0, 1.0), before=tuple(read.tolist())
     )
     assert (later.read_of(2 * CYCLE) - read).tolist() == [CYCLE, CYCLE]
     both = np.concatenate([locate(first, 0, 20_000), locate(later, 0, 5 * CYCLE)])
-    alone = Order(kind="global", seed=0, shard_rows=SHARDS, weights=(1.0, 1.0))
+    alone = Order(kind="global", seed=0, piece_rows=SHARDS, weights=(1.0, 1.0))
     for dataset in (0, 1):  # as without a boundary
         seen = both[both[:, 0] == dataset]
         whole = locate(alone, 0, 20 * CYCLE)
         assert np.array_equal(seen, whole[whole[:, 0] == dataset][: len(seen)])
-    by_size = Order(kind="global", seed=0, shard_rows=SHARDS)
+    by_size = Order(kind="global", seed=0, piece_rows=SHARDS)
     assert by_size.read_of(1).tolist() == [*SIZES]  # a pass that is begun is not continued
     with pytest.raises(ConfigError, match="1 numbers read for 2 datasets"):
-        Order(kind="global", seed=0, shard_rows=SHARDS, weights=(1.0, 1.0), before=(3,))
+        Order(kind="global", seed=0, piece_rows=SHARDS, weights=(1.0, 1.0), before=(3,))
 
 
 def test_places_by_key() -> None:
@@ -157,7 +157,7 @@ def test_places_by_key() -> None:
 
 def test_a_window_holds_the_rows_of_its_blocks() -> None:
     rows = np.array([4096, 3000, 1024, 5000])
-    order = Order(kind="blocks", seed=5, shard_rows=(rows,), window=4)
+    order = Order(kind="blocks", seed=5, piece_rows=(rows,), window=4)
     sizes = np.array([1024] * 4 + [1024, 1024, 952] + [1024] + [1024] * 4 + [904])
     block_of = np.repeat(np.arange(len(sizes)), sizes)
     for number in range(2):
@@ -176,7 +176,7 @@ def test_a_window_holds_the_rows_of_its_blocks() -> None:
 
 
 def test_sequential_is_file_order() -> None:
-    order = Order(kind="sequential", seed=0, shard_rows=SHARDS)
+    order = Order(kind="sequential", seed=0, piece_rows=SHARDS)
     found = locate(order, 5029, 5033)
     assert found.tolist() == [[0, 1, 5029], [0, 1, 5030], [1, 1, 0], [1, 1, 1]]
 
@@ -184,7 +184,7 @@ def test_sequential_is_file_order() -> None:
 @pytest.mark.parametrize("kind", ["global", "blocks"])
 def test_ten_billion_rows_need_no_permutation(kind: str) -> None:
     rows = np.full(500_000, 20_000)
-    order = Order(kind=kind, seed=1, shard_rows=(rows,))  # type: ignore[arg-type]
+    order = Order(kind=kind, seed=1, piece_rows=(rows,))  # type: ignore[arg-type]
     found = order.locate(np.arange(10**10 - 5000, 10**10 + 5000))
     assert np.bincount(found.pass_number).tolist() == [0, 5000, 5000]
     for half in (found.row[:5000], found.row[5000:]):
@@ -193,23 +193,23 @@ def test_ten_billion_rows_need_no_permutation(kind: str) -> None:
 
 def test_a_pass_in_file_order_ends_earlier_if_rows_are_skipped() -> None:
     skipped = ((2, 2500), (2500, 2500), (2502, 5031), (5033, 8131))
-    order = Order(kind="sequential", seed=0, shard_rows=SHARDS, skipped=skipped)
+    order = Order(kind="sequential", seed=0, piece_rows=SHARDS, skipped=skipped)
     assert order.end == 6 and order.total_rows == sum(SIZES)
     assert locate(order, 0, 6)[:, [0, 2]].tolist() == [
         [0, 0], [0, 1], [0, 2500], [0, 2501], [1, 0], [1, 1],
     ]  # fmt: skip
-    assert Order(kind="global", seed=0, shard_rows=SHARDS).end is None
+    assert Order(kind="global", seed=0, piece_rows=SHARDS).end is None
 
 
 def test_an_impossible_order_is_refused() -> None:
     with pytest.raises(ConfigError, match="without rows"):
-        Order(kind="global", seed=0, shard_rows=(np.array([0]),))
+        Order(kind="global", seed=0, piece_rows=(np.array([0]),))
     with pytest.raises(ConfigError, match="1 mixture weights for 2 datasets"):
-        Order(kind="global", seed=0, shard_rows=SHARDS, weights=(1.0,))
+        Order(kind="global", seed=0, piece_rows=SHARDS, weights=(1.0,))
     with pytest.raises(ConfigError, match="sequential"):
-        Order(kind="sequential", seed=0, shard_rows=SHARDS, weights=(1.0, 1.0))
+        Order(kind="sequential", seed=0, piece_rows=SHARDS, weights=(1.0, 1.0))
     with pytest.raises(ConfigError, match="order_window=0"):
-        Order(kind="blocks", seed=0, shard_rows=SHARDS, window=0)
+        Order(kind="blocks", seed=0, piece_rows=SHARDS, window=0)
 
 
 @pytest.mark.parametrize("sequences", [1, 7, 64, 100])

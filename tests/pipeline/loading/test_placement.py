@@ -88,7 +88,7 @@ def test_expected_tokens_are_those_of_many_draws() -> None:
 
 def loader(directory: Path, world: tuple[int, int] = (1, 0), rows: int = 6, **more: Any) -> Loader:
     dataset = Dataset.open(directory)
-    order = Order(kind="global", seed=3, shard_rows=(dataset.shard_rows,))
+    order = Order(kind="global", seed=3, piece_rows=(dataset.piece_rows,))
     share = Share(sequences=48, per_device=rows, world_size=world[0], rank=world[1])
     return Loader([dataset], order, share, **more)
 

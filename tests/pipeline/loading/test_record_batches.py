@@ -14,11 +14,14 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from pipeline.loading.dataset import Dataset
 from pipeline.loading.record_batches import BUS_MESSAGE, Columns, Layout, map_file
 from pipeline.loading.resolve import ROW_COLUMNS
+from tests.pipeline.loading.conftest import Prepare
 from tests.pipeline.preparing import rewrite
 
-ROWS = np.array([1500, 1024, 300])
+ROWS = ((1500,), (1024,), (300,))
 SCHEMA = arrow_files.rows_schema(np.dtype(np.uint16))
 
 CODE = """
@@ -30,7 +33,7 @@ from pipeline.loading.dataset import Dataset
 announce_bus_errors()
 announce_bus_errors()
 dataset = Dataset.open(Path(sys.argv[1]))
-rows = np.arange(int(dataset.shard_rows.sum()))
+rows = np.arange(int(dataset.piece_rows.sum()))
 dataset.records(rows, 0)
 print("read", flush=True)
 for shard in dataset.shards:
@@ -52,11 +55,42 @@ def loaded(source: Columns) -> list[int]:
 
 def test_rows_are_located_in_record_batches() -> None:
     layout = Layout.of(ROWS)
-    assert layout.block_starts.tolist() == [0, 2, 3, 4]
+    assert layout.row_starts.tolist() == [0, 1024, 1500, 2524, 2824]
+    assert layout.file_starts.tolist() == [0, 2, 3, 4]
     blocks, inside = layout.locate(np.array([0, 1023, 1024, 1499, 1500, 2523, 2524, 2823]))
     assert blocks.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert inside.tolist() == [0, 1023, 0, 475, 0, 1023, 0, 299]
     assert [layout.shard_of(block) for block in range(4)] == [0, 0, 1, 2]
+
+
+def test_pieces_end_in_the_middle_of_a_file() -> None:
+    layout = Layout.of(((1500, 3), (1024,), (2, 2048, 300)))
+    assert np.diff(layout.row_starts).tolist() == [1024, 476, 3, 1024, 2, 1024, 1024, 300]
+    assert [layout.blocks_of(shard) for shard in range(3)] == [range(3), range(3, 4), range(4, 8)]
+    assert layout.rows_of(2) == range(1500, 1503)
+    blocks, inside = layout.locate(rows := np.array([1499, 1500, 1503, 2527, 2529, 4876]))
+    assert blocks.tolist() == [1, 2, 3, 4, 5, 7] and inside.tolist() == [475, 0, 0, 0, 0, 300 - 1]
+    assert layout.shards_of_rows(rows).tolist() == [0, 0, 1, 2, 2, 2]
+    assert Layout.of(()).file_starts.tolist() == [0]
+
+
+def test_damage_is_named_by_the_row_of_its_file(prepare: Prepare, tmp_path: Path) -> None:
+    directory = prepare(tmp_path / "news", (40, (30, 1030, 5)), duplicates=1)
+    dataset = Dataset.open(directory)
+    for row, (name, own) in {39: ("00000", 39), 70: ("00001", 30), 1104: ("00001", 1064)}.items():
+        blocks, inside = dataset._layout.locate(np.array([row]))
+        said = str(dataset._rows.damage(int(blocks[0]), int(inside[0])))
+        assert f"rows/train-{name}.arrow is damaged: row {own} has impossible" in said
+
+
+def test_other_pieces_than_the_manifest_says(prepare: Prepare, tmp_path: Path) -> None:
+    """The number of record batches is the same."""
+    directory = prepare(tmp_path / "news", ((40, 30, 20),), duplicates=0)
+    path = directory / MANIFEST
+    path.write_text(path.read_text().replace("40,\n    30", "30,\n    40"))
+    dataset = Dataset(directory, manifest := read_manifest(directory), manifest.of("train"))
+    with pytest.raises(DataError, match="a record batch of 40 rows, the manifest expects 30"):
+        dataset._rows.map(np.array([0]))
 
 
 def test_a_shard_is_mapped_as_a_whole_when_needed(random_shards: Path) -> None:

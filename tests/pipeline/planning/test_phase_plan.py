@@ -110,7 +110,7 @@ def test_what_cannot_be_exported_trains_if_that_is_said(prepared: Path) -> None:
 def test_a_batch_in_tokens_has_the_sequences_that_hold_them(prepared: Path) -> None:
     run = recipe("roberta_tiny")
     train, validation = (Dataset.open(prepared, split) for split in ("train", "validation"))
-    mean = sum(shard.tokens for shard in train.shards) / int(train.shard_rows.sum())
+    mean = sum(shard.tokens for shard in train.shards) / int(train.piece_rows.sum())
     matched = replace(run, batch=replace(run.batch, step_tokens=100_000))
     plan = make_plan(matched, 2, 1, [train], [validation], run.steps)
     assert plan.sequences == round(100_000 / mean) > 64
@@ -137,7 +137,7 @@ def test_the_plan_fills_micro_batches_as_the_loader_does(tmp_path: Path) -> None
     )
     plan = make_plan(run, 2, 1, [train], [train], run.steps)
     assert plan.on_gpu.capacity.tokens <= 32 * 70
-    order = Order(kind="global", seed=0, shard_rows=(train.shard_rows,))
+    order = Order(kind="global", seed=0, piece_rows=(train.piece_rows,))
     share = Share(sequences=400, per_device=32, world_size=2)
     source = Loader([train], order, share, form=BatchForm(capacity=plan.on_gpu.capacity)).steps()
     steps = [next(source) for _ in range(20)]

@@ -17,7 +17,7 @@ from pipeline.config.data_settings import prediction_count
 from pipeline.config.settings import override
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
-from pipeline.data.preparation.stages import make_shards
+from pipeline.data.preparation.stages import TextSizes, make_shards
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.evaluation import loss_parts
 from pipeline.evaluation.held_out import evaluate, evaluating, validation_loader
@@ -61,7 +61,7 @@ def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
     for step in range(steps):
         length, size = LENGTHS[step], SIZES[step]
         dataset = Dataset.open(data[length])
-        order = Order(kind="global", seed=0, shard_rows=(dataset.shard_rows,))
+        order = Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,))
         loader = Loader([dataset], order, Share(sequences=size, per_device=size))
         batch = next(loader.micro_batches(consumed[length]))
         consumed[length] += size
@@ -221,7 +221,7 @@ def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> 
     for step in range(8):
         data = reference.run.data if step >= 4 else reference.feed.phases[0].run.data
         set_dropout(engine.module, *((0.0, 0.0) if step >= 4 else (0.4, 0.2)))
-        order = Order(kind="global", seed=0, shard_rows=(stored.shard_rows,))
+        order = Order(kind="global", seed=0, piece_rows=(stored.piece_rows,))
         loader = Loader([stored.drawing(data)], order, Share(sequences=4, per_device=4))
         batch = next(loader.micro_batches(4 * step))
         torch.manual_seed(noise_seed(0, step, 0, 0))
@@ -256,7 +256,9 @@ def by_rate(tmp_path_factory: pytest.TempPathFactory, lesson: Path) -> dict[str,
         words = ["--corpus", "boats", "--input", text, *tiny(lesson / "tokenizer", folder / name)]
         chosen, run = prepare_arguments([*map(str, words)]), override(recipe(TINY), settings)
         found = find_sources(chosen, run.data)
-        assert make_shards(chosen, run, found, local_executor(1), split_bytes=SPLIT_BYTES)
+        assert make_shards(
+            chosen, run, found, local_executor(1), sizes=TextSizes(split=SPLIT_BYTES, shard=1)
+        )
         return folder / name
 
     return {
@@ -283,7 +285,7 @@ def test_the_rate_of_masks_falls_by_phases(
     check_phases(running.run, running.feed.datasets)
     assert not running.train(6)
     rows = Dataset.open(first)
-    order = Order(kind="global", seed=0, shard_rows=(rows.shard_rows,))
+    order = Order(kind="global", seed=0, piece_rows=(rows.piece_rows,))
     batches = Loader([rows], order, Share(sequences=4, per_device=4)).micro_batches()
     lines, predicted = read_metrics(tmp_path / "run"), 0
     for line, batch, rate in zip(lines, batches, np.repeat(RATES, 2).tolist()):

@@ -116,11 +116,11 @@ def test_skipped_places_are_not_in_the_order() -> None:
     skipped = ((3, 10), (55, 75), (130, 131))
     kept = np.array([p for p in range(300) if not any(a <= p < b for a, b in skipped)])
     for kind in ("global", "blocks"):
-        whole = Order(kind=kind, seed=1, shard_rows=(np.array([40, 20]),), window=2)  # type: ignore[arg-type]
+        whole = Order(kind=kind, seed=1, piece_rows=(np.array([40, 20]),), window=2)  # type: ignore[arg-type]
         left = Order(
             kind=kind,
             seed=1,
-            shard_rows=(np.array([40, 20]),),
+            piece_rows=(np.array([40, 20]),),
             window=2,
             skipped=skipped,  # type: ignore[arg-type]
         )
@@ -130,7 +130,7 @@ def test_skipped_places_are_not_in_the_order() -> None:
 
 
 def read(dataset: Dataset, kind: Any, reader: Any) -> list[MicroBatch]:
-    order = Order(kind=kind, seed=0, shard_rows=(dataset.shard_rows,), window=2)
+    order = Order(kind=kind, seed=0, piece_rows=(dataset.piece_rows,), window=2)
     loader = Loader([dataset], order, Share(sequences=32, per_device=8), reader=reader)
     found = [batch for step, _ in zip(loader.steps(), range(4)) for batch in step.batches]
     loader.close()
@@ -144,7 +144,7 @@ def test_excluded_rows_are_left_out(lesson: Path, kind: str, reader: str) -> Non
     """The other rows of each step are unchanged, and in the same order."""
     whole, part = Dataset.open(lesson), Dataset.open(lesson)
     some = read(whole, kind, reader)
-    starts = np.concatenate([[0], np.cumsum(whole.shard_rows)])
+    starts = np.cumsum([0, *(shard.sequences for shard in whole.shards)])
     row = some[0].samples.row[0]
     gone = int(np.searchsorted(starts, row, side="right")) - 1
     part.exclude({part.shards[gone].name})

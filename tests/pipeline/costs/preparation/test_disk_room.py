@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from pipeline.costs.preparation.disk_room import (
 )
 from pipeline.data.selection.select import decide, plan_selection
 from pipeline.data.selection.survey import survey_stage
+from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.sample import stored_sample
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
@@ -101,6 +103,19 @@ def test_units_wait_in_one_file_for_each_worker(
     (tmp_path / "root" / "documents" / ".0.xml-abc.0-1000.parquet").write_bytes(b"x" * 100)
     assert disk_use({"mine": estimate(500, 7)}, sources, 1, 5).documents == 400
     assert disk_use({"mine": estimate(500, 7)}, sources, 1, 5).shards == 2
+
+
+def test_each_worker_has_a_shard_in_pieces() -> None:
+    """At most all shards; pieces that exist are counted first."""
+    large = replace(estimate(0, 6e12), text=100 * SHARD_BYTES)
+    found = [disk_use({"mine": large}, [], workers, 0).pieces for workers in (1, 5, 1000)]
+    assert found == [6e10, 3e11, 6e12]
+    written = [(6.01e12, 0, 5e10), (6e12, 0, 6e10), (5e12, 1e12, 6e10), (math.inf, 0, 0)]
+    for size, shards, pieces in written:
+        use = disk_use({"mine": large}, [], 1, size)
+        assert (use.shards, use.pieces) == (shards, pytest.approx(pieces))
+    there = Path("/dev/shm/not there")
+    assert [peak.needed for peak in peaks(DiskUse(shards=20e6, pieces=4e6), there)] == [24e6]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def test_the_command_prints_the_estimate_and_writes_nothing(
     assert sequences == pytest.approx(totals["sequences"], rel=0.01)
     assert "for 4 workers" in result.stdout and "GB free" in result.stdout
     (shards,) = re.findall(
-        r"^disk: about .* at the peak \(.*, shards ([\d.]+) MB\)", result.stdout, re.M
+        r"^disk: about .* at the peak \(.*, shards ([\d.]+) MB, pieces of shards \1 MB\)",
+        result.stdout,
+        re.M,
     )
     assert bytes_in(prepared) / 1.5 < float(shards) * 1e6 < 1.5 * bytes_in(prepared)
     (held_out,) = (line for line in result.stdout.splitlines() if "the hold-out takes" in line)

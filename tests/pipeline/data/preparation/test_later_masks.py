@@ -33,6 +33,7 @@ def test_the_same_bytes_for_any_workers_and_after_a_kill(
 ) -> None:
     """The masks are drawn in a stage of their own, from counts of all splits."""
     monkeypatch.setattr(prepare, "SPLIT_BYTES", 1 << 13)
+    monkeypatch.setattr(prepare, "SHARD_BYTES", 1)
 
     def made(name: str, *more: object, code: int = 0) -> Path:
         given = ["--corpus", corpus, *tiny(tiny_tokenizer, tmp_path / name)]

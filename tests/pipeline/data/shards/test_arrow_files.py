@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from pipeline.base.errors import DataError
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import Shard
 
 SPECIAL = np.zeros(50_265, np.bool_)
 SPECIAL[[0, 1, 2, 3, 50_264]] = True
@@ -82,6 +84,28 @@ def test_a_slice_of_a_table_is_read_from_its_own_rows(tmp_path: Path) -> None:
     table = arrow_files.read_table(tmp_path / "rows")
     ids, offsets = arrow_files.ragged(table.slice(1000, 100)["input_ids"])
     assert np.array_equal(ids, rows.ids[60_000:66_000]) and offsets[-1] == 6000
+
+
+def test_record_batches_end_with_their_piece(tmp_path: Path) -> None:
+    assert arrow_files.batch_rows((1500, 1024, 3)).tolist() == [1024, 476, 1024, 3]
+    assert arrow_files.batch_rows((1, 2048)).tolist() == [1, 1024, 1024]
+    assert arrow_files.batch_rows((0,)).tolist() == arrow_files.batch_rows(()).tolist() == []
+    tables = []
+    for count in (1500, 1024, 3):
+        sequences = np.arange(count, dtype=np.uint64)
+        content = arrow_files.encode_rows(make_rows(count, 9), "a", ["a"], sequences, "none")
+        tables.append(pa.ipc.open_file(content).read_all())
+    path = tmp_path / "rows"
+    arrow_files.write_tables(path, tables[0].schema, tables, "none")
+    shard = Shard(
+        file="", split="train", sequences=2527, tokens=0, bytes=0, xxh3_64="", masks=(),
+        pieces=(1500, 1024, 3),
+    )  # fmt: skip
+    for piece, table in zip(arrow_files.read_pieces(path, shard), tables, strict=True):
+        assert piece.equals(table)
+    for wrong in ((1500, 1023, 4), (2527,), (3, 1024, 1500), (1024, 476, 1024)):
+        with pytest.raises(DataError, match="not cut into the record batches that the manifest's"):
+            arrow_files.read_pieces(path, replace(shard, pieces=wrong))
 
 
 @pytest.mark.parametrize("counts", [(700, 700, 700), (3, 2045), (1024,), (5,)])

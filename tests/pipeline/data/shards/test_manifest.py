@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,9 +14,7 @@ from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import (
     MANIFEST,
     check_size,
-    describe_unknown,
     read_manifest,
-    unknown_share,
 )
 from tests.damaged_json import changed, damaged
 
@@ -54,25 +51,24 @@ def test_damage_is_named(prepared: Path, tmp_path: Path) -> None:
         check_size(copy, file, 1)
 
 
-@pytest.mark.parametrize(
-    ("corpus", "share", "said"),
-    [
-        ({"characters": 900, "unknown": {"tokens": 0, "characters": 0}}, 0.0, ""),
-        (
-            {"characters": 1000, "unknown": {"tokens": 3, "characters": 10}},
-            0.01,
-            "3 unknown tokens stand for 10 characters, 1.000% of the text",
-        ),
-        (
-            {"characters": 1000, "unknown": {"tokens": 3, "characters": 11}},
-            0.011,
-            "warning: 3 unknown tokens stand for 11 characters, 1.100% of the text; use a "
-            "tokenizer of this text's scripts",
-        ),
-    ],
-)
-def test_much_unknown_text_is_a_warning(corpus: dict[str, Any], share: float, said: str) -> None:
-    assert unknown_share(corpus) == share and describe_unknown(corpus) == said
+@pytest.mark.parametrize("pieces", [[5, -1], [0, 4], [1, 2], [3, 2], []])
+def test_pieces_are_all_rows_of_their_shard(
+    pieces: list[int], prepared: Path, tmp_path: Path
+) -> None:
+    """Without an entry all rows are one piece."""
+    content = json.loads((prepared / MANIFEST).read_bytes())
+    shard = content["shards"][0]
+    assert "pieces" not in shard
+    assert read_manifest(prepared).shards[0].piece_rows == (shard["sequences"],)
+    (tmp_path / MANIFEST).write_text(
+        json.dumps(content | {"shards": [shard | {"pieces": [4, shard["sequences"] - 4]}]})
+    )
+    assert read_manifest(tmp_path).shards[0].piece_rows == (4, shard["sequences"] - 4)
+    if pieces:
+        shard |= {"sequences": 4, "tokens": 12, "pieces": pieces}
+        (tmp_path / MANIFEST).write_text(json.dumps(content))
+        with pytest.raises(DataError, match=r"shards\[0\] has pieces that are not its rows"):
+            read_manifest(tmp_path)
 
 
 def test_any_damage_is_a_line_that_names_the_file(prepared: Path, tmp_path: Path) -> None:

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from pipeline.data.inspection.sequences import locate
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.shards.row_statistics import measure_rows
+from pipeline.data.shards.row_statistics import measure_rows, read_masks
 from pipeline.data.tokenizers.folders import read_vocabulary
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_statistics_do_not_depend_on_how_many_pieces_share_a_file(
+    drawn: bool, apart_and_together: tuple[Path, Path]
+) -> None:
+    """Of stored masks, and of those drawn for the first epochs, for all rows or for one."""
+    found, rows = [], []
+    for directory in apart_and_together:
+        manifest, vocabulary = read_manifest(directory), read_vocabulary(directory / "tokenizer")
+        manifest = replace(manifest, duplicates=0) if drawn else manifest
+        found.append(asdict(measure_rows(directory, manifest, vocabulary)))
+        shard, row = locate(manifest, "train", 333)
+        rows.append(read_masks(directory, manifest, shard, vocabulary, row))
+    for name, value in found[0].items():
+        assert np.array_equal(value, found[1][name]), name
+    assert len(rows[0]) == len(rows[1]) == 10
+    for one, other in zip(*rows):
+        assert np.array_equal(one.positions[0], other.positions[0]) and len(one.positions[1]) == 2
+        assert np.array_equal(one.actions[0], other.actions[0])
 
 
 def test_statistics_match_the_rows(prepared: Path) -> None:

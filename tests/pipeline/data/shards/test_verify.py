@@ -93,6 +93,25 @@ def test_rows_with_a_correct_hash_that_are_wrong(copy: Path) -> None:
     assert errors(copy) == (f"{path}: sequence ids do not ascend; run pipeline.prepare again",)
 
 
+def test_shards_of_several_pieces(apart_and_together: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each is verified piece by piece; other record batches or predictions are wrong."""
+    together = apart_and_together[1]
+    verify(together, manifest := read_manifest(together), local_executor(2))
+    shutil.copytree(together, tmp_path / "copy")
+    content = json.loads(manifest.to_json())
+    path = tmp_path / "copy" / "mask-3" / "train-00001.arrow"
+    mask = content["shards"][1]["masks"][3]
+    mask["predictions"] += 1
+    (tmp_path / "copy" / MANIFEST).write_text(json.dumps(content))
+    (said,) = errors(tmp_path / "copy")
+    assert said.startswith(f"{path}: {mask['predictions'] - 1:,} predictions, the manifest says")
+    mask["predictions"] -= 1
+    mask |= rewrite(path, arrow_files.read_table(path))  # as one piece
+    (tmp_path / "copy" / MANIFEST).write_text(json.dumps(content))
+    (said,) = errors(tmp_path / "copy")
+    assert said.startswith(f"{path} is not cut into the record batches that the manifest's pieces")
+
+
 def test_counts_that_are_not_those_of_the_rows(
     call: Call, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:

@@ -6,10 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import takedown
+from pipeline import inspect, takedown
+from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.shard import copy
 from tests.pipeline.preparing import Call
@@ -29,6 +31,34 @@ def test_other_shards_are_the_same_files(prepared: Path, call: Call, tmp_path: P
             assert same == (old.name not in changed)
     tokenizer = "tokenizer/tokenizer.json"  # may be edited by hand
     assert not (tmp_path / "new" / tokenizer).samefile(prepared / tokenizer)
+
+
+def test_pieces_stay_where_they_are(
+    apart_and_together: tuple[Path, Path], call: Call, tmp_path: Path
+) -> None:
+    """The rows and masks are those of a takedown from shards of one piece."""
+    apart, together = apart_and_together
+    ids = pq.read_table(together / "documents.parquet")["id"].to_pylist()
+    for name, data in (("apart", apart), ("together", together)):
+        arguments = ["--documents", ids[3], ids[150], "--output", tmp_path / name, "--workers", 1]
+        call(takedown.main, "--data", data, *arguments)
+    manifests = [read_manifest(tmp_path / name) for name in ("apart", "together")]
+    before = read_manifest(together)
+    assert [shard.pieces for shard in manifests[1].shards] == [
+        shard.pieces for shard in before.shards
+    ]
+    assert manifests[0].takedowns == manifests[1].takedowns != ()
+    for duplicate in range(11):
+        one, other = (
+            pa.concat_tables(
+                arrow_files.read_table(tmp_path / name / shard.files()[duplicate].file)
+                for shard in manifest.of("train")
+            )
+            for name, manifest in zip(("apart", "together"), manifests)
+        )
+        assert one.equals(other)
+        assert [*map(len, one.to_batches())] == [*map(len, other.to_batches())]
+    assert "masks match their keys" in call(inspect.main, tmp_path / "together", "--verify")
 
 
 def test_a_damaged_shard_is_not_rewritten(prepared: Path, call: Call, tmp_path: Path) -> None:

@@ -237,6 +237,7 @@ def test_shards_of_pieces_name_the_documents_of_the_whole(
     path.write_bytes(packed := in_frames(json_lines(300), PACK["gz"]))
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
     monkeypatch.setattr(prepare, "SPLIT_BYTES", 20_000)
+    monkeypatch.setattr(prepare, "SHARD_BYTES", 1)
     given = ("--corpus", "mine", "--input", path, "--workers", 1)
     run(*given, *tiny(tiny_tokenizer, tmp_path / "pieces"))
     assert len(read_manifest(tmp_path / "pieces").of(TRAIN)) > 5

@@ -1,0 +1,213 @@
+"""Pieces become one shard, whatever happens meanwhile, and rows, masks and their order stay."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline import prepare
+from pipeline.base.errors import DataError
+from pipeline.data.shards import arrow_files, shard_assembly
+from pipeline.data.shards.manifest import TRAIN, Manifest, read_manifest
+from pipeline.data.shards.shard_assembly import Assembler, Assembly
+from pipeline.execution.workers import local_executor
+from pipeline.loading.dataset import Dataset
+from pipeline.loading.order import Order
+from tests.pipeline.loading.conftest import prepare_directory
+from tests.pipeline.preparing import Call, contents, many_documents, tiny
+
+COUNTS = (1500, 30, 1024)
+
+
+def files_of(directory: Path, manifest: Manifest, duplicate: int) -> Iterator[pa.Table]:
+    """The train rows, or for duplicate 0 and more their masks."""
+    for shard in manifest.of(TRAIN):
+        yield arrow_files.read_table(directory / shard.files()[duplicate + 1].file)
+
+
+def test_rows_masks_and_their_order_do_not_change(
+    apart_and_together: tuple[Path, Path],
+) -> None:
+    """Nor do their record batches, documents and held-out rows."""
+    manifests = [read_manifest(directory) for directory in apart_and_together]
+    few, many = sorted(manifests, key=lambda manifest: len(manifest.shards))
+    assert 1 < len(few.of(TRAIN)) < 5 and len(many.of(TRAIN)) > 15
+    assert few.fingerprint == many.fingerprint and few.totals == many.totals
+    assert all(len(shard.pieces) > 1 for shard in few.of(TRAIN))
+    assert b'"pieces"' not in many.to_json()
+    apart, together = apart_and_together
+    for duplicate in range(-1, 10):
+        tables = [
+            pa.concat_tables(files_of(directory, manifest, duplicate))
+            for directory, manifest in zip(apart_and_together, manifests)
+        ]
+        assert tables[0].equals(tables[1])
+        lengths = [[len(batch) for batch in table.to_batches()] for table in tables]
+        assert lengths[0] == lengths[1]
+    expected = {name: file for name, file in contents(apart).items() if "train-" not in name}
+    found = contents(together)
+    assert {name: found[name] for name in expected if name != "manifest.json"}.items() <= (
+        expected.items()
+    )
+    for kind in ("global", "blocks"):
+        first, second = (
+            Order(kind=kind, seed=1, piece_rows=(Dataset.open(directory).piece_rows,), window=3)  # type: ignore[arg-type]
+            for directory in apart_and_together
+        )
+        places = np.arange(0, 3 * first.total_rows, 7)
+        one, other = first.locate(places), second.locate(places)
+        assert np.array_equal(one.row, other.row)
+        assert np.array_equal(one.pass_number, other.pass_number)
+
+
+def pieces_in(work: Path, compression: arrow_files.Compression = "none") -> Assembly:
+    """Pieces of random rows with two masks."""
+    prepare_directory(work, COUNTS, duplicates=2, compression=compression)
+    return Assembly(7, 100, tuple(map(asdict, read_manifest(work).shards)))
+
+
+def folders(output: Path) -> Path:
+    for name in ("rows", "mask-0", "mask-1"):
+        (output / name).mkdir(parents=True)
+    return output
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_shard_is_the_record_batches_of_its_pieces(
+    compression: arrow_files.Compression, tmp_path: Path
+) -> None:
+    """A second run finds the marker; a single piece keeps its bytes."""
+    planned = pieces_in(tmp_path / "work", compression)
+    before = [
+        [(tmp_path / "work" / file["file"]).read_bytes() for file in (piece, *piece["masks"])]
+        for piece in planned.pieces
+    ]
+    assembler = Assembler(tmp_path / "work", folders(tmp_path / "out"), compression)
+    (shard,) = assembler.run([planned], local_executor(1))
+    assert shard.pieces == COUNTS and shard.sequences == sum(COUNTS)
+    assert shard.tokens == sum(piece["tokens"] for piece in planned.pieces)
+    for number, mask in enumerate(shard.masks):
+        own = [piece["masks"][number]["predictions"] for piece in planned.pieces]
+        assert mask.predictions == sum(own)
+    assert shard.file == "rows/train-00007.arrow" and not [*(tmp_path / "work").rglob("*.arrow")]
+    for number, file in enumerate(shard.files()):
+        pieces = arrow_files.read_pieces(tmp_path / "out" / file.file, shard)
+        for piece, own in zip(pieces, before, strict=True):
+            expected = pa.ipc.open_file(own[number]).read_all()
+            assert piece.equals(expected)
+            assert [len(batch) for batch in piece.to_batches()] == [
+                len(batch) for batch in expected.to_batches()
+            ]
+    written = contents(tmp_path / "out")
+    assert assembler.run([planned], local_executor(1)) == [shard]
+    alone = pieces_in(tmp_path / "again", compression)
+    alone = replace(alone, pieces=alone.pieces[:1])
+    assembler = Assembler(tmp_path / "again", folders(tmp_path / "single"), compression)
+    (shard,) = assembler.run([alone], local_executor(1))
+    assert shard.pieces == () and contents(tmp_path / "out") == written
+    assert [(tmp_path / "single" / file.file).read_bytes() for file in shard.files()] == before[0]
+
+
+def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
+    """Interrupt at a step: before or after a file is written or removed."""
+    steps = itertools.count(1)
+
+    def count() -> None:
+        if next(steps) == step:
+            raise KeyboardInterrupt
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
+            count()
+            found = function(*arguments, **options)
+            count()
+            return found
+
+        return run
+
+    patch.setattr(arrow_files, "write_tables", counted(arrow_files.write_tables))
+    patch.setattr(shard_assembly, "write_whole", counted(shard_assembly.write_whole))
+    patch.setattr(Path, "unlink", counted(Path.unlink))
+
+
+def test_a_kill_at_any_moment_leaves_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = pieces_in(tmp_path / "work")
+    shutil.copytree(tmp_path / "work", tmp_path / "whole")
+    whole = Assembler(tmp_path / "whole", folders(tmp_path / "expected"), "none")
+    (shard,) = whole.run([planned], local_executor(1))
+    for step in range(1, 40):
+        work, output = tmp_path / f"work-{step}", folders(tmp_path / f"out-{step}")
+        shutil.copytree(tmp_path / "work", work)
+        assembler = Assembler(work, output, "none")
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            stop_at(step, patch)
+            assembler.run([planned], local_executor(1))
+            break
+        assert assembler.run([planned], local_executor(1)) == [shard]
+        assert contents(output) == contents(tmp_path / "expected"), step
+    assert step == 2 * (3 + 1 + 9) + 1
+
+
+def test_pieces_that_another_process_has_taken(tmp_path: Path) -> None:
+    """It has written its marker, or the piece is lost; a damaged one is no part of a shard."""
+    planned = pieces_in(tmp_path / "work")
+    assembler = Assembler(tmp_path / "work", folders(tmp_path / "out"), "none")
+    path = tmp_path / "work" / "mask-1" / "train-00001.arrow"
+    content = path.read_bytes()
+    path.write_bytes(content[:-9] + b"x" + content[-8:])
+    with pytest.raises(DataError, match=rf"{path} is damaged: .* remove {tmp_path / 'out'} and"):
+        assembler.assemble(planned)
+    path.unlink()
+    with pytest.raises(DataError, match=rf"{path} is missing; remove {tmp_path / 'out'} and run"):
+        assembler.assemble(planned)
+    (tmp_path / "work" / planned.marker).write_text(json.dumps({}))
+    assembler.assemble(planned)
+
+
+@pytest.mark.parametrize("way", ["two workers", "two parts", "after a kill"])
+def test_the_same_bytes_in_any_way(
+    way: str,
+    apart_and_together: tuple[Path, Path],
+    tiny_tokenizer: Path,
+    tmp_path: Path,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prepare, "SPLIT_BYTES", 1 << 13)
+    monkeypatch.setattr(prepare, "SHARD_BYTES", 1 << 16)
+    monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 11)
+    corpus, out = many_documents(tmp_path / "in.jsonl", 300), tmp_path / "out"
+
+    def made(workers: int, *more: object, code: int = 0) -> None:
+        given = ["--corpus", corpus, "--workers", workers, *tiny(tiny_tokenizer, out)]
+        call(prepare.main, *given, *more, code=code)
+
+    if way == "two parts":
+        made(1, "--part", "2/2")
+    if way == "after a kill":
+        write = shard_assembly.write_whole
+
+        def killed(path: Path, content: bytes) -> None:
+            write(path, content)
+            if path.name == "shard-000001.json":
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(shard_assembly, "write_whole", killed)
+            made(1, code=130)
+        assert len([*(out / ".work").glob("shard-*.json")]) >= 1
+        assert not (out / "manifest.json").exists()
+    made(2 if way == "two workers" else 1)
+    assert contents(out) == contents(apart_and_together[1])
