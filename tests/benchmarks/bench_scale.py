@@ -1,4 +1,4 @@
-"""What the file system is asked where it hurts at 160 GB (55,000 shard files) on 1,024 ranks.
+"""What the file system is asked where it hurts at 160 GB (7,000 shard files) on 1,024 ranks.
 
     python -m tests.benchmarks.bench_scale [--rows publish sample start mapping resume]
 
@@ -32,8 +32,9 @@ from pipeline.cluster.shared_shards import open_shards
 from pipeline.data.preparation import stages
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
-from pipeline.data.preparation.stages import make_shards
+from pipeline.data.preparation.stages import TextSizes, make_shards
 from pipeline.data.shards.manifest import TRAIN
+from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.sample import stored_sample
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.workers import local_executor
@@ -48,8 +49,10 @@ from tests.benchmarks.file_system_calls import METADATA, FileSystemCalls, counte
 from tests.pipeline.loading.conftest import prepare_directory
 from tests.pipeline.training.toy_checkpoints import on_ranks
 
-SPLITS, FILES, RANKS = 5_000, 55_000, 1024
+SPLITS, FILES, RANKS = 5_000, 7_000, 1024
 """Splits and shard files of 160 GB with ten masks, and ranks, that the counts are scaled up to."""
+TOGETHER = SHARD_BYTES // SPLIT_BYTES
+"""Splits of a shard."""
 SAMPLE_BYTES = 1 << 30
 SHARE_BYTES = SAMPLE_BYTES // SPLITS
 """What a split gives to the sample of a tokenizer."""
@@ -92,7 +95,8 @@ def publish_splits(folder: Path) -> Row:
         run = read_settings(arguments.recipe, None, arguments.set).run
         found = find_sources(arguments, run.data, allow_short=False)
         small = SPLIT_BYTES // SMALLER
-        make_shards(arguments, run, found, local_executor(1), split_bytes=small)
+        sizes = TextSizes(split=small, shard=TOGETHER * small)
+        make_shards(arguments, run, found, local_executor(1), sizes=sizes)
 
     def published(splits: int) -> Counter[str]:
         with (
@@ -103,8 +107,8 @@ def publish_splits(folder: Path) -> Row:
         return counted(partial(prepare, splits))
 
     with redirect_stdout(io.StringIO()):
-        small, more = published(20), published(40)
-    per_split = (metadata(more) - metadata(small)) / 20
+        small, more = published(2 * TOGETHER), published(4 * TOGETHER)
+    per_split = (metadata(more) - metadata(small)) / (2 * TOGETHER)
     return Row("publishing", small, f"{per_split:.2f} per split", SPLITS * per_split)
 
 

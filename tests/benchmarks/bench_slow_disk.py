@@ -4,7 +4,7 @@
 
 Runs each command on the local disk, then again with a wait of 1 ms at each call for metadata and
 of 5 ms at each read, as on a shared file system that others keep busy. Splits are of 8 KB, so that
-what is done for each of them shows.
+what is done for each of them shows; eight are a shard, as of full size.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.shards.manifest import TRAIN, read_manifest
 from tests.benchmarks.file_system_calls import FileSystemCalls, metadata
 from tests.benchmarks.text import write_jsonl
 from tests.launching.process import ROOT
@@ -45,6 +45,11 @@ def write_corpus(folder: Path, splits: int) -> None:
     write_jsonl(folder / "corpus.jsonl", splits * SPLIT_BYTES)
 
 
+def count_splits(shards: Path) -> int:
+    """Splits with rows to train on."""
+    return sum(len(shard.piece_rows) for shard in read_manifest(shards).of(TRAIN))
+
+
 def commands(folder: Path, workers: int) -> Iterator[Sequence[object]]:
     """The commands of COMMANDS on the corpus in a folder, whose results go there, too."""
     shards, python = folder / "shards", sys.executable
@@ -68,6 +73,7 @@ def measure(
     calls = FileSystemCalls.below(folder, folder.with_name(f"{folder.name}-counter"))
     environment = calls.environment(meta_us=meta_us, read_us=read_us)
     environment |= {"TENFOLD_ROOT": str(folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment["SHARD_BYTES"] = str(8 * SPLIT_BYTES)
     for command in commands(folder, workers):
         before, started_at = calls.read(), time.perf_counter()
         result = subprocess.run(
@@ -88,8 +94,9 @@ def main() -> None:
         for folder in (local, slow):
             write_corpus(folder, given.splits)
         undisturbed = list(measure(local, given.workers))
-        shards = len(read_manifest(local / "shards").shards)
-        print(f"{shards:,} shards with ten masks, {given.workers} workers")
+        shards = read_manifest(local / "shards").of(TRAIN)
+        splits = count_splits(local / "shards")
+        print(f"{splits:,} splits, {len(shards):,} shards with ten masks, {given.workers} workers")
         print("| command | local disk, s | every call waits, s | calls for metadata | reads |")
         print("| --- | ---: | ---: | ---: | ---: |")
         waiting = measure(slow, given.workers, meta_us=META_US, read_us=READ_US)
