@@ -67,7 +67,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         made = make_shards(
             arguments, run, found, executor,
             sizes=TextSizes(split=SPLIT_BYTES, shard=SHARD_BYTES),
-            check_room=partial(require_room, arguments, found, run), earlier=earlier,
+            check_room=partial(require_room, arguments, found, run, {}), earlier=earlier,
         )  # fmt: skip
         if made:
             report_result(*made, time.perf_counter() - started_at)

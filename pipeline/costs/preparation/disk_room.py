@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,13 +29,13 @@ from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.threads import on_threads
+from pipeline.ingest.corpora.groups import most_text
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction.units import cut_units, expected_units, is_extracted, is_joined
 
-AMPLE = 100
-"""Times the bytes of the input: more than any preparation takes, so that nothing is estimated.
-
-Text is at most six times as large as a compressed file, and shards with ten masks as the text.
+AMPLE = 12
+"""Times the most text that the input may hold: more than any preparation takes, so that nothing is
+estimated. Shards with ten masks are as large as the text.
 """
 _SELECTED_BYTES = 10
 """Of a document without its signature: id, reason and cluster, compressed, in both files."""
@@ -177,9 +176,9 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
     return [Peak(places[disk], size, _free(places[disk])) for disk, size in most.items() if size]
 
 
-def is_ample(sources: Iterable[Source], output: Path) -> bool:
+def is_ample(sources: list[Source], output: Path) -> bool:
     """Whether every disk has so much room that no estimate is needed."""
-    size = sum(source.size for source in sources)
+    size = sum(most_text(sources).values())
     homes = {_existing(path) for path in (downloads(), data_root() / "documents", output)}
     return all(_free(home) >= AMPLE * size for home in homes)
 

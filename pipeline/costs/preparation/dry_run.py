@@ -117,13 +117,14 @@ def require_room(
     arguments: argparse.Namespace,
     found: FoundCorpus,
     run: Run,
+    known: dict[tuple[tuple[Source, ...], str], Estimates],
     sources: list[Source],
     output: Path | None,
 ) -> None:
     """Raise DataError if the disks have too little room for what is still to be written.
 
-    sources: extracted or not; output: of shards that are not complete, None if their name is not
-    known yet.
+    known: gets the estimates, by files and vocabulary, so that none is made twice; sources:
+    extracted or not; output: of shards that are not complete, None if their name is not known yet.
     """
     named = output or arguments.output
     if is_ample(sources, named or data_root() / "shards"):  # before finished parts are measured
@@ -132,11 +133,13 @@ def require_room(
     sources = extracted_so_far(sources, data_root() / "documents")
     if written == math.inf and not any(map(is_extracted, sources)):
         return
-    with _sampled(sources) as sampled:
-        vocabulary = read_existing(arguments.tokenizer, found, run.data)
-        estimates = _estimate(arguments, sampled, run.data, vocabulary)
+    vocabulary = read_existing(arguments.tokenizer, found, run.data)
+    key = (tuple(sources), vocabulary.sha256 if vocabulary else "")
+    if key not in known:
+        with _sampled(sources) as sampled:
+            known[key] = _estimate(arguments, sampled, run.data, vocabulary)
     sample_bytes = 0 if vocabulary else SAMPLE_BYTES
-    use = _disk_use(arguments, sources, estimates, written, sample_bytes)
+    use = _disk_use(arguments, sources, known[key], written, sample_bytes)
     # What documents are dropped is not known yet, and nothing that would fit is refused.
     least = replace(use, shards=0.0, signatures=0.0) if _may_drop(arguments) else use
     require_fit_on_disks(least, place)
