@@ -136,7 +136,7 @@ def write_sample(kind: Kind, path: Path, growth: float = 1.0) -> WrittenSample:
 
     growth: how many times as large the files are of which these are the beginnings.
     """
-    pieces = [piece for task in cut_tasks(kind.files, SPLIT_BYTES) for piece in task.pieces]
+    pieces = [piece for task in cut_tasks(kind.files, finer=1) for piece in task.pieces]
     # Of small files, as many as hold the sample.
     mean = sum(piece.weight for piece in pieces) / len(pieces)
     number = min(len(pieces), max(PLACES, math.ceil(SAMPLE_BYTES / max(1.0, mean))))

@@ -41,13 +41,17 @@ def shard_identity(
     engine: str,
     compression: str,
     selection: str = "",
+    *,
+    finer: int = 1,
 ) -> dict[str, Any]:
     """Everything that determines the content of shards; its fingerprint names the directory.
 
     files: the identity of each input file, in order; selection: the mark of selection, empty if
-    every document is kept.
+    every document is kept; finer: how many times smaller the last tasks are, see `cut_tasks`.
     """
-    optional = {"selection": selection} if selection else {}
+    optional: dict[str, Any] = {"selection": selection} if selection else {}
+    if finer > 1:
+        optional["finer"] = finer
     if vocabulary.has_spaceless_letters:
         optional["words"] = str(WORDS_VERSION)
     if vocabulary.text_tokens:

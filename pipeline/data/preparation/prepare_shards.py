@@ -25,7 +25,7 @@ from pipeline.data.preparation.worker import PrepareJob, prepare_stage, read_fin
 from pipeline.data.selection.select import Selection
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
-from pipeline.data.text.text_tasks import SplitTask
+from pipeline.data.text.text_tasks import FINER, SplitTask, has_finer_end
 from pipeline.execution.work_directory import WORK, work_directory
 from pipeline.execution.workers import Executor
 from pipeline.ingest.documents.records import Source
@@ -89,9 +89,11 @@ def plan_job(
             "the tokenizer splits words with its own regular expression, so `tokenizers` makes the "
             "ids, which is slow"
         )
+    weight = sum(task.weight for task in selection.tasks)
     identity = shard_identity(
         run.data, identify_files(sources, known), tokenizer.vocabulary, engine,
         arguments.compression, selection.mark,
+        finer=FINER if has_finer_end(weight, split_bytes) else 1,
     )  # fmt: skip
     mark = fingerprint(identity)
     return ShardsJob(

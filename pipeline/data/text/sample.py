@@ -80,7 +80,7 @@ class SampleTask:
 
 def cut_shares(sources: list[Source], sample_bytes: int) -> list[SplitShare]:
     """The shares of all splits, or of as many as give LEAST_SHARE, `sample_bytes` in total."""
-    tasks = cut_tasks(sources)
+    tasks = cut_tasks(sources, finer=1)  # so that all of the text gives its share
     most = min(len(tasks), max(1, sample_bytes // LEAST_SHARE))
     chosen = [tasks[index * len(tasks) // most] for index in range(most)]
     total = max(sum(task.weight for task in chosen), 1)

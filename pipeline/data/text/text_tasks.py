@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,11 @@ from pipeline.ingest.documents.records import Piece, Source
 SPLIT_BYTES = 32 << 20
 """Text per part; it determines a worker's memory and the size of a shard."""
 
+FINER = 8
+"""The last eighth of the text is cut into tasks of an eighth of a split: done last, they occupy the
+processes that would wait for those with the last large ones, however many processes there are."""
+_MOST_FINER = 512
+"""Splits that are cut so at most, as each task makes several files."""
 _MOST_TASKS = 1 << 16  # 2 TB of text
 
 _EXPANSION = {"gz": 3, "zst": 3, "xz": 4, "bz2": 4, "parquet": 2, "extracted": 3}
@@ -56,18 +63,23 @@ def piece_weight(piece: Piece) -> int:
     return piece.weight * _EXPANSION.get(packed, 1)
 
 
-def cut_tasks(sources: list[Source], split_bytes: int = SPLIT_BYTES) -> list[SplitTask]:
-    """Cut all sources into tasks of about `split_bytes`; small files of a corpus share a task."""
+def cut_tasks(
+    sources: list[Source], split_bytes: int = SPLIT_BYTES, *, finer: int = FINER
+) -> list[SplitTask]:
+    """Cut all sources into tasks of about `split_bytes`; small files of a corpus share a task.
+
+    finer: see FINER; 1 for tasks of one size, as has a text of less than FINER splits.
+    """
     tasks: list[SplitTask] = []
     pending: list[Piece] = []
     weight = 0
-    for source in sources:
-        for piece in cut(source, split_bytes):
-            weight += piece_weight(piece)
-            if pending and (pending[0].source.corpus != source.corpus or weight > split_bytes):
-                tasks.append(SplitTask(len(tasks), pending[0].source.corpus, tuple(pending)))
-                pending, weight = [], piece_weight(piece)
-            pending.append(piece)
+    for piece, most in _cut_pieces(sources, split_bytes, finer):
+        corpus = piece.source.corpus
+        weight += piece_weight(piece)
+        if pending and (pending[0].source.corpus != corpus or weight > most):
+            tasks.append(SplitTask(len(tasks), pending[0].source.corpus, tuple(pending)))
+            pending, weight = [], piece_weight(piece)
+        pending.append(piece)
     if pending:
         tasks.append(SplitTask(len(tasks), pending[0].source.corpus, tuple(pending)))
     if len(tasks) > _MOST_TASKS:
@@ -75,3 +87,32 @@ def cut_tasks(sources: list[Source], split_bytes: int = SPLIT_BYTES) -> list[Spl
             f"{len(tasks):,} tasks, at most {_MOST_TASKS:,}; prepare the corpus in pieces"
         )
     return tasks
+
+
+def _cut_pieces(sources: list[Source], split_bytes: int, finer: int) -> Iterator[tuple[Piece, int]]:
+    """The pieces of all sources in order, each with the most that its task may weigh."""
+    whole = [cut(source, split_bytes) for source in sources]
+    left = _weight(itertools.chain.from_iterable(whole))
+    end, small = 0, max(1, split_bytes // finer)
+    if finer > 1 and has_finer_end(left, split_bytes):
+        end = min(left // finer, _MOST_FINER * split_bytes)
+    for source, pieces in zip(sources, whole):
+        fine = cut(source, small) if left - _weight(pieces) < end else []
+        starts = {piece.start for piece in fine}
+        for piece in pieces:
+            if left <= end and piece.start in starts:  # where tables can be cut in both ways
+                rest = [one for one in fine if one.start >= piece.start]
+                yield from ((one, small) for one in rest)
+                left -= _weight(rest)
+                break
+            yield piece, split_bytes
+            left -= piece_weight(piece)
+
+
+def has_finer_end(weight: int, split_bytes: int) -> bool:
+    """Whether the last tasks of a text of this weight are smaller, see FINER."""
+    return weight >= FINER * split_bytes
+
+
+def _weight(pieces: Iterable[Piece]) -> int:
+    return sum(map(piece_weight, pieces))

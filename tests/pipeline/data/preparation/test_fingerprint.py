@@ -48,3 +48,11 @@ def test_only_vocabularies_with_letters_of_scripts_without_spaces_count_the_rule
     spaceless = SimpleNamespace(**(vars(VOCABULARY) | {"has_spaceless_letters": True}))
     identity = shard_identity(data, [], spaceless, "fast", "none")  # type: ignore[arg-type]
     assert identity["words"] == "2" and fingerprint(identity) != mark(data)
+
+
+def test_only_text_of_many_splits_counts_how_its_last_ones_are_cut() -> None:
+    data = recipe("roberta_base").data
+    identity = shard_identity(data, [], VOCABULARY, "fast", "none", finer=8)  # type: ignore[arg-type]
+    assert fingerprint(identity) != mark(data)
+    identity = shard_identity(data, [], VOCABULARY, "fast", "none", finer=1)  # type: ignore[arg-type]
+    assert fingerprint(identity) == mark(data)
