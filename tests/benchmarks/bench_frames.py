@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 import gzip
 import heapq
-import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.data.preparation.worker import PrepareJob, Worker
-from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
+from pipeline.data.text.text_tasks import FINER, SPLIT_BYTES, cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.compression.frames import find_frames
 from pipeline.ingest.documents import read
@@ -32,6 +32,8 @@ from tests.benchmarks.text import write_jsonl
 from tests.benchmarks.vocabulary import bench_vocabulary
 
 RANKS, FILES, FILE_BYTES = 2048, 60, 1 << 30
+SPLITS = 8
+"""Measured of each size, at most."""
 MEMBER_BYTES = 1 << 20
 """Content of a member."""
 Stages = dict[str, list[float]]
@@ -63,31 +65,50 @@ def write_gzip(path: Path, content: bytes, member: int) -> Source:
     return sniff(path, "news", path.name)
 
 
-def split_seconds(source: Source, worker: Worker) -> Iterator[float]:
-    """Of each split of SPLIT_BYTES of a source."""
-    for task in cut_tasks([source]):
-        if task.weight >= SPLIT_BYTES // 2:
-            yield seconds_of(lambda task=task: worker.do(task))  # type: ignore[misc]
+def split_seconds(source: Source, worker: Worker, split_bytes: int, place: Path) -> float:
+    """Of a split of `split_bytes` of a source, the mean; `place` gets the parts."""
+    place.mkdir()
+    worker.job = replace(worker.job, directory=place)
+    first, *tasks = cut_tasks([source], split_bytes, finer=1)[: SPLITS + 1]
+    worker.do(first)  # fills caches
+    whole = [task for task in tasks if task.weight >= split_bytes // 2]
+    return sum(seconds_of(lambda task=task: worker.do(task)) for task in whole) / len(whole)  # type: ignore[misc]
+
+
+def all_splits(source: Source, size: int, worker: Worker, place: Path) -> list[float]:
+    """Seconds of each split of FILES files with `size` bytes of text, of which `source` has some.
+
+    A part takes some time however short it is, so large and small ones are measured.
+    """
+    small_bytes = SPLIT_BYTES // FINER
+    large, small = (
+        split_seconds(source, worker, wanted, place / f"parts-{wanted}")
+        for wanted in (SPLIT_BYTES, small_bytes)
+    )
+    per_byte = (large - small) / (SPLIT_BYTES - small_bytes)
+    files = [
+        Source("news", f"/{number}", str(number), size, "jsonl", "", "", "file", "")
+        for number in range(FILES)
+    ]
+    return [small + per_byte * (task.weight - small_bytes) for task in cut_tasks(files)]
 
 
 def stages_of(source: Source, size: int, place: Path, worker: Worker) -> Stages:
     """The tasks of FILES files like this small one of `size` bytes of content."""
     _, scale = place.mkdir(), FILE_BYTES / source.size
     hashing = seconds_of(lambda: PieceReading().take_file(source.path)) * scale
-    stages = {"hash": [hashing] * FILES}
     made = extract([source], place / "documents", local_executor(1))
+    stages = {}
     if made[0].frames:
         found = seconds_of(lambda: find_frames(source.path, "gz", 0, source.size, is_sure=True))
         count = FILE_BYTES // units.UNIT_BYTES
         stages["find members"] = [found * scale / count] * (FILES * count)
+        stages["find members"] += [hashing] * FILES  # beside each other
     else:
-        started_at = time.process_time()
-        extract([source], place / "again", local_executor(1))
-        extraction = (time.process_time() - started_at) * scale - hashing
-        stages["extract"] = [extraction] * FILES
-    splits = [*split_seconds(made[0], worker)]
-    mean = sum(splits[1:]) / len(splits[1:])  # the first fills caches
-    stages["splits"] = [mean] * math.ceil(FILES * size * scale / SPLIT_BYTES)
+        again = place / "again"
+        extraction = seconds_of(lambda: extract([source], again, local_executor(1)))
+        stages["extract"] = [extraction * scale] * FILES
+    stages["splits"] = all_splits(made[0], round(size * scale), worker, place)
     return stages
 
 
@@ -101,19 +122,17 @@ def main() -> None:
         write_jsonl(work / "text.jsonl", size)
         content = (work / "text.jsonl").read_bytes()
         vocabulary = bench_vocabulary(work / "tokenizer")
-        print("| files of | stage: tasks, seconds each | seconds | ranks busy |")
+        print("| files of | stage: tasks, seconds of the longest | seconds | ranks busy |")
         print("| --- | --- | ---: | ---: |")
         for kind, member in (("many members", MEMBER_BYTES), ("one member", len(content))):
-            parts = work / f"{kind} parts"
-            parts.mkdir()
             job = PrepareJob(
-                parts, recipe("roberta_base").data, ("news",), {"news": 2**64 // 200},
+                work, recipe("roberta_base").data, ("news",), {"news": 2**64 // 200},
                 SPLIT_BYTES, "none", "fast",
             )  # fmt: skip
             source = write_gzip(work / f"{kind}.jsonl.gz", content, member)
             stages = stages_of(source, len(content), work / kind, Worker.create(job, vocabulary))
             total, share = busy(stages)
-            told = "; ".join(f"{name}: {len(t):,}, {t[0]:.2f}" for name, t in stages.items())
+            told = "; ".join(f"{name}: {len(t):,}, {max(t):.2f}" for name, t in stages.items())
             print(f"| {kind} | {told} | {total:.1f} | {share:.0%} |", flush=True)
 
 

@@ -20,7 +20,7 @@ documents always add up.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +63,7 @@ from pipeline.ingest.extraction.tasks import (
     HelpTask,
     IdentificationTask,
     UnitTask,
+    UnitWork,
 )
 from pipeline.ingest.extraction.unit_files import is_unit_of, write_file, write_unit
 from pipeline.ingest.extraction.units import (
@@ -145,12 +146,11 @@ def _extract_files(
     for group in _groups([*dict.fromkeys(tasks)]):
         shared = {task: cut_units(task.source) for task in group if task.can_share}
         shared = {task: cut for task, cut in shared.items() if len(cut) > 1}
-        _identify([*shared], directory, executor)
-        for task, cut in shared.items():
-            _remove_other_units(task, cut, identify(task.source, task.target))
         units = [UnitTask(task, unit) for task, cut in shared.items() for unit in cut]
         first = len(units) * (part[0] - 1) // part[1]
-        executor.run(Stage(directory, _start_units), units[first:] + units[:first])
+        # Few processes can hash, so others extract meanwhile.
+        beside: list[UnitWork] = [*_unidentified(shared), *units[first:], *units[:first]]
+        executor.run(Stage(directory, _start_units), beside)
         work: list[FileWork] = [*group, *_help_with(group)]
         executor.run(Stage(directory, _start_files), work)
 
@@ -181,21 +181,16 @@ def _groups(tasks: list[ExtractionTask]) -> list[list[ExtractionTask]]:
 def _identify(tasks: list[ExtractionTask], directory: Path, executor: Executor) -> None:
     """Hash the files that are here in a new state. Raises DataError if one was extracted from
     other content."""
-    new = [
+    if new := _unidentified(tasks):
+        executor.run(Stage(directory, _start_units), new)
+
+
+def _unidentified(tasks: Iterable[ExtractionTask]) -> list[UnitWork]:
+    return [
         IdentificationTask(task)
         for task in dict.fromkeys(tasks)
         if task.is_here and not is_known(task.source, task.target)
     ]
-    if new:
-        executor.run(Stage(directory, _start_identification), new)
-
-
-def _start_identification() -> Callable[[IdentificationTask], None]:
-    return _identify_file
-
-
-def _identify_file(task: IdentificationTask) -> None:
-    identify(task.file.source, task.file.target)
 
 
 def _remove_other_units(task: ExtractionTask, units: list[Unit], content: RawContent) -> None:
@@ -206,12 +201,15 @@ def _remove_other_units(task: ExtractionTask, units: list[Unit], content: RawCon
                 path.unlink()
 
 
-def _start_units() -> Callable[[UnitTask], None]:
-    return _extract_unit
+def _start_units() -> Callable[[UnitWork], None]:
+    return _extract_unit_or_identify
 
 
-def _extract_unit(task: UnitTask) -> None:
-    """Make the file of a unit, unless another process makes it or has made it."""
+def _extract_unit_or_identify(task: UnitWork) -> None:
+    """Make the file of a unit, unless another process makes it or has made it; or hash a file."""
+    if isinstance(task, IdentificationTask):
+        identify(task.file.source, task.file.target)
+        return
     with only_once(task.target, task.file.target) as temporary:
         if temporary:
             write_unit(task.unit, (task.unit.start, 0), temporary)

@@ -136,4 +136,5 @@ class HelpTask:
         return self.file.stored(self.unit).name
 
 
+UnitWork = UnitTask | IdentificationTask
 FileWork = ExtractionTask | HelpTask
