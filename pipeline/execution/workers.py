@@ -217,9 +217,6 @@ def _show(
         pass
 
 
-_do_task: Callable[[Any], None]
-
-
 def unfinished(stage: Stage[AnyLastingTask], tasks: list[AnyLastingTask]) -> list[AnyLastingTask]:
     """The unfinished tasks."""
     assert stage.directory is not None, "which has the markers"
@@ -241,13 +238,19 @@ def share(tasks: list[AnyTask], number: int, count: int) -> list[AnyTask]:
 
 
 def local_executor(workers: int) -> Executor:
-    """An executor with `workers` processes on this machine; a single one is this process."""
+    """An executor with `workers` processes on this machine; a single one is this process.
+
+    They stay from stage to stage, as each imports for a second, and end with the executor.
+    """
+    waiting: list[_Pool] = []
 
     def finished(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         left = iter(tasks)
         first = [*itertools.islice(left, workers)]
         if len(first) > 1:
-            yield from _in_pool(stage, itertools.chain(first, left), len(first))
+            pool = waiting.pop() if waiting else _Pool(workers)
+            yield from pool.run(stage, itertools.chain(first, left))
+            waiting.append(pool)  # unless the stage failed
         elif first:
             do_task = stage.start()
             for task in itertools.chain(first, left):
@@ -256,43 +259,50 @@ def local_executor(workers: int) -> Executor:
     return Executor(finished)
 
 
-def _in_pool(
-    stage: Stage[AnyTask], tasks: Iterator[AnyTask], workers: int
-) -> Iterator[tuple[AnyTask, Any]]:
-    # spawn: a forked child would inherit the locks of threads that do not exist in it
-    context = get_context("spawn")
-    # The stage can be large, so it is sent through a queue, whose thread waits for the workers.
-    # Passed as an argument, it would block this thread, and Ctrl-C, until each worker has finished
-    # its imports.
-    needed = context.Queue()
-    needed.cancel_join_thread()
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (needed,))
-    try:
-        with _without_interrupts():
-            for _ in range(workers):
-                needed.put(stage)
-            # one more for each worker, so that none waits for this process
-            futures = {
-                pool.submit(_do, task): task for task in itertools.islice(tasks, 2 * workers)
-            }
-        while futures:
-            for future in wait(futures, return_when=FIRST_COMPLETED).done:
-                task, result = futures.pop(future), future.result()
-                for following in itertools.islice(tasks, 1):
-                    futures[pool.submit(_do, following)] = following
-                yield task, result
-    except BrokenProcessPool as error:
-        raise DataError(
-            f"one of {workers} workers died, killed or out of memory; finished work is "
-            "kept: run the same command again, with fewer --workers if memory is short"
-        ) from error
-    except BaseException:
-        # Parts are complete or absent, so a worker can be stopped at any time.
-        for child in active_children():
-            child.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+class _Pool:
+    """Processes that do the tasks of one stage after another."""
+
+    def __init__(self, workers: int) -> None:
+        # spawn: a forked child would inherit the locks of threads that do not exist in it
+        context = get_context("spawn")
+        # A stage can be large, so it is sent through a queue, whose thread waits for the workers.
+        # Passed with a task, it would block this thread, and Ctrl-C, until each worker has finished
+        # its imports.
+        self.stages: Queue[tuple[int, Stage[Any]]] = context.Queue()
+        self.stages.cancel_join_thread()
+        self.number = 0
+        """Of the stage, from 1."""
+        self.workers = workers
+        self.processes = ProcessPoolExecutor(workers, context, _start_worker, (self.stages,))
+
+    def run(self, stage: Stage[AnyTask], tasks: Iterator[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
+        """As `Runner`; of no use after an error."""
+        self.number += 1
+        submit = partial(self.processes.submit, _do, self.number)
+        try:
+            with _without_interrupts():
+                # one more for each worker, so that none waits for this process
+                first = [*itertools.islice(tasks, 2 * self.workers)]
+                for _ in first[: self.workers]:
+                    self.stages.put((self.number, stage))
+                futures = {submit(task): task for task in first}
+            while futures:
+                for future in wait(futures, return_when=FIRST_COMPLETED).done:
+                    task, result = futures.pop(future), future.result()
+                    for following in itertools.islice(tasks, 1):
+                        futures[submit(following)] = following
+                    yield task, result
+        except BrokenProcessPool as error:
+            raise DataError(
+                f"one of {self.workers} workers died, killed or out of memory; finished work is "
+                "kept: run the same command again, with fewer --workers if memory is short"
+            ) from error
+        except BaseException:
+            # Parts are complete or absent, so a worker can be stopped at any time.
+            for child in active_children():
+                child.terminate()
+            self.processes.shutdown(cancel_futures=True)
+            raise
 
 
 @contextmanager
@@ -317,10 +327,34 @@ def _without_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _start_worker(needed: Queue[Stage[Any]]) -> None:
-    global _do_task
+@dataclass(slots=True)
+class _Worker:
+    """What a process of a `_Pool` keeps between tasks."""
+
+    stages: Queue[tuple[int, Stage[Any]]]
+    number: int = 0
+    stage: Stage[Any] | None = None
+    do_task: Callable[[Any], Any] | None = None
+
+    def do(self, number: int, task: Task) -> Any:
+        """Do a task of a stage, which is started first if it is another one."""
+        if number != self.number:
+            self.do_task = None  # frees what the stage before needed
+        while number != self.number:  # those in which this process had no task come first
+            self.number, self.stage = self.stages.get()
+        if self.do_task is None:
+            assert self.stage is not None
+            self.do_task = self.stage.start()
+        return self.do_task(task)
+
+
+_worker: _Worker
+
+
+def _start_worker(stages: Queue[tuple[int, Stage[Any]]]) -> None:
+    global _worker
     threading.Thread(target=_follow_parent, daemon=True).start()
-    _do_task = needed.get().start()
+    _worker = _Worker(stages)
 
 
 def _follow_parent() -> None:
@@ -331,5 +365,5 @@ def _follow_parent() -> None:
     os._exit(1)
 
 
-def _do(task: Task) -> Any:
-    return _do_task(task)
+def _do(number: int, task: Task) -> Any:
+    return _worker.do(number, task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import threading
 import time
@@ -101,6 +102,40 @@ def test_two_processes_do_each_task_once(tmp_path: Path) -> None:
     assert sorted(done(tmp_path)) == ["a", "b", "c", "d"]
     processes = {path.name for path in tmp_path.glob("process-*")}
     assert 1 <= len(processes) <= 2 and f"process-{os.getpid()}" not in processes
+
+
+def test_processes_stay_from_stage_to_stage_and_end_with_the_executor(tmp_path: Path) -> None:
+    """Also those that had no task of a stage, and others take their place after an error."""
+    executor, processes = local_executor(2), set[int]()
+
+    def run(executor: Executor, name: str, tasks: list[Line]) -> set[int]:
+        folder = tmp_path / name
+        folder.mkdir()
+        executor.run(Stage(folder, partial(start, folder)), tasks)
+        assert sorted(done(folder)) == [task.name for task in tasks]
+        return {int(path.name.removeprefix("process-")) for path in folder.glob("process-*")}
+
+    for number, tasks in enumerate((LINES, LINES[:2], LINES)):
+        processes |= run(executor, str(number), tasks)
+    assert 1 <= len(processes) <= 2
+    with pytest.raises(DataError, match="a bad task"):
+        executor.run(Stage(tmp_path, partial(start, tmp_path)), [Line("bad", 20), *LINES])
+    others = run(executor, "after", LINES)
+    assert not processes & others
+    del executor
+    gc.collect()  # the error's frames hold it
+    end = time.monotonic() + 30
+    while any(map(is_alive, processes | others)):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("workers", [1, 2])
