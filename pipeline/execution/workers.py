@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import active_children, connection, get_context, parent_process
 from multiprocessing.queues import Queue
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -65,6 +66,8 @@ class Stage(Generic[AnyTask]):
     """Prepares a process; returns the function that does a task, or finishes an interrupted one.
 
     The result of that function is small, as it is sent between processes."""
+    is_light: bool = False
+    """Whether the tasks take less time than processes need to start."""
 
 
 class Runner(Protocol):
@@ -137,6 +140,31 @@ class Executor:
     def results(self, stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         """Do all tasks; yield each with its result when it is finished."""
         yield from self.runner(stage, _largest_first(tasks))
+
+    def call(self, functions: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Call functions that can be pickled, begun in this order; returns their results."""
+        calls = [_Call(number, function) for number, function in enumerate(functions)]
+        found = {
+            call.number: result for call, result in self.results(Stage(None, _start_calls), calls)
+        }
+        return [found[call.number] for call in calls]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A task that is a function of its own."""
+
+    number: int
+    function: Callable[[], Any]
+    weight: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"call {self.number}"
+
+
+def _start_calls() -> Callable[[_Call], Any]:
+    return methodcaller("function")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +275,7 @@ def local_executor(workers: int) -> Executor:
     def finished(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         left = iter(tasks)
         first = [*itertools.islice(left, workers)]
-        if len(first) > 1:
+        if len(first) > 1 and (waiting or not stage.is_light):
             pool = waiting.pop() if waiting else _Pool(workers)
             yield from pool.run(stage, itertools.chain(first, left))
             waiting.append(pool)  # unless the stage failed

@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import remove_temporaries, sync_directory, whole_file, write_whole
-from pipeline.data.preparation.held_out_copies import count_copies, runs_file
 from pipeline.data.preparation.worker import PrepareJob, part_marker
 from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
@@ -170,26 +169,41 @@ def plan_assemblies(parts: list[Part], shard_bytes: int) -> list[Assembly]:
 
 def merge_validation_shards(
     work: Path, output: Path, parts: list[Part], job: PrepareJob, masking: Masking
-) -> list[Shard]:
-    """Merge the parts' validation rows, in order, into shards of one corpus each."""
-    merged: list[Shard] = []
-    for some in _groups(parts, VALIDATION, _held_out_rows, VALIDATION_ROWS):
-        group = [entry for part in some for entry in part.of(VALIDATION)]
-        name = shard_name(VALIDATION, len(merged))
-        # mapped, and so opened once for all masks
-        tables = [*on_threads(arrow_files.read_table, [work / entry["file"] for entry in group])]
-        rows = _write(output, rows_file(name), tables[0].schema, tables, job)
-        stored = range(stored_masks(job.data.duplicates, VALIDATION))
-        merged.append(
-            Shard(
-                **rows,
-                split=VALIDATION,
-                sequences=sum(entry["sequences"] for entry in group),
-                tokens=sum(entry["tokens"] for entry in group),
-                masks=tuple(_draw_masks(output, name, tables, masking, k, job) for k in stored),
-            )
+) -> list[Callable[[], Shard]]:
+    """Merge the parts' validation rows, in order, into shards of one corpus each.
+
+    Returns what makes each of them, in any process.
+    """
+    groups = _groups(parts, VALIDATION, _held_out_rows, VALIDATION_ROWS)
+    merged = ([entry for part in group for entry in part.of(VALIDATION)] for group in groups)
+    return [
+        partial(
+            _merge_validation, work, output, shard_name(VALIDATION, number), entries, job, masking
         )
-    return merged
+        for number, entries in enumerate(merged)
+    ]
+
+
+def _merge_validation(
+    work: Path,
+    output: Path,
+    name: str,
+    group: list[dict[str, Any]],
+    job: PrepareJob,
+    masking: Masking,
+) -> Shard:
+    """Write one validation shard with its masks."""
+    # mapped, and so opened once for all masks
+    tables = [*on_threads(arrow_files.read_table, [work / entry["file"] for entry in group])]
+    rows = _write(output, rows_file(name), tables[0].schema, tables, job)
+    stored = range(stored_masks(job.data.duplicates, VALIDATION))
+    return Shard(
+        **rows,
+        split=VALIDATION,
+        sequences=sum(entry["sequences"] for entry in group),
+        tokens=sum(entry["tokens"] for entry in group),
+        masks=tuple(_draw_masks(output, name, tables, masking, k, job) for k in stored),
+    )
 
 
 def _draw_masks(
@@ -221,13 +235,16 @@ def _write(
     return written | {"file": file}
 
 
-def write_documents(work: Path, output: Path, parts: list[Part]) -> None:
-    """Write documents.parquet: one row per document, part by part, train before validation."""
+def write_documents(work: Path, output: Path, stems: list[str]) -> None:
+    """Write documents.parquet: one row per document, part by part, train before validation.
+
+    stems: of the parts.
+    """
     with (
         whole_file(output / DOCUMENTS) as temporary,
         pq.ParquetWriter(temporary, DOCUMENTS_SCHEMA, use_dictionary=REPEATED) as writer,
     ):
-        paths = [work / f"{part.stem}.{DOCUMENTS}" for part in parts]
+        paths = [work / f"{stem}.{DOCUMENTS}" for stem in stems]
         for table in on_threads(_read_documents, paths):
             writer.write_table(table)
 
@@ -323,18 +340,6 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
         if total.examples:
             counts[corpus]["examples"] = total.examples
     return counts
-
-
-def count_held_out_copies(work: Path, parts: list[Part]) -> dict[str, dict[str, int]]:
-    """Per corpus the result of `count_copies`."""
-    held_out: dict[str, list[Path]] = {}
-    train: list[Path] = []
-    for part in parts:
-        own = held_out.setdefault(part.corpus, [])
-        for split, files in ((VALIDATION, own), (TRAIN, train)):
-            if part.of(split):
-                files.append(runs_file(work, part.stem, split))
-    return count_copies(held_out, train)
 
 
 def write_manifest(output: Path, manifest: Manifest, work: Path) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numba
@@ -25,6 +26,7 @@ from pipeline.data.selection.minhash import Words, find_runs, run_table
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.execution.threads import on_threads
+from pipeline.execution.workers import Executor
 from pipeline.kernels.bits import GOLDEN, U, mix
 
 RUN_TOKENS = 16
@@ -33,6 +35,8 @@ FEWEST_RUNS = 3
 LEAST_RARITY = 6
 MOST_RUNS = 1 << 26
 """Runs in the sample of a corpus, eight bytes each in the work directory."""
+_FILES = 128
+"""Of runs in train that one task reads; each has the runs of a split."""
 _TEXT_PER_TOKEN = 4
 _KEY_TOKENS = 4  # of a run, which decide whether it is in the sample
 
@@ -80,22 +84,37 @@ def read_runs(path: Path) -> Runs:
         return Runs(arrays["hashes"], arrays["documents"])
 
 
-def count_copies(held_out: dict[str, list[Path]], train: list[Path]) -> dict[str, dict[str, int]]:
+def count_copies(
+    held_out: dict[str, list[Path]], train: list[Path], table: Path, executor: Executor
+) -> dict[str, dict[str, int]]:
     """Per corpus the held-out documents that were checked, and how many of these are in train.
 
-    held_out: files of runs by corpus; train: those of all corpora.
+    held_out: files of runs by corpus; train: those of all corpora; table: a file for the runs of
+    held-out documents, which the processes read that look for them.
     """
     checked = {corpus: [*on_threads(read_runs, paths)] for corpus, paths in held_out.items()}
-    table = run_table(
+    runs = run_table(
         np.concatenate(
             [np.empty(0, np.uint64), *(runs.hashes for part in checked.values() for runs in part)]
         )
     )
-    in_train = np.zeros(len(table) + 1, np.bool_)  # the last one is for runs that are not there
+    content = io.BytesIO()
+    np.save(content, runs)
+    write_whole(table, content.getbuffer(), lasting=False)
+    groups = (train[first : first + _FILES] for first in range(0, len(train), _FILES))
+    in_train = np.zeros(len(runs) + 1, np.bool_)  # the last one is for runs that are not there
+    for bits in executor.call([partial(_find_in_train, table, group) for group in groups]):
+        in_train[:-1] |= np.unpackbits(bits, count=len(runs)).view(np.bool_)
+    return {corpus: _count(parts, runs, in_train) for corpus, parts in checked.items()}
+
+
+def _find_in_train(table: Path, train: list[Path]) -> npt.NDArray[np.uint8]:
+    """Which runs of a stored table are in these files, a bit each."""
+    held_out = np.load(table)
+    found = np.zeros(len(held_out) + 1, np.bool_)
     for runs in on_threads(read_runs, train):
-        in_train[find_runs(runs.hashes, table)] = True
-    in_train[-1] = False
-    return {corpus: _count(parts, table, in_train) for corpus, parts in checked.items()}
+        found[find_runs(runs.hashes, held_out)] = True
+    return np.packbits(found[:-1])
 
 
 def _count(parts: list[Runs], table: Words, in_train: npt.NDArray[np.bool_]) -> dict[str, int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from pipeline.data.preparation.assemble import (
     check_unknown,
     corpus_counts,
     corpus_text,
-    count_held_out_copies,
     make_folders,
     merge_validation_shards,
     mismatches,
@@ -28,6 +27,7 @@ from pipeline.data.preparation.assemble import (
     write_manifest,
 )
 from pipeline.data.preparation.fingerprint import engine_versions
+from pipeline.data.preparation.held_out_copies import count_copies, runs_file
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.preparation.later_masks import masking_of_parts
 from pipeline.data.preparation.outcome import describe_taken
@@ -110,11 +110,10 @@ def assemble_shards(
     masking = masking_of_parts(made, vocabulary, parts)
     if masking.counts is not None:
         write_counts(output, masking.counts)
-    with ThreadPoolExecutor(1) as aside:  # encoding and waiting take turns
-        documents = aside.submit(write_documents, work, output, parts)
-        placed += merge_validation_shards(work, output, parts, made, masking)
-        copies = count_held_out_copies(work, parts)
-        documents.result()
+    documents = partial(write_documents, work, output, [part.stem for part in parts])
+    merges = merge_validation_shards(work, output, parts, made, masking)
+    placed += executor.call([documents, *merges])[1:]
+    copies = _count_copies(work, parts, executor)
     save_vocabulary(
         vocabulary, output / "tokenizer", data.sequence_length, job.tokenizer.trained_on
     )
@@ -165,3 +164,15 @@ def record_languages(output: Path, languages: Mapping[str, str]) -> None:
         print(f"recorded the languages of its corpora in {output / MANIFEST}")
     except DataError as error:  # the shards may be read-only
         print(f"warning: the languages of its corpora are not recorded: {error}")
+
+
+def _count_copies(work: Path, parts: list[Part], executor: Executor) -> dict[str, dict[str, int]]:
+    """Per corpus the result of `count_copies`."""
+    held_out: dict[str, list[Path]] = {}
+    train: list[Path] = []
+    for part in parts:
+        own = held_out.setdefault(part.corpus, [])
+        for split, files in ((VALIDATION, own), (TRAIN, train)):
+            if part.of(split):
+                files.append(runs_file(work, part.stem, split))
+    return count_copies(held_out, train, work / "held-out.runs.npy", executor)

@@ -66,7 +66,7 @@ def test_merged_shards_are_those_of_all_rows_at_once(
         parts.append(Part(str(number), number, corpus, [entry], DocumentCounts()))
         tables.append(arrow_files.read_table(path))
     job = PrepareJob(work, data, ("a", "b"), {}, 1 << 20, compression, "fast")
-    merged = merge_validation_shards(work, output, parts, job, masking)
+    merged = [merge() for merge in merge_validation_shards(work, output, parts, job, masking)]
     assert [shard.sequences for shard in merged] == [2203, 3000, 1024]
     for shard, group in zip(merged, ([0, 1, 2], [3, 4], [5])):
         whole = pa.concat_tables([tables[number] for number in group]).combine_chunks()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline import inspect
+from pipeline.data.preparation import held_out_copies
 from pipeline.data.preparation.held_out_copies import (
     LEAST_RARITY,
     MOST_RUNS,
@@ -20,6 +21,7 @@ from pipeline.data.preparation.held_out_copies import (
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents.records import Piece, Source
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
 
@@ -57,7 +59,9 @@ def test_a_run_is_sampled_wherever_it_is() -> None:
     )
 
 
-def test_documents_with_half_of_their_runs_in_train_are_copies(tmp_path: Path) -> None:
+def test_documents_with_half_of_their_runs_in_train_are_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the train of any corpus, over all its files; short documents are not checked."""
     changed = [document.copy() for document in DOCUMENTS]
     for document in changed[:5]:
@@ -73,7 +77,8 @@ def test_documents_with_half_of_their_runs_in_train_are_copies(tmp_path: Path) -
         "b": [written(tmp_path / f"b{n}.npz", [DOCUMENTS[n]]) for n in range(10, 20)],
         "c": [written(tmp_path / "c.npz", [DOCUMENTS[0][:20]])],
     }
-    assert count_copies(held_out, train) == {
+    monkeypatch.setattr(held_out_copies, "_FILES", 2)
+    assert count_copies(held_out, train, tmp_path / "table.npy", local_executor(1)) == {
         "a": {"checked": 10, "in_train": 5},
         "b": {"checked": 10, "in_train": 1},
         "c": {"checked": 0, "in_train": 0},
