@@ -52,6 +52,7 @@ class LastingTask(Protocol):
         """Name of the file in the stage's directory that exists once the task is done."""
 
 
+Result = TypeVar("Result")
 AnyTask = TypeVar("AnyTask", bound=Task)
 AnyLastingTask = TypeVar("AnyLastingTask", bound=LastingTask)
 

@@ -103,7 +103,8 @@ def count_copies(
     write_whole(table, content.getbuffer(), lasting=False)
     groups = (train[first : first + _FILES] for first in range(0, len(train), _FILES))
     in_train = np.zeros(len(runs) + 1, np.bool_)  # the last one is for runs that are not there
-    for bits in executor.call([partial(_find_in_train, table, group) for group in groups]):
+    searches = [partial(_find_in_train, table, group) for group in groups]
+    for bits in executor.call(searches, is_light=True):
         in_train[:-1] |= np.unpackbits(bits, count=len(runs)).view(np.bool_)
     return {corpus: _count(parts, runs, in_train) for corpus, parts in checked.items()}
 

@@ -9,6 +9,7 @@ split.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.text_tasks import SPLIT_BYTES, SplitTask, cut_tasks
+from pipeline.execution.workers import Executor, local_executor
 from pipeline.ingest.documents.read import is_readable
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.documents.where import with_line
@@ -50,7 +52,7 @@ class HoldOut:
     held_text: float
 
 
-def hold_outs(tasks: list[SplitTask], data: DataSettings) -> dict[str, HoldOut]:
+def hold_outs(tasks: list[SplitTask], data: DataSettings, executor: Executor) -> dict[str, HoldOut]:
     """Per corpus, which kept documents are held out.
 
     Reads a corpus until `data.validation_fraction` holds out `MINIMUM_DOCUMENTS` of its documents
@@ -60,12 +62,14 @@ def hold_outs(tasks: list[SplitTask], data: DataSettings) -> dict[str, HoldOut]:
     corpora: dict[str, list[SplitTask]] = {}
     for task in tasks:
         corpora.setdefault(task.corpus, []).append(task)
-    return {corpus: _hold_out(own, data) for corpus, own in corpora.items()}
+    found = executor.call([partial(_hold_out, mine, data) for mine in corpora.values()])
+    return dict(zip(corpora, found))
 
 
 def validation_thresholds(tasks: list[SplitTask], data: DataSettings) -> dict[str, int]:
     """Per corpus, the hash below which a kept document is held out, see `hold_outs`."""
-    return {corpus: found.threshold for corpus, found in hold_outs(tasks, data).items()}
+    alone = local_executor(1)
+    return {corpus: found.threshold for corpus, found in hold_outs(tasks, data, alone).items()}
 
 
 def expected_hold_outs(
@@ -83,7 +87,7 @@ def expected_hold_outs(
         files = files_of.get(corpus, [])
         tasks = cut_tasks(files) if all(map(is_readable, files)) else []
         if tasks and sum(task.weight for task in tasks) <= SPLIT_BYTES:
-            found |= hold_outs(tasks, data)
+            found |= hold_outs(tasks, data, local_executor(1))
         else:
             fraction = data.validation_fraction
             held = max(fraction * documents, _count_wanted(round(documents)))

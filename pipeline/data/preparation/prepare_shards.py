@@ -148,7 +148,7 @@ def run_tasks(
     Yields None if another process has published, or will publish, the shards.
     """
     tasks = job.selection.decided_tasks()
-    held_out = hold_outs(tasks, job.run.data)
+    held_out = hold_outs(tasks, job.run.data, executor)
     for line in describe_hold_outs(held_out, job.run.data.validation_fraction, job.sources):
         print(line, flush=True)
     thresholds = {corpus: about.threshold for corpus, about in held_out.items()}

@@ -147,14 +147,12 @@ def test_results_come_with_their_tasks_and_need_no_directory(workers: int) -> No
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_functions_are_called_by_processes_only_if_there_are_some(
-    workers: int, tmp_path: Path
-) -> None:
+def test_light_functions_are_called_by_processes_only_if_there_are_some(workers: int) -> None:
     executor, functions = local_executor(workers), [os.getpid, partial(max, 3, 5), os.getppid]
-    assert executor.call(functions) == [os.getpid(), 5, os.getppid()]
+    assert executor.call(functions, is_light=True) == [os.getpid(), 5, os.getppid()]
     assert executor.call([]) == []
-    executor.run(Stage(tmp_path, partial(start, tmp_path)), LINES)
-    first, largest, parent = executor.call(functions)
+    assert len(executor.call(functions)) == 3
+    first, largest, parent = executor.call(functions, is_light=True)
     assert largest == 5 and (first == os.getpid()) == (workers == 1)
     assert parent == (os.getppid() if workers == 1 else os.getpid())
 

@@ -132,7 +132,7 @@ def test_what_will_be_held_out_is_known_before_the_work(
     assert share == pytest.approx(rows / manifest.totals["sequences"], abs=0.01)
     _, sources = corpus_sources("in", [str(path)])
     data = recipe("roberta_tiny").data
-    exact = hold_outs(cut_tasks(sources), data)
+    exact = hold_outs(cut_tasks(sources), data, local_executor(1))
     sizes = {"in": (40.0, float(sum(map(len, texts))))}
     assert expected_hold_outs(sources, sizes, data) == exact
     monkeypatch.setattr(holdout, "SPLIT_BYTES", 1000)
@@ -148,7 +148,7 @@ def test_of_a_large_corpus_the_rest_is_expected(tmp_path: Path) -> None:
     _, sources = corpus_sources("in", [str(write_jsonl(tmp_path / "in.jsonl", texts * 5))])
     tasks = cut_tasks(sources)
     data = replace(recipe("roberta_tiny").data, validation_fraction=0.1)
-    found = hold_outs(tasks, data)["in"]
+    found = hold_outs(tasks, data, local_executor(1))["in"]
     assert found.threshold == int(0.1 * EVERY_HASH)
     assert found.text == sum(task.weight for task in tasks)
     assert found.held_text / found.text == pytest.approx(0.1, rel=0.2)
@@ -162,4 +162,4 @@ def test_files_in_packs_are_named_if_there_is_no_text(tmp_path: Path) -> None:
     packed = extract(sources, tmp_path / "out", local_executor(1))
     assert len(packed) == 1
     with pytest.raises(DataError, match=rf"{FEWEST_FILES} file\(s\): 00[.]jsonl:1: .*--text-field"):
-        hold_outs(cut_tasks(packed), recipe("roberta_tiny").data)
+        hold_outs(cut_tasks(packed), recipe("roberta_tiny").data, local_executor(1))
