@@ -142,12 +142,13 @@ class Executor:
         """Do all tasks; yield each with its result when it is finished."""
         yield from self.runner(stage, _largest_first(tasks))
 
-    def call(self, functions: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Call functions that can be pickled, begun in this order; returns their results."""
+    def call(
+        self, functions: Sequence[Callable[[], Result]], *, is_light: bool = False
+    ) -> list[Result]:
+        """Call functions that can be pickled, in this order; is_light: as for `Stage`."""
         calls = [_Call(number, function) for number, function in enumerate(functions)]
-        found = {
-            call.number: result for call, result in self.results(Stage(None, _start_calls), calls)
-        }
+        stage = Stage(None, _start_calls, is_light)
+        found = {call.number: result for call, result in self.results(stage, calls)}
         return [found[call.number] for call in calls]
 
 
@@ -295,8 +296,7 @@ class _Pool:
         # spawn: a forked child would inherit the locks of threads that do not exist in it
         context = get_context("spawn")
         # A stage can be large, so it is sent through a queue, whose thread waits for the workers.
-        # Passed with a task, it would block this thread, and Ctrl-C, until each worker has finished
-        # its imports.
+        # With a task it would block this thread, and Ctrl-C, until they have finished importing.
         self.stages: Queue[tuple[int, Stage[Any]]] = context.Queue()
         self.stages.cancel_join_thread()
         self.number = 0
