@@ -96,9 +96,12 @@ def language_doubts(vocabulary: Vocabulary, texts: Iterable[str]) -> list[str]:
         for (word, count), found in zip(words.items(), ids)
         if vocabulary.unk in found
     )
+    is_unknown = unknown > UNKNOWN * letters
+    in_pieces = vocabulary.size >= FEWEST_IDS and per_word > PER_WORD
+    if not in_pieces and not is_unknown:
+        return []  # nearly always, and before each letter is looked at
     limit = sum(_most_tokens(word) * count for word, count in words.items()) / letters
-    in_pieces = vocabulary.size >= FEWEST_IDS and per_word > PER_WORD and per_letter > limit
-    if not in_pieces and unknown <= UNKNOWN * letters:
+    if per_letter <= limit and not is_unknown:
         return []
     return [
         f"warning: {per_word:.2f} tokens per word, {per_letter:.2f} per letter, and "
