@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -270,8 +270,7 @@ def share(tasks: list[AnyTask], number: int, count: int) -> list[AnyTask]:
 def local_executor(workers: int) -> Executor:
     """An executor with `workers` processes on this machine; a single one is this process.
 
-    They stay from stage to stage, as each imports for a second, and end with the executor.
-    """
+    They stay from stage to stage, and end with the executor."""
     waiting: list[_Pool] = []
 
     def finished(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
@@ -307,7 +306,10 @@ class _Pool:
     def run(self, stage: Stage[AnyTask], tasks: Iterator[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         """As `Runner`; of no use after an error."""
         self.number += 1
-        submit = partial(self.processes.submit, _do, self.number)
+
+        def submit(task: AnyTask) -> Future[Any]:
+            return self.processes.submit(_do, self.number, task)
+
         try:
             with _without_interrupts():
                 # one more for each worker, so that none waits for this process

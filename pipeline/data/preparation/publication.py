@@ -112,7 +112,8 @@ def assemble_shards(
         write_counts(output, masking.counts)
     documents = partial(write_documents, work, output, [part.stem for part in parts])
     merges = merge_validation_shards(work, output, parts, made, masking)
-    placed += executor.call([documents, *merges], is_light=True)[1:]
+    written: list[Any] = executor.call([documents, *merges], is_light=True)
+    placed += written[1:]
     copies = _count_copies(work, parts, executor)
     save_vocabulary(
         vocabulary, output / "tokenizer", data.sequence_length, job.tokenizer.trained_on

@@ -146,8 +146,8 @@ def _extract_files(
     for group in _groups([*dict.fromkeys(tasks)]):
         shared = {task: cut_units(task.source) for task in group if task.can_share}
         shared = {task: cut for task, cut in shared.items() if len(cut) > 1}
-        units = [UnitTask(task, unit) for task, cut in shared.items() for unit in cut]
-        stage = Stage(directory, _start_units)
+        units: list[UnitWork] = [UnitTask(task, unit) for task in shared for unit in shared[task]]
+        stage: Stage[UnitWork] = Stage(directory, _start_units)
         waiting = {*unfinished(stage, units)}
         begun = [*dict.fromkeys(unit.file for unit in units if unit not in waiting)]
         _identify(begun, directory, executor)
@@ -155,8 +155,7 @@ def _extract_files(
             _remove_other_units(task, shared[task], identify(task.source, task.target))
         first = len(units) * (part[0] - 1) // part[1]
         # Others are hashed beside the units: by a process for each file, and there may be few.
-        work: list[UnitWork] = [*_unidentified(shared), *units[first:], *units[:first]]
-        executor.run(stage, work)
+        executor.run(stage, [*_unidentified(shared), *units[first:], *units[:first]])
         files: list[FileWork] = [*group, *_help_with(group)]
         executor.run(Stage(directory, _start_files), files)
 
