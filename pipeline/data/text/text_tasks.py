@@ -14,10 +14,13 @@ from pipeline.ingest.documents.records import Piece, Source
 SPLIT_BYTES = 32 << 20
 """Text per part; it determines a worker's memory and the size of a shard."""
 
-FINER = 8
-"""The last eighth of the text is cut into tasks of an eighth of a split: done last, they occupy the
-processes that would wait for those with the last large ones, however many processes there are."""
-_MOST_FINER = 512
+FINER = 4
+"""The last quarter of much text is cut into tasks of a quarter of a split: done last, they occupy
+the processes that would wait for those with the last large ones, however many processes there are.
+"""
+FEWEST_SPLITS = 1024
+"""Less text is not cut so: a part takes some time however short it is, and few processes wait."""
+_MOST_FINER = 2048
 """Splits that are cut so at most, as each task makes several files."""
 _MOST_TASKS = 1 << 16  # 2 TB of text
 
@@ -68,7 +71,7 @@ def cut_tasks(
 ) -> list[SplitTask]:
     """Cut all sources into tasks of about `split_bytes`; small files of a corpus share a task.
 
-    finer: see FINER; 1 for tasks of one size, as has a text of less than FINER splits.
+    finer: see FINER; 1 for tasks of one size, as has a text of less than FEWEST_SPLITS.
     """
     tasks: list[SplitTask] = []
     pending: list[Piece] = []
@@ -111,7 +114,7 @@ def _cut_pieces(sources: list[Source], split_bytes: int, finer: int) -> Iterator
 
 def has_finer_end(weight: int, split_bytes: int) -> bool:
     """Whether the last tasks of a text of this weight are smaller, see FINER."""
-    return weight >= FINER * split_bytes
+    return weight >= FEWEST_SPLITS * split_bytes
 
 
 def _weight(pieces: Iterable[Piece]) -> int:

@@ -52,7 +52,7 @@ def test_only_vocabularies_with_letters_of_scripts_without_spaces_count_the_rule
 
 def test_only_text_of_many_splits_counts_how_its_last_ones_are_cut() -> None:
     data = recipe("roberta_base").data
-    identity = shard_identity(data, [], VOCABULARY, "fast", "none", finer=8)  # type: ignore[arg-type]
+    identity = shard_identity(data, [], VOCABULARY, "fast", "none", finer=4)  # type: ignore[arg-type]
     assert fingerprint(identity) != mark(data)
     identity = shard_identity(data, [], VOCABULARY, "fast", "none", finer=1)  # type: ignore[arg-type]
     assert fingerprint(identity) == mark(data)

@@ -28,28 +28,32 @@ def test_every_byte_is_in_one_task() -> None:
     assert [task.corpus for task in tasks] == ["a", "a", "a", "a", "b"]
 
 
-def test_the_last_eighth_of_much_text_is_in_smaller_tasks() -> None:
-    """Those of the last file that can be cut in both ways; files that cannot be cut share none."""
+def test_the_last_quarter_of_much_text_is_in_smaller_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From a place where the file can be cut in both ways; files that cannot be cut share none."""
+    monkeypatch.setattr(module, "FEWEST_SPLITS", 10)
     sources = [source("a", 500), source("b", 300)]
     tasks = cut_tasks(sources, 80)
-    assert [task.weight for task in tasks] == [80] * 6 + [20] + [80] * 3 + [10] * 6
+    assert [task.weight for task in tasks] == [80] * 6 + [20, 80, 80] + [20] * 7
     spans = [(p.source.corpus, p.start, p.stop) for task in tasks for p in task.pieces]
-    assert [span for span in spans if span[0] == "b"][2:5] == [
-        ("b", 160, 240), ("b", 240, 250), ("b", 250, 260),
+    assert [span for span in spans if span[0] == "b"][1:4] == [
+        ("b", 80, 160), ("b", 160, 180), ("b", 180, 200),
     ]  # fmt: skip
     assert [task.weight for task in cut_tasks(sources, 80, finer=1)][-3:] == [80, 80, 60]
-    *_, one, packed = cut_tasks([*sources, source("c", 6, "gz")], 80)
-    assert (one.weight, packed.weight) == (10, 18)
-    small = [source("a", 500), source("b", 139)]  # less than eight splits
+    *_, one, packed = cut_tasks([*sources, source("c", 10, "gz")], 80)
+    assert (one.weight, packed.weight) == (20, 30)
+    small = [source("a", 500), source("b", 299)]  # less than ten splits
     assert cut_tasks(small, 80) == cut_tasks(small, 80, finer=1)
-    assert has_finer_end(640, 80) and not has_finer_end(639, 80)
+    assert has_finer_end(800, 80) and not has_finer_end(799, 80)
 
 
 def test_finer_tasks_are_as_many_as_a_few_thousand_processes_need(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(module, "FEWEST_SPLITS", 10)
     monkeypatch.setattr(module, "_MOST_FINER", 2)
-    assert [task.weight for task in cut_tasks([source("a", 4000)], 80)].count(10) == 16
+    assert [task.weight for task in cut_tasks([source("a", 4000)], 80)].count(20) == 8
 
 
 def test_a_compressed_file_weighs_what_its_text_does() -> None:
