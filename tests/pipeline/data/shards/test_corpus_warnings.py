@@ -21,8 +21,8 @@ from pipeline.data.shards.corpus_warnings import describe_unknown, unknown_share
         (
             {"characters": 1000, "unknown": {"tokens": 3, "characters": 11}},
             0.011,
-            "warning: 3 unknown tokens stand for 11 characters, 1.100% of the text; use a tokenizer of "
-            "this text's scripts",
+            "warning: 3 unknown tokens stand for 11 characters, 1.100% of the text; use a "
+            "tokenizer of this text's scripts",
         ),
     ],
 )
