@@ -11,7 +11,7 @@
 # them are for that job alone. So each job has its own resources: those in its file unless given.
 # Training uses slurm/RECIPE.sbatch, or slurm/train.sbatch if there is none, as for a folder.
 #
-# Other settings come from the environment or site.env, see README.md. Prints the three job ids.
+# Other settings come from the environment or site.env, see slurm/README.md. Prints the three job ids.
 set -euo pipefail
 
 SLURM_SUBMIT_DIR=$PWD # where a relative folder of a model is, see find_recipe

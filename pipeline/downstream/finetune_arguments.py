@@ -110,8 +110,9 @@ def _add_files(parser: Parser) -> None:
     )
     columns = parser.add_argument_group(
         "files of your own",
-        "CSV and TSV with any delimiter, JSON lines, Parquet, Arrow, compressed or not; for tags "
-        "also a word and its tags per line, as in CoNLL-U, whose columns have names or numbers",
+        "tables with commas, tabs, semicolons or bars, JSON lines, Parquet, Arrow, compressed or "
+        "not; for tags also a word and its tags per line, as in CoNLL-U, whose columns have names "
+        "or numbers",
     )
     columns.add_argument(
         "--text",
@@ -194,8 +195,8 @@ def _add_protocol(parser: Parser) -> None:
         choices=("all", "bag", "tfidf", "majority"),
         default="all",
         help="all also fine-tunes a bag of word embeddings and random weights with the same seeds, "
-        "and fits TF-IDF of words and word pairs if scikit-learn is installed; bag and tfidf train "
-        "only that one, majority none (default: all)",
+        "and fits TF-IDF of words and word pairs if scikit-learn is installed; bag or tfidf runs "
+        "only that baseline, majority trains none (default: all)",
     )
     for option, kind, meaning in (
         ("--epochs", float, "passes over the training examples"),

@@ -53,7 +53,7 @@ def parse_ablate(words: Sequence[str] | None = None) -> argparse.Namespace:
             "python -m pipeline.ablate roberta/masking --corpus sample --scale smoke --seeds 3 \\\n"
             "    --output ablations/masking",
             "python -m pipeline.ablate --recipe roberta_tiny --arm usual --arm low \\\n"
-            "    --set optimizer.peak_lr=2e-3 --corpus sample --seeds 5 --output ablations/rate",
+            "    --set optimizer.peak_lr=5e-4 --corpus sample --seeds 5 --output ablations/rate",
             "python -m pipeline.ablate --arms arms.py --corpus sample --output ablations/mine",
         ),
     )

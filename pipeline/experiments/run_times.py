@@ -107,7 +107,7 @@ def _short(run: Run) -> Run:
     return override(run, [
         "phases=[]", "batch.step_tokens=0", "batch.warmup_steps=0", "batch.first_sequences=1",
         f"batch.sequences={sequences}", "batch.mixture=[]", "batch.mixture_exponent=1",
-        "batch.corpora=[]", f"steps={max(warm_up, MEASURED_STEPS) + 1}",
+        "batch.corpora=[]", "logging.to=[]", f"steps={max(warm_up, MEASURED_STEPS) + 1}",
         f"validation.every={run.steps + MEASURED_STEPS}", "logging.every=1",
     ])  # fmt: skip
 

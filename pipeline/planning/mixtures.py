@@ -50,13 +50,13 @@ def mixture_weights(batch: BatchSettings, datasets: Sequence[Dataset]) -> tuple[
     """
     if not batch.is_mixed:
         return ()
-    groups = [_language_of(batch, dataset) or corpus_of(dataset) for dataset in datasets]
+    groups = [_group_of(batch, dataset) for dataset in datasets]
     rows, tokens = dict.fromkeys(groups, 0), dict.fromkeys(groups, 0)
     for group, dataset in zip(groups, datasets, strict=True):
         rows[group] += dataset.rows
         tokens[group] += dataset.tokens
     weights = {group: count**batch.mixture_exponent for group, count in tokens.items()}
-    weights |= {entry.corpus: entry.weight for entry in batch.mixture}
+    weights |= {("", entry.corpus): entry.weight for entry in batch.mixture}
     return tuple(
         weights[group] * dataset.rows / rows[group]
         for group, dataset in zip(groups, datasets, strict=True)
@@ -67,6 +67,13 @@ def corpus_of(dataset: Dataset) -> str:
     """The corpus of a dataset that holds only one."""
     (corpus,) = dataset.manifest.corpora
     return corpus
+
+
+def _group_of(batch: BatchSettings, dataset: Dataset) -> tuple[str, str]:
+    """What shares a weight: the language, or without one the corpus, which may be called like
+    one."""
+    language = _language_of(batch, dataset)
+    return language, "" if language else corpus_of(dataset)
 
 
 def _language_of(batch: BatchSettings, dataset: Dataset) -> str:
@@ -113,7 +120,7 @@ def describe_mixture(batch: BatchSettings, used: Sequence[CorpusUse]) -> list[st
         return []
     how = "batch.mixture" if batch.mixture else f"their tokens^{batch.mixture_exponent:g}"
     if batch.mixture_over == "languages":
-        count = len({use.language or use.corpus for use in used})
+        count = len({(use.language, "" if use.language else use.corpus) for use in used})
         how = f"the tokens^{batch.mixture_exponent:g} of their {count:,} languages"
     lines = [f"mixture: {len(used):,} {'corpus' if len(used) == 1 else 'corpora'} by {how}"]
     half = MOST_SHOWN // 2

@@ -42,8 +42,8 @@ PLOTS: tuple[tuple[str, str, dict[str, str]], ...] = (
 )  # fmt: skip
 """Title, unit, and fields of metrics with their names."""
 FAMILIES = (
-    ("Held-out loss by corpus", "nats", "validation_loss/"),
-    ("Held-out loss at [MASK] by corpus", "nats", "validation_mask_loss/"),
+    ("Held-out loss by corpus and language", "nats", "validation_loss/"),
+    ("Held-out loss at [MASK] by corpus and language", "nats", "validation_mask_loss/"),
     ("Grammar by phenomenon", "share of pairs", "validation_grammar/"),
     ("Trust ratios, median", "LAMB", "trust_ratio_median_"),
     ("Trust ratios, highest", "LAMB", "trust_ratio_max_"),

@@ -106,7 +106,7 @@ def _add_sources(parser: Parser) -> None:
         "both vocabularies keep their rows, the others get the mean of their old pieces; "
         "positions: encoder.positions is larger, and the new rows repeat the old ones; width: "
         "encoder.width, heads, feed_forward and layers may be larger, and weights are tiled, as "
-        "ModernBERT-large was from base; generator: the recipe initializes ELECTRA's generator; "
+        "for ModernBERT-large; generator: the recipe initializes ELECTRA's generator; "
         "heads: it initializes heads that the folder lacks (--init allows this anyway). More "
         "encoder.layers need no --new: new layers are copies",
     )

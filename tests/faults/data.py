@@ -122,7 +122,7 @@ FAULTS = {
         ("the sample is of the first files", "tasks[index * len(tasks) // most]", "tasks[index]"),
     ],
     "pipeline/data/text/text_tasks.py": [
-        ("a split mixes corpora", "pending[0].source.corpus != source.corpus or weight", "weight"),
+        ("a split mixes corpora", "pending[0].source.corpus != corpus or weight", "weight"),
     ],
     "pipeline/data/tokenizers/token_ids.py": [
         (
@@ -198,8 +198,8 @@ FAULTS = {
     "pipeline/data/preparation/assemble.py": [
         (
             "a validation shard mixes corpora",
-            "part.corpus != corpus or rows > VALIDATION_ROWS",
-            "rows > VALIDATION_ROWS",
+            "part.corpus != group[0].corpus or total > most",
+            "total > most",
         ),
         ("unusable records never stop a run", "if bad > most * records:", "if bad > records:"),
     ],

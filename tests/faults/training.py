@@ -4,8 +4,8 @@ FAULTS = {
     "pipeline/loading/order.py": [
         (
             "the last row of a batch is read twice",
-            "first, min(BATCH_ROWS, row_starts[shard + 1]",
-            "first, min(BATCH_ROWS - 1, row_starts[shard + 1]",
+            "first, min(BATCH_ROWS, row_starts[piece + 1]",
+            "first, min(BATCH_ROWS - 1, row_starts[piece + 1]",
         ),
         (
             "a mixture starts its cycles again",

@@ -6,6 +6,7 @@
 3. A word is in FORM, else in the first column; its tag, if none is chosen, in the last.
 4. In files with names a number sign starts a comment, and IDs such as 3-4 and 8.1 are no words.
    Elsewhere it is a word, but for `# id ...` and `# name = ...`.
+5. A first line that names a word and its tag, as `word<tab>tag`, is a header.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pipeline.downstream.reading.labelled_files import (
 from pipeline.downstream.reading.tables import NAME_COLUMNS, ExampleTable, check_tags
 from pipeline.ingest.documents.csv_tables import HEAD_BYTES, find_dialect
 from pipeline.ingest.documents.parquet import table_format
+from pipeline.ingest.documents.sniff import ARRAY
 
 COMMENT = re.compile(r"# (id |\S+ = )")
 """How CoNLL-U and MultiCoNER name a sentence; a number sign may also be a word."""
@@ -33,6 +35,9 @@ SENTENCE_BREAK = "-DOCSTART-"
 CONLL_U = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 """https://universaldependencies.org/format.html"""
 _GLOBAL = "# global.columns = "
+_HEADER = re.compile(
+    r"(words?|tokens?|form)\s(.*\s)?((ner_?|pos_?)?tags?|ner|pos|labels?)\s*", re.I
+)
 _ID = re.compile(r"\d+([-.]\d+)?")
 _MOST_DIGITS = 9
 
@@ -43,7 +48,7 @@ def is_column_file(path: Path, wanted: Sequence[str]) -> bool:
     if table_format(read_content(path)):
         return False
     text = read_decoded(path)
-    if is_json(path, text) or text.lstrip().startswith("["):
+    if is_json(path, text) or ARRAY.match(text):
         return False
     if name_ending(path) == "csv":
         return False
@@ -58,6 +63,8 @@ def read_conll(path: Path, word: str = "", tag: str = "") -> ExampleTable:
     the file lacks, and for a line without a word and its tag.
     """
     lines = [line.rstrip("\r") for line in read_decoded(path).split("\n")]
+    if _HEADER.fullmatch(lines[0]):
+        lines[0] = ""
     names = _column_names(lines)
     first = next((_split(line) for line in lines if _is_word_line(line, names)), [])
     if names and not tag:

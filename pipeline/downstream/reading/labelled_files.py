@@ -6,7 +6,7 @@
 3. Text is JSON lines, an array of JSON objects, or a table with its columns in the first line,
    which is split at the comma, tab, semicolon or bar that gives most of them.
 4. In a file named .csv a quote at the start of a value encloses it. In other tables it does if all
-   rows then fit the header, and else it is text, as in GLUE's files.
+   rows then fit the header, which they do not otherwise; else it is text, as in GLUE's files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ PlacedRow = tuple[str, Record | None]
 """Its place for messages, and its values by column; None for a line with too few."""
 _ZIP = b"PK\x03\x04"
 _LARGEST_FIELD = 1 << 27
-_DELIMITED = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
+DELIMITED = "-separated"
+"""The end of the form of a table whose columns are named by its first line."""
+_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,10 @@ def open_table(
         mark = dialect.delimiter
         is_quoted = _is_quoted(path, text, mark, len(dialect.columns))
     rows_ = _read_quoted(path, text, mark) if is_quoted else _read_bare(text, mark)
-    lines = ((number, row) for number, row in rows_ if row not in ([], [""]))
-    columns = tuple(header) or tuple(next(lines, (0, []))[1])
+    lines = ((number, row) for number, row in rows_ if not _is_blank(row))
+    columns = tuple(header) or tuple(name.strip() for name in next(lines, (0, []))[1])
     return LabelledTable(
-        f"{_DELIMITED[mark]}-separated", columns, _zip_rows(path, columns, lines, skips_short_lines)
+        f"{_NAMES[mark]}{DELIMITED}", columns, _zip_rows(path, columns, lines, skips_short_lines)
     )
 
 
@@ -162,12 +164,18 @@ def _is_quoted(path: Path, text: str, mark: str, width: int) -> bool:
         return True
     if '"' not in text:
         return False
-    bare = [len(row) for _, row in _read_bare(text, mark) if row != [""]]
+    bare = [len(row) for _, row in _read_bare(text, mark) if not _is_blank(row)]
     try:
-        quoted = [len(row) for _, row in _read_quoted(path, text, mark) if row]
+        quoted = [len(row) for _, row in _read_quoted(path, text, mark) if not _is_blank(row)]
     except DataError:
         return False
-    return quoted == bare or any(size != width for size in bare)
+    fits = all(size == width for size in quoted)
+    return quoted == bare or (fits and any(size != width for size in bare))
+
+
+def _is_blank(row: list[str]) -> bool:
+    """Whether a line has nothing but white space."""
+    return not row or (len(row) == 1 and not row[0].strip())
 
 
 def _read_bare(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
@@ -196,7 +204,8 @@ def _zip_rows(
             yield f"{path} line {number}", None
         elif len(row) != len(columns):
             raise DataError(
-                f"{path} line {number} has {len(row)} columns, not {len(columns)}; fix the line"
+                f"{path} line {number} has {len(row)} column{'s' * (len(row) != 1)}, not "
+                f"{len(columns)}; fix the line"
             )
         else:
             yield f"{path} line {number}", dict(zip(columns, row))

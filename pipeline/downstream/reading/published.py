@@ -13,7 +13,9 @@ from pipeline.downstream.reading.examples import Answer, Example, check_not_empt
 from pipeline.downstream.reading.labelled_files import read_content, read_decoded
 from pipeline.downstream.reading.tables import found_answer
 
-_SQUAD = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\[')
+_SQUAD = re.compile(
+    rb'(\xef\xbb\xbf)?\s*\{\s*("\w+"\s*:\s*("[^"]*"|[\d.]+)\s*,\s*)*"data"\s*:\s*\['
+)
 LETTERS = ["A", "B", "C", "D"]
 """Of RACE's answers."""
 

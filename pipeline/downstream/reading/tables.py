@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import DataError
+from pipeline.base.typed_json import as_value
 from pipeline.downstream.reading.examples import Answer, Example, Gold, check_not_empty
 from pipeline.downstream.reading.labelled_files import (
+    DELIMITED,
     LabelledTable,
     PlacedRow,
     Record,
@@ -85,7 +87,8 @@ def read_example_table(
         if record is None:
             skipped += 1
             continue
-        name = str(record[columns.id]) if columns.id in record else str(len(examples))
+        has_id = columns.id and columns.id in record
+        name = str(record[columns.id]) if has_id else str(len(examples))
         texts = _texts(record, columns, kind, place)
         if not texts:  # a sentence without words
             skipped += 1
@@ -106,6 +109,11 @@ def read_example_table(
             f"{path}: none of its {unlabelled:,} rows has a label; give a labelled file"
         )
     check_not_empty(examples, path)
+    if kind == "tags" and len(examples) > 1 and all(len(each.texts) == 1 for each in examples):
+        raise DataError(
+            f"{path} has one word in each of its {len(examples):,} rows; give a sentence per row, "
+            "its words and tags separated by spaces, or a word per line without a header"
+        )
     return ExampleTable(examples, skipped, unlabelled, _describe_taken(table, columns))
 
 
@@ -117,7 +125,7 @@ def _describe_taken(table: LabelledTable, columns: TableColumns) -> str:
     }  # fmt: skip
     parts, unused = [table.form], [*table.columns]
     for role, names in roles.items():
-        if taken := [name for name in names if name in table.columns]:
+        if taken := [name for name in names if name and name in table.columns]:
             parts.append(f"{role} {', '.join(taken)}")
             unused = [name for name in unused if name not in taken]
     return "; ".join([*parts, f"unused {columns_shown(unused)}"] if unused else parts)
@@ -135,8 +143,10 @@ def _checked_rows(
         if record is not None:
             lacking = [name for name in needed if name not in record]
             if lacking:
+                is_named = table.form.endswith(DELIMITED)  # by the first line
                 raise DataError(
-                    f"{place} has no column {lacking[0]!r}; its columns are "
+                    f"{path if is_named else place} has no column {lacking[0]!r}; its "
+                    f"{'first line names' if is_named else 'columns are'} "
                     f"{columns_shown([*record])}; "
                     + ("give the files as published" if is_published else NAME_COLUMNS)
                 )
@@ -166,10 +176,28 @@ def _text(value: object, name: str, place: str) -> str:
 def _list(value: object, place: str) -> list[str]:
     """A list of JSON, or words separated by spaces."""
     if isinstance(value, str):
-        return value.split()
+        return _words(value, place)
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return value
     raise DataError(f"{place} has {value!r} where a list of texts is needed")
+
+
+def _words(text: str, place: str) -> list[str]:
+    """Words separated by spaces, or a list that is written as JSON."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return text.split()
+    try:
+        found = as_value(text)
+    except ValueError:
+        found = None
+    if isinstance(found, list) and all(isinstance(part, str | int) for part in found):
+        return [str(part) for part in found]
+    if text.count("[") == text.count("]") == 1 and not text[1:].lstrip().startswith(("'", '"')):
+        return text.split()  # a word in brackets
+    raise DataError(
+        f"{place}: {text[:60]!r} is a list, but not of JSON; write it with double quotes, or "
+        "words separated by spaces"
+    )
 
 
 def _label(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
@@ -178,6 +206,8 @@ def _label(record: Record, columns: TableColumns, texts: tuple[str, ...], place:
         return str(value).lower()
     if value is None:
         return ""
+    if isinstance(value, float) and value.is_integer():  # as pandas writes numbers with gaps
+        return str(int(value))
     if isinstance(value, str) or (isinstance(value, float) and math.isnan(value)):
         return str(value).strip()
     raise DataError(f"{place}: label {value!r} is neither text nor a whole number")
@@ -208,7 +238,7 @@ def _choice(record: Record, columns: TableColumns, texts: tuple[str, ...], place
 def _answers(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
     """A text and its start, or SQuAD's record of lists; no answer if the text is empty."""
     value: Any = record[columns.label]
-    starts: Any = record.get(columns.start)
+    starts: Any = record.get(columns.start) if columns.start else None
     if isinstance(value, dict):
         value, starts = value.get("text"), value.get("answer_start")
     answers = value if isinstance(value, list) else [value] if value else []
@@ -243,7 +273,7 @@ def _tags(record: Record, columns: TableColumns, texts: tuple[str, ...], place: 
     value = record[columns.label]
     if not isinstance(value, str | list):
         raise DataError(f"{place}: {value!r} is not a list of tags; give one per word")
-    tags = value.split() if isinstance(value, str) else [str(tag) for tag in value]
+    tags = _words(value, place) if isinstance(value, str) else [str(tag) for tag in value]
     check_tags(texts, tags, place)
     return tuple(tags)
 

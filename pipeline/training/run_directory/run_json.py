@@ -220,9 +220,11 @@ def check_same_run(
             if was.get(corpus) != is_now.get(corpus):
                 raise CheckpointError(
                     f"{directory} was started with {corpus} of {new['directory']} in language "
-                    f"{was.get(corpus)}, now it is {is_now.get(corpus)}, which changes the order "
-                    "of samples; record the first one again (pipeline.prepare --languages), or "
-                    f"fork the run: --from {directory} --output {directory}-2"
+                    f"{was.get(corpus, '(none)')}, now it is {is_now.get(corpus, '(none)')}, which "
+                    "changes the order of samples; "
+                    + "record the first one again (pipeline.prepare --languages), or "
+                    * (corpus in was)
+                    + f"fork the run: --from {directory} --output {directory}-2"
                 )
     if earlier.order_version != (expected := _order_version(run)):
         raise CheckpointError(

@@ -86,6 +86,9 @@ def test_languages_are_read_by_a_power_of_their_tokens() -> None:
         assert len(used) == 290 and sum(use.share for use in used) == pytest.approx(1)
         count = f"290 corpora by the tokens^{exponent:g} of their {len(keys)} languages"
         assert describe_mixture(settings, used)[0] == f"mixture: {count}"
+    called_alike = [dataset("en", 100, 5), dataset("en-web", 100, 5, "en")]  # one has no language
+    assert mixture_weights(batch("batch.mixture_over=languages", "batch.mixture_exponent=0.5"),
+                           called_alike) == (10, 10)  # fmt: skip
     alone = [dataset(str(n), 10**n, 5) for n in range(1, 6)]
     over = [batch("batch.mixture_exponent=0.3", f"batch.mixture_over={what}") for what in
             ("corpora", "languages")]  # fmt: skip

@@ -40,6 +40,14 @@ def test_conll(tmp_path: Path) -> None:
     assert [e.texts for e in read_conll(path).examples] == [("#", "EU")]
 
 
+def test_a_header_is_no_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "c.tsv"
+    path.write_text("word\tner_tag\nEU\tB-ORG\n\nsays\tO\n")
+    assert [e.texts for e in read_conll(path).examples] == [("EU",), ("says",)]
+    path.write_text("[\tO\nEU\tB-ORG\n")
+    assert is_column_file(path, ("text", "label"))
+
+
 def test_conll_u(tmp_path: Path) -> None:
     path = tmp_path / "x.conllu.gz"
     path.write_bytes(gzip.compress(CONLL_U.encode()))

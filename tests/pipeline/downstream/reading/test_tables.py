@@ -56,7 +56,7 @@ def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
     columns = TableColumns(texts=("t",), label="l", skips_short_lines=True)
     found = read(tmp_path / "x.tsv", content, "classification", columns)
     assert (len(found.examples), found.skipped_lines) == (2, 1)
-    with pytest.raises(DataError, match="line 3 has 1 columns, not 2"):
+    with pytest.raises(DataError, match="line 3 has 1 column, not 2"):
         read(tmp_path / "x.tsv", content, "classification", TableColumns(texts=("t",), label="l"))
 
 
@@ -67,7 +67,7 @@ def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
             "classification",
             "x.tsv",
             "t\tother\na\t1\n",
-            "line 2 has no column 'l'; its columns are 't', 'other'; name others with --text and",
+            "has no column 'l'; its first line names 't', 'other'; name others with --text and",
         ),
         ("classification", "x.tsv", "t\tl\n", "has no examples"),
         ("classification", "x.tsv", "", "has no examples"),
@@ -78,7 +78,7 @@ def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
         ("classification", "x.CSV", "t,l\ngood, but long,1\n", "line 2 has 3 columns, not 2"),
         ("classification", "x.csv", 'l,t\n1,"open\n0,b\n', "line 3 is not CSV: unexpected end"),
         ("classification", "x.csv", "t,l\ra,1\rb,0\r", "line 1 is not CSV: new-line character"),
-        ("classification", "x.csv", 't,l\n"two\nlines",1\na\n', "line 4 has 1 columns, not 2"),
+        ("classification", "x.csv", 't,l\n"two\nlines",1\na\n', "line 4 has 1 column, not 2"),
         ("regression", "x.jsonl", f'{{"t": "a", "l": {"9" * 400}}}\n', "is not a number"),
         ("classification", "x.jsonl", "{]\n", "line 1 is not a JSON object"),
         ("classification", "x.jsonl", "[" * 100_000 + "\n", "nested too deeply"),
@@ -173,7 +173,54 @@ def test_what_was_read_is_told(tmp_path: Path) -> None:
 def test_a_published_table_without_a_column_is_not_the_published_one(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("text\tlabel\na\t1\n")
     columns = TableColumns(texts=("sentence",), label="label")
-    with pytest.raises(DataError, match="are 'text', 'label'; give the files as published"):
+    with pytest.raises(DataError, match="names 'text', 'label'; give the files as published"):
         read_example_table(
             tmp_path / "x.tsv", columns, "classification", labelled=True, is_published=True
         )
+
+
+def test_a_column_without_a_name_has_no_role(tmp_path: Path) -> None:
+    """pandas writes the numbers of rows under an empty name."""
+    columns = TableColumns(texts=("q", "p"), label="a")
+    found = read(tmp_path / "x.csv", ",q,p,a\n7,who,Anna met Bo,Bo\n", "spans", columns)
+    assert [(e.id, e.gold) for e in found.examples] == [("0", (Answer("Bo", 9),))]
+    assert found.taken == "comma-separated; text q, p; target a; unused ''"
+
+
+@pytest.mark.parametrize(
+    ("words", "tags"),
+    [("Anna met", "B-PER O"), ('"[""Anna"", ""met""]"', '"[""B-PER"", ""O""]"')],
+)
+def test_lists_of_tags_in_a_table(words: str, tags: str, tmp_path: Path) -> None:
+    columns = TableColumns(texts=("w",), label="t")
+    (one,) = read(tmp_path / "x.csv", f"w,t\n{words},{tags}\n", "tags", columns).examples
+    assert (one.texts, one.gold) == (("Anna", "met"), ("B-PER", "O"))
+
+
+def test_what_would_be_read_as_other_words(tmp_path: Path) -> None:
+    columns = TableColumns(texts=("w",), label="t")
+    as_python = "w,t\n\"['Anna', 'met']\",\"['B-PER', 'O']\"\n"
+    with pytest.raises(DataError, match="is a list, but not of JSON"):
+        read(tmp_path / "x.csv", as_python, "tags", columns)
+    with pytest.raises(DataError, match="has one word in each of its 3 rows"):
+        read(tmp_path / "x.tsv", "w\tt\nAnna\tB-PER\nmet\tO\n\nBo\tB-PER\n", "tags", columns)
+    (one,) = read(tmp_path / "x.tsv", "w\tt\n[ a ]\tO O O\n", "tags", columns).examples
+    assert one.texts == ("[", "a", "]")
+
+
+def test_whole_numbers_as_floats_are_labels(tmp_path: Path) -> None:
+    columns = TableColumns(texts=("t",), label="l")
+    (one,) = read(
+        tmp_path / "x.jsonl", '{"t": "a", "l": 1.0}\n', "classification", columns
+    ).examples
+    assert one.gold == "1"
+    with pytest.raises(DataError, match=r"label 1\.5"):
+        read(tmp_path / "x.jsonl", '{"t": "a", "l": 1.5}\n', "classification", columns)
+
+
+def test_a_missing_column_is_one_of_the_first_line(tmp_path: Path) -> None:
+    columns = TableColumns(texts=("text",), label="label")
+    with pytest.raises(DataError, match=r"x\.csv has no column 'text'; its first line names 'I"):
+        read(tmp_path / "x.csv", "I like it,pos\nno,neg\n", "classification", columns)
+    found = read(tmp_path / "x.csv", "text, label\na,1\n   \n", "classification", columns)
+    assert [(e.texts, e.gold) for e in found.examples] == [(("a",), "1")]
