@@ -298,8 +298,7 @@ class _Pool:
         # With a task it would block this thread, and Ctrl-C, until they have finished importing.
         self.stages: Queue[tuple[int, Stage[Any]]] = context.Queue()
         self.stages.cancel_join_thread()
-        self.number = 0
-        """Of the stage, from 1."""
+        self.number = 0  # of the stage, from 1
         self.workers = workers
         self.processes = ProcessPoolExecutor(workers, context, _start_worker, (self.stages,))
 
@@ -312,7 +311,7 @@ class _Pool:
 
         try:
             with _without_interrupts():
-                # one more for each worker, so that none waits for this process
+                # one more for each worker, which then waits for nothing
                 first = [*itertools.islice(tasks, 2 * self.workers)]
                 for _ in first[: self.workers]:
                     self.stages.put((self.number, stage))
@@ -321,7 +320,8 @@ class _Pool:
                 for future in wait(futures, return_when=FIRST_COMPLETED).done:
                     task, result = futures.pop(future), future.result()
                     for following in itertools.islice(tasks, 1):
-                        futures[submit(following)] = following
+                        with _without_interrupts():  # it may start a process
+                            futures[submit(following)] = following
                     yield task, result
         except BrokenProcessPool as error:
             raise DataError(

@@ -64,9 +64,10 @@ class StagedPart:
 
     def files(self) -> list[Shard | MaskFile]:
         """The rows and the masks of this pass and the next, which have copies."""
-        if self.duplicates is None:
+        duplicates = self.duplicates  # once, as the other thread may change it meanwhile
+        if duplicates is None:
             return []
-        masks = [shard.masks[k] for k in self.duplicates for shard in self.shards]
+        masks = [shard.masks[k] for k in duplicates for shard in self.shards]
         return [*self.shards, *masks]
 
     def missing(self, files: Iterable[Shard | MaskFile]) -> list[Shard | MaskFile]:

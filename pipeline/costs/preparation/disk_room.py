@@ -22,6 +22,7 @@ from pathlib import Path
 from pipeline.base.command_line import data_root, downloads
 from pipeline.base.errors import DataError
 from pipeline.base.files import size_of
+from pipeline.config.data_settings import DataSettings
 from pipeline.costs.preparation.corpus_estimate import CorpusEstimate
 from pipeline.data.preparation.transfers import find_transfers
 from pipeline.data.selection.select import Selection
@@ -37,6 +38,7 @@ AMPLE = 12
 """Times the most text that the input may hold: more than any preparation takes, so that nothing is
 estimated. Shards with ten masks are as large as the text.
 """
+_USUAL_MASKS = 10
 _SELECTED_BYTES = 10
 """Of a document without its signature: id, reason and cluster, compressed, in both files."""
 _FILES_BYTES = 4000
@@ -176,9 +178,12 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
     return [Peak(places[disk], size, _free(places[disk])) for disk, size in most.items() if size]
 
 
-def is_ample(sources: list[Source], output: Path) -> bool:
-    """Whether every disk has so much room that no estimate is needed."""
-    size = sum(most_text(sources).values())
+def is_ample(sources: list[Source], output: Path, data: DataSettings | None = None) -> bool:
+    """Whether every disk has so much room that no estimate is needed; data: of the rows, if some
+    are to be made."""
+    size = float(sum(most_text(sources).values()))
+    if data:
+        size *= data.segments.draws * max(1, data.duplicates / _USUAL_MASKS)
     homes = {_existing(path) for path in (downloads(), data_root() / "documents", output)}
     return all(_free(home) >= AMPLE * size for home in homes)
 

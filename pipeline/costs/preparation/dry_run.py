@@ -127,7 +127,7 @@ def require_room(
     extracted or not; output: of shards that are not complete, None if their name is not known yet.
     """
     named = output or arguments.output
-    if is_ample(sources, named or data_root() / "shards"):  # before finished parts are measured
+    if is_ample(sources, named or data_root() / "shards", run.data):  # before parts are measured
         return
     place, written = shards_so_far(named, found.corpus, run.name)
     sources = extracted_so_far(sources, data_root() / "documents")
@@ -141,7 +141,7 @@ def require_room(
     sample_bytes = 0 if vocabulary else SAMPLE_BYTES
     use = _disk_use(arguments, sources, known[key], written, sample_bytes)
     # What documents are dropped is not known yet, and nothing that would fit is refused.
-    least = replace(use, shards=0.0, signatures=0.0) if _may_drop(arguments) else use
+    least = replace(use, shards=0.0, pieces=0.0, signatures=0.0) if _may_drop(arguments) else use
     require_fit_on_disks(least, place)
     if output is None:
         for line in describe_disks(use, place, tight=True):

@@ -150,14 +150,14 @@ def assemble_shards(
     return manifest
 
 
-def record_languages(output: Path, languages: Mapping[str, str]) -> None:
+def record_languages(output: Path, languages: Mapping[str, str], *, replaces: bool) -> None:
     """Name the languages of corpora in complete shards, which may not have known them; languages:
-    as in `FoundCorpus`. Rows and fingerprint stay as they are."""
+    as in `FoundCorpus`; replaces: others, which a user chose, too. Rows and fingerprint stay."""
     manifest = read_manifest(output)
-    corpora = {
-        corpus: about | ({"language": languages[corpus]} if corpus in languages else {})
-        for corpus, about in manifest.corpora.items()
-    }
+    corpora = dict(manifest.corpora)
+    for corpus in corpora.keys() & languages.keys():
+        found = {"language": languages[corpus]}
+        corpora[corpus] = corpora[corpus] | found if replaces else found | corpora[corpus]
     if corpora == manifest.corpora:
         return
     try:

@@ -70,7 +70,7 @@ def make_shards(
     )  # fmt: skip
     if job.is_complete():
         tokenizer.publish(run.data)  # in case the earlier run was killed before this
-        record_languages(job.output, job.languages)
+        record_languages(job.output, job.languages, replaces=bool(arguments.languages))
         if arguments.keep_signatures:  # it may have run without
             keep_signatures(selection, signatures_folder(job.fingerprint), executor, part)
         return None

@@ -78,7 +78,15 @@ class Assembler:
         """Do all assemblies that are not finished; returns the shards, in order."""
         executor.run(Stage(self.work, self.start), assemblies)
         markers = on_threads(read_object, [self.work / each.marker for each in assemblies])
-        return [build(Shard, marker) for marker in markers]
+        shards = [build(Shard, marker) for marker in markers]
+        for planned, shard in zip(assemblies, shards, strict=True):
+            # of another version, which grouped the pieces otherwise
+            if shard.piece_rows != tuple(piece["sequences"] for piece in planned.pieces):
+                raise DataError(
+                    f"{self.work / planned.marker} is of other pieces; remove {self.output} and "
+                    "run pipeline.prepare again"
+                )
+        return shards
 
     def start(self) -> Callable[[Assembly], None]:
         """The function that does an assembly."""

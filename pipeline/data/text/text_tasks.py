@@ -98,7 +98,8 @@ def _cut_pieces(sources: list[Source], split_bytes: int, finer: int) -> Iterator
     left = _weight(itertools.chain.from_iterable(whole))
     end, small = 0, max(1, split_bytes // finer)
     if finer > 1 and has_finer_end(left, split_bytes):
-        end = min(left // finer, _MOST_FINER * split_bytes)
+        spare = max(0, _MOST_TASKS - left // split_bytes) // finer  # or much text has too many
+        end = min(left // finer, min(_MOST_FINER, spare) * split_bytes)
     for source, pieces in zip(sources, whole):
         fine = cut(source, small) if left - _weight(pieces) < end else []
         starts = {piece.start for piece in fine}

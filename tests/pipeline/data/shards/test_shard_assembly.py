@@ -176,6 +176,16 @@ def test_pieces_that_another_process_has_taken(tmp_path: Path) -> None:
     assembler.assemble(planned)
 
 
+def test_a_marker_of_other_pieces_is_refused(tmp_path: Path) -> None:
+    """Another version may have grouped them otherwise."""
+    planned = pieces_in(tmp_path / "work")
+    assembler = Assembler(tmp_path / "work", folders(tmp_path / "out"), "none")
+    assembler.run([planned], local_executor(1))
+    other = replace(planned, pieces=planned.pieces[:1])
+    with pytest.raises(DataError, match=rf"{planned.marker} is of other pieces; remove"):
+        assembler.run([other], local_executor(1))
+
+
 @pytest.mark.parametrize("way", ["two workers", "two parts", "after a kill"])
 def test_the_same_bytes_in_any_way(
     way: str,

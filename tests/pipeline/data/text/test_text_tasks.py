@@ -54,6 +54,8 @@ def test_finer_tasks_are_as_many_as_a_few_thousand_processes_need(
     monkeypatch.setattr(module, "FEWEST_SPLITS", 10)
     monkeypatch.setattr(module, "_MOST_FINER", 2)
     assert [task.weight for task in cut_tasks([source("a", 4000)], 80)].count(20) == 8
+    monkeypatch.setattr(module, "_MOST_TASKS", 52)  # too few for a finer end
+    assert [task.weight for task in cut_tasks([source("a", 4000)], 80)] == [80] * 50
 
 
 def test_a_compressed_file_weighs_what_its_text_does() -> None:

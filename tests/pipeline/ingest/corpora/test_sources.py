@@ -81,7 +81,7 @@ def test_small_files_are_grouped_as_they_are_found(
     assert [*map(len, pack.kinds)] == [4] and pack.paths == sorted(pack.paths)
     with pytest.raises(ConfigError, match="has 1 folders and files"):  # all text is left out
         corpus_sources("mine", [str(tmp_path / "in")], by_folder=True)
-    assert "40 other file(s) are left out (en.00.txt, en.01.txt, " in capsys.readouterr().out
+    assert "40 other file(s) are skipped (en.00.txt, en.01.txt, " in capsys.readouterr().out
     (tmp_path / "in/yo.jsonl").write_text(LINE)
     _, sources = corpus_sources("mine", [str(tmp_path / "in")], by_folder=True)
     assert [source.name for source in sources] == ["sw.jsonl", "yo.jsonl"]
