@@ -323,17 +323,17 @@ class _Pool:
                         with _without_interrupts():  # it may start a process
                             futures[submit(following)] = following
                     yield task, result
-        except BrokenProcessPool as error:
-            raise DataError(
-                f"one of {self.workers} workers died, killed or out of memory; finished work is "
-                "kept: run the same command again, with fewer --workers if memory is short"
-            ) from error
-        except BaseException:
+        except BaseException as error:
             # Parts are complete or absent, so a worker can be stopped at any time.
             for child in active_children():
                 child.terminate()
             self.processes.shutdown(cancel_futures=True)
-            raise
+            if not isinstance(error, BrokenProcessPool):
+                raise
+            raise DataError(
+                f"one of {self.workers} workers died, killed or out of memory; finished work is "
+                "kept: run the same command again, with fewer --workers if memory is short"
+            ) from error
 
 
 @contextmanager

@@ -191,7 +191,7 @@ def test_an_element_of_a_slurm_array_does_its_run(
     settings = {
         "PATH": f"{tmp_path}:{os.environ['PATH']}", "TENFOLD_HOME": str(process.ROOT),
         "TENFOLD_VENV": sys.prefix, "TENFOLD_LOCAL": str(tmp_path / "local"),
-        "TENFOLD_DOCTOR": "off", "TENFOLD_ABLATION": str(whole),
+        "TENFOLD_DOCTOR": "off", "TENFOLD_ABLATION": str(whole), "SLURM_JOB_ID": "1",
         "TENFOLD_ABLATE_ARGS": " ".join(given),
     }  # fmt: skip
     for task, code, said in (

@@ -148,5 +148,7 @@ def test_every_recipe_has_a_protocol() -> None:
         small = arms[0].run.encoder.width <= SMALL_WIDTH and not recipe.startswith("electra")
         assert found == ("small" if small else recipe.partition("_")[0])
     odd = replace(arms[0], arm=replace(arms[0].arm, recipe="gpt_base"))
-    with pytest.raises(ConfigError, match="gpt_base is of no family"):
+    with pytest.raises(
+        ConfigError, match="no protocol is known for the baseline's recipe gpt_base"
+    ):
         protocol_name(odd)

@@ -24,6 +24,7 @@ from pipeline.data.text.losses import CLEANING
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.extraction.packs import ungrouped
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard
 from tests.pipeline.preparing import (
@@ -48,7 +49,8 @@ def corpora(folder: Path, **texts: list[str]) -> None:
 
 
 def chosen(folder: Path, *names: str, how: str = "near", split_bytes: int = 1 << 25) -> Selection:
-    sources = [source for name in names for source in corpus_sources(name, [str(folder / name)])[1]]
+    found = (corpus_sources(name, [str(folder / name)])[1] for name in names)
+    sources = [*ungrouped(source for its in found for source in its)]
     return plan_selection(cut_tasks(sources, split_bytes), how, [], [], folder / "documents")
 
 

@@ -71,6 +71,15 @@ def test_pieces_are_all_rows_of_their_shard(
             read_manifest(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["..", "", ".hidden/..", "../rows/train-00000.arrow"])
+def test_shards_are_files_of_their_directory(name: str, prepared: Path, tmp_path: Path) -> None:
+    content = json.loads((prepared / MANIFEST).read_bytes())
+    content["shards"][0]["file"] = f"rows/{name}"
+    (tmp_path / MANIFEST).write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"shards\[0\] is 'rows/.*', not rows/NAME"):
+        read_manifest(tmp_path)
+
+
 def test_any_damage_is_a_line_that_names_the_file(prepared: Path, tmp_path: Path) -> None:
     """Or what readers take for granted is still there."""
     content = json.loads((prepared / MANIFEST).read_bytes())

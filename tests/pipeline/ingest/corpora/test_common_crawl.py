@@ -127,6 +127,6 @@ def test_files_that_do_not_exist_stop_the_command_or_are_left_out(
             Keeping(downloads=tmp_path, is_kept=False),
             skip_missing=True,
         )
-        assert "00002" in file.path and f"left out: {gone}" in capsys.readouterr().out
+        assert "00002" in file.path and f"are skipped: {gone}" in capsys.readouterr().out
     with pytest.raises(DataError, match=message):
         list_months(["2019-02"], server.address, Keeping(downloads=tmp_path, is_kept=False))

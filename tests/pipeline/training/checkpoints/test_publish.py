@@ -29,6 +29,13 @@ def test_multiples_of_keep_every_are_never_removed(tmp_path: Path) -> None:
     assert published(tmp_path) == [110]
 
 
+def test_the_newest_are_kept(tmp_path: Path) -> None:
+    saver = toy.saver(tmp_path, Alone(), keep=3)
+    for step in range(10, 60, 10):
+        saver.save(toy.fragments(step), toy.state(step))
+    assert published(tmp_path) == [30, 40, 50]
+
+
 def test_rank_0_waits_for_all_and_names_ranks_that_fail(tmp_path: Path) -> None:
     never = threading.Event()
     later = threading.Timer(0.2, write_fragments, (tmp_path, 1, toy.fragments(1)))
