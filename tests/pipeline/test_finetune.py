@@ -223,7 +223,7 @@ def test_what_changed_since_the_first_seeds_is_refused(tmp_path: Path, call: Cal
             "every training example has label '1'; give several",
         ),
         ("dev.tsv", "sentence\tlabel\na\t1\n", "every development example has label '1'; give an"),
-        ("test.tsv", "index\tsentence\n0\n", "test.tsv line 2 has 1 columns, not 2"),
+        ("test.tsv", "index\tsentence\n0\n", "test.tsv line 2 has 1 column, not 2"),
     ],
 )
 def test_bad_files(tmp_path: Path, command: Command, name: str, content: str, message: str) -> None:

@@ -35,7 +35,7 @@ def test_one_run(tmp_path: Path, prepared: Path) -> None:
     assert list(changed.rows) == [("steps", "2400", "100")]
     titles = [plot.title for plot in section(runs, "Curves").plots]
     assert "Parts of the loss" not in titles  # there is one
-    by_corpus = next(p for p in section(runs, "Curves").plots if p.title.endswith("by corpus"))
+    by_corpus = next(p for p in section(runs, "Curves").plots if "by corpus" in p.title)
     assert [name for name, _ in by_corpus.series] == ["books", "news"]
     assert all(plot.lives == [50] for plot in section(runs, "Curves").plots)
     time = section(runs, "Time")
