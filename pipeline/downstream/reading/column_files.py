@@ -19,6 +19,7 @@ from pipeline.base.errors import DataError
 from pipeline.downstream.reading.examples import Example, check_not_empty
 from pipeline.downstream.reading.labelled_files import (
     columns_shown,
+    decode_content,
     is_json,
     name_ending,
     read_content,
@@ -45,9 +46,10 @@ _MOST_DIGITS = 9
 def is_column_file(path: Path, wanted: Sequence[str]) -> bool:
     """False if a file is a table of sentences: by its format or its name, or as its first line
     names one of the wanted columns."""
-    if table_format(read_content(path)):
+    content = read_content(path)
+    if table_format(content):
         return False
-    text = read_decoded(path)
+    text = decode_content(path, content)
     if is_json(path, text) or ARRAY.match(text):
         return False
     if name_ending(path) == "csv":

@@ -58,10 +58,11 @@ def read_content(path: Path) -> bytes:
 def read_decoded(path: Path) -> str:
     """The text of a file, without a byte order mark. Raises DataError if it is in no encoding of
     Unicode."""
-    return _decode(path, read_content(path))
+    return decode_content(path, read_content(path))
 
 
-def _decode(path: Path, content: bytes) -> str:
+def decode_content(path: Path, content: bytes) -> str:
+    """The text of these bytes, see `read_decoded`; path: of their file, for messages."""
     if content.startswith(_ZIP):
         raise DataError(
             f"{path} is a zip archive or a workbook; unpack it, or save the sheet as CSV"
@@ -90,7 +91,7 @@ def open_table(
     if form := table_format(content):
         rows = enumerate(read_table_rows(str(path), content), 1)
         return _keyed(form, ((f"{path} row {number}", row) for number, row in rows))
-    text = _decode(path, content)
+    text = decode_content(path, content)
     if ARRAY.match(text):
         return _keyed("JSON array", _read_array(path, text))
     if is_json(path, text):
