@@ -60,6 +60,7 @@ from pipeline.planning.schedule import learning_rate
 from pipeline.training.optimizer import engine as engines
 from tests.benchmarks.gpu_attention import attention_kernels
 from tests.benchmarks.gpu_cache import load_cache, save_cache
+from tests.benchmarks.gpu_gradients import gradients
 from tests.benchmarks.gpu_parts import (
     Gate,
     flops_of,
@@ -308,12 +309,13 @@ class Part(NamedTuple):
 
 PARTS = (
     Part("Matrix products", 20, product_rates),
+    Part("Gradients", 40, gradients),
     Part("Attention", 30, attention_kernels),
     Part("Micro-steps", 120, micro_steps),
     Part("The largest model with LAMB", 120, largest_with_lamb),
     Part("Training beside transformers", 110, training),
     Part("Optimizer step", 30, optimizer_steps),
-    Part("Rows of a micro-batch", 80, size_sweep),
+    Part("Rows of a micro-batch", 40, size_sweep),
 )
 """In the order of what rests on them: kernels, a micro-step of them, a training of these."""
 
