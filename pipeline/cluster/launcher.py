@@ -60,6 +60,7 @@ class LauncherWatch:
     def start(self) -> None:
         """Check now, then keep checking in a thread. Call this from the main thread."""
         mark = next((name for name in (TORCHRUN, DEEPSPEED) if name in os.environ), "")
+        # Without /proc the second test fails: nothing could be watched.
         if not mark or not processes.read_start_time(os.getpid()):
             return
         launcher, started = _find_launcher()
@@ -67,6 +68,7 @@ class LauncherWatch:
             self._watched = {launcher: started} | _find_runner(launcher)
             self._wake_on_parent_death()
             threading.Thread(target=self._watch, name="launcher", daemon=True).start()
+        # It died while this rank imported, and the rank was adopted.
         elif launcher == 1 or processes.name(launcher) in REAPERS:
             self._end(f"the launcher that set {mark} is gone; unset {mark} to start without one")
 
@@ -86,12 +88,14 @@ class LauncherWatch:
         script, or when only the thread that started this process ends.
         """
         signal.signal(signal.SIGRTMIN, lambda number, frame: self._woken.set())
+        # prctl reads longs; ctypes would pass ints, whose upper halves are undefined.
         arguments = map(ctypes.c_ulong, (signal.SIGRTMIN, 0, 0, 0))
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, *arguments)
 
     def _end(self, reason: str) -> None:
         _discard_broken_outputs()
+        # Before the request, so that the limit holds whatever the request leads to.
         threading.Thread(target=self._limit, args=(reason,), name="orphan", daemon=True).start()
         self._stop.request(reason)
 
@@ -102,6 +106,7 @@ class LauncherWatch:
         not count.
         """
         pause, waited = min(CHECK_SECONDS, ORPHAN_SECONDS / 10), 0.0
+        # asked each time, as a run measures its checkpoints
         while waited < max(ORPHAN_SECONDS, self._stop.seconds_to_save()):
             time.sleep(pause)
             waited += pause
@@ -116,6 +121,7 @@ def _find_launcher() -> tuple[int, str]:
 
     def nearest() -> int:
         process = os.getppid()
+        # Wrapper scripts inherit the rank's variables; their launcher was started without.
         while process and given <= processes.environment(process):
             process = processes.parent(process)
         return process
@@ -123,7 +129,8 @@ def _find_launcher() -> tuple[int, str]:
     while True:
         process = nearest()
         started = processes.read_start_time(process)
-        if started or process == nearest():  # else it has just died
+        # A launcher that dies in between is no longer the nearest: look again.
+        if started or process == nearest():
             return process, started
 
 
@@ -146,7 +153,7 @@ def _discard_broken_outputs() -> None:
     """
     poll = select.poll()
     for output in filter(None, (sys.__stdout__, sys.__stderr__)):  # None if started without
-        poll.register(output, 0)
+        poll.register(output, 0)  # errors and hang-ups are reported without being asked for
     for number, state in poll.poll(0):
         if state & (select.POLLERR | select.POLLHUP):
             null = os.open(os.devnull, os.O_WRONLY)

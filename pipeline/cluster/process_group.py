@@ -45,11 +45,12 @@ def init_distributed() -> torch.device:
             "with torchrun or deepspeed"
         )
     if "RANK" not in present:
+        # Without these DeepSpeed 0.19.8 asks mpi4py, which may not be installed.
         os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
     deepspeed = deepspeed_library()
     device = compute_device()
     if device.type == "cuda":
-        torch.cuda.set_device(device)
+        torch.cuda.set_device(device)  # before NCCL starts, which takes the current device
     if not dist.is_initialized():
         backend = "nccl" if device.type == "cuda" else "gloo"
         if os.environ["WORLD_SIZE"] == "1":
@@ -61,7 +62,7 @@ def init_distributed() -> torch.device:
                 backend, store=store, rank=rank, world_size=world_size, timeout=timeout()
             )
     with quiet():
-        deepspeed.init_distributed()
+        deepspeed.init_distributed()  # finds the group, and uses it
     return device
 
 
@@ -83,6 +84,7 @@ def timeout(default: float = TIMEOUT_SECONDS) -> timedelta:
 def compute_device() -> torch.device:
     """This rank's GPU, or the CPU if there is none."""
     if torch.cuda.is_available():
+        # one GPU per rank of a node
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("cpu")
 
@@ -98,7 +100,7 @@ def device_name(device: torch.device) -> str:
 def deepspeed_library() -> Any:
     """DeepSpeed, imported on first use (it takes seconds) and silenced."""
     note_loading("deepspeed")
-    logging.disable(logging.WARNING)
+    logging.disable(logging.WARNING)  # its own logger exists only after the import
     try:
         with quiet():
             import deepspeed
@@ -120,6 +122,7 @@ def deepspeed_library() -> Any:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Silence DeepSpeed's prints and its warnings about deprecated functions of torch."""
+    # For good, not in `catch_warnings`: steps after this block warn, too, many times each.
     warnings.filterwarnings(
         "ignore", category=FutureWarning, message=".*(all_gather|reduce_scatter)_"
     )

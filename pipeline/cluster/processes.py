@@ -11,13 +11,13 @@ def read_start_time(process: int) -> str:
     Process IDs are reused: ID and start time together identify a process.
     """
     _, fields = _stat(process)
-    return "" if not fields or fields[0] in "ZX" else fields[19]
+    return "" if not fields or fields[0] in "ZX" else fields[19]  # field 22 of proc(5)
 
 
 def parent(process: int) -> int:
     """The parent's process ID; 0 if it is outside this container, or the process is gone."""
     _, fields = _stat(process)
-    return int(fields[1]) if fields else 0
+    return int(fields[1]) if fields else 0  # field 4 of proc(5)
 
 
 def name(process: int) -> str:
@@ -28,6 +28,7 @@ def name(process: int) -> str:
 def is_python(process: int) -> bool:
     """Whether a process runs a Python interpreter; False for another user's process."""
     try:
+        # `python3.11` where a venv links to it
         return "python" in Path(f"/proc/{process}/exe").readlink().name
     except OSError:
         return False
@@ -35,7 +36,7 @@ def is_python(process: int) -> bool:
 
 def command(process: int) -> list[str]:
     """The command line of a process, in words."""
-    return _read(process, "cmdline").split("\0")[:-1]
+    return _read(process, "cmdline").split("\0")[:-1]  # the last word ends with a NUL, too
 
 
 def environment(process: int) -> set[str]:
@@ -44,6 +45,7 @@ def environment(process: int) -> set[str]:
 
 
 def _stat(process: int) -> tuple[str, list[str]]:
+    # From the last bracket: the name itself may have blanks and brackets.
     start, _, rest = _read(process, "stat").rpartition(")")
     return start.partition("(")[2], rest.split()
 

@@ -42,7 +42,7 @@ class RankGroup(Protocol):
 
     @property
     def rank(self) -> int:
-        """Of this process."""
+        """This process's rank."""
 
     @property
     def world_size(self) -> int:
@@ -66,11 +66,11 @@ class Alone:
     world_size: int = 1
 
     def gather(self, text: str) -> list[str]:
-        """Its own text."""
+        """A list of this text only."""
         return [text]
 
     def from_first(self, content: bytes) -> bytes:
-        """Its own content."""
+        """The same content."""
         return content
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
@@ -91,7 +91,8 @@ def agreed(ranks: RankGroup, kind: type[PipelineError] = PipelineError) -> Itera
     try:
         yield
     except (OSError, PipelineError) as error:
-        mistake = error
+        mistake = error  # any other exception is a bug and ends this rank, as it should
+    # Every rank gets here, with or without a mistake: a missing one would hang the others.
     message = format_rank_error(ranks.gather(str(mistake) if mistake else ""))
     if message:
         raise kind(message) from mistake
@@ -127,6 +128,7 @@ class Cluster:
     @classmethod
     def join(cls, stop: StopRequest) -> Cluster:
         """Meet the other processes, see `process_group.init_distributed`."""
+        # First: a bad value is reported before any rank waits for another.
         with reporting_before_joining(stop):
             longest_wait = timeout()
         try:
@@ -162,6 +164,7 @@ class Cluster:
             except PipelineError:
                 self.stop.keep_error()
                 # no rank ends, and makes the launcher end the others, before all of them know
+                # A rank that is gone breaks the barrier, but the mistake is what the user must see.
                 with suppress(RuntimeError):
                     dist.barrier(group=self.control)
                 raise
@@ -171,7 +174,9 @@ class Cluster:
         content = text.encode()
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
         dist.all_gather(sizes, torch.tensor([len(content)]), group=self.control)
+        # Gloo gathers tensors of one size, so texts are padded to the longest.
         longest = max(1, *(int(size) for size in sizes))
+        # A bytearray, because torch warns of buffers that are read-only.
         mine = torch.frombuffer(bytearray(content.ljust(longest, b"\0")), dtype=torch.uint8)
         parts = [torch.empty_like(mine) for _ in range(self.world_size)]
         dist.all_gather(parts, mine, group=self.control)
@@ -181,6 +186,7 @@ class Cluster:
         """The content of the first rank, on every rank."""
         size = torch.tensor([len(content)])
         dist.broadcast(size, 0, group=self.control)
+        # `frombuffer` refuses an empty buffer.
         found = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else size[:0]
         if self.rank:
             found = torch.empty(int(size), dtype=torch.uint8)
@@ -196,6 +202,7 @@ class Cluster:
 
     def each(self, value: float) -> list[float]:
         """The value of every rank, on every rank."""
+        # A sum of vectors with one entry each: `gather` would take two collectives.
         values = torch.zeros(self.world_size, dtype=torch.float64)
         values[self.rank] = value
         return self.total(values).tolist()
@@ -210,6 +217,7 @@ class Cluster:
         False if the store of the ranks is gone, with a rank that has said why it ended.
         """
         try:
+            # The store adds atomically, so only one rank reads 1.
             return int(dist.distributed_c10d._get_default_store().add(message, 1)) == 1
         except RuntimeError:
             return False
@@ -240,6 +248,7 @@ def reporting_before_joining(stop: StopRequest) -> Iterator[None]:
         rank = launched_rank()
         if rank == 0:
             raise
+        # The launcher sends SIGTERM once rank 0 has ended with the same error.
         if stop.wait_for_request(FIRST_RANK_SECONDS):
             raise SystemExit(error.exit_code) from None
         raise type(error)(f"rank {rank}: {error}") from None
@@ -273,6 +282,6 @@ def report_once(rank: int) -> Iterator[None]:
     try:
         yield
     except PipelineError as error:
-        if rank:
+        if rank:  # with the same code: a launcher returns that of any rank
             raise SystemExit(error.exit_code) from None
         raise

@@ -39,7 +39,7 @@ def fresh_store(join_timeout: timedelta, timeout: timedelta) -> tuple[Store, int
         store = TCPStore(
             host,
             port,
-            is_master=rank == 0 and not held_by_agent,
+            is_master=rank == 0 and not held_by_agent,  # torchrun's agent has the port already
             timeout=join_timeout,
             wait_for_workers=False,  # it would not say who is missing
             multi_tenant=True,
@@ -50,6 +50,7 @@ def fresh_store(join_timeout: timedelta, timeout: timedelta) -> tuple[Store, int
             f"rank {rank} of {world_size} got no answer from rank 0 at {host}:{port} within "
             f"{join_timeout.total_seconds():.0f} s"
         ) from error
+    # All are here: from now on a wait may be as long as a checkpoint.
     store.set_timeout(timeout)
     return PrefixStore(name, store), rank, world_size
 
@@ -69,10 +70,12 @@ def common_name(store: Store, rank: int, world_size: int, timeout: timedelta) ->
         return name
     answered: dict[int, str] = {}
     began = said_at = time.monotonic()
+    # Adding 0 reads a counter. Until all have read the name, this rank may hold the store.
     while store.add(f"heard-{own}", 0) < world_size - 1:
         for other in range(1, world_size):
-            if store.check([f"asks-{other}"]):
+            if store.check([f"asks-{other}"]):  # `get` would wait until that rank asks
                 asker = store.get(f"asks-{other}").decode()
+                # A rank that was restarted meanwhile asks again, under another name.
                 if answered.get(other) != asker:
                     store.set(f"answer-{asker}", own)
                     answered[other] = asker

@@ -40,7 +40,7 @@ def open_shards(
     shared = [ranks.from_first(content) for content in contents]
     with agreed(ranks, DataError):
         manifests = [parse_manifest(*both) for both in zip(directories, shared, strict=True)]
-        wanted = [
+        wanted = [  # split by split, in the order of --data: all ranks sum up the same list
             (directory, manifest, split)
             for split in splits
             for directory, manifest in zip(directories, manifests, strict=True)
@@ -49,6 +49,7 @@ def open_shards(
             file_sizes(directory, manifest.of(split), ranks.rank, ranks.world_size)
             for directory, manifest, split in wanted
         ]
+    # A file is 0 on all ranks but one, so the sum is its size; float64 is exact up to 9 petabytes.
     total = ranks.total(torch.from_numpy(np.concatenate(own))).to(torch.int64).numpy()
     sizes = np.split(total, np.cumsum([part.size for part in own])[:-1])
     with agreed(ranks, DataError):
@@ -57,4 +58,5 @@ def open_shards(
             for what, found in zip(wanted, sizes, strict=True)
         ]
     count = len(directories)
+    # `wanted` lists all directories of one split, then those of the next.
     return [tuple(datasets[start : start + count]) for start in range(0, len(datasets), count)]

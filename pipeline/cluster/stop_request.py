@@ -51,14 +51,14 @@ class Deadline:
         """hours: infinity for no limit; save_seconds: the time of a checkpoint, as known now."""
         self._save_seconds = save_seconds
         self._asked_at = math.inf
-        self._gaps: deque[float] = deque(maxlen=50)
+        self._gaps: deque[float] = deque(maxlen=50)  # forgets the first step, which compiles
         left = math.inf if math.isinf(hours) else hours * 3600 - process_seconds()
         self._ends_at = time.monotonic() + left
 
     def reached(self) -> bool:
         """Whether another micro-batch could make it too late to save."""
         now = time.monotonic()
-        self._gaps.append(max(0.0, now - self._asked_at))
+        self._gaps.append(max(0.0, now - self._asked_at))  # the first call has no gap: -inf
         self._asked_at = now
         return now + self.needed() > self._ends_at
 
@@ -71,6 +71,7 @@ class Deadline:
 
 def process_seconds() -> float:
     """The age of this process."""
+    # Field 22 of proc(5): the start, in ticks since the boot, suspended time included.
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
@@ -113,7 +114,8 @@ class StopRequest:
     def listen(self) -> None:
         """Make signals request a stop. Call this from the main thread."""
         heard, written = socket.socketpair()
-        written.setblocking(False)
+        written.setblocking(False)  # `set_wakeup_fd` requires it: a C handler must not wait
+        # Detached, or it would be closed as garbage. A full buffer has requests enough.
         signal.set_wakeup_fd(written.detach(), warn_on_full_buffer=False)
         for number in STOP_SIGNALS:
             # a shell ignores SIGINT in what it starts with `&`, and we keep that
@@ -142,6 +144,7 @@ class StopRequest:
             self._told.set()
             return
         if self.can_save:
+            # A batch system may signal the batch script and each rank: one line is enough.
             repeated, self.signalled = self.signalled, True
             if not repeated:
                 _say(f"warning: {reason}; saving and stopping")
@@ -152,7 +155,7 @@ class StopRequest:
         os._exit(EXIT_INTERRUPTED)
 
     def _hear(self, heard: socket.socket) -> None:
-        while numbers := heard.recv(64):
+        while numbers := heard.recv(64):  # a byte for each signal: its number
             for number in filter(STOP_SIGNALS.__contains__, numbers):
                 self._receive(signal.Signals(number))
 

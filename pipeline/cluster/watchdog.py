@@ -67,7 +67,7 @@ class Watchdog:
         now = time.monotonic()
         self._longest = max(self._longest, now - self._beaten_at)
         self._beaten_at = now
-        self._beats += 1
+        self._beats += 1  # a count, as a clock cannot tell a stop from a silence
 
     def through(self, items: Iterator[T]) -> Iterator[T]:
         """The items, with a beat for each."""
@@ -99,4 +99,4 @@ def end_with_stacks(who: str, why: str) -> NoReturn:
         flush=True,
     )
     faulthandler.dump_traceback(all_threads=True)
-    os._exit(EXIT_HUNG)
+    os._exit(EXIT_HUNG)  # sys.exit would end this thread only, and wait for the others

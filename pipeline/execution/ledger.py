@@ -38,6 +38,7 @@ def only_once(target: Path, instead: Path | None = None) -> Iterator[Path | None
     file that makes `target` superfluous.
     """
     with one_at_a_time(lock_of(target)):
+        # Only now: the lock's last holder may have written the file while this process waited.
         if target.exists() or (instead is not None and instead.exists()):
             yield None
             return
@@ -51,6 +52,7 @@ def hold_lock(lock: Path) -> Iterator[IO[Any] | None]:
     """Hold the lock of a piece of work, for child processes too; None if another process does."""
     make_directory(lock.parent, "name another --output")
     with open_lock(lock) as file:
+        # None is a file system without locks: doing the work twice is better than never.
         yield None if try_lock(file) is False else file
 
 
@@ -71,6 +73,7 @@ def check_same_work(output: Path, before: Mapping[str, Any], now: Mapping[str, A
 
     before: as recorded, so of JSON's types, as `now` must be.
     """
+    # A dict keeps its order, so the same setting is named in every run.
     for name in {**now, **before}:
         if before.get(name) != now.get(name):
             raise ConfigError(

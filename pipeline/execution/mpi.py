@@ -1,8 +1,11 @@
 """The ranks of an MPI job as one executor: rank 0 hands out tasks, and all ranks do them.
 
-Ranks exchange small messages with rank 0 only, and sleep between polls, as MPI's own waiting keeps
-cores busy. Rank 0 sends messages from its main thread and does tasks in another one. Every rank
-reports errors to rank 0, which prints the error and aborts the job. The launcher ends the job if a
+1. Rank 0 sends each rank the stage and a first task. It does its own tasks in a second thread.
+2. A rank reports each finished task to rank 0, which sends it the next one.
+3. An error is reported in the same way. Rank 0 prints it and aborts the job.
+4. After the last stage, rank 0 dismisses the others.
+
+Ranks sleep between polls, as MPI's own waiting keeps cores busy. The launcher ends the job if a
 rank dies. Parts are complete or absent, so the next run keeps finished work.
 """
 
@@ -74,6 +77,7 @@ class Ranks:
         try:
             yield
         except SystemExit as stop:
+            # With an error `run_together` ends all ranks, which need its exit code.
             if not stop.code:
                 self._dismiss()
             raise
@@ -83,6 +87,7 @@ class Ranks:
         """Have all ranks do `tasks`; each free rank gets the next one. Called by rank 0."""
         waiting = iter(tasks)
         busy = 0
+        # Rank 0's own worker talks through queues, so only the main thread calls MPI.
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         work = threading.Thread(target=_work, args=(0, inbox.get, outbox.put), daemon=True)
@@ -94,11 +99,13 @@ class Ranks:
             else:
                 self.comm.send(message, dest=rank)
 
+        # 1. Ranks come first in the zip: when they are used up, no task has been taken in vain.
         for rank, task in zip(range(self.size), waiting):
             give(rank, stage)
             give(rank, task)
             busy += 1
         while busy:
+            # 2. and 3.
             rank, report = self._next_report(outbox)
             if isinstance(report, Exception):
                 raise report
@@ -106,8 +113,9 @@ class Ranks:
             for task in itertools.islice(waiting, 1):
                 give(rank, task)
                 busy += 1
+            # The rank is busy again before the caller, who may be slow, handles this result.
             yield report
-        inbox.put(None)
+        inbox.put(None)  # ends the thread; the other ranks wait for the next stage
 
     def follow(self) -> None:
         """Do tasks until rank 0 dismisses this rank. Called by every other rank."""
@@ -116,7 +124,8 @@ class Ranks:
         try:
             _work(self.rank, self._hear, lambda report: self.comm.send(report, dest=0))
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would print a traceback
+            # The launcher sends Ctrl-C to all ranks: only rank 0 prints a line about it.
             time.sleep(_LAST_WORD_SECONDS)
             sys.exit(EXIT_BY_USER)
 
@@ -124,7 +133,7 @@ class Ranks:
         while not self.comm.iprobe(source=0):
             time.sleep(NAP_SECONDS)
         message = self.comm.recv(source=0)
-        if isinstance(message, int):
+        if isinstance(message, int):  # an exit code, from `_end_all` under srun
             os._exit(message)
         return message
 
@@ -140,11 +149,12 @@ class Ranks:
             if self.comm.iprobe(status=status):
                 return status.Get_source(), self.comm.recv(source=status.Get_source())
             try:
-                return 0, own.get(timeout=NAP_SECONDS)
+                return 0, own.get(timeout=NAP_SECONDS)  # the nap, which an own report ends early
             except queue.Empty:
                 continue
 
     def _dismiss(self) -> None:
+        # 4.
         for rank in range(1, self.size):
             self.comm.send(None, dest=rank)
 
@@ -174,6 +184,7 @@ def _do_all(
 ) -> Any:
     """Do the tasks that follow `stage`; returns the message after them, a stage or None."""
     path = stage.directory / f"rank-{rank:05d}.log" if stage.directory else Path(os.devnull)
+    # A log for each rank: lines of many writers would mix in one file on a shared file system.
     with path.open("a") as log:
         _write(log, f"rank {rank}, process {os.getpid()} on {socket.gethostname()}")
         do_task = stage.start()
@@ -205,6 +216,7 @@ def spread(
         arguments.workers = arguments.workers or cores()
         do(arguments, local_executor(arguments.workers))
     elif ranks.rank:
+        # Without parsing: a mistake in the command line is printed once, by rank 0.
         ranks.follow()
     else:
         with ranks.leading():
@@ -230,13 +242,13 @@ def run_together(main: Callable[[], None]) -> None:
         raise
     except BaseException:
         if _has_joined():
-            traceback.print_exc()
+            traceback.print_exc()  # here, as `_end_all` does not return
             _end_all(1)
         raise
 
 
 def _has_joined() -> bool:
-    if "mpi4py.MPI" not in sys.modules:
+    if "mpi4py.MPI" not in sys.modules:  # importing it would initialize MPI
         return False
     from mpi4py import MPI
 
@@ -253,7 +265,7 @@ def _end_all(code: int) -> NoReturn:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    sys.stdout.flush()
+    sys.stdout.flush()  # os._exit and an abort flush nothing
     sys.stderr.flush()
     by_srun = _number("SLURM_STEP_NUM_TASKS") > 0 and "PMI_HOSTNAME" not in os.environ
     if not by_srun or comm.rank:
@@ -274,7 +286,7 @@ def _wait_till_read() -> None:
     """Wait until the launcher has read this process's output, which an abort would discard."""
     until = time.monotonic() + _LAST_WORD_SECONDS
     for descriptor in (1, 2):
-        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):  # a file keeps what is written
             while _unread(descriptor) and time.monotonic() < until:
                 time.sleep(NAP_SECONDS)
 
@@ -287,6 +299,7 @@ def _unread(pipe: int) -> int:
 
 def announced_size() -> int:
     """The number of processes according to the launcher; 1 without a launcher."""
+    # mpirun inside a batch script: Slurm's step has one process, mpirun several.
     return max(1, *(_number(name) for name in LAUNCHERS))
 
 
@@ -339,6 +352,7 @@ def _join(instead: str) -> Ranks:
             f"pip install mpi4py and load your site's MPI, or {instead}"
         ) from error
     comm = MPI.COMM_WORLD
+    # mpirun of one MPI with the library of another gives N times rank 0, each with exit code 0.
     if comm.size == 1 or comm.size not in sizes.values():
         library = MPI.Get_library_version().strip().splitlines()[0].strip("\0 ,")
         raise ConfigError(

@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 THREADS = 32
 """A call to a shared file system takes 0.5 to 5 ms, in which a thread only waits."""
 _AHEAD = 4 * THREADS
-"""Results that wait for whoever takes them, at most."""
+"""Most results that wait to be taken."""
 
 
 def on_threads(
@@ -28,11 +28,13 @@ def on_threads(
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
+                # Bounds memory: a slow caller stops the reading ahead.
                 if len(waiting) >= _AHEAD:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         finally:
+            # Also when the caller stops taking results.
             pool.shutdown(cancel_futures=True)
 
 

@@ -53,6 +53,7 @@ class WorkDirectory:
             executor.run(stage, share(tasks, *part))
             print(f"{name}; run the command without --part once all parts are finished")
             return False
+        # Waiting would idle this part's cores: the last part finishes what a dead one left.
         executor.take(stage, tasks, part, waits=False)
         if not self.take_alone():
             print(f"{name}; other parts are running, and the last to finish publishes the shards")
@@ -96,7 +97,7 @@ def work_directory(
     if work is None:
         yield None
         return
-    with work.lock:
+    with work.lock:  # closing the file releases the lock
         _check_plan(directory, {"fingerprint": fingerprint} | plan, explain, made_of)
         yield work
 
@@ -109,15 +110,17 @@ def _enter(
         try:
             directory.mkdir(parents=True, exist_ok=True)
             lock = open_lock(directory / _LOCK)
-        except FileNotFoundError:
+        except FileNotFoundError:  # removed between the two calls: made again, unless it is done
             continue
         except OSError as error:
             raise DataError(
                 f"cannot write to {output}: {error.strerror}; name another --output"
             ) from error
+        # Closes the lock file, and so releases it, on every way out but the last.
         with ExitStack() as unless_held:
             unless_held.enter_context(lock)
             has_locks = _lock(lock, output, shared)
+            # Checked again under the lock: its last holder may have published meanwhile.
             if is_done():
                 return None
             unless_held.pop_all()
@@ -155,6 +158,7 @@ def _check_plan(
     remedy = f"remove {directory} to start over, or name another --output"
     found = record_once(directory / "plan.json", content, remedy)
     if found != content:
+        # The same result from other splits or files: the caller can say which.
         if found.get("fingerprint") == content["fingerprint"]:
             explain(directory)
         raise DataError(f"{directory.parent} holds unfinished work of another {made_of}; {remedy}")

@@ -134,7 +134,7 @@ class Executor:
                 yield tried.task
             else:
                 held.append(tried.task)
-        if waits and held:
+        if waits and held:  # each is finished by now, or its process died
             last = [SharedTask(task, waits=True) for task in unfinished(stage, held)]
             yield from (tried.task for tried, _ in self.runner(shared, last))
 
@@ -149,7 +149,7 @@ class Executor:
         calls = [_Call(number, function) for number, function in enumerate(functions)]
         stage = Stage(None, _start_calls, is_light)
         found = {call.number: result for call, result in self.results(stage, calls)}
-        return [found[call.number] for call in calls]
+        return [found[call.number] for call in calls]  # they finished in another order
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def _do_shared(
     with one_at_a_time(lock) if shared.waits else open_lock(lock) as file:
         if not shared.waits and file and try_lock(file) is False:
             return False
-        if not marker.exists():
+        if not marker.exists():  # the lock's last holder may have finished it
             do_task(shared.task)
     lock.unlink(missing_ok=True)  # whoever has opened it meanwhile finds the marker
     return True
@@ -225,7 +225,7 @@ def _in_turn(
     """Steps 1 and 2 of `Executor.take`; waiting: the unfinished tasks, for step 1."""
     mine = {task.marker for task in share(tasks, *part)}
     yield from _largest_first(task for task in waiting if task.marker in mine)
-    if len(mine) == len(tasks):
+    if len(mine) == len(tasks):  # a single part: nothing to list again
         return
     others = _largest_first(task for task in unfinished(stage, tasks) if task.marker not in mine)
     first = len(others) * (part[0] - 1) // part[1]  # each part begins elsewhere
@@ -257,10 +257,10 @@ def unfinished(stage: Stage[AnyLastingTask], tasks: list[AnyLastingTask]) -> lis
 
 def share(tasks: list[AnyTask], number: int, count: int) -> list[AnyTask]:
     """Share `number`, from 1, of `count` shares of about equal weight."""
-    weights = [0] * count
+    weights = [0] * count  # every part computes all shares, so no messages
     mine = []
-    for task in _largest_first(tasks):
-        lightest = weights.index(min(weights))
+    for task in _largest_first(tasks):  # stable, so all parts cut the same shares
+        lightest = weights.index(min(weights))  # within 4/3 of the best (Graham 1969)
         weights[lightest] += task.weight
         if lightest == number - 1:
             mine.append(task)
@@ -276,7 +276,7 @@ def local_executor(workers: int) -> Executor:
     def finished(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         left = iter(tasks)
         first = [*itertools.islice(left, workers)]
-        if len(first) > 1 and (waiting or not stage.is_light):
+        if len(first) > 1 and (waiting or not stage.is_light):  # one task needs no pool
             pool = waiting.pop() if waiting else _Pool(workers)
             yield from pool.run(stage, itertools.chain(first, left))
             waiting.append(pool)  # unless the stage failed
@@ -297,7 +297,7 @@ class _Pool:
         # A stage can be large, so it is sent through a queue, whose thread waits for the workers.
         # With a task it would block this thread, and Ctrl-C, until they have finished importing.
         self.stages: Queue[tuple[int, Stage[Any]]] = context.Queue()
-        self.stages.cancel_join_thread()
+        self.stages.cancel_join_thread()  # an exit must not wait until stages are read
         self.number = 0  # of the stage, from 1
         self.workers = workers
         self.processes = ProcessPoolExecutor(workers, context, _start_worker, (self.stages,))
@@ -327,7 +327,7 @@ class _Pool:
             # Parts are complete or absent, so a worker can be stopped at any time.
             for child in active_children():
                 child.terminate()
-            self.processes.shutdown(cancel_futures=True)
+            self.processes.shutdown(cancel_futures=True)  # waits: none may write in the next stage
             if not isinstance(error, BrokenProcessPool):
                 raise
             raise DataError(
@@ -346,13 +346,13 @@ def _without_interrupts() -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield  # a shell started this command in the background
         return
-    asked: list[int] = []
+    asked: list[int] = []  # a list, as the handler cannot assign a local name
     handler = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a pending Ctrl-C still reaches ours
         signal.signal(signal.SIGINT, handler)
     if asked:
         raise KeyboardInterrupt
@@ -379,7 +379,7 @@ class _Worker:
         return self.do_task(task)
 
 
-_worker: _Worker
+_worker: _Worker  # set once per process, by the pool's initializer
 
 
 def _start_worker(stages: Queue[tuple[int, Stage[Any]]]) -> None:
@@ -392,8 +392,8 @@ def _follow_parent() -> None:
     """Exit when the parent dies; otherwise the worker would wait forever."""
     parent = parent_process()
     assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
+    connection.wait([parent.sentinel])  # readable once the parent has ended
+    os._exit(1)  # from a thread: sys.exit would end only the thread
 
 
 def _do(number: int, task: Task) -> Any:
