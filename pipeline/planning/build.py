@@ -41,6 +41,7 @@ def _build_with_boundaries(run: Run, config: EncoderConfig, seed: int) -> Masked
 
 def _build_replaced_tokens(run: Run, config: EncoderConfig, seed: int) -> ReplacedTokenModel:
     objective, kind = run.objective, cast(Kind, run.objective.kind)
+    # The weight is that of the encoder's part; the generator's loss has weight 1.
     detects = PARTS[kind][0] == "rtd"
     return ReplacedTokenModel(
         config,

@@ -159,15 +159,15 @@ def deepspeed_dict(
         "train_micro_batch_size_per_gpu": rows,
         "gradient_accumulation_steps": accumulation,
         "gradient_clipping": 0.0,  # our optimizer clips, the same at every stage
-        "communication_data_type": "fp32",
-        "data_types": {"grad_accum_dtype": "fp32"},
+        "communication_data_type": "fp32",  # bf16 would round in every addition of a reduction
+        "data_types": {"grad_accum_dtype": "fp32"},  # also what makes bf16 stage 1 BF16_Optimizer
         "bf16": {
             "enabled": half,
             "check_grad_overflow": False,  # our optimizer checks
             "immediate_grad_update": half,  # stage 1 keeps no bf16 gradients; the same sums
         },
         "zero_allow_untested_optimizer": True,  # tested in tests/pipeline/training/optimizer
-        "zero_force_ds_cpu_optimizer": False,
+        "zero_force_ds_cpu_optimizer": False,  # offload would refuse ours
         "timers": {"throughput": {"enabled": False}},  # waits for the device twice per micro-batch
         "zero_optimization": zero,
     }
@@ -187,10 +187,11 @@ def _check(section: Mapping[str, Any], allowed: Mapping[str, Any], place: str) -
                 raise ConfigError(f"{place}: {key}={value!r} is not a section; choose {{...}}")
             value = _check(value, kind, f"{place}: {key}")
         elif isinstance(kind, tuple):
+            # True == 1 would pass as stage 1.
             if isinstance(value, bool) or value not in kind:
                 choices = ", ".join(map(str, kind))
                 raise ConfigError(f"{place}: {key}={value!r} is not one of {choices}")
-        elif type(value) is not kind or (kind is int and value < 0):
+        elif type(value) is not kind or (kind is int and value < 0):  # a bool is an int
             wanted = "true or false" if kind is bool else "a whole number, 0 or more"
             raise ConfigError(f"{place}: {key}={value!r} is not {wanted}")
         result[key] = value

@@ -66,6 +66,7 @@ def _about_data(phases: Sequence[Phase], continued: bool) -> list[str]:
         who = f"{most:.0f} are enough to continue a model"
     found, passes = [], dict.fromkeys((phase.order for phase in phases), 0.0)
     for phase in phases:
+        # Passes add up by order: phases of one order read on in the same rows.
         plan, where = phase.plan, f"phase {phase.number}: " if len(phases) > 1 else ""
         passes[phase.order] += plan.epochs
         if plan.sequences > plan.train_sequences:
@@ -75,6 +76,7 @@ def _about_data(phases: Sequence[Phase], continued: bool) -> list[str]:
                 "or lower batch.sequences"
             )
     for order, count in passes.items():
+        # A batch larger than its data has been reported: the same remedy twice says less.
         if count > most and not found:
             of = (
                 f" of the data of length {order % LATER_ORDER}"
@@ -95,11 +97,13 @@ def _about_repeats(phases: Sequence[Phase]) -> list[str]:
     for phase in phases:
         for use in phase.corpora_used:
             passes[use.corpus] = passes.get(use.corpus, 0) + use.passes
+    # Passes of all corpora if nothing were weighed.
     by_size = sum(phase.plan.epochs for phase in phases)
     most = max(MOST_REPEATS, 2 * by_size)
     often = sorted((count, name) for name, count in passes.items() if count > most)
     if not often:
         return []
+    # From the end of the ascending list: most repeated first.
     worst = ", ".join(f"{name} {count:,.0f} times" for count, name in often[: -SHOWN - 1 : -1])
     of = "corpus" if len(passes) == 1 else "corpora"
     return [

@@ -56,6 +56,7 @@ def mixture_weights(batch: BatchSettings, datasets: Sequence[Dataset]) -> tuple[
         rows[group] += dataset.rows
         tokens[group] += dataset.tokens
     weights = {group: count**batch.mixture_exponent for group, count in tokens.items()}
+    # batch.mixture names corpora, whose groups have no language.
     weights |= {("", entry.corpus): entry.weight for entry in batch.mixture}
     return tuple(
         weights[group] * dataset.rows / rows[group]
@@ -102,7 +103,7 @@ def corpora_used(
     weights = mixture_weights(batch, datasets)
     found: dict[tuple[str, str], list[float]] = {}
     whole = sum(weights)
-    for weight, dataset in zip(weights, datasets, strict=False):
+    for weight, dataset in zip(weights, datasets, strict=False):  # no weights: no mixture
         values = (dataset.tokens, dataset.rows, weight / whole)
         key = (corpus_of(dataset), _language_of(batch, dataset))
         sums = found.setdefault(key, [0.0, 0.0, 0.0])
@@ -132,6 +133,7 @@ def describe_mixture(batch: BatchSettings, used: Sequence[CorpusUse]) -> list[st
         f"{use.passes:>10,.2f} passes"
         for name, use in zip(names, shown, strict=True)
     ]
+    # Between the largest and the smallest half.
     if len(shown) < len(used):
         rows.insert(half, f"  ... {len(used) - len(shown):,} more: pipeline.plan --json has all")
     return lines + rows

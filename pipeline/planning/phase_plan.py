@@ -316,16 +316,16 @@ def _fixed_batches(
     slots = max(dataset.manifest.max_predictions for dataset in train)
     documents, most_pieces = 1.0, 1
     if batch.attention == "document":
-        most_pieces = length
-        documents = 1 + max(
+        most_pieces = length  # each token could be a document
+        documents = 1 + max(  # a row begins inside a document
             dataset.manifest.totals["documents"] / max(1, count)
             for dataset, count in zip(train, counts, strict=True)
         )
     stored = [dataset.tokens for dataset in train]
     used = sequences * float(np.dot(factors, stored) / np.dot(factors, counts))
     capacity = Capacity(
-        tokens=max(tokens, length),
-        predictions=ceil(slots * tokens / length) + rows_each,
+        tokens=max(tokens, length),  # a full row must fit into a micro-batch
+        predictions=ceil(slots * tokens / length) + rows_each,  # each row may round up
         rows=rows_each,
         pieces=max(most_pieces, ceil(MORE_ROWS * documents * rows_each)),
     )
@@ -350,6 +350,7 @@ def _most_read(
     ]
     if not readable:
         raise all_damaged(train)
+    # Stable: all ranks must sample the same datasets, also of those that are read alike.
     most = np.argsort([-read for _, read in readable], kind="stable")[:MOST_SAMPLED]
     chosen = [readable[place] for place in sorted(most.tolist())]
     return [dataset for dataset, _ in chosen], [read for _, read in chosen]
@@ -370,7 +371,7 @@ def micro_batches(sequences: int, world_size: int, per_device: int) -> tuple[int
     """(micro-batches per rank and step, rows of each): the fewest that fit."""
     share = -(-sequences // world_size)
     accumulation = -(-share // per_device)
-    return accumulation, -(-share // accumulation)
+    return accumulation, -(-share // accumulation)  # even, not full ones and a small rest
 
 
 def encoder_config(run: Run) -> EncoderConfig:

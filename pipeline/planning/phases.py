@@ -116,6 +116,7 @@ def make_phases(
     Call after `check_phases`. Raises ConfigError as `make_plan` does.
     """
     found: list[Phase] = []
+    # The last phase is the run itself, without changes.
     changes = [*(phase.settings for phase in run.phases), ()]
     for number, (begin, end, part) in enumerate(runs_of(run), start=1):
         read = _read_in(run, part, train)
@@ -146,6 +147,7 @@ def _order_of(
     rows = [dataset.piece_rows.tolist() for dataset in train]
     corpora = [_held(dataset) for dataset in train]
     for phase in alike:
+        # What a phase that continues this order would have as its `before`.
         others = [other for other in earlier if other.order != phase.order]
         before = _read_before(train, others) if weights else ()
         own_rows = [dataset.piece_rows.tolist() for dataset in phase.train]
@@ -156,6 +158,7 @@ def _order_of(
         chosen = weights or part.batch.named or phase.run.batch.named
         if not chosen or [_held(dataset) for dataset in phase.train] == corpora:
             return phase.order, before
+    # The first order of a length has the length as its number.
     last = max((phase.order for phase in alike), default=length - LATER_ORDER)
     return last + LATER_ORDER, _read_before(train, earlier) if weights else ()
 
@@ -163,16 +166,18 @@ def _order_of(
 def _read_before(train: Sequence[Dataset], phases: Sequence[Phase]) -> tuple[int, ...]:
     """Samples of each dataset of a mixture that phases have read; empty if they read none."""
     read: dict[object, int] = {}
+    # Phases of one order continue one another, so their samples are counted together.
     for first in {phase.order: phase for phase in phases}.values():
         order = first.sample_order()
         samples = sum(phase.sequences for phase in phases if phase.order == first.order)
+        # `read_of` includes the samples of earlier orders.
         counts = order.read_of(samples) - order.read_of(0)
         for dataset, count in zip(first.train, counts.tolist(), strict=True):
             spans = corpus_spans(dataset.directory, dataset.manifest, dataset.shards)
             for corpus, span in spans.items():
                 key = (dataset.directory, corpus)
                 rows = sum(shard.sequences for shard in dataset.shards[span])
-                read[key] = read.get(key, 0) + count * rows // dataset.rows
+                read[key] = read.get(key, 0) + count * rows // dataset.rows  # by size
     found = tuple(read.get((own.directory, corpus_of(own)), 0) for own in train)
     return found if any(found) else ()
 
@@ -183,7 +188,7 @@ def _read_in(run: Run, part: Run, train: Sequence[Dataset]) -> list[tuple[int, D
     if run.phases:
         length = part.data.sequence_length
         alike = [own for own in found if own[1].manifest.sequence_length == length]
-        found = [own for own in alike if is_masked_for(part, own[1])] or [
+        found = [own for own in alike if is_masked_for(part, own[1])] or [  # stored masks first
             (place, dataset.drawing(part.data))
             for place, dataset in alike
             if part.data.mask_mode == "per-epoch" and dataset.masking is not None
@@ -204,6 +209,7 @@ def _held_out_of(
 ) -> tuple[Dataset, ...]:
     """The held-out rows of the datasets that a phase reads; validation: of all directories."""
     parts = {
+        # Once per directory: there may be thousands of corpora.
         place: validation[place].by_corpus()
         for place in {place for place, dataset in read if dataset.part}
     }
@@ -211,6 +217,7 @@ def _held_out_of(
     for place, dataset in read:
         if dataset.part:
             held_out = parts[place].get(corpus_of(dataset))
+            # A small corpus may have no held-out document.
             found += [held_out] if held_out else []
         else:
             found.append(validation[place])
@@ -254,6 +261,7 @@ def check_phases(run: Run, train: Sequence[Dataset]) -> None:
         if not found and not part.batch.named:
             raise ConfigError(_without_masks(owner, part, train))
         _check_named(owner, part, train, [dataset for _, dataset in found])
+        # A directory that no phase reads is a mistake of --data, not text to ignore.
         read |= {place for place, _ in found}
     for place, dataset in enumerate(train):
         if place not in read:

@@ -53,6 +53,7 @@ def learning_rate(run: Run, step: int) -> float:
     if step <= warmup:
         return peak * step / warmup
     step = min(step, run.steps)
+    # Above 1 in the stable part of warmup_stable_decay; 0 steps fall if the warm-up fills the run.
     falling = schedule.decay_steps if schedule.kind == "warmup_stable_decay" else run.steps - warmup
     left = min(1.0, (run.steps - step) / falling) if falling else 0.0
     match schedule.kind:
@@ -75,6 +76,7 @@ def _from_start(run: Run, before: int) -> float:
     """Google's learning rate after `before` steps."""
     schedule = run.schedule
     peak, end, warmup = run.optimizer.peak_lr, schedule.end_lr, schedule.warmup_steps
+    # The last step's rate holds beyond it, as in `learning_rate`.
     before = min(before, run.steps - 1)
     decayed = end + (peak - end) * (1 - before / run.steps)
     if before >= warmup:
@@ -99,8 +101,9 @@ def growth(batch: BatchSettings) -> tuple[tuple[int, int], ...]:
     """How a batch grows: (sequences, first step with more) until it reaches `batch.sequences`."""
     if batch.warmup_steps == 0:
         return ()
-    rises = -(-batch.sequences // batch.first_sequences) - 1
+    rises = -(-batch.sequences // batch.first_sequences) - 1  # the last rise may be smaller
     return tuple(
+        # Rounded up: the full batch comes after warmup_steps, never earlier.
         (rise * batch.first_sequences, -(-batch.warmup_steps * rise // rises))
         for rise in range(1, rises + 1)
     )
@@ -110,6 +113,7 @@ def sequences_until(batch: BatchSettings, steps: int) -> int:
     """Sequences in the first `steps` optimizer steps."""
     total = counted = 0
     for sequences, end in growth(batch):
+        # 0 for rises after `steps`.
         held = max(0, min(end, steps) - counted)
         total, counted = total + held * sequences, counted + held
     return total + (steps - counted) * batch.sequences

@@ -33,12 +33,13 @@ def attention_cases(run: Run, phases: Sequence[Phase], device: torch.device) -> 
             dtype=torch.bfloat16 if run.precision == "bf16" else torch.float32,
             heads=config.heads,
             head_size=config.width // config.heads,
-            longest=max(phase.sequence_length for phase in phases),
+            longest=max(phase.sequence_length for phase in phases),  # kernels may fail there only
             tokens=max(phase.plan.rows * phase.sequence_length for phase in phases),
             dropout=max(phase.run.encoder.attention_dropout for phase in phases),
             window=window,
         )
         for config in configs
+        # Each window once: a kernel does not know the depth of its layer.
         for window in dict.fromkeys(config.reach(depth) for depth in range(config.layers))
     ]
 
@@ -66,9 +67,11 @@ def choose_attention(
     """
     names = candidates(cases)
     if recorded in names:
+        # Those before it failed when the run was started.
         names = names[names.index(recorded) :]
     if device == NULL:
         return names[0]
+    # All candidates on every rank: then a single collective decides.
     own = json.dumps([_fault(name, cases) for name in names])
     by_rank = [json.loads(text) for text in ranks.gather(own)]
     faults = [format_rank_error(found) for found in zip(*by_rank, strict=True)]

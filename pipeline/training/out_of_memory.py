@@ -34,6 +34,7 @@ def reporting_lack_of_memory(run: Run, cluster: Cluster) -> Iterator[None]:
         yield
     except RuntimeError as error:
         lacks = LACK.search(str(error))
+        # A rank that has enough memory fails by losing the one that ran out of it.
         if not lacks and not cluster.was_said(_SAID):
             raise
         if not lacks or not cluster.is_first_to_say(_SAID):
@@ -46,6 +47,7 @@ def _explain(run: Run, cluster: Cluster, message: str) -> str:
     asked = re.search(r"[Tt]ried to allocate ([\d.]+ \w+)", message)
     amount = f" ({asked[1]} more were asked for)" if asked else ""
     rows = run.batch.per_device
+    # Smaller micro-batches need more of them, and their sums are the same.
     advice = f"add --set batch.per_device={rows // 2}, which changes no result, or"
     if rows == 1:
         advice = "as it cannot be smaller,"
@@ -62,6 +64,6 @@ def _device(cluster: Cluster) -> str:
 
 def return_free_memory() -> None:
     """Give the free pages inside the heap back to the system, where the C library can (glibc)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
     if trim:
         trim(0)
