@@ -45,7 +45,7 @@ class Feed:
         self.cluster = cluster
         self.stage = stage
         self._stagings: dict[Path, Staging] = {}
-        """Of this phase's datasets, by their directories."""
+        """The stagings of this phase's datasets, by their directories."""
         self.phase = phase_of(self.phases, progress.step)
         """The phase of the next step."""
         self.loader = self._open(progress.readings)
@@ -56,6 +56,7 @@ class Feed:
         entered, self.phase = self.phase, phase_of(self.phases, step)
         if self.phase is not entered:
             self.loader.close()
+            # Copies that the new phase does not read make room for those that it does.
             read: dict[Path, set[str]] = {}
             for dataset in self.phase.train:
                 read.setdefault(dataset.directory, set()).add(dataset.part)
@@ -129,7 +130,7 @@ def share_of(run: Run, plan: Plan, cluster: Cluster) -> Share:
         per_device=plan.rows,
         world_size=cluster.world_size,
         rank=cluster.rank,
-        growth=growth(replace(run.batch, sequences=plan.sequences)),
+        growth=growth(replace(run.batch, sequences=plan.sequences)),  # batch.step_tokens resolved
     )
 
 
@@ -144,10 +145,11 @@ def train_loader(
         phase.sample_order(skipped),
         share_of(run, plan, cluster),
         reader=run.data.reader,
-        prefetch=2 * plan.accumulation,
+        prefetch=2 * plan.accumulation,  # two steps
         form=BatchForm(
             attention=run.batch.attention,
             extras=extras_of(run),
+            # On a CPU shapes may change, so nothing has to be dead.
             capacity=plan.on_gpu.capacity if on_gpu else None,
             pin_memory=on_gpu,
         ),

@@ -2,9 +2,17 @@
 
 All randomness in a micro-batch is drawn from (seed, step, rank, micro-batch). So a run that resumes
 from a checkpoint needs no random state, and on a CPU repeats the original to the bit. The words of
-ELECTRA's generator depend on their sequences alone (`pipeline.loading.micro_batch`). Loss
+ELECTRA's generator depend only on their sequences (`pipeline.loading.micro_batch`). Loss
 denominators of a step are all-reduced during the step before, with the stop requests. A stop
 request within a step drops that step and saves the one before it.
+
+A step is the same on all ranks, in this order, as its collectives must meet:
+
+1. Receive the counts of all ranks, and judge an earlier loss.
+2. Go forward and backward through this rank's micro-batches.
+3. Read the next step, and start to all-reduce its counts.
+4. Update the weights.
+5. Log, validate and save, each every so many steps.
 """
 
 from __future__ import annotations
@@ -97,9 +105,11 @@ class Trainer:
                 known = StepCount(self.cluster.control)
                 try:
                     interrupted = self._train_phase(last_step, known, display)
+                    # the same step is read again, now without their rows
                     if self._excludes_shards():
                         continue
                     if interrupted or self.progress.step >= last_step:
+                        # `checkpoint.every` may have saved it.
                         if self.saver.saved_step != self.progress.step:
                             self._save(self.saver.save)
                         break
@@ -110,6 +120,7 @@ class Trainer:
                     display.go_back(self.progress.step)
         unfinished = self.progress.step < last_step or self._owes_validation()
         with self.cluster.agreed():
+            # Only now that the run is saved: damaged data costs no step.
             if self.stop.mistake and unfinished:
                 raise self.stop.mistake
         return interrupted and unfinished
@@ -126,27 +137,35 @@ class Trainer:
         coming = self._next(steps, self.progress.step < end)
         known.start(*self._step_message(coming))
         with pace.paused():
+            # The job before may have ended between its last step and that step's validation.
             interrupted = self._owes_validation() and not self._validate()
         while True:
+            # 1. A spike ends the step here, before its own work.
             counts, stopping, loss, micro_batches = known.result()
             spike = self.recovery.losses.receive(loss)
             self.progress = self.recovery.on_loss(spike, self.progress)
             interrupted = interrupted or stopping
             if interrupted or self.progress.step >= end:
                 break
+            # A rank with fewer micro-batches would leave others waiting in their backward passes.
             step = self.feed.loader.pad_micro_batches(coming, micro_batches)
             display.begin_step(counts.tokens, learning_rate(self.run, self.progress.step + 1))
+            # 2. None if a stop request came in between.
             sums = self._accumulate(step, counts, pace, display)
             if sums is None:
                 interrupted = True
                 break
             with pace.waiting():
+                # 3. On a GPU the backward passes are still running meanwhile.
                 coming = self._next(steps, self.progress.step + 1 < end)
+            # Queued before the update, whose wait then serves for the loss as well.
             self.recovery.losses.copy(loss_parts.loss_sum(self.parts, sums, counts))
             known.start(*self._step_message(coming))
+            # 4. The all-reduce of the counts runs meanwhile.
             self._update(step, counts)
             pace.steps += 1
             display.end_step(self.progress.step)
+            # 5. Only a CPU's heap: on a GPU torch keeps the blocks itself and reuses them.
             if self.cluster.device.type == "cpu" and self._due(STEPS_BETWEEN_RETURNS):
                 return_free_memory()
             if self._due(self.run.logging.every) or self._due(self.run.validation.every):
@@ -156,6 +175,7 @@ class Trainer:
                     interrupted = not self._validate()
                 if self._due(self.run.checkpoint.every) and self.progress.step < last_step:
                     self._save(self.saver.begin)
+        # Before the next phase opens its own, and before the copies of these shards may go.
         self.feed.loader.close()
         self.saver.finish()
         return interrupted
@@ -182,14 +202,17 @@ class Trainer:
         """
         sums: Sums = {}
         vote = StopVote(self.cluster.control)
+        # All datasets have one tokenizer.
         mask_id = self.feed.datasets[0].manifest.tokenizer["mask"]
         self.engine.accumulation = step.accumulation
         batches = on_device(pace.timed(step.batches), self.cluster.device)
         for done, batch in enumerate(self.watchdog.through(batches), 1):
             if vote.passed():
                 return None
+            # Not after the last one: the counts of the next step ask all ranks anyway.
             if done < step.accumulation:
                 vote.ask(self.stop.is_urgent)
+            # For each micro-batch: dropout is the same whatever ran before, a resume included.
             torch.manual_seed(
                 noise_seed(self.run.seed, self.progress.step, self.cluster.rank, batch.micro_batch)
             )
@@ -240,6 +263,7 @@ class Trainer:
             return False
         self.progress = progress
         self._save(self.saver.begin)
+        # The step that is read again will have another loss.
         self.recovery.losses.reset(self.recovery.losses.recent)
         return True
 
@@ -248,6 +272,7 @@ class Trainer:
         self.progress = self.recovery.go_back(rollback, self.progress)
         self.tokens = 0
         self._enter_phase()
+        # Entering opens a loader only in another phase, so this one learns what to skip here.
         skipped = self.feed.reading(self.progress).skipped
         self.feed.loader.order = replace(self.feed.loader.order, skipped=skipped)
         with self.cluster.agreed():
@@ -282,6 +307,7 @@ class Trainer:
     def _log(self, step: Step, sums: Sums, counts: LossCounts, pace: Pace) -> float:
         """Write a line of metrics about the last step; returns its loss."""
         scored = loss_parts.part_metrics(self.parts, self._total(sums), counts)
+        # `_total` waits for the device, so the clock's events are complete.
         forward_seconds = self.cluster.each(self.stragglers.clock.take())
         phase, last = self.feed.phase, self.feed.last_sample(self.progress)
         epoch, dataset = int(last.pass_number[0]), phase.train[int(last.dataset[0])]
@@ -296,6 +322,7 @@ class Trainer:
             "tokens": self.progress.tokens,
             "predictions": self.progress.predictions,
             "epoch": epoch,
+            # Passes count from 1.
             "duplicate": (epoch - 1) % dataset.cycle,
             "skipped_updates": self.progress.skipped,
             **self.recovery.fields(self.progress),
@@ -324,9 +351,11 @@ class Trainer:
 
     def _save(self, save: Callable[[Iterable[FragmentState], State], None]) -> None:
         """Save the last step; save: `Saver.save` or `Saver.begin`."""
+        # Adds the tokens since the last line, and judges what would else be saved unjudged.
         self._total({})
         fragments = self.engine.optimizer.fragments()
         if self.engine.stage == 0:
+            # All ranks hold everything there, so each writes a part.
             fragments = divide(fragments, self.cluster.rank, self.cluster.world_size)
         recent = self.recovery.losses.recent
         state = collect_state(self.progress, self.record, self.engine, recent)
@@ -337,6 +366,7 @@ class Trainer:
         """The sums over all ranks. The same all-reduce adds the tokens of all ranks to `progress`
         and judges the remaining losses."""
         losses = self.recovery.losses
+        # Whole numbers, which float64 adds exactly; and one all-reduce in place of two.
         here = torch.tensor([self.tokens, *losses.unjudged()], dtype=torch.float64)
         total = self.cluster.total(torch.cat([here, loss_parts.pack_sums(sums)]))
         tokens, *unjudged = map(int, total[: len(here)].tolist())

@@ -83,6 +83,7 @@ class LossWatch:
         """Finite losses of the phase's last steps, in nats per predicted token."""
         self._phase_starts = frozenset(phase_starts)
         self._cuda = device.type == "cuda" and self.on
+        # Pinned, or the copy would make the host wait.
         self._host = torch.zeros((), dtype=torch.float64, pin_memory=self._cuda)
         self._copied = torch.cuda.Event() if self._cuda else None  # type: ignore[no-untyped-call]
         self._kept: deque[_Loss] = deque()
@@ -103,7 +104,7 @@ class LossWatch:
             self._copied.synchronize()
         loss = float(self._host)
         whole = round(loss * UNITS) if math.isfinite(loss) else NOT_FINITE
-        self._kept.append(_Loss(step, min(whole, NOT_FINITE), count))
+        self._kept.append(_Loss(step, min(whole, NOT_FINITE), count))  # finite may be larger
 
     def send(self) -> int:
         """This rank's loss of the oldest step that was not sent, 0 if there is none."""
@@ -137,7 +138,7 @@ class LossWatch:
         return [loss for loss in (*self._sent, *self._kept) if loss and not loss.judged]
 
     def _judge_one(self, loss: _Loss, total: int) -> Spike | None:
-        if loss.judged:
+        if loss.judged:  # with a logged step's sums; its total comes again with the next counts
             return None
         loss.judged = True
         if loss.step - 1 in self._phase_starts:
@@ -146,6 +147,7 @@ class LossWatch:
             return None
         value = total / UNITS / loss.count
         spike = None
+        # Early losses fall too fast for a median to mean anything.
         if len(self.recent) == self.settings.window:
             usual = statistics.median(self.recent)
             distance = statistics.median(abs(other - usual) for other in self.recent)
@@ -153,5 +155,6 @@ class LossWatch:
             above = (value - usual) / deviation if deviation else 0.0
             if above > self.settings.deviations:
                 spike = Spike(loss.step, value, usual, above)
+        # A spike as well: the median hardly moves, and a lasting rise becomes usual.
         self.recent.append(value)
         return spike

@@ -80,9 +80,11 @@ class Recovery:
         most = self.run.spikes.rollbacks
         if most > 0:
             self.saver.finish()
+            # After `finish`: the checkpoint that was being written may be the one to go back to.
             found = checkpoint_before(
                 self.saver.checkpoints, spike.step, self.run.spikes.skip_before
             )
+            # The first rank's choice: a file server may show the others another listing.
             directory = self.cluster.from_first(str(found or "").encode()).decode()
             if progress.rollbacks >= most:
                 with report_once(self.cluster.rank):
@@ -107,9 +109,11 @@ class Recovery:
         )
         restored = replace(
             Progress.of(state),
+            # These count what was undone, too: a spike that comes back uses up the rollbacks.
             spikes=progress.spikes + 1,
             rollbacks=progress.rollbacks + 1,
             readings=readings,
+            # Damage found since that checkpoint stays.
             excluded=progress.excluded,
         )
         self.losses.reset(state.recent_losses)
@@ -132,6 +136,7 @@ class Recovery:
 
         Returns None if that does not help: no rank has an error, or no training shard causes it.
         """
+        # The same on all ranks, so none waits in the gather below.
         if self.run.data.damaged == "stop":
             return None
         mistake = self.stop.mistake
@@ -140,7 +145,7 @@ class Recovery:
             return None
         if is_mine:
             print(f"warning: {mistake}", file=sys.stderr)
-            self.stop.mistake = None
+            self.stop.mistake = None  # handled: `train` raises what remains
         reads = [phase.train for phase in self.feed.phases]
         return exclude_shards(progress, self.feed.datasets, reads, damaged, self.cluster)
 
@@ -195,15 +200,18 @@ def skip_around(
     read_in: order and number of sequences of the step after a number of steps;
     now: the readings when the spike was found.
     """
+    # What the checkpoint was trained on stays.
     first = max(state.step, spike_step - 1 - settings.skip_before)
     begins, ends = dict[int, int](), dict[int, int]()
     for step in range(state.step, spike_step + settings.skip_after):
         order, sequences = read_in(step)
+        # A phase reads on where the one before it in its order ends.
         begin = ends.get(order, reading_of(state.readings, order).sequences)
         if step >= first:
             begins.setdefault(order, begin)
         ends[order] = begin + sequences
     found = state.readings
+    # `now` also has orders in which an earlier rollback skipped.
     for order in {reading.order for reading in (*now, *state.readings)} | begins.keys():
         skipped = reading_of(now, order).skipped
         if order in begins:
@@ -216,10 +224,12 @@ def _add_range(
     skipped: tuple[tuple[int, int], ...], begin: int, end: int
 ) -> tuple[tuple[int, int], ...]:
     """Add positions [begin, end) of what is not skipped; returns sorted, disjoint places."""
+    # Positions count what is read, places everything; a skipped range may follow the last one.
     places = places_of(np.array([begin, end - 1]), skipped)
     ranges = sorted([*skipped, (int(places[0]), int(places[1]) + 1)])
     merged = ranges[:1]
     for begin, end in ranges[1:]:
+        # Touching ranges merge, too: an order steps over each range by itself.
         if begin <= merged[-1][1]:
             merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
@@ -275,6 +285,7 @@ def find_damaged(
 
     Collective.
     """
+    # A mistake may also be in validation data or a copy, which is no training shard's.
     file = mistake.file if mistake else None
     owned = [(index, dataset.shard_with(file)) for index, dataset in enumerate(datasets)]
     found = [(index, shard) for index, shard in owned if shard]

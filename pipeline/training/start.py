@@ -59,7 +59,7 @@ class RunData:
     train: tuple[Dataset, ...]
     """In the order of --data."""
     validation: tuple[Dataset, ...]
-    """Of the same directories."""
+    """The held-out datasets of the same directories."""
     phases: tuple[Phase, ...]
     """Each with its datasets of both splits."""
     grammar: GrammarTest | None
@@ -109,6 +109,7 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
         record, data = open_run(job, cluster)
         interrupted = (job.output / INTERRUPTED).exists()
     with cluster.agreed():
+        # From here on a stop request waits for the loop, which saves.
         stop.can_save = True
         if cluster.rank == 0:
             mark_ready(job.output)
@@ -121,6 +122,7 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
     progress = exclude_shards(progress, data.train, of_phases, damaged, cluster)
     if forked and checkpoint:
         source = checkpoint.directory.resolve()
+        # RUN/checkpoints/step-N -> RUN.
         length = source_length(checkpoint.state, source.parent.parent)
         record = replace(
             record,
@@ -132,6 +134,7 @@ def open_start(job: Job, cluster: Cluster, stop: StopRequest) -> Start:
             reads = "its data" if progress.sequences else "other data from the first sequence"
             print(f"starts a new run from {checkpoint.directory} and reads {reads}")
     if job.run.data.reader == "mmap":
+        # A file that is cut while it is mapped kills with SIGBUS, not with an exception.
         announce_bus_errors()
     return Start(
         record=record,
@@ -150,6 +153,7 @@ def open_run(job: Job, cluster: Cluster) -> tuple[RunRecord, RunData]:
     Collective.
     """
     with agreed(cluster, CheckpointError):  # no rank opens data alone
+        # Without a checkpoint nothing was learned under an older run.json, so settings may change.
         earlier = read_record(job.output) if has_checkpoints(job.output) else None
     sha256 = earlier.tokenizer_sha256 if earlier else ""
     stage = job.deepspeed.stage(job.run.precision)
@@ -189,6 +193,7 @@ def open_data(
     """
     skips = run.data.damaged == "skip"
     train, stored = open_shards(directories, (TRAIN, VALIDATION), ranks, skip_damaged=skips)
+    # In this order: each of these relies on what the one before has checked.
     check_lengths(run, train)
     check_shards(run, train, tokenizer_sha256)
     check_phases(run, train)
@@ -207,6 +212,7 @@ def open_data(
 def choose_checkpoint(job: Job, cluster: Cluster) -> tuple[Checkpoint | None, bool]:
     """The checkpoint to start from, and whether it is another run's (--from). Collective."""
     checkpoint, messages = open_latest(job.output, cluster)
+    # The same command resumes a fork, so its own checkpoints come first.
     forked = checkpoint is None and job.fork is not None
     if checkpoint is None and job.fork is not None:
         checkpoint, messages = open_from(job.fork, cluster)

@@ -38,6 +38,7 @@ def reading_of(readings: Readings, order: int) -> Reading:
 def with_reading(readings: Readings, reading: Reading) -> Readings:
     """The readings with that of one order replaced."""
     others = [own for own in readings if own.order != reading.order]
+    # By number, as `Readings` promises: equal positions are equal tuples.
     return tuple(sorted([*others, reading]))
 
 
@@ -45,6 +46,7 @@ def describe_skipped(readings: Readings) -> list[str]:
     """The skipped places, as [begin, end); with their sequence length if there are several."""
     found = []
     for reading in readings:
+        # What remains of an order's number is its sequence length.
         length = f" of {reading.order % LATER_ORDER}" if len(readings) > 1 else ""
         found += [f"[{begin:,}, {end:,}){length}" for begin, end in reading.skipped]
     return found

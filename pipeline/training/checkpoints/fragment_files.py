@@ -87,7 +87,7 @@ def file_names(rank: int) -> tuple[str, str]:
 
 def seal(values: Mapping[str, Any]) -> bytes:
     """JSON whose last entry is the hash of the other entries."""
-    body = json.dumps(values, indent=1, allow_nan=False)
+    body = json.dumps(values, indent=1, allow_nan=False)  # NaN is not JSON
     digest = xxhash.xxh3_64_hexdigest(body.encode())
     return json.dumps({**values, "xxh3_64": digest}, indent=1).encode() + b"\n"
 
@@ -97,7 +97,7 @@ def unseal(path: Path) -> dict[str, Any]:
     content = _read(path)
     try:
         values = as_object(content)
-        if values.pop("xxh3_64", None) and seal(values) == content:
+        if values.pop("xxh3_64", None) and seal(values) == content:  # white space counts
             return values
     except ValueError:
         pass
@@ -124,6 +124,7 @@ def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> StoredFile:
 def write_fragments(directory: Path, rank: int, fragments: Iterable[FragmentState]) -> None:
     """Write a rank's three files; the index gets its name last, once all of them are on disk."""
     weights_name, optimizer_name = file_names(rank)
+    # The bytes do not depend on the order in which the optimizer lists its fragments.
     parts = sorted(
         (part for part in fragments if part.weight.numel()),
         key=lambda part: (part.name, part.start),
@@ -141,7 +142,7 @@ def write_fragments(directory: Path, rank: int, fragments: Iterable[FragmentStat
         tensors += stored
     unnamed = directory / f".{index_name(rank)}.tmp"
     write_synced(unnamed, [seal(asdict(Index(tuple(files), tuple(tensors))))])
-    sync_directory(directory)
+    sync_directory(directory)  # both names are on the disk before the index lists them
     unnamed.rename(directory / index_name(rank))  # the last thing that can fail
 
 
@@ -214,7 +215,7 @@ def in_order(
         parts.sort(key=lambda tensor: tensor.start)
         end = 0
         for tensor in parts:
-            if tensor.start != end:
+            if tensor.start != end:  # sorted: a gap or an overlap shows at the first mismatch
                 times = "twice" if tensor.start < end else "by no rank"
                 raise CheckpointError(
                     f"{kind} of {name} from element {min(tensor.start, end)} on was written {times}"
@@ -312,6 +313,7 @@ def divide(
     """A rank's share of fragments that are the same on all ranks (stage 0): equal ranges."""
     parts = list(fragments)
     total = sum(part.weight.numel() for part in parts)
+    # Neighbours compute the same bound, so every element is written once.
     first, last = total * rank // world_size, total * (rank + 1) // world_size
     place = 0
     for part in parts:
@@ -360,6 +362,7 @@ def _read_checked(
         raise CheckpointError(
             f"{file.name} is damaged: {tensor.kind} of {tensor.name} is at byte {tensor.byte}"
         )
+    # A whole fragment is hashed in memory; for a part, all of it is read once more, the first time.
     whole = len(window) == tensor.numel * ITEM_BYTES
     found = tensor.xxh3_64
     if not whole and (tensor.file, tensor.byte) not in trusted:

@@ -1,10 +1,16 @@
 """All ranks' files in .step-00000100.tmp/ -> a published checkpoint; old ones are removed.
 
-Only rank 0 publishes. It waits until each rank has written its index, which is each rank's last
-file, or a note of why it could not write. It checks that every element of each parameter is there
-once, merges the indices, writes state.json, renames the directory, updates `latest`, then removes
-the checkpoints that are not kept. A crash between any two of these leaves the old checkpoints, or
-the new one as well, never half of one.
+Only rank 0 publishes:
+
+1. Wait until each rank has written its index, which is its last file, or why it could not write.
+2. Check that every element of each parameter is there once.
+3. Merge the indices and write state.json.
+4. Rename the directory.
+5. Update `latest`.
+6. Remove the checkpoints that are not kept.
+
+A crash between any two of these leaves the old checkpoints, or the new one as well, never half of
+one.
 """
 
 from __future__ import annotations
@@ -52,9 +58,11 @@ def temporary_directory(checkpoints: Path, step: int) -> Path:
 def make_room(temporary: Path, state: State) -> None:
     """Make the empty directory. Raises CheckpointError if the disk has too little free space."""
     if temporary.exists():
+        # Left by an attempt at this step that failed or was killed.
         shutil.rmtree(temporary)
     temporary.mkdir(parents=True)
     disk = os.statvfs(temporary)
+    # f_bavail: f_bfree includes blocks that only root may use.
     needed, free = state.tensor_bytes, disk.f_bavail * disk.f_frsize
     if free < needed:
         temporary.rmdir()
@@ -81,10 +89,11 @@ def wait_for_ranks(
     mistake: of rank 0 itself. In both cases no rank is still writing, unless `given_up` ended the
     wait: then a rank may be.
     """
+    # 1. A rank may be slow, or may have failed.
     while True:
-        last = (
-            given_up.is_set()
-        )  # read before the listing, which then shows all files written so far
+        # Read before the listing, which then shows all files written so far.
+        last = given_up.is_set()
+        # One listing: network file systems may cache look-ups of single names.
         present = {path.name for path in temporary.iterdir()}
         failed = [rank for rank in range(1, world_size) if _note_name(rank) in present]
         missing = [
@@ -109,11 +118,12 @@ def wait_for_ranks(
 
 def publish(temporary: Path, state: State, *, keep: int, keep_every: int) -> list[str]:
     """Complete and rename the directory, remove old ones; returns warnings about the removal."""
-    _complete(temporary, state)
+    _complete(temporary, state)  # 2. and 3.
     checkpoints, name = temporary.parent, step_name(state.step)
     final, replaced = checkpoints / name, checkpoints / f".{name}.replaced"
-    publish_folder(temporary, final, replaced)
-    write_whole(checkpoints / LATEST, f"{name}\n".encode())
+    publish_folder(temporary, final, replaced)  # 4.
+    write_whole(checkpoints / LATEST, f"{name}\n".encode())  # 5. names what is there
+    # 6. Only now: until `latest` names the new one, a resume needs them.
     superseded = _find_superseded(checkpoints, state.step, keep, keep_every)
     obsolete = [replaced, *superseded] if replaced.exists() else superseded
     return _remove(obsolete)
@@ -133,6 +143,7 @@ def remove_leftovers(run_directory: Path) -> None:
             if original.exists():
                 shutil.rmtree(replaced)
             else:
+                # Killed between the two renames: the older checkpoint gets its name back.
                 replaced.rename(original)
         for path in checkpoints.glob(".step-*.tmp"):
             shutil.rmtree(path)
@@ -146,12 +157,14 @@ def _complete(temporary: Path, state: State) -> None:
     """Check that the ranks' files hold every element once, then write index.json and state.json."""
     indexes = [read_index(temporary, rank) for rank in range(state.world_size)]
     for file in (file for index in indexes for file in index.files):
+        # Sizes only: hashes would read back all that has just been written.
         check_file(temporary, file, content=False)
     in_order((tensor for index in indexes for tensor in index.tensors), state.shapes)
     merged = write_merged(temporary, indexes)
     for rank in range(state.world_size):
         (temporary / index_name(rank)).unlink()
     record = {"format": FORMAT, **asdict(state), "index": asdict(merged)}
+    # Last: a directory without state.json is not a checkpoint.
     write_synced(temporary / STATE, [seal(record)])
 
 
@@ -170,6 +183,7 @@ def _remove(paths: list[Path]) -> list[str]:
 def _find_superseded(checkpoints: Path, step: int, keep: int, keep_every: int) -> list[Path]:
     """Checkpoints before `step` that are neither among the newest nor kept forever."""
     older = {other: path for other, path in saved_steps(checkpoints).items() if other < step}
+    # + 1: the new checkpoint is one of the newest.
     beyond = list(older)[: max(0, len(older) + 1 - keep)]
     return [older[other] for other in beyond if not keep_every or other % keep_every]
 

@@ -43,11 +43,11 @@ from pipeline.training.checkpoints.fragment_files import (
     unseal,
 )
 
-FORMAT = 4
+FORMAT = 4  # state.json holds the hash of index.json, not the list of all files
 CHECKPOINTS = "checkpoints"
 LATEST = "latest"
 STATE = "state.json"
-STEP_NAME = re.compile(r"step-(\d{8,})")
+STEP_NAME = re.compile(r"step-(\d{8,})")  # nine digits from step 100,000,000 on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,19 +68,19 @@ class State:
     run: dict[str, Any]
     """All settings."""
     fingerprints: dict[str, str]
-    """Of the data and the tokenizer."""
+    """Fingerprints of the data and the tokenizer."""
     world_size: int
     stage: int
     """ZeRO stage of the run that wrote it; readers do not need it."""
     shapes: dict[str, tuple[int, ...]]
-    """Of every logical parameter."""
+    """The shape of every logical parameter."""
     versions: dict[str, str]
     device: str
-    """On which the weights were computed, as in run.json."""
+    """The device that computed the weights, as in run.json."""
 
     @property
     def sequences(self) -> int:
-        """Consumed so far."""
+        """Sequences read so far."""
         return sum(reading.sequences for reading in self.readings)
 
     @property
@@ -155,6 +155,7 @@ def choose(run_directory: Path) -> tuple[Path | None, list[str]]:
             if directory != candidates[0]:
                 messages.append(f"resuming from {directory} instead")
             return directory, messages
+    # A new run. A `latest` without any checkpoint is damage instead.
     if not candidates and not messages:
         return None, []
     raise CheckpointError(
@@ -170,6 +171,7 @@ def choose_from(path: Path) -> tuple[Path, list[str]]:
     """
     if (path / STATE).exists() or path.parent.name == CHECKPOINTS:
         directory = path
+    # A run may be called 100: a directory of that name is one.
     elif (step := re.fullmatch(r"(?:step-)?(\d+)", path.name)) and not path.is_dir():
         directory = path.parent / CHECKPOINTS / step_name(int(step[1]))
     else:
@@ -200,6 +202,7 @@ def open_checkpoint(directory: Path) -> Checkpoint:
     """Open one checkpoint. Checks the content of its files as it is read."""
     path = directory / STATE
     values = unseal(path)
+    # First: another format may have other entries, which would be called damage.
     if values.pop("format", None) != FORMAT:
         raise CheckpointError(f"{path} is not of format {FORMAT}; use the version that wrote it")
     try:
@@ -212,6 +215,7 @@ def open_checkpoint(directory: Path) -> Checkpoint:
         ) from error
     index = read_merged(directory, stored)
     try:
+        # Missing elements are found here, before a rank reads the first one.
         ordered = in_order(index.tensors, state.shapes)
     except CheckpointError as error:
         raise CheckpointError(f"{directory}: {error}") from error
@@ -230,6 +234,7 @@ def _candidates(checkpoints: Path) -> tuple[list[Path], list[str]]:
     newest_first = [steps[step] for step in sorted(steps, reverse=True)]
     latest = checkpoints / LATEST
     try:
+        # `replace`: bytes that are not text are damage as well, not a UnicodeDecodeError.
         name = latest.read_bytes().decode(errors="replace").removesuffix("\n")
     except FileNotFoundError:
         return newest_first, [f"{latest} is missing"] if steps else []
@@ -238,6 +243,7 @@ def _candidates(checkpoints: Path) -> tuple[list[Path], list[str]]:
     if checkpoints / name not in newest_first:
         return newest_first, [f"{latest} names {name!r}, which is not there"]
     place = newest_first.index(checkpoints / name)
+    # Published by a job that was killed before it wrote `latest`: tried last, the nearest first.
     newer = newest_first[:place][::-1]
     messages = [f"{path} is newer than {latest}, which names {name}" for path in newer]
     return newest_first[place:] + newer, messages
@@ -264,6 +270,7 @@ def _open_chosen(
         if ranks.rank == 0:
             path, messages = chosen()
             found = str(path or ""), messages
+    # Only rank 0's view counts: a file server may show the others an older listing.
     directory, messages = json.loads(ranks.from_first(json.dumps(found).encode()))
     if not directory:
         return None, messages

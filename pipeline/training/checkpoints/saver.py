@@ -1,9 +1,9 @@
 """The state of a run -> its checkpoint, while training continues.
 
-    main threads    create an empty .step-00000100.tmp/, copy their fragments and train on
-    writers         one thread per rank writes and syncs that rank's files, its index last
-    rank 0's        waits for all ranks' files and publishes them (publish.py)
-    main threads    share how it went, before the next checkpoint or at the end
+    1. main threads    create an empty .step-00000100.tmp/, copy their fragments and train on
+    2. writers         one thread per rank writes and syncs that rank's files, its index last
+    3. rank 0's        waits for all ranks' files and publishes them (publish.py)
+    4. main threads    share how it went, before the next checkpoint or at the end
 
 The threads communicate through files alone. Collectives stay in the main thread: in another one
 they would mix with those of the steps. A checkpoint that cannot be written is reported and skipped,
@@ -121,18 +121,21 @@ class Saver:
 
     def finish(self) -> str:
         """Wait for the current checkpoint. Returns what went wrong, "" if nothing. Collective."""
+        # 4. Every rank learns how the attempt went.
         attempt, self._attempt = self._attempt, None
         if attempt is None:
             return ""
         attempt.written.wait()
         not_written = format_rank_error(self.ranks.gather(attempt.mistake))
         if attempt.thread:
+            # A rank that cannot write never has an index: no use to wait for it.
             attempt.thread.join(0 if not_written else VISIBLE_SECONDS)
             attempt.given_up.set()
+            # Rank 0's writer looks a last time and ends, so the next attempt finds no other thread.
             attempt.thread.join()
         if attempt.error:
-            raise attempt.error
-        not_published = self.ranks.gather(attempt.failure)[0]
+            raise attempt.error  # a bug, not a full disk
+        not_published = self.ranks.gather(attempt.failure)[0]  # only rank 0 publishes
         if not not_published:
             self.saved_step = attempt.state.step
             return ""
@@ -161,6 +164,7 @@ class Saver:
         temporary = temporary_directory(self.checkpoints, state.step)
         attempt = self._attempt = _Attempt(state, temporary, loud=copies)
         try:
+            # 1. Agreed: no rank writes before the directory is there and empty.
             with agreed(self.ranks, CheckpointError):
                 if self.ranks.rank == 0:
                     make_room(temporary, state)
@@ -169,6 +173,7 @@ class Saver:
             attempt.written.set()
             self._report_failure(attempt, attempt.failure)
             return
+        # Without a copy, `save` blocks training, so that no weight changes while it is written.
         parts = self._snapshot.take(fragments) if copies else list(fragments)
         attempt.thread = threading.Thread(
             target=self._work, args=(attempt, parts), name="checkpoint", daemon=True
@@ -179,18 +184,22 @@ class Saver:
         """Write and, on rank 0, publish a checkpoint; runs in the writer's thread."""
         began = time.monotonic()
         try:
+            # 2. This rank's files.
             self._write(attempt, parts)
             attempt.written.set()
             if self.ranks.rank == 0:
+                # 3. Only when its own files are on the disk.
                 self._publish(attempt)
         except BaseException as error:
             attempt.error = error
         finally:
+            # Failed attempts count, too: `Deadline` reserves the time of the slowest.
             self._measured = max(self._measured, time.monotonic() - began)
             attempt.written.set()
 
     def _write(self, attempt: _Attempt, parts: list[FragmentState]) -> None:
         try:
+            # Here and not in the main thread, which trains while the GPU copies.
             self._snapshot.wait()
             write_fragments(attempt.temporary, self.ranks.rank, parts)
         except (OSError, PipelineError) as error:
@@ -201,6 +210,7 @@ class Saver:
         world_size = self.ranks.world_size
         try:
             wait_for_ranks(attempt.temporary, world_size, attempt.mistake, attempt.given_up)
+            # Metrics first: a resume cuts the lines after its step, and cannot restore lost ones.
             self.before_publishing()
             warnings = publish(
                 attempt.temporary, attempt.state, keep=self.keep, keep_every=self.keep_every

@@ -27,8 +27,9 @@ class Snapshot:
     def take(self, fragments: Iterable[FragmentState]) -> list[FragmentState]:
         """The same fragments in host memory; valid after `wait`, until the next `take`."""
         parts = list(fragments)
-        numel = sum(tensor.numel() for part in parts for tensor in part[2:])
+        numel = sum(tensor.numel() for part in parts for tensor in part[2:])  # after name, start
         on_gpu = any(part.weight.is_cuda for part in parts)
+        # Only the first time: a rank's share does not change within a run.
         if self._buffer.numel() != numel:
             self._buffer = _host_memory(numel, on_gpu)
         copies, place = [], 0
@@ -41,7 +42,7 @@ class Snapshot:
             copies.append(FragmentState(part.name, part.start, *own))
         if on_gpu:
             self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._copied.record()
+            self._copied.record()  # after the copies, before the next update
         return copies
 
     def wait(self) -> None:

@@ -22,6 +22,7 @@ ITEM_BYTES = 4
 
 def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
     """Write fp32 tensors by name. Raises DataError if the disk is full or not writable."""
+    # As the library orders tensors of one type.
     entries = sorted(weights.items())
     size = sum(weight.numel() for weight in weights.values()) * ITEM_BYTES
     with whole_file(path, size=size) as temporary, temporary.open("wb") as file:
@@ -31,7 +32,7 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
 
 def weight_parts(entries: Sequence[tuple[str, Tensor]]) -> Iterator[bytes | memoryview]:
     """The parts of a safetensors file: its header, then the content of each fp32 tensor."""
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}  # transformers asks for it
     place = 0
     for name, weight in entries:
         size = math.prod(weight.shape) * ITEM_BYTES
@@ -42,10 +43,11 @@ def weight_parts(entries: Sequence[tuple[str, Tensor]]) -> Iterator[bytes | memo
         }
         place += size
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    # The library pads, too: the tensors begin at a multiple of 8.
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
     for name, weight in entries:
-        assert weight.dtype == torch.float32, name
+        assert weight.dtype == torch.float32, name  # the header says F32 of all
         yield memory_of(weight.detach().to("cpu").contiguous())
 
 

@@ -70,6 +70,7 @@ class CompiledUpdate:
         pieces = [*limit_sizes(fragments, PIECE)]
         self.owners = torch.tensor([piece.logical for piece in pieces], dtype=torch.long)
         """The logical parameter of each piece; pieces are the columns of `advance`'s result."""
+        # A cell for each piece: no two threads write the same one, and sums have a fixed order.
         self._squares = np.zeros((2, len(pieces)))
         self._tables = []
         for index, (flat, (mean, square)) in enumerate(zip(flats, moments, strict=True)):
@@ -118,6 +119,7 @@ class CompiledUpdate:
     def _pass(
         self, gradients: Sequence[torch.Tensor], adam: AdamStep, purpose: int, rate: float = 0.0
     ) -> None:
+        # Reciprocals, as the loop multiplies faster than it divides.
         numbers = [
             adam.gradient_scale, 1 - adam.beta1, adam.beta2, 1 - adam.beta2,
             1 / adam.correction1, adam.correction2**-0.5, adam.eps, rate,
@@ -152,14 +154,14 @@ class CompiledUpdate:
             for index, table in self._tables
             for job in table.jobs
         ]
-        threads = torch.get_num_threads()
+        threads = torch.get_num_threads()  # OMP_NUM_THREADS holds here, too
         if threads == 1:
             for job in jobs:
                 work(*job)
             return
         with ThreadPoolExecutor(threads) as pool:
             for done in [pool.submit(work, *job) for job in jobs]:
-                done.result()
+                done.result()  # raises what the thread raised
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
@@ -169,12 +171,14 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
 def _jobs(numels: np.ndarray) -> tuple[tuple[int, int], ...]:
     """Ranges of pieces with about JOB elements each."""
     number = np.cumsum(numels) // JOB
+    # A job ends where the running total passes another multiple of JOB.
     starts = [0, *(np.flatnonzero(np.diff(number)) + 1), len(numels)]
     return tuple((int(first), int(last)) for first, last in pairwise(starts))
 
 
 # numpy's error model: some divisors may be zero, and checking each would prevent vectorisation
 _compiled = numba.njit(
+    # Without nnan and ninf: a NaN in a gradient must reach the norm, which then skips the update.
     cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
 )
 
@@ -203,7 +207,7 @@ def _advance(
     """
     scratch = np.empty(CHUNK, flat.dtype)
     for piece in range(first, last):
-        squares[0, piece] = squares[1, piece] = 0.0
+        squares[0, piece] = squares[1, piece] = 0.0  # they hold the sums of the step before
         end = offsets[piece] + numels[piece]
         for start in range(offsets[piece], end, CHUNK):
             stop = min(start + CHUNK, end)
@@ -223,7 +227,7 @@ def _advance(
             else:
                 _make_relative(grad, square[start:stop], numbers)
                 squares[0, piece] += _sum_of_squares(grad)
-            grad[:] = update
+            grad[:] = update  # nothing reads the gradient any more
 
 
 @_compiled
@@ -245,10 +249,11 @@ def _make_updates(
     factor1, factor2, eps = numbers[4], numbers[5], numbers[6]
     for i in range(weight.size):
         g = gradient[i] * scale
-        m = mean[i] + share1 * (g - mean[i])
+        m = mean[i] + share1 * (g - mean[i])  # beta1 m + (1 - beta1) g, with one product
         v = beta2 * square[i] + share2 * g * g
         mean[i] = m
         square[i] = v
+        # eps after the correction, as in the paper and in PyTorch; the corrections are factors.
         update[i] = m * factor1 / (np.sqrt(v) * factor2 + eps) + decay * weight[i]
 
 
@@ -316,6 +321,7 @@ def _apply(
 
 def compile_all() -> None:
     """Compile every kernel of this file by one step on a small tensor; for `tenfold compile`."""
+    # fp32, as in training: numba compiles for each type of array.
     weight, gradient, mean, square = (torch.ones(64) for _ in range(4))
     fragment = Fragment(logical=0, start=0, flat=0, offset=0, numel=64)
     update = CompiledUpdate([weight], [(mean, square)], [fragment], [0.1])

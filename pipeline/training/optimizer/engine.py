@@ -49,7 +49,7 @@ class ZeroEngine:
         self.optimizer = optimizer
         self.accumulation = accumulation
         """Micro-batches of a step on each rank; may change between steps."""
-        self._divisor = accumulation
+        self._divisor = accumulation  # what DeepSpeed divides by, fixed when it starts
         self.device = device
         self.world_size = dist.get_world_size()
         self.rank = dist.get_rank()
@@ -83,6 +83,7 @@ class ZeroEngine:
         """
         assert not self.is_boundary, "step() comes before the next micro-batch"
         last = self._micro_batches + 1 == self.accumulation
+        # DeepSpeed would count to the number of its configuration; ours may change between steps.
         self._wrapped.set_gradient_accumulation_boundary(last)
         self._wrapped.backward(loss_sum * (self.world_size * self._divisor / global_count))
         self._micro_batches += 1
@@ -93,9 +94,8 @@ class ZeroEngine:
         """Update the weights. Returns False if the gradient was not finite and nothing changed."""
         assert self.is_boundary, f"{self._micro_batches} of {self.accumulation} micro-batches done"
         before = self.optimizer.steps
-        self.optimizer.gradient_norm = (
-            math.inf
-        )  # some stages find such a gradient before our optimizer does
+        # Some stages find a gradient that is not finite before our optimizer does.
+        self.optimizer.gradient_norm = math.inf
         self.optimizer.param_groups[0]["lr"] = learning_rate
         self._wrapped.step()
         self._micro_batches = 0
@@ -110,15 +110,18 @@ class ZeroEngine:
         if self.stage < 3:
             zero.update_lp_params()
             return
+        # Whole weights that stage 3 still holds are the old ones.
         zero._partition_all_parameters()
         for group in range(len(zero.fp16_groups)):
             zero._reassign_or_swap_out_partitioned_parameters(group)
+        # Small weights are never partitioned between steps, so theirs have to be gathered again.
         if zero.persistent_parameters:
             zero.persistent_parameters[0].all_gather(zero.persistent_parameters)
 
     @contextlib.contextmanager
     def whole_weights(self) -> Iterator[Mapping[str, torch.nn.Parameter]]:
         """The model's parameters, whole at stage 3 too; read-only. Collective."""
+        # does nothing below stage 3
         with deepspeed_library().zero.GatheredParameters(list(self.module.parameters())):
             yield dict(self.module.named_parameters())
 
@@ -146,6 +149,7 @@ def initialize_engine(
     parameters = {
         name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
     }
+    # On the model as it was built, in seconds that DeepSpeed's start would take before an error.
     check_logical(logical, parameters)
     originals = {}
     if run.precision != "fp32":
@@ -163,6 +167,7 @@ def initialize_engine(
     engine = ZeroEngine(wrapped, optimizer, accumulation, device)
     zero = _zero(wrapped)
     _skip_norm(zero)
+    # Only now: DeepSpeed's start replaces the parameters by ranges of its flat tensors.
     layout = read_layout(parameters, _flats(optimizer, zero), zero)
     fragments = cut_fragments(layout, logical)
     optimizer.bind(layout, fragments, device)
@@ -211,6 +216,7 @@ def _bf16_step(zero: Any) -> None:
 
 def _flats(optimizer: LogicalOptimizer, zero: Any) -> list[torch.Tensor]:
     """The flat tensors that DeepSpeed lets our optimizer update."""
+    # Stage 3 lists one tensor per group; the other stages put them into our groups.
     parts = getattr(zero, "fp32_partitioned_groups_flat", None)
     if parts is None:
         parts = [flat for group in optimizer.param_groups for flat in group["params"]]

@@ -125,6 +125,7 @@ def read_layout(
                 f"{attribute}={value} is not supported with our optimizers, which need each "
                 f"weight's place in ZeRO's buffers; leave it at {supported}"
             )
+    # DeepSpeed steps each group by itself: norms would take a collective for every group.
     if len(flats) != 1:
         raise ConfigError(
             f"ZeRO cut the model into {len(flats)} groups, our optimizers support one; "
@@ -145,7 +146,7 @@ def _stages_1_and_2(
                 "use ZeRO stage 0, 1, 2 or 3"
             )
         mapping = parameter._hp_mapping
-        if mapping is not None:
+        if mapping is not None:  # None: this rank has nothing of it
             inside, place = mapping.lp_fragment_address, mapping.get_hp_fragment_address()
             yield FragmentPiece(name, inside.start, 0, place.start, place.numel)
 
@@ -157,10 +158,11 @@ def _stage_3(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterato
     for parameter in zero.fp16_groups[0]:
         part = parameter.partition_numel()
         start = dist.get_rank(parameter.ds_process_group) * part
+        # The last parts end in padding, which DeepSpeed never writes: it may hold NaN.
         numel = min(part, parameter.ds_numel - start)
         if numel > 0:
             yield FragmentPiece(names[id(parameter)], start, 0, offset, numel)
-        offset += part
+        offset += part  # padding included
 
 
 def full_numel(parameter: torch.nn.Parameter) -> int:
@@ -177,6 +179,7 @@ def check_logical(
         twice = next(name for name in names if names.count(name) > 1)
         raise ConfigError(f"two logical parameters are called {twice}; names must differ")
     ends = dict.fromkeys(parameters, 0)
+    # By start: an overlap shows against the end of the range before it.
     for part in sorted(logical, key=lambda part: part.start):
         if part.parameter_name not in ends:
             raise ConfigError(
@@ -196,6 +199,7 @@ def check_logical(
             )
         ends[part.parameter_name] = end
     for name, end in ends.items():
+        # Gaps are allowed: padded words of the vocabulary are in no logical parameter.
         if end == 0:
             raise ConfigError(
                 f"parameter {name} belongs to no logical parameter and would never be trained; "
@@ -212,12 +216,13 @@ def cut_fragments(layout: FragmentLayout, logical: Sequence[FragmentedParameter]
     for piece in layout.pieces:
         for index in of_parameter[piece.parameter_name]:
             begin = logical[index].start
+            # What the two ranges share, both in elements of the flattened parameter.
             first = max(begin, piece.start)
             last = min(begin + math.prod(logical[index].shape), piece.start + piece.numel)
             if first < last:
                 offset = piece.offset + first - piece.start
                 found.append(Fragment(index, first - begin, piece.flat, offset, last - first))
-    return sorted(found, key=lambda fragment: (fragment.flat, fragment.offset))
+    return sorted(found, key=lambda fragment: (fragment.flat, fragment.offset))  # `gaps` needs it
 
 
 def limit_sizes(fragments: Sequence[Fragment], most: int) -> Iterator[Fragment]:
@@ -262,6 +267,7 @@ def verify_layout(
 
     weights: the model's own, whole; device: on which ranks can all-reduce.
     """
+    # Rows: elements found, pieces that differ, nonzero elements outside. float64 counts exactly.
     found = torch.zeros(3, len(logical), dtype=torch.float64)
     for part in fragments:
         record = logical[part.logical]
@@ -269,7 +275,9 @@ def verify_layout(
         first = record.start + part.start
         theirs = weights[record.parameter_name].detach().view(-1)[first : first + part.numel]
         found[0, part.logical] += part.numel
+        # bf16 rounds: compare as bf16
         found[1, part.logical] += not torch.equal(ours.to(theirs), theirs)
+    # Reversed, so that the first range of each parameter is the one that stays.
     first_of = {record.parameter_name: index for index, record in reversed([*enumerate(logical)])}
     for piece, begin, end in gaps(layout, fragments):
         rest = layout.flats[piece.flat].detach().view(-1)[begin:end]
@@ -277,6 +285,7 @@ def verify_layout(
     found = found.to(device)
     if dist.is_initialized():
         dist.all_reduce(found)
+    # Replicated elements are counted by every rank.
     ranks = dist.get_world_size() if dist.is_initialized() and layout.replicated else 1
     for record, (covered, wrong, _) in zip(logical, found.T.tolist(), strict=True):
         expected = ranks * math.prod(record.shape)

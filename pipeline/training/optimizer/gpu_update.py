@@ -74,6 +74,7 @@ class ForeachUpdate:
         self._by_decay = [
             (decay, _Ranges(flats, moments, _join(own))) for decay, own in by_decay.items()
         ]
+        # On the device, where the fused kernel reads it: the host never waits.
         self._step = torch.zeros((), device=device)
 
     def gradient_square(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -85,6 +86,7 @@ class ForeachUpdate:
         self._begin(gradients, adam)
         self._overwrite(self._whole, self._whole.of(gradients), adam, 1.0)
         self._add_decay(gradients)
+        # Weights and updates in one call: half as many launches for small pieces.
         return _squares([*self._pieces.weights, *self._pieces.of(gradients)]).view(2, -1)
 
     def advance_relative(self, gradients: Sequence[torch.Tensor], adam: AdamStep) -> torch.Tensor:
@@ -101,12 +103,14 @@ class ForeachUpdate:
             updates = [*torch.split(scratch[: sum(sizes)], sizes)]
             self._fused(updates, own[part], ranges.means[part], ranges.squares[part], adam, 1.0)
             inverses = torch._foreach_rsqrt(ranges.squares[part])
+            # Where v is 0 the inverse is infinite, and becomes 1 / eps.
             torch._foreach_clamp_max_(inverses, 1 / smallest)
             torch._foreach_mul_(own[part], inverses)
+            # Before the copy below overwrites what it reads.
             norms += torch._foreach_norm(pieces[inside])
             torch._foreach_copy_(own[part], updates)
         self._add_decay(gradients)
-        return _square(norms).view(1, -1) * adam.correction2
+        return _square(norms).view(1, -1) * adam.correction2  # v above was not corrected
 
     def _add_decay(self, gradients: Sequence[torch.Tensor]) -> None:
         """u = a + weight_decay w, over a."""
@@ -173,7 +177,7 @@ class ForeachUpdate:
             gradients,
             means,
             squares,
-            [],
+            [],  # no amsgrad
             [self._step] * len(gradients),
             lr=-factor,
             beta1=adam.beta1,

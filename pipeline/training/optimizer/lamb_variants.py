@@ -69,7 +69,7 @@ class Rule:
             beta1=settings.beta1,
             beta2=settings.beta2,
             eps=settings.eps,
-            updates=updates if self.corrects == "moments" else math.inf,
+            updates=updates if self.corrects == "moments" else math.inf,  # beta**inf = 0
             gradient_scale=gradient_scale,
         )
 
@@ -77,6 +77,7 @@ class Rule:
         """rate' of the table in the module docstring."""
         if self.corrects != "rate":
             return rate
+        # Not `adam.correction`s, whose number of updates is infinite here.
         return rate * math.sqrt(1 - adam.beta2**updates) / (1 - adam.beta1**updates)
 
     def trust_ratio(self, weight_norm: float, update_norm: float) -> float:

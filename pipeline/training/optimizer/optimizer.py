@@ -70,6 +70,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
         settings: OptimizerSettings,
     ) -> None:
         """parameters: the trainable ones by name."""
+        # One group, with decay by fragment: DeepSpeed would step each group by itself.
         super().__init__(list(parameters.values()), {"lr": 0.0})
         self.logical = tuple(logical)
         self.settings = settings
@@ -90,6 +91,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
         """Set where this rank's weights are, and the device on which ranks can all-reduce."""
         self._flats = layout.flats
         self._fragments = tuple(fragments)
+        # Replicated: every rank has whole sums, and adding them would count them several times.
         self._sum_over_ranks = not layout.replicated and dist.get_world_size() > 1
         self._device = device
         for flat in self._flats:
@@ -116,16 +118,18 @@ class LogicalOptimizer(torch.optim.Optimizer):
         assert closure is None and self._bound
         gradients = [_flat_gradient(flat) for flat in self._flats]
         self.gradient_norm = self._global_norm(gradients)
+        # All ranks have the same sum, so all of them skip.
         if not math.isfinite(self.gradient_norm):
             return
         self.steps += 1
         settings, rule = self.settings, rule_of(self.settings)
+        # A factor of the pass that reads the gradient anyway, where a kernel can take one.
         clips = 0 < settings.clip_norm < self.gradient_norm
         scale = settings.clip_norm / self.gradient_norm if clips else 1.0
         adam = rule.adam_step(settings, self.steps, scale)
         rate = rule.rate(float(self.param_groups[0]["lr"]), adam, self.steps)
         self.telemetry.update(clips)
-        if settings.kind == "adamw":
+        if settings.kind == "adamw":  # needs no norm of a weight: one pass
             self._update.advance_and_apply(gradients, adam, rate)
             return
         if settings.kind == "stable_adamw":
@@ -163,6 +167,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
         total = self._update.gradient_square(gradients).to(self._device)
         if self._sum_over_ranks:
             dist.all_reduce(total)
+        # The first wait for the device.
         return math.sqrt(total.item())
 
     def _roots(self, squares: torch.Tensor) -> list[list[float]]:
@@ -174,6 +179,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
         totals = totals.to(self._device)
         if self._sum_over_ranks:
             dist.all_reduce(totals)
+        # `tolist` is the second wait for the device; all numbers come at once.
         found: list[list[float]] = totals.sqrt().T.tolist()
         return found
 

@@ -27,7 +27,7 @@ KINDS = ("embedding", "attention", "feed_forward", "head", "norm", "bias")
 def kind_of(parameter_name: str) -> str:
     """The kind of a weight, from our names of its modules."""
     module, _, last = parameter_name.rpartition(".")
-    if "norm" in module:
+    if "norm" in module:  # first: a LayerNorm's bias is of kind norm
         return "norm"
     if last == "bias":
         return "bias"
