@@ -73,6 +73,7 @@ def print_plan(job: Job, phases: Sequence[Phase], device: str) -> None:
             print(f"{indent}{line}")
     ranks = phases[0].plan.world_size
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    # `cores` is of this node; the others are taken to be alike.
     machines = Machines(device, ranks, cores() * max(1, ranks // beside))
     for advice in (*job.advice, *doubts(phases, machines, continued=job.init is not None)):
         print(f"warning: {advice}", file=sys.stderr)
@@ -150,4 +151,5 @@ def describe_example(batch: MicroBatch, tokenizer: Tokenizer, tokens: int = 48) 
         parts += [text(shown[start:place]), f" {{{text([shown[place]])} | {text([label])}}}"]
         start = place + 1
     parts.append(text(shown[start:]))
+    # One line, whatever the text holds.
     return " ".join("".join(parts).split())

@@ -112,6 +112,7 @@ def open_metrics(job: Job, cluster: Cluster, start: Start, held: ExitStack) -> M
 
 def build_saver(job: Job, cluster: Cluster, start: Start, metrics: Metrics | None) -> Saver:
     """Saves the checkpoints of the run; no checkpoint is published before its metrics."""
+    # A fork has saved nothing of its own yet.
     is_own = start.checkpoint and start.checkpoint.directory.is_relative_to(job.output)
     return Saver(
         job.output,
@@ -141,6 +142,7 @@ def build_trainer(
     losses = LossWatch(run.spikes, cluster.device, recent, [phase.begin for phase in feed.phases])
     stop.deadline = Deadline(job.hours, lambda: saver.seconds)
     watchdog = Watchdog(cluster.rank, run.logging.hang_seconds)
+    # Before the rank-dependent parts below: a collective must be reached by all ranks.
     hosts = cluster.gather(host_name())
     usable = cluster.gather(" ".join(map(str, os.sched_getaffinity(0))))
     return Trainer(
@@ -182,9 +184,10 @@ def build_plan_check(
     """
     if cluster.rank != 0 or job.deepspeed.uses_host() or start.record.device == NULL:
         return None
-    with suppress(OSError):  # one rank alone must not end here
+    with suppress(OSError):  # a single rank must not end here
         if (job.output / PLAN).exists():
             return None
+    # A set: ranks of a node may share cores.
     here = {core for host, own in zip(hosts, usable) if host == hosts[0] for core in own.split()}
     return PlanCheck(
         output=job.output, record=start.record, file=job.deepspeed,

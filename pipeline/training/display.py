@@ -38,9 +38,9 @@ class Display:
             initial=step,
             desc=name,
             unit="step",
-            disable=None if shown else True,
+            disable=None if shown else True,  # None: off unless on a terminal
         )
-        self._lines = shown and self._bar.disable
+        self._lines = shown and self._bar.disable  # a job's log gets lines instead of a bar
         self._clock = clock
         self._last_step = last_step
         self._step, self._part = step, 0.0
@@ -70,6 +70,7 @@ class Display:
         """`done` of the step's `total` micro-batches are computed."""
         self._part = done / total
         if self._clock() - self._step_began >= SLOW_STEP_SECONDS:
+            # With decimals of a step: the usual format shows whole numbers only.
             self._bar.bar_format = BAR_FORMAT
             self._bar.n = self._step + self._part
             self._bar.refresh()
@@ -97,7 +98,7 @@ class Display:
     def validating(self, scored: int) -> None:
         """A number of micro-batches of held-out sequences is scored."""
         self._bar.set_postfix_str(f"validating, {scored:,} micro-batches", refresh=False)
-        self._bar.update(0)
+        self._bar.update(0)  # redraws, at most as often as tqdm does
         if self._is_due():
             self._print(f"validating after step {self._step:,}: {scored:,} micro-batches scored")
             self._set_mark()

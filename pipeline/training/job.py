@@ -62,6 +62,7 @@ def read_job(arguments: argparse.Namespace) -> Job:
     """The job of a command line. Raises ConfigError for contradictory options."""
     chosen = read_recipe(arguments.recipe, arguments.run, arguments.set)
     run = chosen.run
+    # Continued models learn by passes over the text, so its size decides the steps.
     if chosen.model and arguments.data:
         run = chosen.within_passes(_training_rows(arguments.data))
     check_warm_ups(run)
@@ -70,6 +71,7 @@ def read_job(arguments: argparse.Namespace) -> Job:
             f"--stop-at {arguments.stop_at} is not a step of the run; choose one in "
             f"[1, steps={run.steps}]"
         )
+    # `not >`, so that NaN is refused as well.
     if not arguments.hours > 0:
         raise ConfigError(
             f"--hours must be positive, got {arguments.hours:g}; give a number above 0"

@@ -85,7 +85,7 @@ def _add_sources(parser: Parser) -> None:
     """Options for what a run starts from."""
     parser.add_argument(
         "--from",
-        dest="fork",
+        dest="fork",  # `from` is a word of Python
         type=Path,
         metavar="RUN/STEP",
         help="start a new run from the weights and optimizer of another run's checkpoint",

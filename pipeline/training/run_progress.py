@@ -80,7 +80,7 @@ def start_progress(checkpoint: Checkpoint | None, record: RunRecord, forked: boo
         return Progress()
     progress = Progress.of(checkpoint.state)
     if forked:
-        progress = replace(progress, spikes=0, rollbacks=0)
+        progress = replace(progress, spikes=0, rollbacks=0)  # a fork has all its rollbacks again
     if forked and not record.continues(checkpoint.state.fingerprints):
         return replace(progress, readings=(), excluded=())
     return progress
@@ -90,6 +90,7 @@ def collect_state(
     progress: Progress, record: RunRecord, engine: ZeroEngine, recent_losses: Iterable[float] = ()
 ) -> State:
     """What a checkpoint stores besides tensors."""
+    # What is left after the named fields: a new counter is stored without a change here.
     counters = asdict(replace(progress, readings=()))
     del counters["readings"]
     return State(
@@ -112,6 +113,7 @@ def collect_state(
 @torch.no_grad()
 def restore(engine: ZeroEngine, checkpoint: Checkpoint) -> None:
     """Load weights, moments and update count from a checkpoint. Collective."""
+    # All shapes first: after a mistake no weight has been overwritten.
     for part in engine.optimizer.logical:
         saved = checkpoint.state.shapes.get(part.name)
         if saved != tuple(part.shape):
@@ -126,4 +128,5 @@ def restore(engine: ZeroEngine, checkpoint: Checkpoint) -> None:
         for mine, saved_part in zip(ours, saved_parts, strict=True):
             mine.copy_(saved_part)
     engine.optimizer.steps = checkpoint.state.updates
+    # The model computes with copies of these weights, except at stage 0.
     engine.refresh_model_weights()

@@ -38,6 +38,7 @@ class StopVote:
 
     def ask(self, stop: bool) -> None:
         """Start to share whether this rank wants to stop. Collective."""
+        # Without a group there is nothing to share: this rank's own answer.
         vote, work = torch.tensor([int(stop)]), None
         if dist.is_available() and dist.is_initialized():
             work = dist.all_reduce(vote, dist.ReduceOp.MAX, group=self.group, async_op=True)
@@ -48,7 +49,7 @@ class StopVote:
         if self._asked is None:
             return False
         vote, work = self._asked
-        self._asked = None
+        self._asked = None  # an answer is read once
         if work:
             work.wait()
         return bool(vote.item())
@@ -76,12 +77,14 @@ class StepCount:
         loss: this rank's loss of an earlier step, from `LossWatch.send`; micro_batches: number of
         this rank's micro-batches of the step.
         """
+        # int64: the sum is exact, so neither order nor number of ranks changes it.
         value = torch.tensor([int(stop), loss, *counts], device=self.device)
         most = torch.tensor([micro_batches], device=self.device)
         works = []
         if dist.is_available() and dist.is_initialized():
             for part, how in ((value, dist.ReduceOp.SUM), (most, dist.ReduceOp.MAX)):
                 works.append(dist.all_reduce(part, how, group=self.group, async_op=True))
+        # In order: `result` takes the oldest, as all ranks start steps in the same order.
         self._started.append((value, most, works))
 
     def result(self) -> StepResult:

@@ -121,7 +121,7 @@ def publish(temporary: Path, state: State, *, keep: int, keep_every: int) -> lis
     _complete(temporary, state)  # 2. and 3.
     checkpoints, name = temporary.parent, step_name(state.step)
     final, replaced = checkpoints / name, checkpoints / f".{name}.replaced"
-    publish_folder(temporary, final, replaced)  # 4.
+    publish_folder(temporary, final, replaced)  # 4. by one rename, or two for a step saved before
     write_whole(checkpoints / LATEST, f"{name}\n".encode())  # 5. names what is there
     # 6. Only now: until `latest` names the new one, a resume needs them.
     superseded = _find_superseded(checkpoints, state.step, keep, keep_every)

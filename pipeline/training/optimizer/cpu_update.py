@@ -177,8 +177,8 @@ def _jobs(numels: np.ndarray) -> tuple[tuple[int, int], ...]:
 
 
 # numpy's error model: some divisors may be zero, and checking each would prevent vectorisation
+# fastmath without nnan and ninf: a NaN in a gradient must reach the norm, which skips the update
 _compiled = numba.njit(
-    # Without nnan and ninf: a NaN in a gradient must reach the norm, which then skips the update.
     cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
 )
 

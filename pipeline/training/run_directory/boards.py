@@ -74,6 +74,7 @@ class WeightsAndBiases:
         """last: the last line of the run so far, whether or not the run resumes before it."""
         self.run = run
         self.tell = tell
+        # Without an id wandb has seen nothing, whatever metrics.jsonl has.
         shown = last if _read_id(run) else {}
         self._step, self._fields = int(shown.get("step", -1)), set(shown)
         """The last step that is shown, and its fields."""
@@ -90,7 +91,7 @@ class WeightsAndBiases:
         self._fields = fields | (self._fields if step == self._step else set())
         self._step = step
         try:
-            self._lines.put_nowait(line)
+            self._lines.put_nowait(line)  # training never waits for wandb
         except queue.Full:
             self._fail(f"it accepted none of {MOST_WAITING:,} lines")
 
@@ -129,11 +130,12 @@ class WeightsAndBiases:
             project=os.environ.get("WANDB_PROJECT", "tenfold"),
             dir=str(self.run),
             resume="allow" if known else None,
-            config=None if known else to_dict(settings),
+            config=None if known else to_dict(settings),  # once
             # silent: asks nothing and prints nothing between our lines
             settings=wandb.Settings(console="off", silent=True, finish_timeout=FINISH_SECONDS),
         )
         if not known:
+            # After `init`: if wandb refuses the run, the next start tries again with another id.
             make_directory(self.run / WANDB, "name another --output")
             write_whole(self.run / WANDB / ID, chosen.encode())
         return board

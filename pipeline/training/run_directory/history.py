@@ -50,8 +50,10 @@ class Life:
 def note_event(run: Path, kind: str, text: str = "") -> None:
     """Add an event. It is lost if the disk refuses it: the run is worth more than the note."""
     job = os.environ.get("SLURM_JOB_ID") or NO_JOB
+    # Words joined by blanks: a tab or a line end in the text would break the format.
     line = "\t".join((now_utc(), job, kind, " ".join(text.split())[:MOST_CHARACTERS]))
     content = f"{line}\n".encode(errors="backslashreplace")  # paths may hold any bytes
+    # Appended in one write: the batch file adds lines at the same time.
     with suppress(OSError), (run / HISTORY).open("ab") as file:
         file.write(content)
 
@@ -71,7 +73,7 @@ def lives(lines: Iterable[str]) -> list[Life]:
     found: list[Life] = []
     for line in lines:
         parts = line.rstrip("\n").split("\t")
-        if len(parts) != 4:
+        if len(parts) != 4:  # a kill cut it short
             continue
         at, job, kind, text = parts
         job = "" if job == NO_JOB else job
@@ -84,7 +86,7 @@ def lives(lines: Iterable[str]) -> list[Life]:
             else:
                 found.append(Life(job=job, began_at=at, log=text, ready=kind == BEGAN))
         elif kind in (ENDED, INTERRUPTION, FAILURE, REQUEUE) and move_last(found, job):
-            reason = text or found[-1].reason
+            reason = text or found[-1].reason  # that of the failure, if a requeue gives none
             found[-1] = replace(found[-1], end=kind, ended_at=at, reason=reason)
     return found
 

@@ -62,11 +62,13 @@ def claim(run: Path) -> Iterator[None]:
         raise CheckpointError(
             f"cannot write to {run}: {error.strerror}; name another --output"
         ) from error
+    # A run may hold its user's own files.
     if others and not (run / RECORD).exists():
         raise CheckpointError(
             f"--output {run} holds other files ({', '.join(others[:3])}); name a new directory"
         )
     with hold(run):
+        # Only with the lease: what a live job is writing looks like leftovers.
         check_renames(run)
         remove_leftovers(run)
         remove_temporaries(run)
@@ -92,7 +94,7 @@ def has_checkpoints(run: Path) -> bool:
 def mark_ready(run: Path) -> None:
     """Mark that this job handles signals, and remove the mark of an earlier interruption."""
     (run / INTERRUPTED).unlink(missing_ok=True)
-    write_whole(run / READY, b"")
+    write_whole(run / READY, b"")  # last: it never stands next to an old INTERRUPTED
 
 
 def mark_stopped_at_start(run: Path) -> None:

@@ -103,6 +103,7 @@ def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[No
     """Hold `run` inside. Raises CheckpointError if a live job holds it."""
     path = run / LEASE
     token = uuid.uuid4().hex
+    # Two jobs that start at once would both find no live holder, and both write a lease.
     with _one_at_a_time(run):
         _refuse_if_live(path, heartbeat_seconds)
         write_whole(path, json.dumps(asdict(_mine(token)), indent=1).encode())
@@ -116,7 +117,7 @@ def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[No
     finally:
         ended.set()
         heart.join()
-        if _has_token(path, token):
+        if _has_token(path, token):  # not after another job has taken over
             path.unlink(missing_ok=True)
 
 
@@ -124,7 +125,7 @@ def is_free(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
     """Whether `run` is held by this process or by no live job."""
     try:
         lease = _read(run / LEASE)
-        if lease and replace(lease, token="") == _mine(""):
+        if lease and replace(lease, token="") == _mine(""):  # whatever its token
             return True
     except ValueError:
         pass
@@ -151,7 +152,7 @@ def _refuse_if_live(path: Path, heartbeat_seconds: float) -> None:
     alive = in_sight and read_start_time(holder.process) == holder.process_started
     same_job = bool(holder.slurm_job) and holder.slurm_job == os.environ.get("SLURM_JOB_ID")
     requeued = same_job and _restart_count() > holder.slurm_restart_count
-    if not alive and (in_sight or requeued):
+    if not alive and (in_sight or requeued):  # known to have ended, however fresh its lease
         return
     age = _age_unless_clock_is_off(path, heartbeat_seconds)
     if age < STALE_SECONDS or (alive and same_job):
@@ -162,7 +163,7 @@ def _age_unless_clock_is_off(path: Path, heartbeat_seconds: float) -> float:
     """Seconds since the last touch; if the clock was set back, 0 while the lease is touched."""
     age = _age_seconds(path)
     if age < -CLOCK_SECONDS:
-        return 0.0 if _beats(path, 3 * heartbeat_seconds) else STALE_SECONDS
+        return 0.0 if _beats(path, 3 * heartbeat_seconds) else STALE_SECONDS  # a beat may be late
     return max(0.0, age)
 
 
@@ -199,11 +200,12 @@ def _beat(path: Path, token: str, seconds: float, ended: threading.Event) -> Non
                     file=sys.stderr,
                     flush=True,
                 )
+                # At once, and all threads: the successor owns these files.
                 os._exit(EXIT_USER_ERROR)
             os.utime(path)
         except ValueError:
             with suppress(OSError):
-                os.utime(path)  # damaged: whoever starts next must see that somebody is here
+                os.utime(path)  # damaged: the next start must still see a live holder
         except OSError:
             continue  # a stalled or remounting file system: the next beat may get through
 
@@ -230,6 +232,7 @@ def _age_seconds(path: Path) -> float:
     """Seconds since the last touch, by the clock of that file system."""
     probe = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
+        # A new file has the server's time, as the lease has; this host's clock may differ.
         probe.touch()
         return probe.stat().st_mtime - path.stat().st_mtime
     except FileNotFoundError:

@@ -122,7 +122,7 @@ class Metrics:
     def _open(self, restored_step: int) -> None:
         with writing(self.run):
             self._former, self.first, self.last = _cut(self.run, restored_step)
-            self.file = (self.run / METRICS).open("ab", buffering=0)
+            self.file = (self.run / METRICS).open("ab", buffering=0)  # each line is one write
             self._end = self.file.seek(0, os.SEEK_END)
             """End of the written lines; those in `_waiting` come after it."""
             self._waiting: list[bytes] = []
@@ -157,9 +157,9 @@ class Metrics:
             if self.last and self.last["step"] == line["step"]:
                 content = self.last | content
                 if self._waiting:
-                    self._waiting.pop()
+                    self._waiting.pop()  # it will be written with the new fields
                 else:
-                    self._end -= len(_encode(self.last))
+                    self._end -= len(_encode(self.last))  # written: cut off and replaced
             self.last = content
             if self.first.get("step", content["step"]) == content["step"]:
                 self.first = content
@@ -217,9 +217,9 @@ class Metrics:
         if not self._waiting:
             return
         content = b"".join(self._waiting)
-        self.file.truncate(self._end)
+        self.file.truncate(self._end)  # what a full disk left of a line
         done = 0
-        while done < len(content):
+        while done < len(content):  # a full disk takes a part
             done += self.file.write(content[done:])
         self._end += done
         self._waiting.clear()
@@ -299,7 +299,7 @@ class Pace:
 def memory_gb() -> float:
     """Peak memory so far of this rank's GPU, or of this process if it has no GPU."""
     if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 1e9
+        return torch.cuda.max_memory_allocated() / 1e9  # not what torch has reserved
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
@@ -324,7 +324,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
             content = as_object(line)
             require(content, {"step": int}, "it")
         except ValueError as error:
-            damaged = damaged or f"line {number}: {error}"
+            damaged = damaged or f"line {number}: {error}"  # harmless if no good line follows
             continue
         if damaged:
             raise CheckpointError(
@@ -382,7 +382,7 @@ def _cut(run: Path, restored_step: int) -> tuple[dict[str, Any], dict[str, Any],
     kept = [line for line in lines if line["step"] <= restored_step]
     path = run / METRICS
     content = b"".join(_encode(line) for line in kept)
-    if path.exists() and path.read_bytes() != content:
+    if path.exists() and path.read_bytes() != content:  # an unchanged file is left as it is
         write_whole(path, content)
     former = lines[-1] if lines else {}
     return former, *((kept[0], kept[-1]) if kept else ({}, {}))

@@ -54,7 +54,7 @@ class PlanCheck:
     ends: list[float] = field(default_factory=list)
     """When each step of the phase ended, in seconds."""
     sequences: list[int] = field(default_factory=list)
-    """Of each step, over all ranks."""
+    """Sequences of each step, over all ranks."""
     is_done: bool = False
 
     def step(self, phase: Phase, number: int, sequences: int) -> None:
@@ -66,6 +66,7 @@ class PlanCheck:
         self.ends.append(time.perf_counter())
         self.sequences.append(sequences)
         is_last = number == self.record.run.steps
+        # Two ends make one time.
         if len(self.ends) == MEASURED_STEPS or (is_last and len(self.ends) > 1):
             self.is_done = True
             try:
@@ -77,9 +78,11 @@ class PlanCheck:
         """The median of a step at the plan's batch; of a growing batch, scaled to it."""
         skipped = int(WARM_SHARE * len(self.ends))
         each = [
+            # A step has no sequences if all of its shards are excluded.
             (end - begin) / max(1, sequences)
             for (begin, end), sequences in zip(pairwise(self.ends), self.sequences[1:], strict=True)
         ]
+        # The median, as the times between steps include validations and checkpoints.
         return statistics.median(each[skipped:]) * phase.plan.sequences
 
     def _write(self, phase: Phase) -> None:
@@ -122,6 +125,7 @@ class PlanCheck:
         found: dict[str, dict[str, float | None]] = {
             "moments_bytes": {"predicted": of["moments"], "measured": moment_bytes(self.engine)}
         }
+        # At stage 3 a module's weights are empty between its uses.
         if self.engine.stage < 3:
             measured = weight_bytes(self.engine.module)
             found["weights_bytes"] = {"predicted": of["weights"], "measured": measured}

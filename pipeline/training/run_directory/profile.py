@@ -51,6 +51,7 @@ class Trace:
     def _write(self, folder: Path, last: int) -> None:
         assert self._profile
         path = folder / f"{step_name(last - TRACED_STEPS + 1)}.json.gz"
+        # Torch compresses by the end of the name, so .tmp is not at the end.
         temporary = path.with_name(f".{path.name.removesuffix('.json.gz')}.tmp.json.gz")
         try:
             folder.mkdir(exist_ok=True)

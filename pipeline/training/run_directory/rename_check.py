@@ -49,9 +49,9 @@ def copying_kind(directory: Path, mounts: Path) -> str:
         return ""
     found = ""
     for fields in lines:  # later mounts hide earlier ones
-        place = Path(fields[4].encode().decode("unicode_escape"))
+        place = Path(fields[4].encode().decode("unicode_escape"))  # blanks are \040
         if directory.is_relative_to(place):
-            kind, source = fields[fields.index("-") + 1 :][:2]
+            kind, source = fields[fields.index("-") + 1 :][:2]  # after fields that may be absent
             names = {kind.removeprefix("fuse."), source.split("#")[0].rpartition("/")[2]}
             found = next(iter(names & set(COPYING)), "")
     return found
@@ -70,6 +70,7 @@ def _try(probe: Path) -> None:
     if old.read_bytes() != b"new" or new.exists():
         raise OSError("a renamed file keeps its old name")
     (probe / "directory").mkdir()
+    # A file inside has to come along.
     (probe / "directory" / "file").write_bytes(b"")
     (probe / "directory").rename(probe / "named")
     if [path.name for path in (probe / "named").iterdir()] != ["file"]:

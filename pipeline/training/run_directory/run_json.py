@@ -120,6 +120,7 @@ class RunRecord:
         """Whether the run can continue at its position in data that had this fingerprint: the data
         is the same, or documents were taken down from it; name: as in `fingerprints`."""
         number = name.removeprefix("data-")
+        # No number: it is the tokenizer, which has no ancestors.
         former = self.data[int(number)].get("ancestors", ()) if name != number else ()
         return fingerprint in (self.fingerprints[name], *former)
 
@@ -160,10 +161,12 @@ def read_record(run: Path) -> RunRecord:
         record = build(RunRecord, content | {"run": from_dict(Run, content["run"])})
         if not record.data:
             raise ValueError("data is empty")
+        # `build` does not look into mappings.
         for number, part in enumerate(record.data):
             require(
                 part, {"directory": str, "fingerprint": str, "sequences": int}, f"data[{number}]"
             )
+    # Kept apart: the user can fix a setting, and each problem is a line of its own.
     except ConfigError as error:
         first, *_ = str(error).split("\n")
         raise ConfigError(f"{path}: {first}", error.problems) from error
@@ -206,6 +209,7 @@ def check_same_run(
             )
     described = _describe(run, datasets)
     before = [dataset["fingerprint"] for dataset in earlier.data]
+    # A takedown keeps rows and order, so the run continues in what it left.
     now = [(d.manifest.fingerprint, *d.manifest.ancestors) for d in datasets]
     if len(before) != len(now) or any(b not in n for b, n in zip(before, now)):
         raise CheckpointError(
@@ -215,6 +219,7 @@ def check_same_run(
             f"--from {directory} --output {directory}-2"
         )
     for old, new in zip(earlier.data, described, strict=True):
+        # Recorded only for mixtures of languages, where another language changes the weights.
         was, is_now = old.get("languages", {}), new.get("languages", {})
         for corpus in was | is_now:
             if was.get(corpus) != is_now.get(corpus):
@@ -236,6 +241,7 @@ def check_same_run(
 def _order_version(run: Run) -> int:
     """That of the orders of samples of a run."""
     mixed = any(part.batch.is_mixed for *_, part in runs_of(run))
+    # Two versions, so that a change of mixtures leaves runs that read by size as they are.
     return MIXTURE_VERSION if mixed else ORDER_VERSION
 
 
@@ -253,6 +259,7 @@ def check_source(state: State, record: RunRecord, directory: Path, forked: bool)
             )
     for name, now in record.fingerprints.items():
         before = state.fingerprints.get(name, "none")
+        # A fork may read other text, but ids must mean the same tokens.
         if not record.accepts(name, before) and (name == "tokenizer" or not forked):
             advice = (
                 "give data with the same tokenizer" if forked else "give the data it started with"

@@ -128,6 +128,7 @@ def read_status(run: Path) -> RunStatus:
     files = _Files(run)
     unknown: tuple[str, int | None] = ("", None)
     name, steps = files.read(RECORD, lambda: _settings(run), unknown)
+    # Each file by itself: a damaged one must not hide what the others say.
     history: list[Life] = files.read(HISTORY, lambda: lives(_lines(run / HISTORY, MOST_BYTES)), [])
     holder = files.read(LEASE, lambda: find_holder(run), None)
     checkpoint = files.read(CHECKPOINTS, lambda: _newest(run / CHECKPOINTS), None)
@@ -207,7 +208,7 @@ def _count(value: object, name: str) -> int:
 def _newest(checkpoints: Path) -> SavedCheckpoint | None:
     """The checkpoint that `latest` names. One that is being replaced is absent for a moment."""
     name = _content(checkpoints / LATEST, MOST_BYTES).decode(errors="replace").strip()
-    match = re.fullmatch(r"step-(\d{8,18})", name)
+    match = re.fullmatch(r"step-(\d{8,18})", name)  # 18 digits fit into 64 bits
     if not match:
         raise ValueError(f"{LATEST} names {name[:40]!r}, which is not a checkpoint")
     saved_at = (checkpoints / name / STATE).stat().st_mtime
@@ -246,6 +247,7 @@ def _progress(
 def _seconds_per_step(lines: Sequence[dict[str, Any]], began_at: str) -> float | None:
     """By the clock over the lines of this life; for one line, as measured between validations and
     checkpoints."""
+    # "?" is above every digit: without a start no line counts.
     timed = [line for line in lines if str(line.get("time", "")) >= (began_at or "?")]
     if len(timed) > 1 and (steps := timed[-1]["step"] - timed[0]["step"]) > 0:
         seconds = _seconds(str(timed[-1]["time"])) - _seconds(str(timed[0]["time"]))
@@ -263,9 +265,11 @@ def _state(
 ) -> tuple[str, str]:
     """The state, and its reason."""
     if holder and holder.alive:
+        # First: marks may be those of the life before.
         return (RUNNING if (run / READY).exists() else STARTING), ""
     if last and last.end == REQUEUE:
         return WAITING, last.reason
+    # A failure after the last step, in printing say, does not undo the run.
     if last and last.end == FAILURE and not _is_done(progress, checkpoint):
         return FAILED, last.reason
     if (run / INTERRUPTED).exists() or (last and last.end == INTERRUPTION):
@@ -315,6 +319,7 @@ def _last_number(lines: Sequence[dict[str, Any]], name: str) -> float | None:
     """The last value of a field; None where it is absent, not finite or damaged."""
     for line in reversed(lines):
         value = line.get(name)
+        # NaN fails the comparison, too.
         if isinstance(value, int | float) and abs(value) < MOST:
             return float(value)
     return None
@@ -333,7 +338,7 @@ def _lines(path: Path, most: int) -> list[str]:
     """Lines of a text with their ends; of a large one, those within its last `most` bytes."""
     content = _content(path, most, tail=True)
     lines = content.decode(errors="replace").splitlines(keepends=True)
-    return lines[1:] if len(content) == most else lines
+    return lines[1:] if len(content) == most else lines  # the first one is cut
 
 
 def _content(path: Path, most: int, *, tail: bool = False) -> bytes:
@@ -362,4 +367,5 @@ def _age(at: str) -> float:
 
 
 def _seconds(at: str) -> int:
+    # The times are UTC, and mktime would read local ones.
     return timegm(time.strptime(at, "%Y-%m-%dT%H:%M:%SZ"))

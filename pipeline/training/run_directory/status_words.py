@@ -61,6 +61,7 @@ def _step_words(status: RunStatus) -> list[str]:
     progress = status.progress
     of = f" of {progress.steps:,}" if progress.steps is not None else ""
     share = (
+        # Rounded down: 100 % is a run that is done.
         f" ({math.floor(1000 * progress.step / progress.steps) / 10} %)" if progress.steps else ""
     )
     words = [f"{progress.step:,}{of}{share}"]

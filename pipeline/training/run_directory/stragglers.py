@@ -48,7 +48,7 @@ class ForwardClock:
         pair = tuple(torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         pair[0].record()
         yield
-        pair[1].record()
+        pair[1].record()  # read in `take`, once the device has passed both
         self._events.append(pair)
 
     def take(self) -> float:
@@ -64,10 +64,10 @@ class Stragglers:
     """The speed of this rank, and on rank 0 of all ranks."""
 
     hosts: Sequence[str]
-    """Of every rank."""
+    """The host of every rank."""
     run: Path
     clock: ForwardClock
-    """Of this rank's forward passes."""
+    """The clock of this rank's forward passes."""
     slow_reports: dict[str, int] = field(default_factory=dict)
     """For each host, the consecutive reports in which it was slow."""
 
@@ -76,6 +76,7 @@ class Stragglers:
         if len(seconds) < 2:
             return {}
         slowest = max(range(len(seconds)), key=seconds.__getitem__)
+        # Of two ranks the lower is the median, or the slower one would be compared with itself.
         ratio = seconds[slowest] / max(statistics.median_low(seconds), 1e-9)
         return {
             "slowest_rank": slowest,
@@ -89,7 +90,9 @@ class Stragglers:
             return ""
         usual = statistics.median_low(seconds)
         slow = {self.hosts[rank] for rank, own in enumerate(seconds) if own > SLOW * usual}
+        # A host that is not slow now is dropped, and starts again at 0.
         self.slow_reports = {host: self.slow_reports.get(host, 0) + 1 for host in slow}
+        # Equal, not above: a host is reported once.
         if IN_A_ROW not in self.slow_reports.values():
             return ""
         named = sorted(host for host, times in self.slow_reports.items() if times >= IN_A_ROW)

@@ -61,6 +61,7 @@ def _general(name: str, first: Mapping[str, Any], last: Mapping[str, Any]) -> st
     text = _figures(before, after, "on the general sample", last)
     if before is None or after is None:
         return text
+    # As many digits as are printed, or "+0.0000" would be called forgetting.
     rise = round(after - before, 4)
     return f"{text} ({f'forgetting: {rise:+.4f}' if rise > 0 else 'no forgetting'})"
 

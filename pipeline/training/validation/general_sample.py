@@ -47,6 +47,7 @@ def open_general(
                 shutil.rmtree(directory, ignore_errors=True)
             if not step and not (directory / MANIFEST).exists():
                 _prepare(run, directory, tokenizer)
+    # The first rank's view: a file server may not show the folder to the others yet.
     if not cluster.any(cluster.rank == 0 and (directory / MANIFEST).exists()):
         return None
     with cluster.agreed():

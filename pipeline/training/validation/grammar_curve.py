@@ -36,6 +36,7 @@ def open_grammar(run: Run, tokenizer: Path) -> GrammarTest | None:
 def grammar_fields(scores: GrammarScores) -> dict[str, float]:
     """The accuracies as fields of a line of metrics."""
     fields = {GRAMMAR: scores.overall.accuracy}
+    # A single phenomenon is the overall score.
     if len(scores.phenomena) > 1:
         fields |= {f"{GRAMMAR}/{name}": part.accuracy for name, part in scores.phenomena.items()}
     return fields

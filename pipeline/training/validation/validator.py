@@ -93,7 +93,7 @@ class Validator:
                     total=self.cluster.total,
                     stopped=self._stops_between_batches,
                 )
-                grammar = self._grammar() if parts else {}
+                grammar = self._grammar() if parts else {}  # None: a stop request came
                 general = self._general(phase) if parts and at_end else {}
         except DataError as error:
             self.stop.mistake = error
@@ -155,6 +155,7 @@ class Validator:
         return scores.fields(GENERAL)
 
     def _loaders_of(self, phase: Phase) -> dict[str, Loader]:
+        # Kept: opening them at each validation would cost look-ups of every shard on every rank.
         if phase.number not in self.loaders:
             cluster, attention = self.cluster, phase.run.batch.attention
             self.loaders[phase.number] = validation_loaders(
@@ -169,6 +170,7 @@ class Validator:
 
     def _validated(self, step: int) -> bool:
         assert self.metrics
+        # Metrics are cut to the restored step at a resume, so the last line is that step's.
         last = self.metrics.last
         return last.get("step") == step and any(name.startswith("validation_") for name in last)
 

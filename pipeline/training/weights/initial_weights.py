@@ -73,6 +73,7 @@ def load_initial_weights(
             model, folder / GENERATOR, generator[1], generator=True, longer=longer, wider=False
         )
     both, vocabulary = _rows_of_tokens(folder, tokenizer, "vocabulary" in new)
+    # Rows move too if only the padding of the vocabulary differs.
     moved = vocabulary or content[1]["vocab_size"] != model.config.vocab_size
     said += vocabulary
     try:
@@ -83,6 +84,7 @@ def load_initial_weights(
     fresh = [f"new, initialized by the recipe: {part}" for part in lacking]
     rest = [f"not used: {', '.join(unused)}"] if unused else []
     described = {
+        # The name and not the path: run.json is read on other machines, where the hash decides.
         "folder": folder.resolve().name, "sha256": folder_hash(folder),
         "new": [*said, *fresh],
     }  # fmt: skip
@@ -158,6 +160,7 @@ def _check_settings(
     except ValueError as error:
         raise ConfigError(f"--init {folder} does not fit the recipe: {error}") from error
     has_table = ours.position_kind == "learned"
+    # Options without effect are mistakes, as in settings.
     if longer and not has_table:
         raise ConfigError("--new positions: rotary positions have no table; remove it")
     if longer and ours.positions <= their_encoder.positions:
@@ -241,6 +244,7 @@ def _rows_of_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[Embedding
     their_ids, our_ids = _ids(theirs), _ids(ours)
     alike = theirs.kind == ours.kind
     found = {our_ids[t]: their_ids[t] for t in our_ids if alike and t in their_ids}
+    # Special tokens by role: `<s>` and [CLS] are the same thing.
     found |= {getattr(ours, role): getattr(theirs, role) for role in ROLES}
     if alike and theirs.lower_case == ours.lower_case and their_ids == our_ids:
         if new:
@@ -269,6 +273,7 @@ def _rows(same: Mapping[int, int], pieces: Mapping[int, list[int]]) -> Embedding
     """From ids of the shards to those of the same token in the folder, or of its pieces."""
     owners = [index for index, each in enumerate(pieces.values()) for _ in each]
     flat = [piece for each in pieces.values() for piece in each]
+    # In the order of EmbeddingRows' fields.
     ids = (list(same), list(same.values()), list(pieces), flat, owners)
     return EmbeddingRows(*(torch.tensor(each, dtype=torch.int64) for each in ids))
 

@@ -92,6 +92,7 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
     checkpoint = open_checkpoint(directory)
     refuse_null(checkpoint.state.device, directory)
     run = from_dict(Run, checkpoint.state.run)
+    # Any seed: `_fill` overwrites every weight, or raises.
     model = build_model(replace(run, encoder=_encoder_at(run, checkpoint.state.step)), seed=0)
     _fill(model, checkpoint)
     saved = SavedRun(
@@ -106,6 +107,7 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
 
 def _encoder_at(run: Run, step: int) -> EncoderSettings:
     """As it was trained at a step: a phase may have rotary positions of another base."""
+    # At least 1: a checkpoint of step 0 has the encoder of the first phase.
     return [part.encoder for begin, _, part in runs_of(run) if begin < max(1, step)][-1]
 
 
@@ -186,12 +188,14 @@ def _write(
     config |= special_ids(vocabulary, own)
     folder.mkdir(parents=True, exist_ok=True)
     copy_for_transformers(tokenizer, folder, vocabulary, length)
+    # Tied weights are stored once; transformers ties them when it loads.
     named = {name: weight for name, weight in weights.items() if name not in own.tied}
     for prefix, file in BESIDE.items():
         beside = {name: named.pop(name) for name in list(named) if name.startswith(prefix)}
         if beside:
             write_weights(beside, folder / file)
     write_weights(named, folder / WEIGHTS)
+    # Last: without config.json no reader takes a half-written folder for a model.
     write_whole(folder / CONFIG, json.dumps(config | {"dtype": "float32"}, indent=1).encode())
 
 
@@ -258,6 +262,7 @@ def check_folder(folder: Path, model: Model, loader: Loader) -> float:
     rows = [batch.input_ids[row] for row in batch.rows]
     ids_BS = pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_token_id)
     lengths_B = torch.tensor([len(row) for row in rows])
+    # Our flat tokens have no pads, so transformers' logits are compared at the tokens only.
     shown_BS = torch.arange(ids_BS.shape[1]) < lengths_B[:, None]
     given = {"input_ids": ids_BS, "attention_mask": shown_BS.long()}
     segments_T = batch.segment_ids if model.config.segment_types > 1 else None
@@ -272,12 +277,14 @@ def check_folder(folder: Path, model: Model, loader: Loader) -> float:
         _, theirs = _load_with_transformers(folder / GENERATOR, False)
         found = theirs(**given)
     elif pairs:
+        # ALBERT's name, and BERT's.
         labels = "sop_logits" if "sop_logits" in found else "seq_relationship_logits"
         difference = _difference(model.pair_logits(*inputs), found[labels])
     else:
         difference = 0.0
     words = found.prediction_logits if pairs else found.logits
     difference = max(difference, _difference(model.logits(*inputs), words[shown_BS]))
+    # `not <=`, so that NaN is refused as well.
     if not difference <= LARGEST_DIFFERENCE:
         raise CheckpointError(
             "transformers computes other logits from the written folder: they differ by "
@@ -294,6 +301,7 @@ def move_to_device(model: Model) -> torch.device:
 
 
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    # Other shapes would be broadcast, or raise.
     return float((ours - theirs).abs().max()) if theirs.shape == ours.shape else math.inf
 
 
@@ -308,6 +316,7 @@ def _load_with_transformers(folder: Path, pairs: bool) -> tuple[Any, Any]:
         ) from error
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    # Local files: a folder with a mistake must not be completed from the Hub.
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     kind = transformers.AutoModelForPreTraining if pairs else transformers.AutoModelForMaskedLM
     model = kind.from_pretrained(folder, local_files_only=True)
@@ -329,5 +338,6 @@ def _fill(model: Model, checkpoint: Checkpoint) -> None:
         part = records.pop(name)
         flat = parameters[part.parameter_name].view(-1)
         flat[part.start : part.start + weight.numel()] = weight.view(-1)
+    # Both directions: a weight that keeps its random start would go unnoticed.
     if records:
         raise CheckpointError(f"{checkpoint.directory} lacks {', '.join(records)}")

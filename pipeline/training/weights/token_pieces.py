@@ -58,11 +58,14 @@ def _pieces(
 ) -> list[int]:
     """Ids of the pieces of a text, the unknown id among them."""
     if theirs.kind == BYTE_BPE:
+        # The model without its pre-tokenizer, which would mark the start of a word by itself.
         written = "".join(LETTERS[byte] for byte in (b" " + text if starts else text))
         return [piece.id for piece in split.model.tokenize(written)]
+    # A token of bytes may end within a letter.
     words = text.decode(errors="ignore")
     if split.normalizer is not None:
         words = split.normalizer.normalize_str(words)
+    # A normalizer may add the mark, which is added below only where a word starts.
     words = words.strip(f" {WORD_MARK}")
     if not words:
         return []
