@@ -231,6 +231,7 @@ def prepared_settings(stored: Mapping[str, Any], owner: object) -> dict[str, Any
 
 def prediction_count(text_tokens: int, mask_rate: float) -> int:
     """Number of predictions for `text_tokens` >= 1, rounded to nearest, halves up, at least one."""
+    # Whole numbers: a float's last bit could differ between machines, and so the shards.
     return max(1, (text_tokens * parts_per_million(mask_rate) + 500_000) // 1_000_000)
 
 
@@ -242,5 +243,6 @@ def max_predictions(data: DataSettings) -> int:
 def most_predictions(sequence_length: int, masking: str, mask_rate: float) -> int:
     """Most predictions of a sequence: all of its tokens but two special ones are text."""
     text = sequence_length - 2
+    # SpanBERT's budget is rounded up, the others' to the nearest.
     rounded_up = -(-text * parts_per_million(mask_rate) // 1_000_000)
     return rounded_up if masking == "span" else prediction_count(text, mask_rate)

@@ -10,10 +10,11 @@ from pipeline.config.schema import BelowOne, Count, CountOrZero, Positive, Range
 from pipeline.config.settings import as_set
 
 Base = Annotated[float, Range("(1, 1000000000000)")]
-"""Of rotary positions."""
+"""Base of rotary positions."""
 Initializer = Literal[
     "normal", "normal_sinusoidal", "truncated_normal", "truncated_normal_glorot", "megatron"
 ]
+# What a layer of BERT is: transformers' classes for shared layers and extra heads have no other.
 BERT_LAYERS = {
     "norm": "post", "gated": False, "biases": True, "position_kind": "learned", "window": 0,
     "global_every": 1, "rotary_base": 10_000.0, "local_rotary_base": 10_000.0,
@@ -160,7 +161,7 @@ class EncoderSettings(EncoderSizes):
                 "encoder.position_kind=rotary has none; add --set encoder.initializer=normal, or "
                 "--set encoder.position_kind=learned"
             )
-        size = self.width // max(1, self.heads)
+        size = self.width // max(1, self.heads)  # 0 heads is out of range, and reported as that
         if self.width % max(1, self.heads) == 0 and size % 2:
             yield (
                 f"encoder.width={self.width} and encoder.heads={self.heads} make heads of {size}, "

@@ -59,6 +59,7 @@ def positions_suffice(
 ) -> Iterator[str]:
     """Every phase's sequences fit the position table."""
     lengths = {f"phases.{n}": phase.sequence_length for n, phase in enumerate(phases)}
+    # The last phase, whose length is that of the data.
     lengths["data"] = data.sequence_length
     for owner, length in lengths.items():
         if length > encoder.positions:
@@ -161,6 +162,7 @@ def _nearest_shares(encoder: EncoderSettings, shares: GeneratorSettings) -> str:
     if layers < 1:
         changes.append(f"--set objective.generator.layers={1 / max(1, encoder.layers):.6g}")
     if width < 1 or width % heads:
+        # Heads are 64 wide, so a multiple of 64 always divides.
         steps = min(max(1, round(width / 64)), encoder.width // 64)  # 0: an encoder below 64
         share = (64 * steps or 1) / max(1, encoder.width)
         changes.append(f"--set objective.generator.width={share:.6g}")

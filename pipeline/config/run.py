@@ -119,6 +119,7 @@ def in_phase(run: Run, phase: EarlierPhase, first: bool) -> Run:
 
     Raises ConfigError if they contradict each other.
     """
+    # A device holds as many tokens in every phase.
     tokens = run.batch.per_device * run.data.sequence_length
     batch = replace(
         run.batch,
@@ -134,6 +135,7 @@ def in_phase(run: Run, phase: EarlierPhase, first: bool) -> Run:
 def _phase_settings_fit(run: Run) -> Iterator[str]:
     """Each phase changes only what may change, to values that fit the rest of the run."""
     changing = [(index, phase) for index, phase in enumerate(run.phases) if phase.settings]
+    # Problems of the run itself are reported once, and not for each phase again.
     known = _problems(partial(replace, run, phases=())) if changing else []
     for index, phase in changing:
         free = [setting for setting in phase.settings if _is_changeable(setting)]
@@ -144,6 +146,7 @@ def _phase_settings_fit(run: Run) -> Iterator[str]:
                     f"{', '.join(CHANGEABLE)}; add --set 'phases.{index}.settings="
                     f"{json.dumps(free)}', and --set {setting} to have it in all phases"
                 )
+        # Otherwise the remedy above comes first, and changes what there is to check.
         if len(free) == len(phase.settings):
             for problem in _problems(partial(in_phase, run, phase, index == 0)):
                 if problem not in known:

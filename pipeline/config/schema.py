@@ -112,6 +112,7 @@ def check(config: DataclassInstance) -> None:
         for name, setting in fields_of(type(section)).items()
         if setting.range is not None and (value := getattr(section, name)) not in setting.range
     }
+    # Rules calculate with all values, and an infinite one could end them with an OverflowError.
     problems = list(wrong.values())
     if all(map(math.isfinite, _numbers(sections))):
         for _, section in sections:
@@ -165,6 +166,7 @@ def is_text_list(hint: object) -> bool:
     return get_origin(hint) is tuple and get_args(hint)[0] is str
 
 
+# Cached, as `get_type_hints` evaluates every annotation anew.
 @functools.cache
 def fields_of(kind: type[DataclassInstance]) -> Mapping[str, Setting]:
     """Name -> parsed annotation, for the fields of one section."""
@@ -187,11 +189,13 @@ def _sections(
         elif entry_type(setting.kind):
             for index, entry in enumerate(value):
                 yield from _sections(entry, f"{prefix}{name}.{index}.")
+    # After its sections, so that rules across them are reported last.
     yield prefix, config
 
 
 def _names(message: str, paths: Iterable[str]) -> bool:
     """Whether a message names one of these settings with its value."""
+    # Not within a longer path: `steps=` is not in `warmup_steps=`.
     return any(re.search(rf"(?<![\w.]){re.escape(path)}=", message) for path in paths)
 
 
@@ -209,4 +213,5 @@ def is_section(hint: object) -> TypeGuard[type[DataclassInstance]]:
 
 def _bound(text: str) -> float:
     base, power, exponent = text.partition("**")
+    # Whole numbers: a seed below 2**63 is not compared as a float.
     return int(base) ** int(exponent) if power else float(text)

@@ -112,6 +112,7 @@ def fingerprint_with(name: str, items: Iterable[object], rest: Mapping[str, obje
     """
     digest = hashlib.sha256(b"{" + _canonical(name) + b":[")
     for number, item in enumerate(items):
+        # The bytes of `_canonical` of the whole, so that both functions agree.
         digest.update(b"," * (number > 0) + _canonical(item))
     digest.update(b"]," + _canonical(rest)[1:])
     return digest.hexdigest()[:16]
@@ -139,6 +140,7 @@ def unknown_setting(path: str, known: Iterable[str]) -> ConfigError:
     if inside:
         return ConfigError(f"{path} is a section; set one of {', '.join(inside)}")
     lists = [name for name in names if path.startswith(name + ".")]
+    # Within a list only the entries' names can be meant.
     if near := find_near(path, lists or names):
         return ConfigError(f"unknown setting {path}; did you mean {near}?")
     section = path.rpartition(".")[0] + "."
@@ -218,6 +220,7 @@ def _assign(kinds: Mapping[str, Any], flat: dict[str, Any], assignment: str) -> 
     if path not in kinds:
         raise unknown_setting(path, kinds)
     value = _read(text.strip(), kinds[path])
+    # Only to refuse it now, together with the other problems of the command line.
     _convert(path, value, kinds[path])
     flat[path] = value
 
@@ -235,6 +238,7 @@ def _change_entry(
         raise unknown_setting(
             f"{path}.{number}.{name}", [f"{path}.{number}.{other}" for other in own]
         )
+    # A copy: the entries are those of the config that is being overridden.
     entries = list(deepcopy(cast("Sequence[dict[str, Any]]", flat[path])))
     if number >= len(entries):
         raise ConfigError(
@@ -253,7 +257,7 @@ def _section(kind: type[T], flat: Mapping[str, object], prefix: str) -> T:
     for path in flat:
         if path not in kinds:
             raise unknown_setting(prefix + path, [prefix + known for known in kinds])
-    flat = legacy_values(kind) | dict(flat)
+    flat = legacy_values(kind) | dict(flat)  # what is given wins
     missing = [prefix + path for path in kinds if path not in flat]
     if missing:
         raise ConfigError(f"missing settings: {', '.join(missing)}; every setting must be given")
@@ -276,10 +280,11 @@ def _read(text: str, kind: Any) -> object:
     if entry_type(kind) or is_text_list(kind):
         try:
             return json.loads(text)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # nested too deeply
             return text
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
+    # `1e3` is no int to Python; `_convert` accepts floats that are whole.
     for number in {int: (int, float), float: (float,)}.get(kind, ()):
         try:
             return number(text)

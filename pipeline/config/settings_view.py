@@ -72,6 +72,7 @@ def format_settings(run: Run, path: str = "") -> str:
 
 def _lines(view: SettingView) -> list[str]:
     first, kind = f"  {view.path}={view.value}", view.type
+    # Types stand in one column, unless a long path or value reaches into it.
     fits = len(first) < _TYPE_COLUMN and _TYPE_COLUMN + len(kind) <= COLUMNS
     lines = [f"{first:{_TYPE_COLUMN}}{kind}"] if fits else textwrap.wrap(first.strip(), COLUMNS - 2)
     if not fits:
@@ -118,9 +119,11 @@ def _type_in_words(setting: Setting) -> str:
 def _meanings(kind: type[DataclassInstance]) -> dict[str, str]:
     """Field name -> the docstring below the field, on one line."""
     found: dict[str, str] = {}
+    # Fields of a base class come first, as in dataclasses.
     for base in kind.__bases__:
         if is_section(base):
             found |= _meanings(base)
+    # From the source, as Python drops the strings below fields.
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
     for item, after in zip(body.body, body.body[1:], strict=False):

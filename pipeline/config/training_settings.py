@@ -117,6 +117,7 @@ class OptimizerSettings:
                 f"optimizer.bias_correction=true for {self.lamb_variant}'s, or --set "
                 "optimizer.kind=adamw"
             )
+        # As their code does: with exclusions they would be other optimizers of the same name.
         scales_all = self.kind == "lamb" and self.lamb_variant in ("nvlamb", "deepspeed")
         if scales_all and not self.adapt_vectors:
             yield (
@@ -301,6 +302,7 @@ class CheckpointSettings:
 
     def most_kept(self, steps: int) -> int:
         """Checkpoints that a run of so many steps has at most, with the one being written."""
+        # + 1: old ones are removed only after the new one is published.
         return self.keep + 1 + (steps // self.keep_every if self.keep_every else 0)
 
     def contradictions(self) -> Iterator[str]:
@@ -328,6 +330,7 @@ class LoggingSettings:
 
     def contradictions(self) -> Iterator[str]:
         """A board that does not exist, or twice."""
+        # Each once, in the given order: also the remedy that the message offers.
         known = [name for name in dict.fromkeys(self.to) if name in BOARDS]
         if known != [*self.to]:
             yield (

@@ -154,7 +154,7 @@ class Ranks:
                 continue
 
     def _dismiss(self) -> None:
-        # 4.
+        # 4. None ends `_work` on each of them.
         for rank in range(1, self.size):
             self.comm.send(None, dest=rank)
 
