@@ -42,10 +42,10 @@ REAPERS = ("systemd", "slurmstepd", "containerd-shim", "conmon", "tini")
 """Processes other than process 1 that adopt orphans."""
 CHECK_SECONDS = 1.0
 ORPHAN_SECONDS = 90.0
-"""How long a rank without a launcher may take to save and end. A file server may show another
+"""Time that a rank without a launcher may take to save and end. A file server may show another
 rank's files after 60 s (acdirmax of nfs(5)), and a board of Weights & Biases is given 45 s."""
 PR_SET_PDEATHSIG = 1
-"""From linux/prctl.h."""
+"""The option's number in linux/prctl.h."""
 
 
 class LauncherWatch:

@@ -25,9 +25,9 @@ from pipeline.cluster.rendezvous import fresh_store
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 TIMEOUT_VARIABLE = "TENFOLD_TIMEOUT_SECONDS"
 TIMEOUT_SECONDS = 1800.0
-"""How long a rank waits for another one: longer than the slowest checkpoint or compilation."""
+"""Time that a rank waits for another one: longer than the slowest checkpoint or compilation."""
 JOIN_SECONDS = 300.0
-"""How long the ranks wait for each other at start."""
+"""Time that the ranks wait for each other at start."""
 TESTED_VERSION = "0.19.8"
 
 
@@ -67,7 +67,7 @@ def init_distributed() -> torch.device:
 
 
 def timeout(default: float = TIMEOUT_SECONDS) -> timedelta:
-    """How long to wait for another rank before it is an error; batch scripts may change it.
+    """The time to wait for another rank before it is an error; batch scripts may change it.
 
     default: seconds, unless TIMEOUT_VARIABLE is set.
     """
@@ -90,7 +90,7 @@ def compute_device() -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """What files say of a device: `cpu`, a GPU's name, or `null` for one that computes nothing."""
+    """Name of a device in files: `cpu`, a GPU's, or `null` for one that computes nothing."""
     if device.type != "cuda":
         return device.type
     return recorded_device(torch.cuda.get_device_name(device))

@@ -1,4 +1,4 @@
-"""What /proc says about other processes. Without /proc (not Linux) every process looks gone."""
+"""The facts of /proc about other processes. Without /proc (not Linux) every process looks gone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def read_start_time(process: int) -> str:
-    """When a process started, in kernel ticks; "" if it is gone or a zombie.
+    """Start time of a process, in kernel ticks; "" if it is gone or a zombie.
 
     Process IDs are reused: ID and start time together identify a process.
     """
@@ -26,7 +26,7 @@ def name(process: int) -> str:
 
 
 def is_python(process: int) -> bool:
-    """Whether a process runs a Python interpreter; False for another user's process."""
+    """True if a process runs a Python interpreter; False for another user's process."""
     try:
         # `python3.11` where a venv links to it
         return "python" in Path(f"/proc/{process}/exe").readlink().name

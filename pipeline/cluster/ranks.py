@@ -28,13 +28,13 @@ from pipeline.cluster.stop_request import StopRequest
 EXIT_LOST = 70
 """EX_SOFTWARE of sysexits.h, an internal failure, so that it is not taken for a user's mistake."""
 FIRST_RANK_SECONDS = 60.0
-"""How much later than another rank the first one may find an error: it imports first."""
+"""Delay after which the first rank may find another rank's error: it imports first."""
 LOST = re.compile(
     "gloo|NCCL|ncclRemote|Connection (closed|reset) by peer|Broken pipe|timeout caused pair closure"
 )
-"""What torch says when a rank that it waits for has ended or does not answer."""
+"""Errors of torch when a rank that it waits for has ended or does not answer."""
 OWN_ERROR = re.compile("invalid (usage|argument)|unhandled cuda error")
-"""What NCCL says of this rank's program or device (ncclGetErrorString)."""
+"""Errors of NCCL about this rank's program or device (ncclGetErrorString)."""
 
 
 class RankGroup(Protocol):
@@ -145,7 +145,7 @@ class Cluster:
 
     @property
     def is_first_on_node(self) -> bool:
-        """Whether this is the process of its node that works for all of them."""
+        """True if this is the process of its node that works for all of them."""
         return os.environ.get("LOCAL_RANK", "0") == "0"
 
     def leave(self) -> None:
@@ -208,11 +208,11 @@ class Cluster:
         return self.total(values).tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set on any rank."""
+        """True if the flag is set on any rank."""
         return bool(self.total(torch.tensor([float(flag)])).item())
 
     def is_first_to_say(self, message: str) -> bool:
-        """Whether no rank has called this with the same message before; waits for no other rank.
+        """True if no rank has called this with the same message before; waits for no other rank.
 
         False if the store of the ranks is gone, with a rank that has said why it ended.
         """
@@ -223,7 +223,7 @@ class Cluster:
             return False
 
     def was_said(self, message: str) -> bool:
-        """Whether any rank has called `is_first_to_say` with the message."""
+        """True if any rank has called `is_first_to_say` with the message."""
         try:
             return bool(dist.distributed_c10d._get_default_store().check([message]))
         except RuntimeError:
@@ -231,7 +231,7 @@ class Cluster:
 
 
 def launched_rank() -> int:
-    """The rank that a launcher gave this process; 0 when it is alone."""
+    """The rank that a launcher gave this process; 0 for a single process."""
     return int(os.environ.get("RANK", "0"))
 
 

@@ -56,7 +56,7 @@ class Deadline:
         self._ends_at = time.monotonic() + left
 
     def reached(self) -> bool:
-        """Whether another micro-batch could make it too late to save."""
+        """True if another micro-batch could make it too late to save."""
         now = time.monotonic()
         self._gaps.append(max(0.0, now - self._asked_at))  # the first call has no gap: -inf
         self._asked_at = now
@@ -77,15 +77,15 @@ def process_seconds() -> float:
 
 
 class StopRequest:
-    """Why this process asks all ranks to save and end."""
+    """The requests of this process that all ranks save and end, with their reasons."""
 
     def __init__(self) -> None:
         self.signalled = False
         self.deadline: Deadline | None = None
         self.mistake: DataError | None = None
-        """What this rank found in its data; all ranks raise it once the run is saved."""
+        """The mistake in this rank's data; all ranks raise it once the run is saved."""
         self.can_save = False
-        """Whether the run has reached its training loop, which saves. Until then a request ends
+        """True if the run has reached its training loop, which saves. Until then a request ends
         this process at once: it could wait half an hour for ranks that are gone."""
         self.before_exit: Callable[[], None] = lambda: None
         """Called before a request ends this process at once."""
@@ -95,12 +95,12 @@ class StopRequest:
 
     @property
     def requested(self) -> bool:
-        """Whether to stop after the current step."""
+        """True if the run should stop after the current step."""
         return self.is_urgent or self.mistake is not None
 
     @property
     def is_urgent(self) -> bool:
-        """Whether to stop within the current step.
+        """True if the run should stop within the current step.
 
         Call this between two micro-batches: the deadline measures them by these calls.
         """
@@ -108,7 +108,7 @@ class StopRequest:
         return late or self.signalled
 
     def seconds_to_save(self) -> float:
-        """How long it takes to save and end, as known now; 0 before training."""
+        """Seconds to save and end, as known now; 0 before training."""
         return self.deadline.needed() if self.deadline else 0.0
 
     def listen(self) -> None:

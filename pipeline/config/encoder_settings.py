@@ -92,8 +92,8 @@ class EncoderSettings(EncoderSizes):
     global_every: Count
     """Every so many layers, from the first on, one attends to everything; 1: all layers do."""
     dropout_places: Literal["all", "attention_output"]
-    """Where `dropout` applies: to embeddings and the outputs of both parts of a layer, or to the
-    output of attention alone (ModernBERT)."""
+    """Where `dropout` applies: to embeddings and the outputs of both parts of a layer, or only
+    to the output of attention (ModernBERT)."""
 
     def contradictions(self) -> Iterator[str]:
         """Sizes that do not divide, sharing without effect, designs that do not go together."""
@@ -204,7 +204,7 @@ class EncoderSettings(EncoderSizes):
             )
 
     def departures(self) -> dict[str, str]:
-        """Where the layers differ from BERT's: BERT's setting as `--set` takes it -> this one."""
+        """Departures from BERT's layers: BERT's setting as `--set` takes it -> this one."""
         return {
             f"encoder.{name}={as_set(bert)}": f"encoder.{name}={as_set(value)}"
             for name, bert in BERT_LAYERS.items()

@@ -162,7 +162,7 @@ def entry_type(hint: object) -> type[DataclassInstance] | None:
 
 
 def is_text_list(hint: object) -> bool:
-    """Whether an annotation is a list of texts."""
+    """True if an annotation is a list of texts."""
     return get_origin(hint) is tuple and get_args(hint)[0] is str
 
 
@@ -194,7 +194,7 @@ def _sections(
 
 
 def _names(message: str, paths: Iterable[str]) -> bool:
-    """Whether a message names one of these settings with its value."""
+    """True if a message names one of these settings with its value."""
     # Not within a longer path: `steps=` is not in `warmup_steps=`.
     return any(re.search(rf"(?<![\w.]){re.escape(path)}=", message) for path in paths)
 
@@ -207,7 +207,7 @@ def _numbers(sections: Iterable[tuple[str, DataclassInstance]]) -> Iterator[floa
 
 
 def is_section(hint: object) -> TypeGuard[type[DataclassInstance]]:
-    """Whether an annotation is a dataclass."""
+    """True if an annotation is a dataclass."""
     return isinstance(hint, type) and is_dataclass(hint)
 
 

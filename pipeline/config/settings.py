@@ -83,7 +83,7 @@ def override(config: T, assignments: Iterable[str]) -> T:
 
 
 def type_in_words(kind: Any) -> str:
-    """What a setting of this type takes."""
+    """The values that a setting of this type takes."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if entry := entry_type(kind):
@@ -197,12 +197,12 @@ def _likeness(name: str, other: str) -> tuple[float, float]:
 
 
 def _ratio(name: str, other: str) -> float:
-    """Of their beginnings: a name from a file may have millions of letters, a minute's work."""
+    """Likeness of their beginnings, as a name from a file may have millions of letters."""
     return difflib.SequenceMatcher(None, name[:LONGEST_NAME], other[:LONGEST_NAME]).ratio()
 
 
 def _is_similar(name: str, other: str) -> bool:
-    """Whether a name could be a misspelling of another, or a part of it such as warmup."""
+    """True if a name could be a misspelling of another, or a part of it such as warmup."""
     whole, last = _likeness(name, other)
     words, other_words = (set(path.rpartition(".")[2].split("_")) for path in (name, other))
     is_slip = last >= NEAR or (last >= NEAR_IN_SECTION and whole > NEAR)

@@ -55,7 +55,7 @@ class ObjectiveSettings:
     ]  # fmt: skip
     """mlm: masked tokens; mlm_pair: also data.segments.label (BERT, ALBERT); mlm_sbo: masked tokens
     also from the boundary of their span (SpanBERT); rtd: replaced token detection (ELECTRA), with
-    rtd_masked at the masked positions alone; replace_mlm: masked tokens, shown as a generator's
+    rtd_masked only at masked positions; replace_mlm: masked tokens, shown as a generator's
     words; all_tokens_mlm: every token of that input (ELECTRA's comparisons)."""
     pair_weight: Positive
     """Weight of the pair loss, relative to the mlm loss; only kind=mlm_pair reads it."""
@@ -210,7 +210,7 @@ class BatchSettings:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether some corpora are read more often than others."""
+        """True if some corpora are read more often than others."""
         return bool(self.mixture) or self.mixture_exponent != 1
 
     @property

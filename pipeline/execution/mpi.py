@@ -304,7 +304,7 @@ def announced_size() -> int:
 
 
 def join_mpi(instead: str = "use --part") -> Ranks | None:
-    """Initialize MPI and return this process's rank; None, without importing mpi4py, if alone.
+    """Initialize MPI and return this process's rank; None, without mpi4py, for one process.
 
     instead: what else a user without MPI can do. Raises ConfigError, on rank 0 only, if a launcher
     started several processes that MPI does not connect: each would do all the work and overwrite

@@ -40,7 +40,7 @@ class WorkDirectory:
         executor: Executor,
         part: tuple[int, int] | None,
     ) -> bool:
-        """Do the tasks, or what a part does of them; whether this process publishes the shards.
+        """Do the tasks, or a part's share. True if this process is the one to publish the shards.
 
         Prints why not. part: None for a command that does everything.
         """
@@ -49,7 +49,7 @@ class WorkDirectory:
             return True
         name = f"part {part[0]}/{part[1]} is finished"
         if not self.has_locks:
-            # Nobody could tell which tasks of others are in progress.
+            # It is unknown which tasks of other parts are in progress.
             executor.run(stage, share(tasks, *part))
             print(f"{name}; run the command without --part once all parts are finished")
             return False

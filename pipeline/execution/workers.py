@@ -41,11 +41,11 @@ class LastingTask(Protocol):
 
     @property
     def weight(self) -> int:
-        """As of any task."""
+        """Expected bytes of input."""
 
     @property
     def name(self) -> str:
-        """As of any task."""
+        """The task in logs."""
 
     @property
     def marker(self) -> str:
@@ -68,7 +68,7 @@ class Stage(Generic[AnyTask]):
 
     The result of that function is small, as it is sent between processes."""
     is_light: bool = False
-    """Whether the tasks take less time than processes need to start."""
+    """True if the tasks take less time than processes need to start."""
 
 
 class Runner(Protocol):
@@ -79,7 +79,7 @@ class Runner(Protocol):
     ) -> Iterator[tuple[AnyTask, Any]]:
         """Do all tasks; yield each with its result when it is finished.
 
-        They begin in their order, and each is asked for when a process is about to be free.
+        They start in this order, and each is asked for when a process is about to be free.
         """
 
 
@@ -109,8 +109,8 @@ class Executor:
 
         1. The share of `part` in a job array comes first, so parts rarely meet.
         2. When all of it is handed out, the directory is listed again, and every other task that
-           is unfinished is tried, whoever it belongs to: the part may be slow, dead or not started.
-        3. Whoever does a task holds its lock. What another process holds is passed over, so that
+           is unfinished is tried, of whichever part, which may be slow, dead or not started.
+        3. A process that does a task holds its lock. What another one holds is passed over, so that
            two never wait for each other, and is left to that process, or with `waits` tried again
            at the end: then it is finished, or its process has died.
         """
@@ -179,12 +179,12 @@ class SharedTask(Generic[AnyLastingTask]):
 
     @property
     def weight(self) -> int:
-        """Of the task."""
+        """Weight of the task."""
         return self.task.weight
 
     @property
     def name(self) -> str:
-        """Of the task."""
+        """Name of the task."""
         return self.task.name
 
 
@@ -212,7 +212,7 @@ def _do_shared(
             return False
         if not marker.exists():  # the lock's last holder may have finished it
             do_task(shared.task)
-    lock.unlink(missing_ok=True)  # whoever has opened it meanwhile finds the marker
+    lock.unlink(missing_ok=True)  # a process that has opened it finds the marker
     return True
 
 
@@ -228,7 +228,7 @@ def _in_turn(
     if len(mine) == len(tasks):  # a single part: nothing to list again
         return
     others = _largest_first(task for task in unfinished(stage, tasks) if task.marker not in mine)
-    first = len(others) * (part[0] - 1) // part[1]  # each part begins elsewhere
+    first = len(others) * (part[0] - 1) // part[1]  # each part starts elsewhere
     yield from others[first:] + others[:first]
 
 
@@ -360,7 +360,7 @@ def _without_interrupts() -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Worker:
-    """What a process of a `_Pool` keeps between tasks."""
+    """The state that a process of a `_Pool` keeps between tasks."""
 
     stages: Queue[tuple[int, Stage[Any]]]
     number: int = 0

@@ -60,7 +60,7 @@ OBJECTIVES: dict[str, Callable[[Run, EncoderConfig, int], Model]] = {
     "mlm_sbo": _build_with_boundaries,
     **dict.fromkeys(GENERATOR_KINDS, _build_replaced_tokens),
 }
-"""By `objective.kind`: from a run, the configuration of its encoder, and a seed."""
+"""Builders by `objective.kind`: from a run, the configuration of its encoder, and a seed."""
 
 
 def first_model(run: Run) -> Model:

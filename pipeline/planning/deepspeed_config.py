@@ -71,34 +71,34 @@ class DeepSpeedFile:
         return max(stage, 1) if precision != "fp32" else stage
 
     def advice(self, precision: str) -> str:
-        """What deviates from the file, or ""."""
+        """A line about what deviates from the file, or ""."""
         if self.stage(precision) == self.zero["stage"]:
             return ""
         return f"{self.name} runs as ZeRO stage 1: DeepSpeed's stage 0 is exact in fp32 only"
 
     def bucket(self, parameters: int) -> int:
         """Elements of a bucket of gradients: the file's, or those of the whole model if it has
-        fewer. DeepSpeed allocates what it is told, and fills no more than the model has."""
+        fewer. DeepSpeed allocates the whole bucket, and fills no more than the model has."""
         return min(int(self.zero.get("reduce_bucket_size", BUCKET)), parameters)
 
     def offloads(self) -> bool:
-        """Whether the optimizer's state is in host memory."""
+        """True if the optimizer's state is in host memory."""
         return self._is_on_host("offload_optimizer")
 
     def offloads_weights(self) -> bool:
-        """Whether the network's weights are in host memory too (stage 3)."""
+        """True if the network's weights are in host memory too (stage 3)."""
         return self._is_on_host("offload_param")
 
     def uses_host(self) -> bool:
-        """Whether either is."""
+        """True if weights or optimizer state are in host memory."""
         return self.offloads() or self.offloads_weights()
 
     def pins(self) -> bool:
-        """Whether the host memory of the optimizer is locked, for faster copies."""
+        """True if the host memory of the optimizer is locked, for faster copies."""
         return self._is_pinned("offload_optimizer")
 
     def pins_weights(self) -> bool:
-        """Whether that of the network's weights is."""
+        """True if the host memory of the network's weights is locked."""
         return self._is_pinned("offload_param")
 
     def _is_pinned(self, section: str) -> bool:

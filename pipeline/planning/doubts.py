@@ -14,7 +14,7 @@ from pipeline.planning.phases import LATER_ORDER, Phase
 from pipeline.released.continued import MOST_CONTINUED_PASSES
 
 MOST_PASSES = 100.0
-"""Over the data; BERT made 40."""
+"""Passes over the data above which a warning is due; BERT made 40."""
 MOST_REPEATS, SHOWN = 10.0, 5
 """Passes over a corpus of a mixture above which a warning is due, if they are also more than twice
 those by size, and corpora that it names."""
@@ -29,13 +29,13 @@ LONGEST_RUN = {"cpu": 60 * 86400.0, "cuda": 365 * 86400.0}
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What a run is to train on."""
+    """The machines that a run is to train on."""
 
     device: str
     """cpu or cuda."""
     ranks: int
     cores: int
-    """Over all ranks; 0 if unknown."""
+    """Cores of all ranks; 0 if unknown."""
 
     @property
     def flops(self) -> float:

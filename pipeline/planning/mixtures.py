@@ -33,11 +33,11 @@ class CorpusUse:
 
     corpus: str
     tokens: int
-    """Of its training rows."""
+    """Tokens of its training rows."""
     share: float
-    """Of the sequences that the phase reads."""
+    """Share of the sequences that the phase reads."""
     passes: float
-    """Over its rows, in the whole phase."""
+    """Passes over its rows, in the whole phase."""
     language: str = ""
     """Its language in a mixture of languages, where one is recorded."""
 
@@ -71,8 +71,8 @@ def corpus_of(dataset: Dataset) -> str:
 
 
 def _group_of(batch: BatchSettings, dataset: Dataset) -> tuple[str, str]:
-    """What shares a weight: the language, or without one the corpus, which may be called like
-    one."""
+    """The key of what shares a weight: the language, or without one the corpus, which may be
+    named like a language."""
     language = _language_of(batch, dataset)
     return language, "" if language else corpus_of(dataset)
 
@@ -85,7 +85,7 @@ def _language_of(batch: BatchSettings, dataset: Dataset) -> str:
 
 
 def read_factors(batch: BatchSettings, datasets: Sequence[Dataset]) -> list[float]:
-    """How much more often than on average a sequence of each dataset is read."""
+    """The frequency with which a sequence of each dataset is read, relative to the average."""
     weights = mixture_weights(batch, datasets)
     if not weights:
         return [1] * len(datasets)
@@ -99,7 +99,7 @@ def read_factors(batch: BatchSettings, datasets: Sequence[Dataset]) -> list[floa
 def corpora_used(
     batch: BatchSettings, datasets: Sequence[Dataset], sequences: int
 ) -> list[CorpusUse]:
-    """How `sequences` sequences of a mixture are read, the largest corpus first; empty without."""
+    """The use of each corpus in `sequences` sequences, the largest first; empty if not mixed."""
     weights = mixture_weights(batch, datasets)
     found: dict[tuple[str, str], list[float]] = {}
     whole = sum(weights)

@@ -39,7 +39,7 @@ from pipeline.planning.schedule import resolve_batch_size, sequences_until
 ROUND = 64
 """A GPU's tokens are a multiple of this, which suits its products of matrices."""
 UNFILLED = 0.25
-"""Of a full row: what first fit leaves in a micro-batch on average, at most."""
+"""Share of a full row that first fit leaves in a micro-batch on average, at most."""
 MOST_SAMPLED = 64
 """Datasets of which every rank reads some rows to plan: those that are read most."""
 MORE_ROWS = 1.25
@@ -51,11 +51,11 @@ class FixedBatches:
     """Micro-batches of one size, as a GPU needs them."""
 
     capacity: Capacity
-    """What each holds."""
+    """The capacity of each."""
     accumulation: int
     """Micro-batches per step and rank; a step that needs more gets another one."""
     dead_share: float
-    """Of the tokens, on average."""
+    """Share of the tokens that is dead, on average."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Plan:
     world_size: int
     """Processes, one per device."""
     zero_stage: int
-    """What ZeRO partitions: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights."""
+    """ZeRO partitions at 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights."""
     sequences: int
     """Sequences per step, over all ranks; fewer at first if the batch grows."""
     matched_tokens: int
@@ -192,12 +192,12 @@ def make_plan(
 
 
 def has_pairs(run: Run) -> bool:
-    """Whether the model has a head for pairs of segments."""
+    """True if the model has a head for pairs of segments."""
     return run.objective.kind == "mlm_pair"
 
 
 def has_generator(run: Run) -> bool:
-    """Whether the model has a generator of words."""
+    """True if the model has a generator of words."""
     return run.objective.kind in GENERATOR_KINDS
 
 

@@ -84,7 +84,7 @@ class Phase:
 
     @property
     def corpora_used(self) -> list[CorpusUse]:
-        """How it reads each corpus of its mixture; empty without one."""
+        """The use of each corpus of its mixture; empty without one."""
         return corpora_used(self.run.batch, self.train, self.sequences)
 
     def sample_order(self, skipped: tuple[tuple[int, int], ...] = ()) -> Order:
@@ -154,7 +154,7 @@ def _order_of(
         own_weights = mixture_weights(phase.run.batch, phase.train)
         if (own_rows, own_weights, phase.before) != (rows, weights, before):
             continue
-        # By size, rows are what counts: directories of other masks may name their corpora anew.
+        # By size, rows are what counts: other masks' directories may name corpora differently.
         chosen = weights or part.batch.named or phase.run.batch.named
         if not chosen or [_held(dataset) for dataset in phase.train] == corpora:
             return phase.order, before

@@ -98,7 +98,7 @@ def resolve_batch_size(batch: BatchSettings, mean_tokens: float) -> BatchSetting
 
 
 def growth(batch: BatchSettings) -> tuple[tuple[int, int], ...]:
-    """How a batch grows: (sequences, first step with more) until it reaches `batch.sequences`."""
+    """Growth of a batch: (sequences, first step with more) until it reaches `batch.sequences`."""
     if batch.warmup_steps == 0:
         return ()
     rises = -(-batch.sequences // batch.first_sequences) - 1  # the last rise may be smaller

@@ -80,7 +80,7 @@ def print_plan(job: Job, phases: Sequence[Phase], device: str) -> None:
 
 
 def run_lines(run: Run, phases: Sequence[Phase]) -> list[str]:
-    """What all phases share, in words."""
+    """Lines about what all phases share."""
     encoder, optimizer, saved, held_out = run.encoder, run.optimizer, run.checkpoint, run.validation
     size = phases[0].plan.parameters * PARAMETER_BYTES / 1e9
     return [

@@ -2,7 +2,7 @@
 
 The candidates are tried in their order (`model.attention_check`), on every rank; the first one
 without a fault on any rank is taken by all of them, as ranks that run different kernels could not
-be repeated on another cluster. A resumed run begins with the kernel of run.json.
+be repeated on another cluster. A resumed run starts with the kernel of run.json.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipeline.training.run_directory.run_json import RunRecord
 
 
 def attention_cases(run: Run, phases: Sequence[Phase], device: torch.device) -> list[Case]:
-    """How each encoder of a run attends, in all its phases, without a window and with its own."""
+    """The cases of attention of each encoder, over all phases, one for each window."""
     configs = [encoder_config(run)] + ([generator_config(run)] if has_generator(run) else [])
     return [
         Case(
@@ -45,8 +45,9 @@ def attention_cases(run: Run, phases: Sequence[Phase], device: torch.device) -> 
 
 
 def recorded_attention(earlier: RunRecord, device: str, tells: bool) -> str:
-    """The kernel that a resumed run begins with, "" to choose again: on another type of device,
-    which is told. earlier: its run.json; device: this rank's, as recorded."""
+    """The kernel that a resumed run starts with; "" to choose again on another type of device.
+
+    tells: print a line about that; earlier: its run.json; device: this rank's, as recorded."""
     before = earlier.device
     if not earlier.attention or (before == "cpu") == (device == "cpu"):
         return earlier.attention
@@ -62,7 +63,7 @@ def choose_attention(
 ) -> AttentionKernel:
     """The kernel that all ranks take; the first rank names those that are passed over. Collective.
 
-    recorded: that of run.json, "" if there is none; a kernel that is no candidate is none either.
+    recorded: that of run.json, "" if there is none; a kernel that is not a candidate is ignored.
     device: as recorded; nothing is tried on the null one. Raises ConfigError if no kernel is left.
     """
     names = candidates(cases)

@@ -72,7 +72,7 @@ class Feed:
         self._end_staging(set(self._stagings), remove=done)
 
     def reading(self, progress: Progress) -> Reading:
-        """How far the shards of the current phase are read."""
+        """The position in the shards of the current phase."""
         return reading_of(progress.readings, self.phase.order)
 
     def last_sample(self, progress: Progress) -> Located:
@@ -116,7 +116,7 @@ def _tell(text: str) -> None:
 
 
 def extras_of(run: Run) -> Extras:
-    """What the objective of a run needs from its training loader."""
+    """The extras that the objective of a run needs from its training loader."""
     return {
         "mlm_sbo": Extras(most_targets=MOST_TARGETS),
         **dict.fromkeys(GENERATOR_KINDS, Extras(draws_seed=run.seed)),

@@ -42,9 +42,9 @@ class Job:
     fork: Path | None
     """--from: the checkpoint to start from if the output has none."""
     init: FirstWeights | None
-    """What to start from if the output has no checkpoint; None for the recipe's weights."""
+    """Weights to start from if the output has no checkpoint; None for the recipe's."""
     notes: tuple[str, ...]
-    """What the user may want to know about the settings."""
+    """Notes on the settings for the user."""
     hours: float
     """--hours: limit of wall time, infinity for none."""
     stage: Path | None

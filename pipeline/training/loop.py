@@ -72,7 +72,7 @@ class Trainer:
     validator: Validator
     stop: StopRequest
     metrics: Metrics | None
-    """On the first rank only."""
+    """None except on the first rank."""
     progress: Progress
     recovery: Recovery
     stragglers: Stragglers
@@ -80,7 +80,7 @@ class Trainer:
     watchdog: Watchdog
     trace: Trace
     plan_check: PlanCheck | None
-    """On the first rank of a run that has no plan.json."""
+    """None except on the first rank of a run that has no plan.json."""
     tokens: int = 0
     """Tokens of this rank that are not in `progress` yet."""
 
@@ -190,7 +190,7 @@ class Trainer:
             return NO_STEP
 
     def _step_message(self, step: Step) -> tuple[LossCounts, bool, int, int]:
-        """What this rank sends to the others before a step, see `StepCount.start`."""
+        """The message of this rank to the others before a step, see `StepCount.start`."""
         return step.counts, self.stop.requested, self.recovery.losses.send(), step.accumulation
 
     def _accumulate(
@@ -257,7 +257,7 @@ class Trainer:
         set_rotary_bases(self.engine.module, encoder.rotary_base, encoder.local_rotary_base)
 
     def _excludes_shards(self) -> bool:
-        """Whether the run continues without damaged shards. Collective."""
+        """True if the run continues without damaged shards. Collective."""
         progress = self.recovery.on_data_error(self.progress)
         if progress is None:
             return False
@@ -294,7 +294,7 @@ class Trainer:
         return scored
 
     def _owes_validation(self) -> bool:
-        """Whether the last step, made or restored, was due to be validated and was not. Step 0 is
+        """True if the last step, made or restored, was due to be validated and was not. Step 0 is
         due in a run from given weights: those of a recipe have a loss that is known."""
         step = self.progress.step
         if not (self._due(self.run.validation.every) if step else self.record.initial_weights):

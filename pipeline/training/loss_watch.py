@@ -61,7 +61,7 @@ class _Loss:
     own: int
     """This rank's sum, in 1/UNITS nats."""
     count: int
-    """Of all ranks: the loss is the sum over all ranks divided by it."""
+    """Count over all ranks: the loss is the sum over all ranks divided by it."""
     judged: bool = False
 
 

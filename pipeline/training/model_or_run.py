@@ -23,7 +23,7 @@ class GivenModel:
     """A model, and how it is to be scored."""
 
     model: Model
-    """In eval mode, on the CPU."""
+    """The model, in eval mode, on the CPU."""
     name: str
     """Its folder, or its run and step."""
     tokenizer_sha256: str

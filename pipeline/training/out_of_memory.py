@@ -18,7 +18,7 @@ from pipeline.cluster.ranks import Cluster
 from pipeline.config.run import Run
 
 LACK = re.compile("out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
-"""What torch, CUDA, NCCL and the allocator of the CPU say; all raise a RuntimeError."""
+"""Messages of torch, CUDA, NCCL and the allocator of the CPU; all raise a RuntimeError."""
 _SAID = "out-of-memory"
 STEPS_BETWEEN_RETURNS = 100
 """Steps on a CPU after which free memory is returned: a few tenths of a second."""

@@ -273,7 +273,7 @@ def _exclude(
 
 
 def find_damaged_at_start(datasets: Sequence[Dataset]) -> ExcludedShards:
-    """The shards that were damaged when the datasets were opened; all ranks know them."""
+    """The shards that were damaged when the datasets were opened; the same on all ranks."""
     found = ((index, file) for index, dataset in enumerate(datasets) for file in dataset.damaged)
     return tuple(sorted(found))
 

@@ -1,4 +1,4 @@
-"""How far a run is, and its conversion to and from the state of a checkpoint.
+"""The progress of a run, and its conversion to and from the state of a checkpoint.
 
 Three numbers determine the run: the step (schedule), the sequences of each order (data) and the
 optimizer's updates (bias correction). The others are counted for reports.
@@ -36,7 +36,7 @@ class Progress:
     spikes: int = 0
     """Steps with a loss spike."""
     rollbacks: int = 0
-    """How often the run went back to a checkpoint because of a spike."""
+    """Number of times the run went back to a checkpoint because of a spike."""
     excluded: ExcludedShards = ()
     """Excluded shards: their rows are read as rows of weight 0."""
 

@@ -57,7 +57,7 @@ class RunData:
     """The datasets of a run."""
 
     train: tuple[Dataset, ...]
-    """In the order of --data."""
+    """The training datasets, in the order of --data."""
     validation: tuple[Dataset, ...]
     """The held-out datasets of the same directories."""
     phases: tuple[Phase, ...]
@@ -78,9 +78,9 @@ class Start:
     checkpoint: Checkpoint | None
     """None if the run has none yet and does not fork another one."""
     forked: bool
-    """Whether the checkpoint is that of --from."""
+    """True if the checkpoint is that of --from."""
     interrupted: bool
-    """Whether the last job stopped early."""
+    """True if the last job stopped early."""
     general: Dataset | None = None
     """The general sample, if the run is scored on it."""
 
@@ -91,7 +91,7 @@ class Start:
         return self.feed.phases[0].plan
 
     def is_done(self, last_step: int) -> bool:
-        """Whether the run has nothing left to do."""
+        """True if the run has nothing left to do."""
         return self.progress.step >= last_step and not self.forked and not self.interrupted
 
 

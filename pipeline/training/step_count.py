@@ -21,7 +21,7 @@ class StepResult(NamedTuple):
     counts: LossCounts
     """Sums over all ranks."""
     stopping: bool
-    """Whether any rank requests a stop."""
+    """True if any rank requests a stop."""
     loss: int
     """Sum of the ranks' losses."""
     micro_batches: int
@@ -29,7 +29,7 @@ class StepResult(NamedTuple):
 
 
 class StopVote:
-    """Whether any rank wants to stop within a step; asked one micro-batch before it is read."""
+    """A vote of the ranks on stopping within a step, read one micro-batch after it is asked."""
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
         """group: None for the default."""

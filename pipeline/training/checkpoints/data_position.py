@@ -1,4 +1,4 @@
-"""How far a run has read its shards, for each order of samples separately.
+"""The position of a run in its shards, for each order of samples separately.
 
 A phase continues where the previous phase with the same order stopped. The position follows from
 the step, as the batch of every step is known. It is stored nevertheless: a fork may have started
@@ -24,7 +24,7 @@ class Reading(NamedTuple):
 
 
 Readings = tuple[Reading, ...]
-"""At most one per order, by its number."""
+"""Sorted by the number of the order, at most one for each."""
 
 
 def reading_of(readings: Readings, order: int) -> Reading:

@@ -252,7 +252,7 @@ class OpenFiles:
         return file
 
     def path(self, name: str) -> Path:
-        """For messages."""
+        """The file's path, for messages."""
         return self._directory / name
 
 

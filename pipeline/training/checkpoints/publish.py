@@ -51,7 +51,7 @@ POLL_SECONDS = 0.1
 
 
 def temporary_directory(checkpoints: Path, step: int) -> Path:
-    """Where the ranks write a step's files before the checkpoint is published."""
+    """The directory for a step's files until the checkpoint is published."""
     return checkpoints / f".{step_name(step)}.tmp"
 
 

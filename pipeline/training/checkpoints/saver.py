@@ -5,7 +5,7 @@
     3. rank 0's        waits for all ranks' files and publishes them (publish.py)
     4. main threads    share how it went, before the next checkpoint or at the end
 
-The threads communicate through files alone. Collectives stay in the main thread: in another one
+The threads communicate only through files. Collectives stay in the main thread: in another one
 they would mix with those of the steps. A checkpoint that cannot be written is reported and skipped,
 and training continues; `latest` and the checkpoint that it names do not change.
 """
@@ -38,9 +38,9 @@ from pipeline.training.optimizer.optimizer import FragmentState
 SLOW_BYTES_PER_SECOND = 50e6
 """Assumed for one rank's writing, until it has been measured."""
 VISIBLE_SECONDS = 120.0
-"""How long rank 0 waits to see a file that another rank has written; no file server is slower."""
+"""Time that rank 0 waits to see a file that another rank has written; no file server is slower."""
 CLOSE_SECONDS = 20.0
-"""How long a run that ends by an error waits for the current checkpoint."""
+"""Time that a run which ends by an error waits for the current checkpoint."""
 
 
 @dataclass(slots=True)
@@ -50,17 +50,17 @@ class _Attempt:
     state: State
     temporary: Path
     loud: bool
-    """Whether to warn of a failure at once, because no caller waits for the result."""
+    """True to warn of a failure at once, because no caller waits for the result."""
     written: threading.Event = field(default_factory=threading.Event)
     """This rank's files are on disk, or cannot be."""
     given_up: threading.Event = field(default_factory=threading.Event)
     """Ends rank 0's wait for the files of the other ranks."""
     mistake: str = ""
-    """Why this rank cannot write."""
+    """Reason why this rank cannot write."""
     failure: str = ""
-    """Why rank 0 cannot publish."""
+    """Reason why rank 0 cannot publish."""
     reported: bool = False
-    """Whether a warning about the failure has been printed."""
+    """True if a warning about the failure has been printed."""
     error: BaseException | None = None
     """An unexpected error; the main thread raises it."""
     thread: threading.Thread | None = None
@@ -145,7 +145,7 @@ class Saver:
 
     @property
     def writing(self) -> bool:
-        """Whether this rank's thread is running."""
+        """True if this rank's thread is running."""
         thread = self._attempt and self._attempt.thread
         return bool(thread and thread.is_alive())
 

@@ -68,7 +68,7 @@ class ZeroEngine:
 
     @property
     def is_boundary(self) -> bool:
-        """Whether all micro-batches of a step have gone backward, so that `step` comes next."""
+        """True if all micro-batches of a step have gone backward, so that `step` comes next."""
         return self._micro_batches == self.accumulation
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:

@@ -50,11 +50,11 @@ class FragmentedParameter(Protocol):
 
     @property
     def decay(self) -> bool:
-        """Whether weight decay applies."""
+        """True if weight decay applies."""
 
     @property
     def adapt(self) -> bool:
-        """Whether LAMB scales its update by the trust ratio."""
+        """True if LAMB scales its update by the trust ratio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class FragmentLayout:
     flats: tuple[torch.Tensor, ...]
     pieces: tuple[FragmentPiece, ...]
     replicated: bool
-    """Whether every rank holds everything (stage 0), so nothing is summed over ranks."""
+    """True if every rank holds everything (stage 0), so nothing is summed over ranks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class ForeachUpdate:
         joined = [_join(block) for block in blocks]
         self._blocked = _Ranges(flats, moments, [part for block in joined for part in block])
         self._blocks = [*zip(_slices(joined), _slices(blocks), strict=True)]
-        """Which ranges of `_blocked` and which pieces each block has."""
+        """The ranges of `_blocked` and the pieces of each block."""
         self._longest = max((sum(part.numel for part in block) for block in blocks), default=0)
         by_decay: dict[float, list[Fragment]] = {}
         for part in fragments:
@@ -250,7 +250,7 @@ def _blocks(pieces: Sequence[Fragment]) -> list[list[Fragment]]:
 
 
 def _slices(blocks: Sequence[Sequence[Fragment]]) -> list[slice]:
-    """Where the members of each block are in all blocks joined."""
+    """The place of each block's members in all blocks joined."""
     ends = [0, *accumulate(len(block) for block in blocks)]
     return [slice(first, last) for first, last in pairwise(ends)]
 

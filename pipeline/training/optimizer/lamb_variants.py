@@ -54,10 +54,10 @@ class AdamStep:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How the moments become a step."""
+    """The rule by which the moments become a step."""
 
     corrects: Literal["moments", "rate", "nothing"]
-    """Where the bias of the moments, which start at zero, is corrected."""
+    """Place where the bias of the moments, which start at zero, is corrected."""
     least_ratio: float = 0.0
     largest_ratio: float = math.inf
 
@@ -98,7 +98,7 @@ VARIANTS = {
     "albert": Rule("nothing"),
     "deepspeed": Rule("rate", least_ratio=0.01, largest_ratio=10.0),  # its max_coeff, min_coeff
 }
-"""By optimizer.lamb_variant."""
+"""Rules by optimizer.lamb_variant."""
 
 
 def rule_of(settings: OptimizerSettings) -> Rule:

@@ -40,7 +40,7 @@ class Life:
     log: str
     """The file with its messages, "" if unknown."""
     ready: bool = False
-    """Whether the first rank has begun."""
+    """True if the first rank has begun."""
     end: str = ""
     """The last event of `ended`, `interrupted`, `failed`, `requeued`; "" if there is none."""
     ended_at: str = ""

@@ -87,7 +87,7 @@ def claim(run: Path) -> Iterator[None]:
 
 
 def has_checkpoints(run: Path) -> bool:
-    """Whether there are checkpoints, damaged or not."""
+    """True if there are checkpoints, damaged or not."""
     return bool(saved_steps(run / CHECKPOINTS))
 
 

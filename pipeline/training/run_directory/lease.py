@@ -67,9 +67,9 @@ class Holder:
     process: int
     slurm_job: str
     seen_seconds: float
-    """Since it touched the lease, by this machine's clock."""
+    """Seconds since it touched the lease, by this machine's clock."""
     alive: bool
-    """Whether it runs, if it runs on this machine; elsewhere, whether its lease is fresh."""
+    """True if it still runs; for a process on another machine, if its lease is fresh."""
 
 
 def find_holder(run: Path) -> Holder | None:
@@ -122,7 +122,7 @@ def hold(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Iterator[No
 
 
 def is_free(run: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
-    """Whether `run` is held by this process or by no live job."""
+    """True if `run` is held by this process or by no live job."""
     try:
         lease = _read(run / LEASE)
         if lease and replace(lease, token="") == _mine(""):  # whatever its token
@@ -178,7 +178,7 @@ def _in_use(holder: Lease, age: float, same_job: bool) -> str:
 
 
 def _beats(path: Path, seconds: float) -> bool:
-    """Whether a lease is still touched; for a lease from the future, after clocks were set back."""
+    """True if a lease is still touched; for a lease from the future, after clocks were set back."""
     touched, ends_at = path.stat().st_mtime_ns, time.monotonic() + seconds
     while time.monotonic() < ends_at:
         time.sleep(seconds / 30)
@@ -224,7 +224,7 @@ def _mine(token: str) -> Lease:
 
 
 def _restart_count() -> int:
-    """How often Slurm has requeued this job."""
+    """Number of times Slurm has requeued this job."""
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 
@@ -252,7 +252,7 @@ def _read(path: Path) -> Lease | None:
 
 
 def _has_token(path: Path, token: str) -> bool:
-    """Whether the lease is ours; not if it is damaged."""
+    """True if the lease is ours; not if it is damaged."""
     try:
         lease = _read(path)
     except ValueError:

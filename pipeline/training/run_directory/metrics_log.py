@@ -344,7 +344,7 @@ def loss_plot(lines: Sequence[Mapping[str, Any]], title: str) -> Plot:
     """The losses in the lines of metrics.jsonl, and where phases begin."""
     names = ["loss", "validation_loss", "validation_mask_loss"]
     if any(name in line for line in lines for name in OTHER_PARTS):
-        # masked language modelling alone: the other parts have other scales
+        # only masked language modelling: the other parts have other scales
         names[:2] = ["mlm_loss", "validation_mlm_loss"]
     series = [
         (

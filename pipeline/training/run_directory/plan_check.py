@@ -1,4 +1,4 @@
-"""RUN/plan.json: what was predicted of a run beside what its first steps measured.
+"""RUN/plan.json: the plan of a run, compared with what its first steps measured.
 
 The first rank notes when each of a life's first steps ends, and after the last of them compares the
 median step with the plan's, and the bytes held with those computed. That is once in the life of a
@@ -32,7 +32,7 @@ from pipeline.training.run_directory.run_status import PLAN
 
 MEASURED_STEPS = 50
 WARM_SHARE = 0.2
-"""Of the measured steps, the first ones, which count for nothing: caches fill, code compiles."""
+"""Share of the measured steps, the first ones, that is ignored: caches fill, code compiles."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class PlanCheck:
     """Prints a warning."""
     phase: Phase | None = None
     ends: list[float] = field(default_factory=list)
-    """When each step of the phase ended, in seconds."""
+    """Time at which each step of the phase ended, in seconds."""
     sequences: list[int] = field(default_factory=list)
     """Sequences of each step, over all ranks."""
     is_done: bool = False
@@ -118,7 +118,7 @@ class PlanCheck:
             add_rate(file, key(run.name, hardware.kind, run.precision), rate)
 
     def _bytes(self, phase: Phase) -> Mapping[str, dict[str, float | None]]:
-        """Of this rank: computed, and held by torch."""
+        """Bytes of this rank: computed, and held by torch."""
         run = replace(phase.run, batch=replace(phase.run.batch, per_device=phase.plan.rows))
         ranks = phase.plan.world_size
         of = {part.name: part.value for part in held(run, ranks, self.file)}

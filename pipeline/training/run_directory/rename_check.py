@@ -1,4 +1,4 @@
-"""Whether the file system of a directory renames atomically, which checkpoints rely on.
+"""Check that a directory's file system renames atomically, which checkpoints rely on.
 
 File systems over object stores copy and delete instead, so that a reader, or a crash, finds half of
 a file. Those on which a rename fails are detected by a trial, the others by their mount type.

@@ -117,7 +117,7 @@ class RunRecord:
         return max(self.initial_length, trained_length(self.run, step))
 
     def accepts(self, name: str, fingerprint: str) -> bool:
-        """Whether the run can continue at its position in data that had this fingerprint: the data
+        """True if the run can continue at its position in data that had this fingerprint: the data
         is the same, or documents were taken down from it; name: as in `fingerprints`."""
         number = name.removeprefix("data-")
         # No number: it is the tokenizer, which has no ancestors.
@@ -125,7 +125,7 @@ class RunRecord:
         return fingerprint in (self.fingerprints[name], *former)
 
     def continues(self, fingerprints: Mapping[str, str]) -> bool:
-        """Whether the tokenizer and all data `accepts` those of a checkpoint."""
+        """True if the tokenizer and all data `accepts` those of a checkpoint."""
         mine = self.fingerprints
         return fingerprints.keys() == mine.keys() and all(
             self.accepts(name, fingerprints[name]) for name in mine

@@ -1,4 +1,4 @@
-"""RUN -> its status for people and scripts, from its files alone.
+"""RUN -> its status for people and scripts, only from its files.
 
 A run may be training on another machine meanwhile: each file is read once, and one that has just
 been removed counts as absent. A damaged file is one line in `problems`. Nothing is written, and
@@ -32,7 +32,7 @@ from pipeline.training.run_directory.lease import LEASE, Holder, find_holder
 # the modules that write these import torch
 RECORD, METRICS, READY, INTERRUPTED = "run.json", "metrics.jsonl", "ready", "INTERRUPTED"
 PLAN = "plan.json"
-"""Predicted beside measured figures."""
+"""File of predicted and measured figures."""
 CHECKPOINTS, LATEST, STATE = "checkpoints", "latest", "state.json"
 MARKS = (RECORD, HISTORY, LEASE, INTERRUPTED)
 """A directory with one of these is a run's."""
@@ -86,7 +86,7 @@ class Restart:
     """A start after the first one."""
 
     at: str
-    """When the life before it ended, or "" if it ended without a message."""
+    """Time at which the life before it ended, or "" if it ended without a message."""
     job: str
     """Slurm's number of that life's job, "" without one."""
     reason: str
@@ -102,7 +102,7 @@ class RunStatus:
     state: str
     """running, starting, waiting (for its restart), interrupted, finished, stopped or failed."""
     reason: str
-    """Why it is not running, as far as is known."""
+    """Reason why it is not running, as far as known."""
     host: str
     job: str
     """Slurm's number of the last job, "" without one."""
@@ -119,7 +119,7 @@ class RunStatus:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a directory is a run's; one that ended before it trained has no run.json yet."""
+    """True if a directory is a run's; one that ended before it trained has no run.json yet."""
     return any((path / name).exists() for name in MARKS)
 
 
@@ -193,7 +193,7 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
         if not isinstance(line, dict) or "step" not in line:
             raise ValueError("a line has no step")
         _count(line["step"], "step")
-        if "time" in line:  # of a training step, not of a validation alone
+        if "time" in line:  # of a training step, not only of a validation
             _seconds(str(line["time"]))
     return found
 
@@ -245,8 +245,8 @@ def _progress(
 
 
 def _seconds_per_step(lines: Sequence[dict[str, Any]], began_at: str) -> float | None:
-    """By the clock over the lines of this life; for one line, as measured between validations and
-    checkpoints."""
+    """Wall time per step over the lines of this life; for one line, as measured between validations
+    and checkpoints."""
     # "?" is above every digit: without a start no line counts.
     timed = [line for line in lines if str(line.get("time", "")) >= (began_at or "?")]
     if len(timed) > 1 and (steps := timed[-1]["step"] - timed[0]["step"]) > 0:

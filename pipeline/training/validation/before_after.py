@@ -17,7 +17,7 @@ PARTS = {
 }  # fmt: skip
 """Parts of the loss, and what they are called."""
 OWN, GENERAL = "validation_", "general_"
-"""How the fields of metrics begin: on the run's own text, and on the general sample."""
+"""Prefixes of the fields of metrics on the run's own text, and on the general sample."""
 RATE = f"{OWN}mask_rate"
 """Field with the rate of held-out masks, where it is not that of the training masks."""
 

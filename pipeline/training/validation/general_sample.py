@@ -67,7 +67,7 @@ def _prepare(run: Run, directory: Path, tokenizer: Path) -> None:
     held_out = override(run, SETTINGS)
     try:
         with (
-            redirect_stdout(io.StringIO()),  # what it tells is of use only to a user's own corpus
+            redirect_stdout(io.StringIO()),  # its report is useful only for a user's own corpus
             tempfile.TemporaryDirectory() as documents,
         ):
             found = find_sources(arguments, held_out.data)

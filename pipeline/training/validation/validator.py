@@ -57,7 +57,7 @@ class Validator:
     cluster: Cluster
     stop: StopRequest
     metrics: Metrics | None
-    """On the first rank only."""
+    """None except on the first rank."""
     watchdog: Watchdog
     grammar: GrammarTest | None = None
     """Minimal pairs to score too."""
@@ -165,7 +165,7 @@ class Validator:
         return self.loaders[phase.number]
 
     def is_owed(self, step: int) -> bool:
-        """Whether the metrics lack the validation of a step."""
+        """True if the metrics lack the validation of a step."""
         return self.cluster.any(bool(self.metrics) and not self._validated(step))
 
     def _validated(self, step: int) -> bool:

@@ -149,7 +149,7 @@ def _check_settings(
     model: Model, folder: Path, theirs: Mapping[str, Any], *, generator: bool, longer: bool,
     wider: bool,
 ) -> list[str]:  # fmt: skip
-    """What grows, in words. Raises ConfigError if the encoders differ otherwise.
+    """Lines about what grows. Raises ConfigError if the encoders differ otherwise.
 
     generator: whether it is ELECTRA's generator's folder; longer, wider: whether --new names
     positions, width.
@@ -201,7 +201,7 @@ def _advice(
 
 
 def _growth(ours: EncoderConfig, theirs: EncoderConfig) -> list[str]:
-    """What a model has more of than the folder, in words."""
+    """Lines about what a model has more of than the folder."""
     said = []
     if is_wider(ours, theirs):
         said.append(
@@ -239,7 +239,7 @@ def _value(part: Difference, theirs: Mapping[str, Any]) -> object:
 
 
 def _rows_of_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[EmbeddingRows, list[str]]:
-    """Where the rows of the tokens of the shards come from, and messages about new ones."""
+    """The sources of the rows of the shards' tokens, and messages about new ones."""
     theirs, ours = read_vocabulary(folder), read_vocabulary(tokenizer)
     their_ids, our_ids = _ids(theirs), _ids(ours)
     alike = theirs.kind == ours.kind
@@ -270,7 +270,7 @@ def _rows_of_tokens(folder: Path, tokenizer: Path, new: bool) -> tuple[Embedding
 
 
 def _rows(same: Mapping[int, int], pieces: Mapping[int, list[int]]) -> EmbeddingRows:
-    """From ids of the shards to those of the same token in the folder, or of its pieces."""
+    """Map ids of the shards to those of the same token in the folder, or of its pieces."""
     owners = [index for index, each in enumerate(pieces.values()) for _ in each]
     flat = [piece for each in pieces.values() for piece in each]
     # In the order of EmbeddingRows' fields.

@@ -78,7 +78,7 @@ class SavedRun:
     """The model of a run's checkpoint."""
 
     model: Model
-    """In eval mode, on the CPU."""
+    """The model, in eval mode, on the CPU."""
     run: Run
     directory: Path
     """RUN."""
@@ -106,7 +106,7 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
 
 
 def _encoder_at(run: Run, step: int) -> EncoderSettings:
-    """As it was trained at a step: a phase may have rotary positions of another base."""
+    """The encoder that a step was trained with: phases may differ in rotary positions."""
     # At least 1: a checkpoint of step 0 has the encoder of the first phase.
     return [part.encoder for begin, _, part in runs_of(run) if begin < max(1, step)][-1]
 
@@ -127,7 +127,7 @@ def load_folder(folder: Path) -> Model:
 
 
 def is_generator(folder: Path, state: Mapping[str, torch.Tensor]) -> bool:
-    """Whether a folder holds ELECTRA's generator alone.
+    """True if a folder holds only ELECTRA's generator.
 
     An encoder that restores words has the same head, and its generator's folder inside its own.
     """
