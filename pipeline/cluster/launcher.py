@@ -60,7 +60,7 @@ class LauncherWatch:
     def start(self) -> None:
         """Check now, then keep checking in a thread. Call this from the main thread."""
         mark = next((name for name in (TORCHRUN, DEEPSPEED) if name in os.environ), "")
-        # Without /proc the second test fails: nothing could be watched.
+        # Without /proc this process has no start time, and nothing could be watched.
         if not mark or not processes.read_start_time(os.getpid()):
             return
         launcher, started = _find_launcher()

@@ -28,7 +28,7 @@ def name(process: int) -> str:
 def is_python(process: int) -> bool:
     """True if a process runs a Python interpreter; False for another user's process."""
     try:
-        # `python3.11` where a venv links to it
+        # The kernel resolves links: a venv's `python` shows as python3.x.
         return "python" in Path(f"/proc/{process}/exe").readlink().name
     except OSError:
         return False

@@ -67,7 +67,7 @@ class Watchdog:
         now = time.monotonic()
         self._longest = max(self._longest, now - self._beaten_at)
         self._beaten_at = now
-        self._beats += 1  # a count, as a clock cannot tell a stop from a silence
+        self._beats += 1  # a count: a clock also runs while the process is stopped
 
     def through(self, items: Iterator[T]) -> Iterator[T]:
         """The items, with a beat for each."""

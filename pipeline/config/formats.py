@@ -13,7 +13,7 @@ PAIR_FORMATS = ("segment_pair", "sentence_pair")
 SEGMENT_FIELDS = {
     "segment_pair": ("label", "short_share", "single_share", "draws"),
     "sentence_pair": ("label", "draws"),
-    "single_segment": ("short_share", "draws"),  # one segment has no order to label
+    "single_segment": ("short_share", "draws"),  # one segment is not a pair to label
 }
 """Fields of `SegmentSettings` that each format reads; the other formats read none."""
 

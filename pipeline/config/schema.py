@@ -112,8 +112,8 @@ def check(config: DataclassInstance) -> None:
         for name, setting in fields_of(type(section)).items()
         if setting.range is not None and (value := getattr(section, name)) not in setting.range
     }
-    # Rules calculate with all values, and an infinite one could end them with an OverflowError.
     problems = list(wrong.values())
+    # Rules calculate with all values, and an infinite one could end them with an OverflowError.
     if all(map(math.isfinite, _numbers(sections))):
         for _, section in sections:
             if isinstance(section, HasRules):

@@ -140,7 +140,7 @@ def unknown_setting(path: str, known: Iterable[str]) -> ConfigError:
     if inside:
         return ConfigError(f"{path} is a section; set one of {', '.join(inside)}")
     lists = [name for name in names if path.startswith(name + ".")]
-    # Within a list only the entries' names can be meant.
+    # Below a list only that list can be meant.
     if near := find_near(path, lists or names):
         return ConfigError(f"unknown setting {path}; did you mean {near}?")
     section = path.rpartition(".")[0] + "."

@@ -134,7 +134,7 @@ class Executor:
                 yield tried.task
             else:
                 held.append(tried.task)
-        if waits and held:  # each is finished by now, or its process died
+        if waits and held:  # last, when no other work is left
             last = [SharedTask(task, waits=True) for task in unfinished(stage, held)]
             yield from (tried.task for tried, _ in self.runner(shared, last))
 

@@ -66,8 +66,8 @@ def _about_data(phases: Sequence[Phase], continued: bool) -> list[str]:
         who = f"{most:.0f} are enough to continue a model"
     found, passes = [], dict.fromkeys((phase.order for phase in phases), 0.0)
     for phase in phases:
-        # Passes add up by order: phases of one order read on in the same rows.
         plan, where = phase.plan, f"phase {phase.number}: " if len(phases) > 1 else ""
+        # Passes add up by order: phases of one order read on in the same rows.
         passes[phase.order] += plan.epochs
         if plan.sequences > plan.train_sequences:
             found.append(

@@ -133,7 +133,6 @@ def describe_mixture(batch: BatchSettings, used: Sequence[CorpusUse]) -> list[st
         f"{use.passes:>10,.2f} passes"
         for name, use in zip(names, shown, strict=True)
     ]
-    # Between the largest and the smallest half.
     if len(shown) < len(used):
         rows.insert(half, f"  ... {len(used) - len(shown):,} more: pipeline.plan --json has all")
     return lines + rows

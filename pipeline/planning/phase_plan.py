@@ -316,7 +316,7 @@ def _fixed_batches(
     slots = max(dataset.manifest.max_predictions for dataset in train)
     documents, most_pieces = 1.0, 1
     if batch.attention == "document":
-        most_pieces = length  # each token could be a document
+        most_pieces = length  # a row of documents of one token
         documents = 1 + max(  # a row begins inside a document
             dataset.manifest.totals["documents"] / max(1, count)
             for dataset, count in zip(train, counts, strict=True)

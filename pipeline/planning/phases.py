@@ -261,8 +261,8 @@ def check_phases(run: Run, train: Sequence[Dataset]) -> None:
         if not found and not part.batch.named:
             raise ConfigError(_without_masks(owner, part, train))
         _check_named(owner, part, train, [dataset for _, dataset in found])
-        # A directory that no phase reads is a mistake of --data, not text to ignore.
         read |= {place for place, _ in found}
+    # A directory that no phase reads is a mistake of --data, not text to ignore.
     for place, dataset in enumerate(train):
         if place not in read:
             raise ConfigError(

@@ -103,7 +103,7 @@ def growth(batch: BatchSettings) -> tuple[tuple[int, int], ...]:
         return ()
     rises = -(-batch.sequences // batch.first_sequences) - 1  # the last rise may be smaller
     return tuple(
-        # Rounded up: the full batch comes after warmup_steps, never earlier.
+        # Rounded up: no rise comes early.
         (rise * batch.first_sequences, -(-batch.warmup_steps * rise // rises))
         for rise in range(1, rises + 1)
     )

@@ -140,7 +140,7 @@ class Trainer:
             # The job before may have ended between its last step and that step's validation.
             interrupted = self._owes_validation() and not self._validate()
         while True:
-            # 1. A spike ends the step here, before its own work.
+            # 1. A rollback for an earlier loss starts here, before this step's work.
             counts, stopping, loss, micro_batches = known.result()
             spike = self.recovery.losses.receive(loss)
             self.progress = self.recovery.on_loss(spike, self.progress)

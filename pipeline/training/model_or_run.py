@@ -36,7 +36,7 @@ class GivenModel:
 
 def load_model(path: Path) -> GivenModel:
     """The model of a run or a folder; prints messages on checkpoints to stderr."""
-    # A folder is told by config.json: a run has run.json instead.
+    # A model's folder has config.json, a run has run.json.
     if (path / CONFIG).exists():
         has_tokenizer = (path / "tokenizer.json").exists()
         sha256 = read_vocabulary(path).sha256 if has_tokenizer else ""

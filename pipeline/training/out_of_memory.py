@@ -47,7 +47,7 @@ def _explain(run: Run, cluster: Cluster, message: str) -> str:
     asked = re.search(r"[Tt]ried to allocate ([\d.]+ \w+)", message)
     amount = f" ({asked[1]} more were asked for)" if asked else ""
     rows = run.batch.per_device
-    # Smaller micro-batches need more of them, and their sums are the same.
+    # A step then has more micro-batches, and the same sums.
     advice = f"add --set batch.per_device={rows // 2}, which changes no result, or"
     if rows == 1:
         advice = "as it cannot be smaller,"

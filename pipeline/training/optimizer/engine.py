@@ -149,7 +149,7 @@ def initialize_engine(
     parameters = {
         name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
     }
-    # On the model as it was built, in seconds that DeepSpeed's start would take before an error.
+    # A mistake in the ranges shows before DeepSpeed's start, which takes seconds.
     check_logical(logical, parameters)
     originals = {}
     if run.precision != "fp32":

@@ -158,7 +158,7 @@ def _stage_3(parameters: Mapping[str, torch.nn.Parameter], zero: Any) -> Iterato
     for parameter in zero.fp16_groups[0]:
         part = parameter.partition_numel()
         start = dist.get_rank(parameter.ds_process_group) * part
-        # The last parts end in padding, which DeepSpeed never writes: it may hold NaN.
+        # The last parts end in padding, which DeepSpeed never writes: it may hold anything.
         numel = min(part, parameter.ds_numel - start)
         if numel > 0:
             yield FragmentPiece(names[id(parameter)], start, 0, offset, numel)

@@ -66,7 +66,7 @@ class PlanCheck:
         self.ends.append(time.perf_counter())
         self.sequences.append(sequences)
         is_last = number == self.record.run.steps
-        # Two ends make one time.
+        # Two ends make one interval.
         if len(self.ends) == MEASURED_STEPS or (is_last and len(self.ends) > 1):
             self.is_done = True
             try:

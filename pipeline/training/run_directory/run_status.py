@@ -269,7 +269,7 @@ def _state(
         return (RUNNING if (run / READY).exists() else STARTING), ""
     if last and last.end == REQUEUE:
         return WAITING, last.reason
-    # A failure after the last step, in printing say, does not undo the run.
+    # A failure after the last step, say while printing, does not undo the run.
     if last and last.end == FAILURE and not _is_done(progress, checkpoint):
         return FAILED, last.reason
     if (run / INTERRUPTED).exists() or (last and last.end == INTERRUPTION):
