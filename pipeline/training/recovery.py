@@ -1,9 +1,13 @@
 """What a run does about a loss spike, a damaged shard, or gradients that stay infinite.
 
 After a spike (loss_watch.py) it does what PaLM's authors did by hand (Chowdhery et al. 2022, sec.
-5.1, recalled): it goes back to a checkpoint before the spike and skips the sequences that were read
-around it. They are skipped by their places in the order of samples, so the same ones are skipped at
-any number of ranks and after any resume.
+5.1, recalled):
+
+1. Choose a checkpoint before the steps whose sequences are to be skipped.
+2. Restore it, but not the counts of spikes and rollbacks.
+3. Skip the sequences that were read around the spike, by their places in the order of samples: the
+   same ones at any number of ranks and after any resume.
+4. Save that, and only then remove the checkpoints of the undone steps (`Trainer._go_back`).
 
 A damaged or missing shard is excluded on all ranks if `data.damaged=skip`. The order of samples
 stays: a row of such a shard is read as a row of weight 0. A resume excludes the same shards, as
@@ -80,7 +84,7 @@ class Recovery:
         most = self.run.spikes.rollbacks
         if most > 0:
             self.saver.finish()
-            # After `finish`: the checkpoint that was being written may be the one to go back to.
+            # 1. After `finish`: the checkpoint that was being written may be the one.
             found = checkpoint_before(
                 self.saver.checkpoints, spike.step, self.run.spikes.skip_before
             )
@@ -101,15 +105,17 @@ class Recovery:
     def go_back(self, rollback: Rollback, progress: Progress) -> Progress:
         """Restore the checkpoint of a rollback; returns its progress, with what to skip."""
         with self.cluster.agreed():
+            # 2. Verified again, as it may have been damaged since it was written.
             checkpoint, _ = open_from(rollback.directory, self.cluster)
             restore(self.engine, checkpoint)
         state = checkpoint.state
+        # 3. From the readings of now, which have what earlier rollbacks skipped.
         readings = skip_around(
             self.run.spikes, self.feed.read_in, rollback.spike_step, progress.readings, state
         )
         restored = replace(
             Progress.of(state),
-            # These count what was undone, too: a spike that comes back uses up the rollbacks.
+            # With what was undone: a spike that comes back uses up the rollbacks.
             spikes=progress.spikes + 1,
             rollbacks=progress.rollbacks + 1,
             readings=readings,
@@ -127,6 +133,7 @@ class Recovery:
 
     def remove_undone(self, step: int) -> None:
         """Remove the checkpoints after `step`, once that step is saved with what it skips."""
+        # 4. Not if the save failed: a resume would need the newer ones.
         if not self.saver.finish() and self.cluster.rank == 0:
             for warning in remove_newer(self.saver.checkpoints, step):
                 self._warn(warning)

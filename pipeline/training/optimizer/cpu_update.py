@@ -1,11 +1,15 @@
 """The optimizer's arithmetic on a CPU: one compiled pass for the moments, the update and its norms.
 
-A step is bound by memory bandwidth, so each tensor is read as rarely as possible. A rank's fp32
-tensor is processed in chunks that stay in the cache: weight, gradient and moments are read once for
-moments, update and both norms (24 bytes read and written per parameter, and 4 for the update, which
-overwrites the gradient). With LAMB a second pass applies the update (12 bytes), once the norms of
-the whole weight are known; with AdamW the first pass applies it while it is in the cache.
-StableAdamW takes LAMB's two passes; its sums are those of the gradient relative to sqrt(v).
+A step is bound by memory bandwidth, so each tensor is read as rarely as possible:
+
+1. `gradient_square` sums the squares of the gradient.
+2. `advance` takes a rank's fp32 tensor in chunks that stay in the cache: weight, gradient and
+   moments are read once for moments, update and both norms (24 bytes read and written per
+   parameter, and 4 for the update, which overwrites the gradient).
+3. `apply` subtracts the updates (12 bytes), once the norms of the whole weight are known.
+
+AdamW needs no norms: `advance_and_apply` subtracts an update while it is in the cache. StableAdamW
+takes LAMB's passes; its sums are those of the gradient relative to sqrt(v).
 
 Tensors are fp32. The kernels compute in the type of their arrays, so a test can compare the
 formulas in fp64.

@@ -114,9 +114,16 @@ class LogicalOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update the weights; does nothing if the gradient is not finite."""
+        """Update the weights; does nothing if the gradient is not finite.
+
+        1. Norm of the global gradient: the first collective, and the first wait for the device.
+        2. Moments and updates of this rank's pieces; AdamW applies them at once.
+        3. Norms of whole logical parameters: the second collective and wait.
+        4. Apply the updates, each at its own rate.
+        """
         assert closure is None and self._bound
         gradients = [_flat_gradient(flat) for flat in self._flats]
+        # 1. Here and not in DeepSpeed, whose classes sum different elements.
         self.gradient_norm = self._global_norm(gradients)
         # All ranks have the same sum, so all of them skip.
         if not math.isfinite(self.gradient_norm):
@@ -132,6 +139,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
         if settings.kind == "adamw":  # needs no norm of a weight: one pass
             self._update.advance_and_apply(gradients, adam, rate)
             return
+        # 2. and 3. `_roots` sums what the passes return.
         if settings.kind == "stable_adamw":
             roots = self._roots(self._update.advance_relative(gradients, adam))
             rms = [
@@ -147,6 +155,7 @@ class LogicalOptimizer(torch.optim.Optimizer):
             for pair, adapts in zip(norms, self._adapted, strict=True)
         ]
         self.telemetry.lamb(rate, self.trust_ratios, norms)
+        # 4. `gradients` holds the updates by now.
         self._update.apply(gradients, [rate * ratio for ratio in self.trust_ratios])
 
     def fragments(self) -> Iterator[FragmentState]:

@@ -54,9 +54,15 @@ def load_initial_weights(
 ) -> InitialWeights:
     """Copy the weights of a folder into a model that the recipe has initialized.
 
+    1. Read the folder, and ELECTRA's generator in it.
+    2. Compare the sizes: only what --new names may be larger.
+    3. Find the row of each token in the folder's vocabulary, or the rows of its pieces.
+    4. Take the weights over, and describe what is new.
+
     tokenizer: of the shards; new: parts, of --new, that do not come from the folder. Raises
     ConfigError if the folder does not fit, CheckpointError if it cannot be read.
     """
+    # 1. A folder that cannot be read is reported before any option is judged.
     content = _read(folder)
     detects = family(model) is ELECTRA
     if "generator" in new and not detects:
@@ -66,6 +72,7 @@ def load_initial_weights(
     generator = None
     if detects and "generator" not in new:
         generator = _read_generator(folder)
+    # 2. The generator is never tiled, so its width has to be equal.
     longer, wider = "positions" in new, "width" in new
     said = _check_settings(model, folder, content[1], generator=False, longer=longer, wider=wider)
     if generator is not None:
@@ -73,10 +80,11 @@ def load_initial_weights(
             model, folder / GENERATOR, generator[1], generator=True, longer=longer, wider=False
         )
     both, vocabulary = _rows_of_tokens(folder, tokenizer, "vocabulary" in new)
-    # Rows move too if only the padding of the vocabulary differs.
+    # 3. Rows move too if only the padding of the vocabulary differs.
     moved = vocabulary or content[1]["vocab_size"] != model.config.vocab_size
     said += vocabulary
     try:
+        # 4. Last, as it overwrites the recipe's weights.
         lacking, unused = take_over(model, content, generator, both if moved else None)
         pooling = pooling_of(content[1])
     except ValueError as error:
