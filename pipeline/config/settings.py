@@ -252,7 +252,7 @@ def _change_entry(
 
 
 def _section(kind: type[T], flat: Mapping[str, object], prefix: str) -> T:
-    """Build a section from flat values; prefix: that of the paths in errors, for list entries."""
+    """Build a section from flat values; prefix: start of the paths in errors, for list entries."""
     kinds = setting_types(kind)
     for path in flat:
         if path not in kinds:

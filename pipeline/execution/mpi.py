@@ -105,7 +105,7 @@ class Ranks:
             give(rank, task)
             busy += 1
         while busy:
-            # 2. A result, or 3. an error: of another rank, or of the own thread.
+            # 2. A result, or 3. an error: from another rank, or from rank 0's thread.
             rank, report = self._next_report(outbox)
             if isinstance(report, Exception):
                 raise report

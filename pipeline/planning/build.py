@@ -71,7 +71,7 @@ def first_model(run: Run) -> Model:
 
 
 def build_model(run: Run, seed: int) -> Model:
-    """The encoder of a run with the heads of its objective; seed: of its initial weights."""
+    """The encoder of a run with the heads of its objective; seed: for its initial weights."""
     return OBJECTIVES[run.objective.kind](run, encoder_config(run), seed)
 
 

@@ -45,7 +45,7 @@ class CorpusUse:
 def mixture_weights(batch: BatchSettings, datasets: Sequence[Dataset]) -> tuple[float, ...]:
     """The weight of each dataset in the order of samples; empty if all are read equally often.
 
-    datasets: of one corpus each. Those of the same corpus, or of the same language where these are
+    datasets: one corpus in each. Those of the same corpus, or of the same language where these are
     mixed, divide its weight by their rows.
     """
     if not batch.is_mixed:

@@ -207,7 +207,7 @@ def _read_in(run: Run, part: Run, train: Sequence[Dataset]) -> list[tuple[int, D
 def _held_out_of(
     read: Sequence[tuple[int, Dataset]], validation: Sequence[Dataset]
 ) -> tuple[Dataset, ...]:
-    """The held-out rows of the datasets that a phase reads; validation: of all directories."""
+    """The held-out rows of the datasets that a phase reads; validation: all directories'."""
     parts = {
         # Once per directory: there may be thousands of corpora.
         place: validation[place].by_corpus()

@@ -62,7 +62,7 @@ class Display:
         self._bar.close()
 
     def begin_step(self, tokens: int, learning_rate: float) -> None:
-        """A step starts. tokens: of the step, over all ranks."""
+        """A step starts. tokens: number in the step, over all ranks."""
         self._step_tokens, self._learning_rate = tokens, learning_rate
         self._step_began = self._clock()
 

@@ -55,7 +55,7 @@ class Rollback(Exception):
     """The run goes back to a checkpoint; raised on every rank at the same place."""
 
     def __init__(self, spike_step: int, directory: Path) -> None:
-        """directory: of the checkpoint."""
+        """directory: the checkpoint's."""
         super().__init__(f"back to {directory}")
         self.spike_step = spike_step
         self.directory = directory

@@ -64,7 +64,7 @@ class StepCount:
     def __init__(
         self, group: dist.ProcessGroup | None = None, device: torch.device | str = "cpu"
     ) -> None:
-        """group: None for the default; device: of the reduced tensors (NCCL: the rank's GPU)."""
+        """group: None for the default; device: that of reduced tensors (NCCL: the rank's GPU)."""
         self.group = group
         self.device = device
         self._started: deque[tuple[torch.Tensor, torch.Tensor, list[dist.Work]]] = deque()

@@ -86,7 +86,7 @@ def wait_for_ranks(
 ) -> None:
     """Return when every rank's files are there. Raises CheckpointError if a rank cannot write.
 
-    mistake: of rank 0 itself. In both cases no rank is still writing, unless `given_up` ended the
+    mistake: rank 0's own. In both cases no rank is still writing, unless `given_up` ended the
     wait: then a rank may be.
     """
     # 1. A rank may be slow, or may have failed.

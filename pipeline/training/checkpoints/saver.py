@@ -81,9 +81,9 @@ class Saver:
         before_publishing: Callable[[], None] = lambda: None,
         tell: Callable[[str], None] = print,
     ) -> None:
-        """keep, keep_every: see `Run.checkpoint`; saved_step: of a checkpoint that exists already.
+        """keep, keep_every: see `Run.checkpoint`; saved_step: step of an existing checkpoint.
 
-        parameters: of the model, to estimate the time of the first checkpoint.
+        parameters: number of the model's, to estimate the time of the first checkpoint.
         before_publishing: called on rank 0, in its writer's thread; tell: on rank 0, in either
         thread.
         """

@@ -141,7 +141,7 @@ def initialize_engine(
 ) -> ZeroEngine:
     """Put the model, in place, under ZeRO as in `file`, with `run`'s optimizer. Collective.
 
-    rows: of a micro-batch; accumulation: micro-batches of a step on each rank (both from the
+    rows: most in a micro-batch; accumulation: micro-batches of a step on each rank (both from the
     loader's `Share`). Call `init_distributed` first. Raises ConfigError if the optimizer could not
     be exact.
     """

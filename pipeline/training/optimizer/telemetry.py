@@ -64,7 +64,7 @@ class Telemetry:
         self._rate, self._ratios, self._norms = rate, ratios, norms
 
     def stable_adamw(self, rms: Sequence[float]) -> None:
-        """Record a StableAdamW update; rms: of the gradient relative to sqrt(v)."""
+        """Record a StableAdamW update; rms: the RMS of the gradient relative to sqrt(v)."""
         self._rms = rms
 
     def report(self) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Where a run's metrics are shown besides metrics.jsonl: names for boards, and Weights & Biases.
 
-RUN/wandb holds what wandb writes, and `id`: that of the run, so that a resumed run continues it.
+RUN/wandb holds what wandb writes, and the run's `id`, so that a resumed run continues it.
 wandb reads the project, the mode and the key where it always does: WANDB_PROJECT (here `tenfold` if
 it is not set), WANDB_MODE=offline, WANDB_API_KEY.
 """

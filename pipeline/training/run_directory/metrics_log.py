@@ -105,7 +105,7 @@ class Metrics:
         tell: Callable[[str], None] = print,
         to: Collection[str] = (TENSORBOARD,),
     ) -> None:
-        """restored_step: of the checkpoint that the run resumes from, -1 for a new run.
+        """restored_step: step of the checkpoint to resume from, -1 for a new run.
 
         tell: prints a warning; to: logging.to.
         """
@@ -254,7 +254,7 @@ class Pace:
     """Time since the last report, and the part of it spent waiting for data."""
 
     def __init__(self, tokens: int) -> None:
-        """tokens: of the run so far, over all ranks."""
+        """tokens: number in the run so far, over all ranks."""
         self.tokens = tokens
         self.steps = 0
         self.waited = 0.0
@@ -284,7 +284,7 @@ class Pace:
         self.started_at += time.perf_counter() - began
 
     def report(self, tokens: int) -> dict[str, float]:
-        """Means over the steps since the last report; tokens: of the run so far, over all ranks."""
+        """Means over the steps since the last report; tokens: in the run so far, over all ranks."""
         now = time.perf_counter()
         seconds, steps = now - self.started_at, max(1, self.steps)
         means = {

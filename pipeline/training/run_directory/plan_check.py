@@ -58,7 +58,7 @@ class PlanCheck:
     is_done: bool = False
 
     def step(self, phase: Phase, number: int, sequences: int) -> None:
-        """A step has ended; number: of the run's steps, with this one."""
+        """A step has ended; number: the steps of the run up to this one."""
         if self.is_done:
             return
         if phase is not self.phase:

@@ -37,7 +37,7 @@ def open_general(
 ) -> Dataset | None:
     """The rows of the general sample; None if the run is not scored on it. Collective.
 
-    run: the settings that its last phase has; step: of the checkpoint that the run resumes from,
+    run: the settings that its last phase has; step: that of the checkpoint to resume from,
     None for a new run. A run that was not scored on it at step 0 is not scored on it later.
     """
     directory = output / GENERAL

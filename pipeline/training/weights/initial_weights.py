@@ -59,7 +59,7 @@ def load_initial_weights(
     3. Find the row of each token in the folder's vocabulary, or the rows of its pieces.
     4. Take the weights over, and describe what is new.
 
-    tokenizer: of the shards; new: parts, of --new, that do not come from the folder. Raises
+    tokenizer: the shards' folder; new: parts, of --new, that do not come from the folder. Raises
     ConfigError if the folder does not fit, CheckpointError if it cannot be read.
     """
     # 1. A folder that cannot be read is reported before any option is judged.

@@ -75,7 +75,7 @@ def _pieces(
 
 
 def _longest_pieces(ids: Mapping[str, int], word: str, mark: str) -> list[int]:
-    """WordPiece's pieces of a word, each the longest that fits; mark: of the first piece.
+    """WordPiece's pieces of a word, each the longest that fits; mark: the first piece's.
 
     `tokenizers` has no way to split the inside of a word. Letters without a piece are skipped.
     """
