@@ -1,7 +1,11 @@
 """Compiled code that draws one duplicate of the masks of rows: positions, actions, random ids.
 
-A row's random stream is seeded by its key and the duplicate. From it are drawn, in this order: the
-positions (see `mask_positions`), an action for each position or span, and the random ids.
+A row's random stream is seeded by its key and the duplicate. From it are drawn, in an order that is
+part of `masks.GENERATOR_VERSION`:
+
+1. the positions (see `mask_positions`);
+2. an action for each position, or for each span;
+3. an id for each position whose action asks for a random one.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from pipeline.kernels.bits import GOLDEN, mix, popcount, trailing_zeros
 
 _U = np.uint64  # an unsigned index skips numba's test for negative ones
 TOKENS, NGRAMS, SPANS = range(3)
-"""Ways of choosing positions."""
+"""Ways to choose positions."""
 
 
 class MaskLaw(NamedTuple):
@@ -78,6 +82,7 @@ def draw_masks(  # type: ignore[no-untyped-def]
         count = budgets[row]
         begin = row * width
         end = begin + ((tokens[row] + 63) >> 6) + 1  # with the spare word
+        # 1. positions
         ordinary, found = part(bits, begin, end), part(chosen, 0, end - begin)
         if choice == TOKENS:
             stream = choose_tokens(found, ordinary, tokens[row], count, law.sixteenths, stream)
@@ -93,7 +98,9 @@ def draw_masks(  # type: ignore[no-untyped-def]
                     count, thresholds, stream,
                 )  # fmt: skip
         counts[row] = count
+        # rows are written in order, so the next one overwrites the excess bytes
         _copy_bits(found, positions, position_offsets[row], (tokens[row] + 63) >> 6)
+        # 2. actions: each row starts at a whole byte, so it can be read without its neighbours
         start = action_offsets[row]
         size = (count + 3) >> 2
         action_offsets[row + 1] = start + size
@@ -104,6 +111,7 @@ def draw_masks(  # type: ignore[no-untyped-def]
             )
         else:
             stream, randoms = _act_by_token(packed, count, mask_threshold, random_threshold, stream)
+        # 3. random ids
         if len(limits) > 0:
             _draw_by_frequency(random_ids, drawn, randoms, pool, limits, aliases, stream)
             drawn += randoms
@@ -123,8 +131,9 @@ def _draw_by_frequency(random_ids, begin, count, pool, limits, aliases, stream):
     for index in range(begin, begin + count):
         stream += GOLDEN
         word = mix(stream)
+        # the high half picks an item, the low half decides between it and its alias
         item = scale(word >> np.uint64(32), len(pool))
-        stays = (word & np.uint64(0xFFFFFFFF)) < limits[item]
+        stays = (word & np.uint64(0xFFFFFFFF)) < limits[item]  # a limit of 2^32 always holds
         random_ids[_U(index)] = pool[item] if stays else aliases[item]
 
 
@@ -146,11 +155,13 @@ def _act_by_token(actions, count, mask_threshold, random_threshold, stream):  # 
         packed = 0
         for slot in range(4):
             draw = np.int64((word >> np.uint64(16 * slot)) & np.uint64(0xFFFF))
+            # 0 [MASK], 1 random, 2 kept; a sum, as a branch on a random draw is mispredicted
             action = np.int64(draw >= mask_threshold) + np.int64(draw >= random_threshold)
             packed |= action << (2 * slot)
+        # slots after the last prediction stay 0, [MASK]'s code: readers count on it
         if 4 * byte + 4 > count:
             packed &= (1 << (2 * (count & 3))) - 1
-        randoms += np.int64(popcount(np.uint64(packed & ~(packed >> 1) & 0x55)))
+        randoms += np.int64(popcount(np.uint64(packed & ~(packed >> 1) & 0x55)))  # counts code 1
         actions[byte] = packed
     return stream, randoms
 
@@ -175,12 +186,13 @@ def _act_by_span(actions, chosen, words, mask_threshold, random_threshold, strea
                 action = np.int64(draw >= mask_threshold) + np.int64(draw >= random_threshold)
             continues = False
             clear = ~(bits >> start)
+            # `clear` is 0 if the run fills all 64 bits
             size = np.int64(trailing_zeros(clear)) if clear != 0 else 64
             if action != 0:
                 randoms += size * (action & 1)
                 for at in range(slot, slot + size):
                     actions[at >> 2] |= action << (2 * (at & 3))
             slot += size
-            bits &= bits + (np.uint64(1) << start)
+            bits &= bits + (np.uint64(1) << start)  # the carry runs through the run and clears it
         continues = chosen[index] >> np.uint64(63) != 0
     return stream, randoms

@@ -45,7 +45,7 @@ class Memory(NamedTuple):
     tokens: npt.NDArray[np.int64]
     """[n] number of ids of each row, special tokens included."""
     wide: bool
-    """Whether ids are uint32 instead of uint16."""
+    """True if ids are uint32 instead of uint16."""
 
 
 class Flags(NamedTuple):
@@ -133,6 +133,7 @@ def _find_text(memory, flags, rate_ppm, rounding, bits, budgets):  # type: ignor
     size = 4 if memory.wide else 2
     for row in range(len(budgets)):
         if row + _AHEAD < len(budgets):
+            # one prefetch per cache line of 64 bytes
             for byte in range(0, memory.tokens[row + _AHEAD] * size, 64):
                 fetch(memory.addresses[row + _AHEAD] + byte)
         tokens = memory.tokens[row]
@@ -144,7 +145,7 @@ def _find_text(memory, flags, rate_ppm, rounding, bits, budgets):  # type: ignor
             narrow = carray(uint16_pointer(memory.addresses[row]), tokens)
             first, last = np.uint16(flags.first), np.uint16(flags.last)
             text = _text_of(narrow, flags.special, first, last, found)
-        if text > 0:
+        if text > 0:  # a row can lose all of its text in a takedown
             budgets[row] = max(1, (text * rate_ppm + rounding) // 1_000_000)
 
 
@@ -155,7 +156,7 @@ def _text_of(ids, special, first, last, bits):  # type: ignore[no-untyped-def]
     for word in range((len(ids) + 63) >> 6):
         part = ids[word << 6 : min(len(ids), (word << 6) + 64)]
         found = _ZERO
-        if first > last:
+        if first > last:  # special ids lie between text ids: look up each
             for bit in range(_U(len(part))):
                 known = min(_U(part[bit]), _U(len(special) - 1))  # a damaged file holds any id
                 found |= np.uint64(not special[known]) << bit
@@ -171,7 +172,7 @@ def _text_of(ids, special, first, last, bits):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _all_between(ids, first, last):  # type: ignore[no-untyped-def]
-    """Whether all of ids, [64], are from first to last."""
+    """True if all of ids, [64], are from first to last."""
     outside = False
     for index in range(_U(64)):  # no early exit, so that the loop vectorizes
         outside |= (ids[index] < first) | (ids[index] > last)
@@ -222,11 +223,12 @@ def _list_edges(text, bits, ranks, tokens, edges, used):  # type: ignore[no-unty
     after_special = _ONE  # a row starts as after a special token
     for word in range((tokens + 63) >> 6):
         ordinary = text[word]
+        # word starts, special tokens, and what follows a special token
         found = bits[word] | ~ordinary | (~ordinary << _ONE) | after_special
-        after_special = ~ordinary >> np.uint64(63)
-        found &= between(word, 0, tokens)
+        after_special = ~ordinary >> np.uint64(63)  # carried into the next word
+        found &= between(word, 0, tokens)  # ~ordinary is set after the row, too
         bits[word] = found
-        ranks[word] = used - first
+        ranks[word] = used - first  # lets choose_spans count to an edge instead of searching
         while found != 0:
             edges[_U(used)] = np.uint16((word << 6) + np.int64(trailing_zeros(found)))
             used += 1
@@ -243,6 +245,8 @@ def choose_tokens(chosen, text, tokens, count, sixteenths, stream):  # type: ign
     for index in range(words):
         bits = np.uint64(0)
         if sixteenths > 0:
+            # Binary digits of the rate, lowest set one first: OR with a random word turns a bit's
+            # probability p into (1 + p) / 2, AND into p / 2. After four digits it is the rate.
             digit = trailing_zeros(np.uint64(sixteenths))
             while digit < np.uint64(4):
                 stream += GOLDEN
@@ -253,6 +257,7 @@ def choose_tokens(chosen, text, tokens, count, sixteenths, stream):  # type: ign
                 digit += np.uint64(1)
         chosen[index] = bits & text[index]
         found += np.int64(popcount(chosen[index]))
+    # special or chosen positions are drawn again, so each free one is equally likely
     while found < count:
         stream += GOLDEN
         draw = mix(stream)
@@ -263,6 +268,7 @@ def choose_tokens(chosen, text, tokens, count, sixteenths, stream):  # type: ign
             if found < count and (text[word] & bit) and not (chosen[word] & bit):
                 chosen[word] |= bit
                 found += 1
+    # the rank-th chosen position leaves, each with equal probability
     while found > count:
         stream += GOLDEN
         rank = scale(mix(stream) >> np.uint64(32), found)
@@ -297,6 +303,8 @@ def choose_ngrams(chosen, text, edges, budget, thresholds, order, stream):  # ty
     while left > 0 and tried < last:
         stream += GOLDEN
         draw = mix(stream)
+        # Fisher-Yates, one step per word tried: random order without shuffling the words never
+        # reached
         place = _U(tried) + scale(draw >> np.uint64(32), last - tried)
         head = np.int64(order[place])
         order[place] = order[_U(tried)]
@@ -330,7 +338,7 @@ def choose_spans(  # type: ignore[no-untyped-def]
     tokens = np.int64(edges[_U(last)])
     chosen[:] = 0
     left = budget
-    while left > 0:
+    while left > 0:  # ends: a budget never exceeds the text tokens, see find_text
         stream += GOLDEN
         draw = mix(stream)
         anchor = scale(draw >> np.uint64(32), tokens)
@@ -338,11 +346,13 @@ def choose_spans(  # type: ignore[no-untyped-def]
         bit = _ONE << (anchor & np.uint64(63))
         if not text[index] & ~chosen[index] & bit:
             continue
+        # edges up to the anchor: their number is the rank of its word's edge
         upto = bits[index] & (bit | (bit - _ONE))
         head = np.int64(ranks[index]) + np.int64(popcount(upto)) - 1
         start = np.int64(edges[_U(head)])
         end = min(last, head + draw_length(draw & _LOW_HALF, thresholds))
         stop = np.int64(edges[_U(end)])
+        # ends: edges enclose special tokens, so the anchor's own word has none
         while not all_in(text, start, stop):
             end -= 1
             stop = np.int64(edges[_U(end)])

@@ -62,7 +62,7 @@ GENERATOR_VERSION = 1
 """Stored in the manifest: the same version always draws the same masks."""
 
 MASK, RANDOM, KEPT = 0, 1, 2
-"""Action codes of a predicted position (DESIGN: on disk)."""
+"""Action codes of a predicted position (as stored)."""
 
 _CHOICE = {
     "token": TOKENS,
@@ -118,7 +118,7 @@ class Masking:
     seed: int
     """The recipe's data seed."""
     swaps: bool = False
-    """Whether masks have coins for sentence order prediction."""
+    """True if masks have coins for sentence order prediction."""
     counts: npt.NDArray[np.uint64] | None = None
     """[vocabulary] how often each id occurs, which random ids follow; None: all alike."""
 
@@ -276,8 +276,9 @@ def _alias_table(
     """
     size = len(counts)
     limits, others = np.full(size, 1 << 32, np.uint64), np.arange(size)
+    # Python's integers: the shift below passes 64 bits
     left = [int(count) * size for count in counts]
-    full = sum(left) // max(1, size)
+    full = sum(left) // max(1, size)  # exact: the sum is size times all counts
     small = [index for index, weight in enumerate(left) if weight < full]
     large = [index for index, weight in enumerate(left) if weight >= full]
     while small and large:
@@ -286,11 +287,12 @@ def _alias_table(
         left[donor] -= full - left[index]
         if left[donor] < full:
             small.append(large.pop())
-    return limits, others
+    return limits, others  # items left over weigh exactly `full`, and keep the limit 2^32
 
 
 def corpus_root(seed: int, corpus: str) -> np.uint64:
     """Hash that separates the random streams of corpora."""
+    # a hash, not seed + id, where runs with neighbouring seeds share masks (Megatron's BERT)
     root: np.uint64 = np.uint64(xxhash.xxh3_64_intdigest(f"{seed}/{corpus}".encode()))
     return root
 
@@ -330,11 +332,11 @@ def _draw_masks(
     # The action and random-id columns are allocated at their largest size, then trimmed.
     action_room = int(((text.budgets + 3) // 4).sum())
     masks = Masks(
-        positions=np.empty(position_offsets[-1] + 7, np.uint8),
+        positions=np.empty(position_offsets[-1] + 7, np.uint8),  # the kernel stores whole words
         position_offsets=position_offsets,
-        actions=np.zeros(action_room, np.uint8),
+        actions=np.zeros(action_room, np.uint8),  # spans set their codes by OR
         action_offsets=np.zeros(rows + 1, np.int32),
-        random_ids=np.empty(most + 2, law.pool.dtype),
+        random_ids=np.empty(most + 2, law.pool.dtype),  # the kernel writes at least two per row
         random_offsets=np.zeros(rows + 1, np.int32),
         counts=np.zeros(rows, np.int64),
         swapped=None,
@@ -358,6 +360,7 @@ def _draw_masks(
         masks,
         positions=masks.positions[: position_offsets[-1]],
         actions=masks.actions[: masks.action_offsets[-1]],
+        # a view would keep the room for a random id at every prediction
         random_ids=masks.random_ids[: masks.random_offsets[-1]].copy(),
     )
 

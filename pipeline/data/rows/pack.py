@@ -58,11 +58,14 @@ def count_packing(data: DataSettings, tokens: Tokens, rows: Rows, draws: int) ->
     paired, labels = rows.second_segment > 0, rows.pair_label
     specials = 2 * len(rows) + SEPARATORS[data.tokenizer] * int(paired.sum())
     if data.format not in SEGMENT_FIELDS:
+        # a separator before each document inside a row
         specials += len(rows.document_starts) - len(rows)
     random_next = np.flatnonzero(labels == RANDOM_NEXT)
+    # the tokens of B: from its start to the last special token
     again = rows.offsets[random_next + 1] - rows.offsets[random_next] - 1
     borrowed = int((again - rows.second_segment[random_next]).sum())
     own = len(rows.ids) - specials - borrowed
+    # every draw packs each token once, so one draw of `own` is new
     counts = {
         "text_tokens": len(tokens.ids),
         "repeated_tokens": borrowed + (own - own // draws),
@@ -83,6 +86,7 @@ def _law(data: DataSettings, frame: Frame) -> SegmentLaw:
     paired, segments = data.format in PAIR_FORMATS, data.segments
     return SegmentLaw(
         sentences=data.format == "sentence_pair",
+        # <s> and the last </s>
         room=data.sequence_length - 2 - (frame.separators if paired else 0),
         label=_LABELS[segments.label],
         short=share_of_draws(segments.short_share),
@@ -91,6 +95,7 @@ def _law(data: DataSettings, frame: Frame) -> SegmentLaw:
 
 
 def _key(seed: int, corpus: str, base: int, draw: int) -> np.uint64:
+    # "rows" separates these streams from those of masks, which hash seed/corpus
     text = f"{seed}/{corpus}/rows {base}/{draw}"
     key: np.uint64 = np.uint64(xxhash.xxh3_64_intdigest(text.encode()))
     return key
@@ -126,6 +131,7 @@ def _parts_elsewhere(draws: list[Rows]) -> list[npt.NDArray[np.int64]]:
     for rows in draws[1:]:
         all_rows = np.arange(len(rows))
         owners = np.searchsorted(rows.first_row, all_rows, side="right") - 1
+        # a row's own document is the last that starts at or before it
         own = np.stack([owners, all_rows], 1)
         found += [own + np.array([0, base]), rows.elsewhere + np.array([0, base])]
         base += len(rows)

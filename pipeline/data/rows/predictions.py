@@ -36,8 +36,10 @@ class Predictions:
         rows = np.searchsorted(first_bits, set_bits, "right") - 1
         counts = np.bincount(rows, minlength=len(row_offsets) - 1)
         slots = np.stack([(masks.actions >> shift) & 3 for shift in (0, 2, 4, 6)], 1).ravel()
+        # before they are followed: damaged offsets would index outside the actions
         if (np.diff(masks.action_offsets) != (counts + 3) // 4).any():
             raise ValueError("actions do not match positions")
+        # counted from 0 in each row, because its actions begin at a byte of their own
         ranks = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         actions = slots[4 * masks.action_offsets[rows].astype(np.int64) + ranks]
         is_random = actions == RANDOM
@@ -46,7 +48,7 @@ class Predictions:
         random_ids = np.zeros(len(rows), masks.random_ids.dtype)
         random_ids[is_random] = masks.random_ids
         places = set_bits - first_bits[rows] + row_offsets[rows]
-        if (places >= row_offsets[rows + 1]).any():
+        if (places >= row_offsets[rows + 1]).any():  # spare bits of a row's last byte
             raise ValueError("a position is after the end of its row")
         return cls(places, actions, random_ids)
 
@@ -74,6 +76,7 @@ class Predictions:
         counts = np.bincount(rows, minlength=len(row_offsets) - 1)
         position_offsets = _offsets((np.diff(row_offsets) + 7) // 8)
         bits = np.zeros(8 * position_offsets[-1], np.uint8)
+        # bitmaps start at whole bytes, so a row's bits are not at its tokens' places
         bits[8 * position_offsets[rows] + self.places - row_offsets[rows]] = 1
         action_offsets = _offsets((counts + 3) // 4)
         slots = np.zeros(4 * action_offsets[-1], np.uint8)
@@ -84,6 +87,7 @@ class Predictions:
         return Masks(
             positions=np.packbits(bits, bitorder="little"),
             position_offsets=position_offsets.astype(np.int32),
+            # four slots of two bits fill a byte, lowest first
             actions=np.bitwise_or.reduce(quarters << np.array([0, 2, 4, 6], np.uint8), 1),
             action_offsets=action_offsets.astype(np.int32),
             random_ids=self.random_ids[is_random],

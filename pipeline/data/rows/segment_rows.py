@@ -61,7 +61,7 @@ class SegmentLaw(NamedTuple):
     """The parameters of a format, for compiled code."""
 
     sentences: bool
-    """Whether segments are single sentences instead of runs."""
+    """True if segments are single sentences instead of runs."""
     room: int
     """Most text tokens of a row."""
     label: int
@@ -114,13 +114,14 @@ def _plan(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8], npt.NDArray[np.int64]]:
     """[rows, 4] start and end of A and B in the ids, [rows] labels, [documents] first rows."""
     piece = law.room // 2 if law.sentences else law.room
+    # at worst each sentence, and each shortest part of a long one, has a row of its own
     most = len(tokens.sentence_starts) + len(tokens.ids) // max(1, piece - LOOK_BACK) + 1
     spans = np.empty((most, 4), np.int64)
     labels = np.empty(most, np.int8)
     first_row = np.empty(len(tokens.document_offsets) - 1, np.int64)
     boundaries = np.append(tokens.sentence_starts, len(tokens.ids))
     documents = np.searchsorted(boundaries, tokens.document_offsets)
-    stream = np.array([key], np.uint64)
+    stream = np.array([key], np.uint64)  # an array, so that compiled functions can advance it
     plan = _plan_sentences if law.sentences else _plan_segments
     rows = plan(
         tokens.ids, boundaries, documents, word_starts, law, stream, spans, labels, first_row
@@ -152,6 +153,7 @@ def _part(ids, begin, end, room, word_starts):  # type: ignore[no-untyped-def]
 def _other_sentence(stream, boundaries, documents, document):  # type: ignore[no-untyped-def]
     """Index in boundaries of a random sentence of another document."""
     first, last = documents[document], documents[document + 1]
+    # uniform without rejection: drawn among the others' number, then moved past the document's own
     sentence = _below(stream, len(boundaries) - 1 - (last - first))
     if sentence >= first:
         sentence += last - first
@@ -174,17 +176,19 @@ def _plan_segments(  # type: ignore[no-untyped-def]
         stop = boundaries[documents[document + 1]]
         alone = documents[document + 1] - documents[document] == len(boundaries) - 1
         while place < stop:
+            # 1. chunk
             target = law.room
             if _draw(stream) < law.short:
-                target = 2 + _below(stream, law.room - 1)
+                target = 2 + _below(stream, law.room - 1)  # 2 to room
             head, end = after, place
             while end < stop and (end == place or end - place < target):
                 if boundaries[after] - place > law.room:
                     break
                 end = boundaries[after]
                 after += 1
-            if end == place:
+            if end == place:  # the first sentence is longer than a row
                 end = _part(ids, place, boundaries[after], law.room, word_starts)
+            # 2. two segments
             middle, label, joined = end, UNLABELLED, end
             if after - head == 1 and end < stop and end - place < target:
                 most = law.room - (end - place)
@@ -195,12 +199,15 @@ def _plan_segments(  # type: ignore[no-untyped-def]
                 if law.label == NO_LABEL:
                     middle = _near_half(stream, boundaries, head, place, end, target)
                 else:
+                    # a chunk of one sentence and joined words is split after the sentence
                     middle = boundaries[head + _below(stream, max(1, after - head - 1))]
                     label = UNLABELLED if law.label == NEXT and alone else IN_ORDER
+            # 3. label
             spans[row, 0], spans[row, 1], spans[row, 2], spans[row, 3] = place, middle, middle, end
             if law.label == NEXT and label == IN_ORDER and _draw(stream) < _HALF:
                 label = RANDOM_NEXT
                 begin = _other_sentence(stream, boundaries, documents, document)
+                # where the document that lends B ends
                 close = documents[np.searchsorted(documents, begin, side="right")]
                 spans[row, 2] = boundaries[begin]
                 spans[row, 3] = _fill(
@@ -280,7 +287,7 @@ def _plan_sentences(  # type: ignore[no-untyped-def]
                         after += 1
             spans[row, 0], spans[row, 1], spans[row, 2], spans[row, 3] = place, middle, begin, end
             labels[row] = label
-            place = middle if label == RANDOM_NEXT else end
+            place = middle if label == RANDOM_NEXT else end  # a replaced B opens the next row
             row += 1
     return row
 
@@ -298,6 +305,7 @@ def _write(source, spans, offsets, bos, eos, separators, ids):  # type: ignore[n
                 for _ in range(separators):
                     ids[write] = eos
                     write += 1
+            # views and a loop: numba counts references of a slice, with locked instructions
             found, room = part(source, begin, end), part(ids, write, write + end - begin)
             for place in range(U(end - begin)):
                 room[place] = found[place]

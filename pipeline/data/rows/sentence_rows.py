@@ -90,6 +90,7 @@ def pack_sentences(
     room = sequence_length - 2
     most_rows = len(tokens.sentence_starts) + len(tokens.ids) // max(1, room - LOOK_BACK) + 1
     out = _Output(
+        # two special tokens per row, a separator per document
         ids=np.empty(len(tokens.ids) + 2 * most_rows + count, tokens.ids.dtype),
         offsets=np.zeros(most_rows + 1, np.int64),
         starts=np.empty(most_rows + count, np.uint16),
@@ -121,6 +122,7 @@ def cut_sentence(ids, start, end, room, word_starts):  # type: ignore[no-untyped
     """
     if end - start <= room:
         return end
+    # backwards from the room's end, so that the row is filled as far as possible
     for place in range(start + room, max(start, start + room - LOOK_BACK), -1):
         if word_starts[ids[place]]:
             return place
@@ -146,6 +148,7 @@ def _pack(documents, word_starts, room, frame, across, out):  # type: ignore[no-
         stop = document_offsets[document + 1]
         place = begin
         while place < stop:
+            # starts are sorted and include each document's first token, so one pass finds all ends
             while sentence < len(sentence_starts) and sentence_starts[sentence] <= place:
                 sentence += 1
             end = sentence_starts[sentence] if sentence < len(sentence_starts) else stop
@@ -157,8 +160,11 @@ def _pack(documents, word_starts, room, frame, across, out):  # type: ignore[no-
                 cut = end
                 if end - place > room:
                     cut = cut_sentence(source, place, end, left, word_starts) if left > 0 else place
+                    # no word start in reach of an empty row: split at any token, or it would stay
+                    # empty forever
                     if cut == place and used == 0:
                         cut = place + room
+                # close the open row; the same sentence is tried again in the next one
                 if cut == place or cut - place > left or (separator and not across):
                     ids[write] = eos
                     write += 1
