@@ -62,7 +62,7 @@ Signed = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """When two documents belong to one cluster."""
+    """The condition for two documents to belong to one cluster."""
 
     words: int
     """Words of 8 bytes in a signature; each is a band."""
@@ -94,10 +94,11 @@ def write_candidates(
             keys, starts = _by_range(words[:, column], signed, band + column, ranges)
             for start, stop in itertools.pairwise(starts):
                 in_range = keys[start:stop]
-                in_range.sort()
+                in_range.sort()  # by hash, then document: a bucket is a stretch, earliest first
                 at = 0
                 while at < len(in_range):
                     at, held = _pair_up(in_range, at, room, held, first)
+                    # a document adds up to _MOST_COMPARED pairs after the last check
                     if held >= RUN:
                         room[:RUN].sort()
                         room[:RUN].tofile(file)
@@ -112,10 +113,11 @@ def merge_candidates(path: Path, candidates: list[Path], documents: int) -> None
     runs = [run for one in candidates for run in _runs_in(one)]
     with path.open("wb") as file:
         for first in range(0, documents, _MERGED_DOCUMENTS):
+            # + binds before <<: last pair of this range
             last = U((first + _MERGED_DOCUMENTS << 32) - 1)
             found = [pairs for run in runs for pairs in run.take_to(last)]
             if found:
-                np.unique(np.concatenate(found)).tofile(file)
+                np.unique(np.concatenate(found)).tofile(file)  # copies share many bands
 
 
 def write_agreement(path: Path, pairs: Path, words: Words) -> None:
@@ -141,7 +143,7 @@ def write_roots(
         source = opened.enter_context(pairs.open("rb"))
         counts = [opened.enter_context(one.open("rb")) for one in agreements]
         while len(some := np.fromfile(source, np.uint64, _PAIRS)):
-            agreed = np.zeros(len(some), np.uint16)
+            agreed = np.zeros(len(some), np.uint16)  # 32 words of 8 equal bytes pass 255
             for count in counts:
                 agreed += np.fromfile(count, np.uint8, len(some))
             _unite(forest, some[agreed >= least])
@@ -168,7 +170,7 @@ class _Run:
             count = int(np.searchsorted(self.held, last, "right"))
             yield self.held[:count]
             self.held = self.held[count:]
-            if len(self.held):
+            if len(self.held):  # pairs after `last` wait for the next range
                 return
 
 
@@ -190,6 +192,8 @@ def _by_range(words, signed, band, ranges):  # type: ignore[no-untyped-def]
     for document in range(len(words)):
         if signed[document]:
             chosen = (mix(words[document] + salt) & U(0xFFFFFFFF)) * U(ranges) >> U(32)
+            # Counted two places on: after the sum, starts[k + 1] is where range k begins. Filling
+            # moves it to where range k ends, so that starts[k] is then where range k begins.
             starts[chosen + U(2)] += 1
     starts = np.cumsum(starts)
     keys = np.empty(starts[-1], np.uint64)
@@ -211,6 +215,7 @@ def _pair_up(keys, at, room, held, first):  # type: ignore[no-untyped-def]
     documents are paired with earlier ones. Returns the next `at` and `held`.
     """
     run = len(room) - _MOST_COMPARED
+    # the call before may have stopped inside a bucket
     begin = np.searchsorted(keys, keys[at] >> U(32) << U(32))  # start of its bucket
     while at < len(keys) and held < run:
         if keys[at] >> U(32) != keys[begin] >> U(32):
@@ -238,7 +243,7 @@ def _unite(forest, pairs):  # type: ignore[no-untyped-def]
     """Unite the trees of each pair, uint64 [n], in forest, uint32 [documents]."""
     for pair in pairs:
         one, two = _root(forest, pair >> U(32)), _root(forest, pair & U(0xFFFFFFFF))
-        forest[max(one, two)] = min(one, two)
+        forest[max(one, two)] = min(one, two)  # a root is its cluster's first document
 
 
 @numba.njit(cache=True, nogil=True)

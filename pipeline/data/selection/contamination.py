@@ -82,6 +82,7 @@ class Evaluation:
         """Read files, directories and globs. Raises DataError if unreadable or without runs."""
         if not paths:
             return cls(np.empty(0, np.uint64), "")
+        # sorted for the notes; the mark is of sorted hashes and depends on no order
         files = sorted(Path(file.path) for given in paths for file in files_of(given))
         found = [np.empty(0, np.uint64)]
         formats, strings, without_run = Counter[str](), Counter[str](), list[Path]()
@@ -118,6 +119,7 @@ def read_texts(path: Path) -> tuple[str, Iterator[str]]:
     compression = sniff_compression(str(path))
     head = read_head(str(path), compression).removeprefix(BOM)
     format = table_format(head)
+    # Arrow reads these in place; compressed ones are unpacked in memory first
     if format and not compression:
         return format, read_strings(str(path))
     if not format:
@@ -126,7 +128,7 @@ def read_texts(path: Path) -> tuple[str, Iterator[str]]:
     if format:
         return format, read_strings(str(path), content)
     content = content.removeprefix(BOM)
-    if b"\0" in content:
+    if b"\0" in content:  # the head had none
         raise _unreadable(path, "binary")
     values = _json_values(path, content)
     if values is not None:
@@ -144,10 +146,12 @@ def _decode(path: Path, content: bytes) -> str:
         if (text := nearly_utf8(content)) is not None:
             print(f"note: {path} has bytes that are not UTF-8 (line {line}); they are skipped")
             return text
+        # over 30 % damaged: not a European language, where accents are few
         foreign = content.decode(errors="replace").count("\ufffd") * 10 > len(content) * 3
         if foreign or _CONTROL.search(content):
             raise _unreadable(path, f"not UTF-8 text (line {line})") from error
         print(f"note: {escaped(str(path))} is not UTF-8 (line {line}); read as Windows-1252")
+        # which leaves five bytes without a meaning
         return content.decode("cp1252", errors="replace")
 
 
@@ -169,7 +173,7 @@ def _refuse(path: Path, head: bytes) -> None:
         raise _unreadable(path, f"{encoding[:6]} text")
     if b"\0" in head:  # avoids reading a large binary file to its end
         raise _unreadable(path, "binary")
-    if expected := _TABLE_NAMES.get(path.suffix.lower()):
+    if expected := _TABLE_NAMES.get(path.suffix.lower()):  # a damaged one must not pass for text
         raise DataError(f"{path} is not {expected}, though its name says so; fetch it again")
 
 
@@ -200,10 +204,12 @@ def _json_values(path: Path, content: bytes) -> Iterator[Any] | None:
     for start, line in _lines(content):
         lines += 1
         try:
+            # figures are JSON, too: without a string, a column of them is text
             records += any(True for _ in _strings(parse_again(line)))
         except ValueError as error:
             broken = broken or _broken(path, _line_number(content, start), error)
     if not broken:
+        # values take more room than lines
         return (parse_again(line) for _, line in _lines(content))
     if records == 0 and isinstance(document_error, json.JSONDecodeError):
         broken = _broken(path, document_error.lineno, document_error)
@@ -253,6 +259,7 @@ def _distinct_runs(texts: Iterable[str]) -> tuple[Words, int]:
 
     def add_chunk() -> None:
         text = clean(chunk)
+        # distinct per chunk, so that memory grows with distinct runs and not with the text
         found.append(np.unique(runs(text.buffer, text.offsets, RUN_WORDS)))
 
     for text in texts:

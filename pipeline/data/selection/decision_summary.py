@@ -23,7 +23,7 @@ from pipeline.base.typed_json import as_value, convert
 from pipeline.data.selection.decisions import EARLIER
 from pipeline.data.selection.signature_store import SIGNATURES, read_store
 
-MOST_REASONS = 1 << 8
+MOST_REASONS = 1 << 8  # a code is one byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Pair:
     kept: tuple[str, str]
     reason: str
     is_earlier: bool = False
-    """Whether the kept one is in earlier shards, which are named in place of the corpus."""
+    """True if the kept one is in earlier shards, which are named in place of the corpus."""
 
     @property
     def here(self) -> tuple[tuple[str, str], ...]:
-        """Those that are among the selected documents."""
+        """The documents of the pair that are among the selected ones."""
         return (self.dropped,) if self.is_earlier else (self.dropped, self.kept)
 
 
@@ -111,6 +111,7 @@ def _read(paths: list[Path], pairs: int) -> DecisionSummary:
             document = (corpora[row], ids[row])
             found.append(_hash(*document))
             kinds.append(reasons.setdefault(reason, len(reasons)))
+            # dropped as a copy: every other document is a cluster of its own
             if clusters[row] != number + row:
                 _choose(chosen, pairs, (-found[-1], int(clusters[row]), document, reason))
         hashes.append(np.array(found, np.uint64))
@@ -118,6 +119,7 @@ def _read(paths: list[Path], pairs: int) -> DecisionSummary:
         number += len(ids)
     if len(reasons) > MOST_REASONS:
         raise DataError(f"{paths[0].parent} has {len(reasons)} reasons, at most {MOST_REASONS}")
+    # sorted, so that `why` can bisect
     order = np.argsort(merged := np.concatenate(hashes))
     of_each = np.bincount(np.concatenate(sizes)) if sizes else np.empty(0, np.int64)
     alike = of_each > 1
@@ -149,6 +151,7 @@ def _choose(
     one: tuple[int, int, tuple[str, str], str],
 ) -> None:
     """Add `one` to the heap `chosen`, which keeps the `most` items with the smallest hashes."""
+    # hashes are negated, as heapq drops the smallest item: the largest hash leaves
     heapq.heappush(chosen, one)
     if len(chosen) > most:
         heapq.heappop(chosen)
@@ -165,6 +168,7 @@ def _pairs(
     first = 0
     for shards in earlier:
         here = {number - first for number in wanted if first <= number < first + shards.documents}
+        # decisions hold no ids of earlier documents, only their numbers
         store = data_root() / SIGNATURES / shards.signatures
         ids = _earlier_ids(store, here)
         kept |= {first + number: (f"shards {shards.shards}", ids[number]) for number in here}
@@ -195,12 +199,12 @@ def _earlier_ids(store: Path, numbers: set[int]) -> dict[int, str]:
 
 
 def _hash(corpus: str, id: str) -> int:
-    return xxhash.xxh3_64_intdigest(f"{corpus}\0{id}".encode())
+    return xxhash.xxh3_64_intdigest(f"{corpus}\0{id}".encode())  # NUL is in no name of a file
 
 
 def newest(directory: Path) -> Path:
     """The newest decisions. Raises DataError if there are none."""
-    found = [path for path in directory.glob("[!.]*") if path.is_dir()]
+    found = [path for path in directory.glob("[!.]*") if path.is_dir()]  # hidden: not complete
     if not found:
         raise DataError(f"{directory} has no decisions; run pipeline.prepare with --dedup first")
     return max(found, key=lambda path: path.stat().st_mtime_ns)

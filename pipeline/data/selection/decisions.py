@@ -50,6 +50,7 @@ class Decisions:
     def open(cls, path: Path) -> Iterator[Decisions]:
         """Open the decisions at the first document. Raises DataError if the file does not exist."""
         try:
+            # pre_buffer would read ahead the whole file, of which one batch is needed at a time
             file = pq.ParquetFile(path, pre_buffer=False)
         except (pa.ArrowException, OSError) as error:
             raise _stale(path) from error
@@ -61,11 +62,12 @@ class Decisions:
 
         Raises DataError if the decisions are about other documents.
         """
+        # batches of decisions and of documents end at different rows
         while len(self.ids) < len(ids) and (rows := next(self.rows, None)) is not None:
             self.ids += rows["id"].to_pylist()
             self.reasons += rows["dropped"].to_pylist()
         count = len(ids)
-        if self.ids[:count] != ids:
+        if self.ids[:count] != ids:  # shifted by one row, other documents would be dropped
             raise _stale(self.path)
         reasons = self.reasons[:count]
         self.ids, self.reasons = self.ids[count:], self.reasons[count:]
@@ -78,7 +80,7 @@ class Decisions:
 
     def check_content(self, pieces: tuple[Piece, ...]) -> None:
         """Raise DataError if the files changed since the decisions were made."""
-        for piece, span in zip(pieces, read_spans(self.path)):
+        for piece, span in zip(pieces, read_spans(self.path)):  # hashes of what selection has read
             if not has_content(piece.source, [span]):
                 raise DataError(
                     f"{piece.source.path} changed after its documents were selected; restore it, "
@@ -91,7 +93,7 @@ SPANS = b"tenfold_read"
 
 
 def spans_metadata(spans: list[ReadSpan]) -> dict[bytes, bytes]:
-    """What `read_spans` reads, for a Parquet file about the pieces."""
+    """The metadata that `read_spans` reads, for a Parquet file about the pieces."""
     return {SPANS: json.dumps(spans).encode()}
 
 

@@ -62,7 +62,7 @@ class Filters:
     sets: tuple[str, ...] = ()
     """Keys of RULE_SETS, in its order."""
     c4: bool = False
-    """Whether text is read by the rules of C4, see `line_rules`."""
+    """True if text is read by the rules of C4, see `line_rules`."""
 
     @classmethod
     def parse(cls, given: list[str]) -> Filters:
@@ -97,7 +97,7 @@ class Filters:
 
     @property
     def let_all_pass(self) -> bool:
-        """Whether no document that is read can be dropped."""
+        """True if no document that is read can be dropped."""
         return replace(self, c4=False) == Filters()
 
     def describe(self) -> dict[str, str]:
@@ -107,9 +107,9 @@ class Filters:
         """
         described = {name: str(bound) for name, bound in asdict(self).items()}
         del described["sets"], described["c4"]
-        if self.language:
+        if self.language:  # another version may detect another language
             described["resiliparse"] = version("resiliparse")
-        if self.sets:
+        if self.sets:  # absent otherwise, so that fingerprints without sets stay
             described["sets"] = f"{' '.join(self.sets)} {VERSIONS}"
         return described
 
@@ -131,7 +131,7 @@ class Filters:
             yield "repeated lines", _repeated(buffer, offsets) > self.max_repeated
         if self.language:
             found = np.array([detect_fast(text)[0] for text in _texts(buffer, offsets)])
-            for language in sorted({*found.tolist()} - {self.language, "unknown"}):
+            for language in sorted({*found.tolist()} - {self.language, "unknown"}):  # in one order
                 yield f"language {language}", found == language
         measured = Measured(buffer, offsets)
         for name in self.sets:
@@ -149,7 +149,7 @@ def filters_by_corpus(given: list[str], corpora: Iterable[str]) -> dict[str, Fil
     for_all = []
     for item in given:
         corpus, _, rule = item.partition("=")
-        if corpus in rules and corpus not in RULES:
+        if corpus in rules and corpus not in RULES:  # a corpus called like a rule is not meant
             rules[corpus].append(rule)
         elif rule.partition("=")[0] in RULES:
             raise ConfigError(
@@ -158,6 +158,7 @@ def filters_by_corpus(given: list[str], corpora: Iterable[str]) -> dict[str, Fil
             )
         else:
             for_all.append(item)
+    # own rules last: of one name the last counts
     return {corpus: Filters.parse(for_all + own) for corpus, own in rules.items()}
 
 
@@ -182,7 +183,7 @@ def _bound(item: str, name: str, value: str) -> float:
         bound = float(value)
     except ValueError:
         bound = math.nan
-    if not 0 <= bound <= most:
+    if not 0 <= bound <= most:  # true for NaN, too
         raise ConfigError(f"--filter {item}: {name} needs {what}")
     return bound
 

@@ -33,7 +33,7 @@ from pipeline.execution.workers import Executor, Stage
 
 _TASK_WORDS = 1 << 22
 """Least words of signatures for a task of its own: about a second of work."""
-_MOST_DOCUMENTS = 1 << 32
+_MOST_DOCUMENTS = 1 << 32  # a pair is two of these numbers in 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,16 @@ class Join:
 
     surveys: list[Path]
     documents: int
-    """In all surveys."""
+    """Documents in all surveys."""
     likeness: Likeness
     directory: Path
     """$TENFOLD_ROOT/documents/joins."""
     content: str
     """Fingerprint of what was surveyed: files of a join of other text are not taken for these."""
     decisions: Path
-    """What the join is for; once it exists, the join has nothing to do."""
+    """Directory of the decisions that the join is for; once it exists, there is nothing to do."""
     earlier: int = 0
-    """Those of earlier shards, which come first: they are not compared with each other."""
+    """Documents of earlier shards, which come first and are not compared with each other."""
 
     def find_roots(self, executor: Executor, part: tuple[int, int]) -> Path:
         """Write the file of `clusters.write_roots`, with other processes that do the same.
@@ -122,9 +122,10 @@ def _start(join: Join, step: Step) -> Callable[[JoinTask], None]:
 
 def _do(join: Join, step: Step, task: JoinTask) -> None:
     """Write the file of `task` unless the decisions exist."""
-    if join.decisions.exists():
+    if join.decisions.exists():  # its files may be gone by now
         return
     try:
+        # the first of two equal files stays, because a reader may have it open
         with whole_file(task.target, replaces=False) as temporary:
             step(join, task.words, temporary)
     except (OSError, DataError):
@@ -156,6 +157,6 @@ def _roots(join: Join, _: range, path: Path) -> None:
 _STEPS: dict[str, Step] = {
     "candidates": _candidates, "pairs": _pairs, "agreement": _agreement, "roots": _roots,
 }  # fmt: skip
-"""In this order; each reads files of those before it."""
+"""The steps in order; each reads files of the steps before it."""
 _BY_WORD = ("candidates", "agreement")
 """Steps that are cut into tasks of some words each."""

@@ -38,7 +38,7 @@ class KeepTask:
 
     survey: SurveyTask
     decided: SplitTask
-    """With its decisions."""
+    """The task with its decisions."""
     target: Path
 
     @property
@@ -73,6 +73,7 @@ def keep_signatures(
             )
         return
     decide(selection, executor, part)
+    # `tenfold clean` may have removed surveys of decisions that still exist
     make_surveys(selection, executor, part)
     make_directory(directory)
     pairs = zip(selection.surveys, selection.decided_tasks(), strict=True)
@@ -82,7 +83,7 @@ def keep_signatures(
     ]
     executor.take(Stage(directory, _start), tasks, part)
     with one_at_a_time(lock_of(directory)):
-        if is_stored(directory):
+        if is_stored(directory):  # another part completed it while this one waited
             return
         store = complete_store(directory, [task.target for task in tasks])
     print(f"signatures: {store.documents:,} documents in {directory}", flush=True)
@@ -104,6 +105,7 @@ def _kept(task: KeepTask) -> Iterator[pa.Table]:
         Decisions.open(task.decided.decisions) as decided,
         pq.ParquetFile(task.survey.target, pre_buffer=False) as file,
     ):
+        # a file that changed would give signatures of other texts than the shards have
         decided.check_content(task.decided.pieces)
         for rows in file.iter_batches(_ROWS):
             reasons = pa.array(decided.of_next(rows["id"].to_pylist()), pa.string())

@@ -7,6 +7,11 @@ König 2010). Two signatures agree in a byte with probability J + (1 - J) / 256,
 equal bytes estimates J with a standard deviation of 0.025 at 0.8. Shingles of five words and the
 comparison of candidates follow Lee et al. 2022 ("Deduplicating training data makes language models
 better", app. A; their 9,000 orders cost 36 times as much).
+
+1. A polynomial hash rolls over the words of a document, one hash per shingle.
+2. Shingles are gathered in blocks.
+3. A block lowers the least place of each order, in a loop that vectorizes.
+4. Each least place gives one byte of the signature.
 """
 
 from __future__ import annotations
@@ -34,10 +39,11 @@ def _keys() -> npt.NDArray[np.uint32]:
     words = np.arange(1, 2 * ORDERS + 1, dtype=np.uint64) * GOLDEN
     drawn = np.array([mix.py_func(word) >> U(32) for word in words], np.uint32)
     keys = drawn.reshape(2, ORDERS)
-    keys[0] |= 1
+    keys[0] |= 1  # an even factor would map two shingles to one place
     return keys
 
 
+# numpy warns where 64-bit scalars wrap around, as they should here
 with np.errstate(over="ignore"):
     _KEYS = _keys()
 
@@ -78,6 +84,7 @@ def have_run(buffer: Bytes, offsets: Offsets, words: int, table: Words) -> npt.N
 
 def run_table(hashes: Words) -> Words:
     """Distinct hashes as an open-addressed table of 2^k slots, in which 0 is an empty slot."""
+    # at most half full, so probes are short; a power of two, so a mask finds the slot
     table = np.zeros(max(2, 1 << (2 * len(hashes) - 1).bit_length()), np.uint64)
     _fill_table(hashes, table)
     return table
@@ -96,6 +103,7 @@ def equal_parts(one, other):  # type: ignore[no-untyped-def]
     low = U(0x7F7F7F7F7F7F7F7F)
     unequal = U(0)
     for index in range(len(one)):
+        # sets the high bit of each byte that differs, without carries between bytes
         differ = one[index] ^ other[index]
         unequal += popcount((((differ & low) + low) | differ) & ~low)
     return 8 * len(one) - np.int64(unequal)
@@ -126,12 +134,12 @@ def _signatures(buffer, offsets, kinds, factors, summands, made):  # type: ignor
     buffer: uint8 [bytes]; offsets: [documents + 1]; factors, summands: uint32 [ORDERS].
     """
     ring = np.zeros(SHINGLE_WORDS, np.uint64)
-    leaving = _power(SHINGLE_WORDS)
+    leaving = _power(SHINGLE_WORDS)  # what a word was multiplied by when it leaves
     block = np.empty(_BLOCK, np.uint32)
     least = np.empty(ORDERS, np.uint32)
     for document in range(len(offsets) - 1):
         at, stop = offsets[document], offsets[document + 1] - 1
-        ring[:] = U(0)
+        ring[:] = U(0)  # zeros leave a run that is not full without a trace
         least[:] = np.uint32(0xFFFFFFFF)
         run, words, filled = U(0), 0, 0
         while True:
@@ -139,13 +147,16 @@ def _signatures(buffer, offsets, kinds, factors, summands, made):  # type: ignor
             if word == NO_WORD:
                 break
             place = words % SHINGLE_WORDS
+            # 1. rolling: the cost does not grow with the words of a shingle
             run = run * HASH_BASE + word - ring[place] * leaving
             ring[place] = word
             words += 1
             if words >= SHINGLE_WORDS:
+                # 2. mixed, because low bits of a polynomial depend on low bits of the words only
                 block[filled] = np.uint32(mix(run) >> U(32))
                 filled += 1
                 if filled == _BLOCK:
+                    # 3. once per block: `least` is read and written once for 1,024 shingles
                     _take_least(block, filled, factors, summands, least)
                     filled = 0
         if words < SHINGLE_WORDS:
@@ -156,6 +167,7 @@ def _signatures(buffer, offsets, kinds, factors, summands, made):  # type: ignor
         for index in range(ORDERS // 8):
             packed = U(0)
             for k in range(8):
+                # 4. least places are small numbers, whose top bytes are nearly all 0: mix them
                 first = np.uint32(least[8 * index + k] * np.uint32(0x9E3779B1))
                 packed |= U(first >> 24) << U(8 * k)
             made[document, index] = packed
@@ -182,6 +194,7 @@ def _word_hashes(buffer, offsets, kinds, made):  # type: ignore[no-untyped-def]
             if word == NO_WORD:
                 break
             value = mix(value * HASH_BASE + word)
+        # documents without words differ by their bytes, or all would be copies of each other
         made[document, 0] = value if value else _raw_hash(buffer, offsets[document], stop)
 
 

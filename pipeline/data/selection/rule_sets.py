@@ -142,6 +142,7 @@ def gopher_repetition(documents: Measured) -> Reasons:
     runs = np.array([*TOP_RUNS, *REPEATED_RUNS])
     held = np.zeros((len(characters), len(runs)), np.int64)
     _count_runs(terms.hashes, terms.lengths, terms.bounds, runs, len(TOP_RUNS), held)
+    # no document is empty here, see `read_batches`
     shares = held / characters[:, None]
     for column, (words, most) in enumerate([*TOP_RUNS.items(), *REPEATED_RUNS.items()]):
         what = "the commonest run" if column < len(TOP_RUNS) else "repeated runs"
@@ -170,7 +171,7 @@ RULE_SETS: dict[str, Callable[[Measured], Reasons]] = {
     "gopher-quality": gopher_quality,
     "fineweb": fineweb,
 }
-"""In the order in which they give the reason of a document, which is FineWeb's."""
+"""Sets in the order in which they give the reason of a document, which is FineWeb's."""
 VERSIONS = [RULES_VERSION, TERMS_VERSION]
 
 
@@ -192,6 +193,7 @@ def _count_runs(hashes, lengths, bounds, runs, tops, held):  # type: ignore[no-u
     size = 16
     while size < 2 * most:
         size *= 2
+    # sized for the longest document, so that memory is allocated once
     slots, stamps = np.empty(size, np.uint64), np.zeros(size, np.int64)
     counts, firsts = np.empty(size, np.int64), np.empty(size, np.int64)
     stamp = 0
@@ -203,10 +205,11 @@ def _count_runs(hashes, lengths, bounds, runs, tops, held):  # type: ignore[no-u
         mask -= 1
         for column in range(len(runs)):
             words, is_top = runs[column], column < tops
-            stamp += 1
+            stamp += 1  # 1. empties the table
             best, best_first, total = 0, -1, 0
             at = first
             while at + words <= stop:
+                # 2. computed afresh: a run has at most 10 terms, and `at` jumps over repeated ones
                 run = U(0)
                 for index in range(at, at + words):
                     run = (run ^ hashes[U(index)]) * GOLDEN
@@ -231,7 +234,7 @@ def _count_runs(hashes, lengths, bounds, runs, tops, held):  # type: ignore[no-u
                         total += lengths[index]
                     at += words
             if is_top and best > 0:
-                total = words - 1
+                total = words - 1  # the spaces between them
                 for index in range(best_first, best_first + words):
                     total += lengths[index]
                 total *= best

@@ -122,10 +122,13 @@ def plan_selection(
             if piece.source not in files:
                 files[piece.source] = file_identity(piece.source)
         pieces = [[files[piece.source], piece.start, piece.stop] for piece in task.pieces]
+        # only this corpus's filters, so that another corpus's rule leaves the survey usable
         about = {"pieces": pieces, "filters": by_corpus[task.corpus].describe()}
         marks.append(fingerprint(decided_by | about))
+        # the layout is in the name, not in the mark: a new layout changes no decision
         path = place / "surveys" / f"{marks[-1]}.{SURVEY_LAYOUT}.parquet"
         surveys.append(SurveyTask(task, path))
+    # absent without --against, so that the marks of other selections stay
     against = {"against": [shards.identity for shards in earlier]} if earlier else {}
     mark = fingerprint({"likeness": LIKENESS_VERSION, "surveys": marks} | against)
     return Selection(tasks, dedup, rules, place, surveys, mark, tuple(earlier))
@@ -159,7 +162,7 @@ def decide(selection: Selection, executor: Executor, part: tuple[int, int] = (1,
         roots = join.find_roots(executor, part)
     with one_at_a_time(selection.directory.with_name(f".{selection.mark}.lock")):
         counts = _publish(selection, ends, roots)
-    if roots:
+    if roots:  # last: slower processes find the decisions, not missing files
         join.remove()
     if counts:
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if reason)
@@ -209,6 +212,7 @@ def _write_decisions(
     with ExitStack() as opened:
         found = opened.enter_context(roots.open("rb")) if roots else None
         if found:
+            # earlier documents get no decision
             found.seek(starts[0] * np.dtype(np.uint32).itemsize)
         for survey, first in zip(selection.surveys, starts):
             path = _decisions(directory, survey.task)
@@ -222,6 +226,7 @@ def _write_decisions(
                     numbers = np.arange(first, first + len(rows), dtype=np.uint32)
                     clusters = np.fromfile(found, np.uint32, len(rows)) if found else numbers
                     for row in np.flatnonzero(clusters != numbers).tolist():
+                        # `stops` are running sums, so sorted
                         owner = owners[bisect_right(stops, clusters[row])]
                         reason = _REASONS[selection.dedup]
                         if owner != survey.task.corpus:
@@ -230,6 +235,7 @@ def _write_decisions(
                     counts.update(reason or "" for reason in reasons)
                     writer.write_table(_table(survey.task.corpus, rows["id"], reasons, clusters))
                     first += len(rows)
+                # readers check with these that the files are still those that were surveyed
                 writer.add_key_value_metadata({SPANS: file.metadata.metadata[SPANS]})
     assert sum(counts.values()) == ends[-1]
     return counts

@@ -48,7 +48,7 @@ from pipeline.execution.threads import on_threads
 SIGNATURES = "signatures"
 """Folder of $TENFOLD_ROOT with all stores."""
 BYTES_PER_DOCUMENT = ORDERS
-"""Of a store, without ids."""
+"""Bytes per document of a store, without its id."""
 STORE_VERSION = 1
 """Version of the layout of a store."""
 INDEX = "signatures.json"
@@ -66,7 +66,7 @@ _CLEARED = "taken down"
 
 
 def signature_rules() -> dict[str, Any]:
-    """What decides the signature of a text; only signatures by the same rules are comparable."""
+    """Rules that decide the signature of a text; only equal rules give comparable signatures."""
     return {
         "shingles": SHINGLES_VERSION, "words of a shingle": SHINGLE_WORDS, "orders": ORDERS,
         "cleaning": CLEANING_VERSION, "unicode": unicodedata.unidata_version,
@@ -84,7 +84,7 @@ class SignatureFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreIndex:
-    """What `signatures.json` says."""
+    """The content of `signatures.json`."""
 
     version: int
     rules: dict[str, Any]
@@ -110,7 +110,7 @@ class SignatureStore:
 
     @property
     def documents(self) -> int:
-        """As in the index."""
+        """Documents by the index, cleared ones included."""
         return self.index.documents
 
     def ids(self, numbers: Collection[int]) -> dict[int, str]:
@@ -135,16 +135,16 @@ class EarlierShards:
 
     @property
     def identity(self) -> list[str]:
-        """What decides which signatures they are."""
+        """Fingerprints that determine these signatures."""
         return [self.fingerprint, *self.store.index.taken_down]
 
     def describe(self) -> tuple[str, str, int]:
-        """What decisions say about them: fingerprint, name of the store, documents."""
+        """Their entry in decisions: fingerprint, name of the store, documents."""
         return self.fingerprint, self.store.directory.name, self.store.documents
 
 
 def is_stored(directory: Path) -> bool:
-    """Whether a store is complete."""
+    """True if a store is complete."""
     return (directory / INDEX).exists()
 
 
@@ -159,6 +159,7 @@ def write_signatures(path: Path, corpus: str, tables: Iterator[pa.Table]) -> Non
 
 def complete_store(directory: Path, files: Sequence[Path]) -> SignatureStore:
     """Write the index of a store whose files are all there; other files are removed."""
+    # each footer is a read that waits where files are on a network
     counts = [*on_threads(lambda path: pq.read_metadata(path).num_rows, files)]
     stored = [
         SignatureFile(path.name, count, path.stat().st_size) for path, count in zip(files, counts)
@@ -183,6 +184,7 @@ def read_store(directory: Path) -> SignatureStore:
                 f"{STORE_VERSION}; {remedy}"
             )
         index = build(StoreIndex, content)
+        # a damaged index could name a file outside the store
         if odd := [file.file for file in index.files if not is_plain_name(file.file)]:
             raise ValueError(f"{odd[0]!r} is not the name of a file")
         if index.documents != (found := sum(file.documents for file in index.files)):
@@ -217,6 +219,7 @@ def clear_signatures(directory: Path, names: Collection[tuple[str, str]], mark: 
     with one_at_a_time(lock_of(directory)):
         store, count = read_store(directory), 0
         index = store.index
+        # a repeated takedown finds its mark, and only has to remove the old files
         if mark not in index.taken_down:
             ids = pa.array(sorted({id for _, id in names}), pa.string())
             suffix = f"-{len(index.taken_down) + 1}.parquet"
@@ -224,6 +227,7 @@ def clear_signatures(directory: Path, names: Collection[tuple[str, str]], mark: 
             for path, file in zip(store.paths, index.files):
                 chosen = _chosen(path, ids, names)
                 if cleared := sum(int(rows.sum()) for rows in chosen):
+                    # the stem without the suffix of an earlier takedown
                     target = directory / f"{path.stem.partition('-')[0]}{suffix}"
                     _write_cleared(path, target, chosen)
                     file = SignatureFile(target.name, file.documents, target.stat().st_size)
@@ -251,6 +255,8 @@ def _remove_others(directory: Path, index: StoreIndex) -> None:
 
 def _writer(path: Path) -> pq.ParquetWriter:
     texts = ["id", "corpus", "dropped"]
+    # signatures are random bytes, which zstd cannot shrink, and ids differ, so a dictionary of them
+    # only costs
     return pq.ParquetWriter(
         path, _STORE_SCHEMA, compression=dict.fromkeys(texts, "zstd"), use_dictionary=texts[1:],
         write_statistics=False, write_page_checksum=True,
@@ -269,6 +275,7 @@ def _chosen(
     chosen = []
     for table in _groups(path, ["id", "corpus", "dropped"]):
         rows = np.zeros(len(table), np.bool_)
+        # ids are compared in Arrow; Python sees only the few rows with one of them
         for row in np.flatnonzero(pc.is_in(table["id"], ids).to_numpy()).tolist():
             name = (table["corpus"][row].as_py(), table["id"][row].as_py())
             rows[row] = name in names and table["dropped"][row].as_py() is None

@@ -48,14 +48,14 @@ class Rules:
     """The rules that can drop a document."""
 
     likeness: Likeness | None
-    """None: copies are kept."""
+    """When documents are copies; None: copies are kept."""
     filters: dict[str, Filters]
-    """By corpus."""
+    """Filters by corpus."""
     evaluation: Evaluation
 
     @property
     def let_all_pass(self) -> bool:
-        """Whether no rule can drop a document."""
+        """True if no rule can drop a document."""
         passed = all(filters.let_all_pass for filters in self.filters.values())
         return passed and not (self.likeness or self.evaluation.mark)
 
@@ -89,6 +89,7 @@ def remove_stale(surveys: list[SurveyTask]) -> None:
         target = survey.target
         if target.exists() and _is_stale(survey):
             with one_at_a_time(lock_of(target)):
+                # asked again under the lock: another process may have remade it meanwhile
                 if target.exists() and _is_stale(survey):
                     target.unlink()
 
@@ -102,6 +103,7 @@ def read_contents(surveys: list[SurveyTask]) -> tuple[list[int], str]:
     """Documents up to the end of each survey, and a fingerprint of what was read for all."""
     ends, read = [0], []
     for survey in surveys:
+        # the footer has the count and the spans, so no row is read
         about = pq.read_metadata(survey.target)
         ends.append(ends[-1] + about.num_rows)
         read.append([span.xxh3_64 for span in spans_in(about)])
@@ -132,6 +134,7 @@ class Surveyor:
             reading(task.task.pieces) as (pieces, spans),
         ):
             group: list[pa.Table] = []
+            # the hashes and counts that matter are made when documents are packed
             for batch in read_batches(pieces, 0, DocumentCounts()):
                 group.append(self._table_in_time(batch, self.rules.filters[task.task.corpus]))
                 if sum(map(len, group)) >= _GROUP_ROWS:
@@ -148,7 +151,7 @@ class Surveyor:
 
     def _table_in_time(self, batch: DocumentBatch, filters: Filters) -> pa.Table:
         """The table of a batch, where documents that take too long are dropped."""
-        began_at = time.thread_time()
+        began_at = time.thread_time()  # CPU time: a busy machine or a slow disk drops no document
         table = self._table(batch, filters)
         numbers = np.arange(len(batch.ids))
         slow = slow_items(
@@ -207,6 +210,7 @@ def read_words(surveys: list[Path], documents: int, words: range) -> tuple[Words
 def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
     try:
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
+            # one column per word, so the other words of the signatures are never read
             yield from file.iter_batches(columns=columns)
     except FileNotFoundError as error:
         raise DataError(f"{path} is gone, after a takedown or `tenfold clean`; rerun") from error

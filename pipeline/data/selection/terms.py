@@ -153,6 +153,7 @@ def _find_terms(  # type: ignore[no-untyped-def]
                 if code <= 32:
                     break
                 if not in_word:
+                    # runs of hyphens or of periods are one term
                     if (is_alone and kind == MARK) or (code == last and 45 <= code <= 46):
                         continue
                     break
@@ -164,6 +165,7 @@ def _find_terms(  # type: ignore[no-untyped-def]
                 joins = _joins(code, before, last, after, kinds)
                 if joins == 1:
                     continue
+                # the term ends here, and the apostrophe opens the next one (3.)
                 if joins == 2:
                     apostrophe = True
                     break

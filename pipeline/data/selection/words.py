@@ -50,6 +50,7 @@ def character_kinds() -> Bytes:
         if category != "Cn":
             kinds[code] = by_category.get(category[0], SEPARATOR)
     kinds[0xF0000:] = SEPARATOR
+    # after the categories, which call these letters
     kinds[SPACELESS] = ALONE
     return kinds
 
@@ -85,7 +86,7 @@ def next_word(buffer, at, stop, kinds):  # type: ignore[no-untyped-def]
         if word != NO_WORD:
             if kind in (SEPARATOR, ALONE):
                 break
-        elif kind <= MARK:
+        elif kind <= MARK:  # a mark starts no word
             at += length
             continue
         letters |= kind >= LETTER
@@ -100,7 +101,7 @@ def next_word(buffer, at, stop, kinds):  # type: ignore[no-untyped-def]
                 word = (word ^ U(code) ^ GOLDEN) * HASH_BASE
                 at += length
             break
-    return at, (mix(word) | U(1) if word != NO_WORD else NO_WORD), letters
+    return at, (mix(word) | U(1) if word != NO_WORD else NO_WORD), letters  # odd: not NO_WORD
 
 
 @numba.njit(cache=True, nogil=True)
