@@ -146,7 +146,7 @@ def _clean_all(encoded: list[bytes]) -> tuple[CleanText, npt.NDArray[np.bool_]]:
     source_offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=source_offsets[1:])
     source = np.frombuffer(b"".join(encoded), np.uint8)
-    buffer = np.empty(source.size + len(encoded), np.uint8)
+    buffer = np.empty(source.size + len(encoded), np.uint8)  # no rule lengthens a text
     offsets = np.zeros(len(encoded) + 1, np.int64)
     unsure = np.zeros(len(encoded), np.bool_)
     size = _clean_documents(source, source_offsets, buffer, offsets, unsure, BYTE_KINDS)

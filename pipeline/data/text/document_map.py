@@ -1,7 +1,7 @@
 """A function of the user's that each document passes before anything else sees its text: `--map`.
 
 `--map tidy.py:tidy` calls `tidy` of that file in every worker, with a `Document`. It returns a
-document with another text, or the text alone; None, or `Drop` with a reason, drops the document.
+document with another text, or only the text; None, or `Drop` with a reason, drops the document.
 An exception makes the record unusable, which is counted (`--max-bad-fraction`); a result of another
 type is an error.
 
@@ -25,17 +25,17 @@ from pipeline.base.errors import ConfigError, DataError
 from pipeline.ingest.documents.records import BadRecord, Dropped, Rewriting
 
 MAP = "map"
-"""Before the reasons of documents that the function drops."""
+"""Prefix of the reasons of documents that the function drops."""
 _LONGEST_REASON = 100  # characters
 _MODULE = "tenfold_map"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a map function is given, and may return with another text."""
+    """The argument of a map function, which may return it with another text."""
 
     text: str
-    """As it was read, before cleaning."""
+    """Text as it was read, before cleaning."""
     id: str
     """Its file and place, e.g. news.jsonl@1048576."""
     corpus: str
@@ -44,7 +44,7 @@ class Document:
     language: str = ""
     """ISO 639-1 code that extraction found in pages and dumps; empty: unknown."""
     date: str = ""
-    """When a page was fetched or revised, 2016-04-22T10:19:33Z; empty: unknown."""
+    """Time at which a page was fetched or revised, 2016-04-22T10:19:33Z; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def find_map(given: str) -> Rewriting:
         raise ConfigError(f"--map {given}: name a file and a function in it, e.g. tidy.py:tidy")
     path = str(Path(file).absolute())
     found = Rewriting(path, function, hashlib.sha256(_content(path)).hexdigest())
-    load_map(found)
+    load_map(found)  # fails here, before any worker starts
     return found
 
 
@@ -81,6 +81,7 @@ def load_map(rewriting: Rewriting) -> DocumentMap:
     return _load_function(rewriting.path, rewriting.function, rewriting.sha256)
 
 
+# once per worker, not once per document
 @lru_cache(maxsize=1)
 def _load_function(path: str, name: str, sha256: str) -> DocumentMap:
     content = _content(path)
@@ -110,7 +111,7 @@ def apply_map(rewriting: Rewriting, document: Document) -> str | Dropped | BadRe
     function = load_map(rewriting)
     try:
         found = function(document)
-    except MemoryError:
+    except MemoryError:  # says nothing about the document
         raise
     except Exception as error:
         about = _explain(error, rewriting.path)

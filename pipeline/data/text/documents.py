@@ -35,7 +35,7 @@ BATCH_CHARACTERS = 1 << 22
 """Characters per batch: large enough for the kernels, small relative to a worker's memory."""
 MOST_EXAMPLES = 3
 MOST_REASONS = 1 << 12
-"""For which documents are dropped: a thousand corpora may each have copies of the others."""
+"""Reasons to drop documents: a thousand corpora may each have copies of the others."""
 _RECORD_BYTES = 256  # approximate size of a record without its text
 
 
@@ -45,9 +45,9 @@ class DocumentCounts:
 
     documents: int = 0
     bytes: int = 0
-    """Of cleaned text, UTF-8."""
+    """Bytes of cleaned text, UTF-8."""
     characters: int = 0
-    """Of cleaned text."""
+    """Characters of cleaned text."""
     left_out: int = 0
     """Bytes of text that selection, `--map` and `--filter c4` took, as the user asked for."""
     dropped: dict[str, int] = field(default_factory=dict)
@@ -60,13 +60,13 @@ class DocumentCounts:
     noted: dict[str, int] = field(default_factory=dict)
     """Documents by what their readers noted, such as that a stated encoding was wrong."""
     packed: dict[str, int] = field(default_factory=dict)
-    """From `packing.count_tokens`."""
+    """Counts of `pack.count_packing`."""
     unknown: dict[str, int] = field(default_factory=dict)
     """Unknown tokens, and the characters behind them."""
     taken: dict[str, int] = field(default_factory=dict)
     """Bytes of text that did not become `bytes`, by rule, see `losses`."""
     files: FileLosses = field(default_factory=dict)
-    """What rules took of each file, see `losses`."""
+    """Bytes that rules took of each file, see `losses`."""
     plain_text: dict[str, int] = field(default_factory=dict)
     """Files and documents of plain text, and how many documents are `long`."""
 
@@ -187,7 +187,7 @@ def read_batches(
         is_pack = source.raw_format == PACK
         for read in _count_records(piece, counts):
             record = _mapped(read, source, counts) if source.rewriting.function else read
-            if record is None:
+            if record is None:  # dropped by --map, and counted there
                 continue
             if isinstance(record, BadRecord):
                 counts.reject(record)
@@ -199,9 +199,12 @@ def read_batches(
             if record.cut:
                 add_counts(counts.cut, dict(record.cut))
                 for reason, size_cut in record.cut:
+                    # the reader cut these bytes before the text was made, so they count as read
+                    # here
                     counts.take_away(file, reason, size_cut, size_cut)
             if record.noted:
                 add_counts(counts.noted, {record.noted: 1})
+            # spares nearly every document a generator
             is_short = len(record.text) <= RUN_CHARACTERS
             for part in (record,) if is_short else in_pieces(record):
                 records.append(part)
@@ -217,7 +220,7 @@ def read_batches(
 def _mapped(
     record: Record | Dropped | BadRecord, source: Source, counts: DocumentCounts
 ) -> Record | Dropped | BadRecord | None:
-    """What the user's function makes of a record; None: it drops the document, which is counted."""
+    """The record after the user's function; None: it drops the document, which is counted."""
     if not isinstance(record, Record):
         return record
     found = apply_map(
@@ -248,7 +251,7 @@ def _count_plain(
     piece: Piece, plain: set[str], counts: DocumentCounts
 ) -> Iterator[Record | Dropped | BadRecord]:
     """The records of a piece; plain: names of the files of plain text in it."""
-    files = 0 if piece.start else len(plain)
+    files = 0 if piece.start else len(plain)  # a file counts with its first piece
     add_counts(counts.plain_text, {"files": files, "documents": 0, "long": 0})
     is_pack = piece.source.raw_format == PACK
     for record in stream(piece):
@@ -275,7 +278,7 @@ def _batch(
     texts = [record.text for record in records]
     text, slow = _clean_in_time(texts)
     _count_cleaning(texts, files, text, slow, counts)
-    filled = np.diff(text.offsets) > 1  # an empty document is its NUL byte alone
+    filled = np.diff(text.offsets) > 1  # an empty document is only its NUL byte
     for index in np.flatnonzero(~filled).tolist():
         counts.drop(TOO_SLOW if index in slow else "empty")
     by_lines = filled & np.array([source.rewriting.lines > 0 for source in sources], np.bool_)
@@ -316,10 +319,12 @@ def _count_cleaning(
 ) -> None:
     """Count the bytes that cleaning took of each file; documents that were too slow are dropped."""
     cleaned = np.diff(text.offsets) - 1
-    removed = np.maximum(text.raw_bytes - cleaned, 0)
+    removed = np.maximum(text.raw_bytes - cleaned, 0)  # NFC can lengthen a text
+    # over half is gone: only then is a second pass spent on not counting composed characters
     for index in np.flatnonzero(removed > cleaned).tolist():
         removed[index] = cleaned_away(texts[index], int(cleaned[index]))
-    removed[slow] = 0
+    removed[slow] = 0  # dropped for their time, not cleaned away
+    # files come one after the other, so each is one stretch
     starts = [i for i, file in enumerate(files) if not i or file != files[i - 1]]
     for start, stop in itertools.pairwise([*starts, len(files)]):
         gone, left = int(removed[start:stop].sum()), int(cleaned[start:stop].sum())
@@ -332,5 +337,6 @@ def _clean_in_time(texts: list[str]) -> tuple[CleanText, list[int]]:
     cleaned = clean(texts)
     slow = slow_items(began_at, lambda index: clean([texts[index]]), len(texts))
     if slow:
+        # emptied, not removed: positions are those of the records
         cleaned = clean(["" if index in slow else text for index, text in enumerate(texts)])
     return cleaned, slow

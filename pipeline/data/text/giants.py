@@ -13,9 +13,9 @@ from dataclasses import replace
 from pipeline.ingest.documents.records import Record
 
 MOST_CHARACTERS = 1 << 23
-"""Of a document."""
+"""Most characters of a document."""
 RUN_CHARACTERS = 1 << 19
-"""Without white space, after which a document is cut."""
+"""Characters without white space after which a document is cut."""
 
 _SPACE = re.compile(r"\s")
 
@@ -36,11 +36,13 @@ def in_pieces(record: Record) -> Iterator[Record]:
 def _stop(text: str, start: int) -> int:
     """Where the piece that begins at `start` ends."""
     end = min(len(text), start + MOST_CHARACTERS)
+    # windows side by side, one search each: any run of twice their length fills one
     for at in range(start, end - RUN_CHARACTERS + 1, RUN_CHARACTERS):
         if not _SPACE.search(text, at, at + RUN_CHARACTERS):
             return at + RUN_CHARACTERS
     if end == len(text):
         return end
+    # between paragraphs if there is an end of one, else between words
     for white in ("\n", " "):
         if (last := text.rfind(white, end - RUN_CHARACTERS, end)) >= 0:
             return last + 1

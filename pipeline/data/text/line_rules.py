@@ -45,7 +45,7 @@ _POLICIES = (
 
 @dataclass(slots=True)
 class KeptLines:
-    """What the rules leave of documents."""
+    """The documents that the rules leave."""
 
     text: CleanText
     """All documents; those that are dropped are not meant to be used."""
@@ -69,10 +69,12 @@ def keep_lines(text: CleanText, chosen: npt.NDArray[np.bool_]) -> KeptLines:
             changed[index], cuts[index] = lines.encode(), cut
     if changed:
         made.text = replace_documents(text, changed)
+    # after the lines are cut: only sentences that are left count
     starts = sentence_starts(made.text.buffer, made.text.offsets)
     sentences = np.diff(np.searchsorted(starts, made.text.offsets))
     for index in np.flatnonzero(chosen & (sentences < LEAST_SENTENCES)).tolist():
         made.dropped.setdefault(index, f"{C4}: under {LEAST_SENTENCES} sentences")
+    # documents that are dropped count as a whole, not by their lines
     made.cut = sum((cuts[index] for index in cuts.keys() - made.dropped.keys()), Counter())
     return made
 
@@ -96,8 +98,9 @@ def _kept(document: str) -> tuple[str, str, Counter[str]]:
         if not reason and has_phrase and any(policy in folded for policy in _POLICIES):
             reason = "lines about policies"
         if reason:
-            cut[f"{C4}: {reason}"] += len(line.encode()) + 1
+            cut[f"{C4}: {reason}"] += len(line.encode()) + 1  # its newline
         else:
+            # a removed citation can leave two spaces, or one at the end
             kept.append(" ".join(bare.split()) if bare is not line else line)
     return "\n".join(kept), "", cut
 

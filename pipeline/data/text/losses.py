@@ -28,7 +28,7 @@ CLEANING = "white space and controls, in cleaning"
 READ = "read"
 """Key of the bytes of a file's text before any rule; the other keys are rules."""
 FileLosses = dict[str, dict[str, int]]
-"""By file: bytes read, and bytes taken by rule."""
+"""Per file: bytes read, and bytes taken by rule."""
 
 LARGE_FILE = 1 << 20
 MOST_FILES = 20
@@ -40,7 +40,7 @@ def cleaned_away(text: str, cleaned: int) -> int:
 
     What becomes a composed character (NFC) is not removed: Korean in NFD has three times the bytes.
     """
-    composed = unicodedata.normalize("NFC", with_sorted_marks(text))
+    composed = unicodedata.normalize("NFC", with_sorted_marks(text))  # or NFC takes quadratic time
     return max(0, len(composed.encode(errors="replace")) - cleaned)
 
 
@@ -59,6 +59,7 @@ def kept_entries(files: FileLosses) -> FileLosses:
 def _worst(files: FileLosses) -> list[tuple[str, dict[str, int]]]:
     """Files that lost over half of their text, those that lost most first."""
     halved = [(name, counts) for name, counts in files.items() if lost(counts) * 2 > counts[READ]]
+    # names break ties, so the same files are kept on every machine
     return sorted(halved, key=lambda item: (-lost(item[1]), item[0]))
 
 

@@ -35,7 +35,7 @@ _ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class SplitShare:
-    """What one split gives to a sample."""
+    """The text that one split gives to a sample."""
 
     task: SplitTask
     size: int
@@ -82,6 +82,7 @@ def cut_shares(sources: list[Source], sample_bytes: int) -> list[SplitShare]:
     """The shares of all splits, or of as many as give LEAST_SHARE, `sample_bytes` in total."""
     tasks = cut_tasks(sources, finer=1)  # so that all of the text gives its share
     most = min(len(tasks), max(1, sample_bytes // LEAST_SHARE))
+    # at even distances, so that a small sample still has text of every large corpus
     chosen = [tasks[index * len(tasks) // most] for index in range(most)]
     total = max(sum(task.weight for task in chosen), 1)
     return [SplitShare(task, max(1, sample_bytes * task.weight // total)) for task in chosen]
@@ -115,6 +116,7 @@ def stored_sample(
         executor.run(Stage(folder, partial(_start, folder)), tasks)
         counts = DocumentCounts()
         for task in tasks:
+            # counts come in the footer, since tasks may have run on other machines
             stored = pq.read_schema(folder / task.marker).metadata[_COUNTS]
             counts.add(DocumentCounts(**json.loads(stored)))
         yield partial(_read, [folder / task.marker for task in tasks]), counts
@@ -130,6 +132,7 @@ def _store(folder: Path, task: SampleTask) -> None:
     table = pa.table({"text": pa.array(texts, pa.large_string())})
     table = table.replace_schema_metadata({_COUNTS: json.dumps(asdict(counts))})
     with whole_file(folder / task.marker, lasting=False) as temporary:
+        # read soon, then gone
         pq.write_table(table, temporary, compression="lz4", use_dictionary=False)
 
 

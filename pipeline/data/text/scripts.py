@@ -32,7 +32,7 @@ _BLOCKS = {
     "Myanmar": ((0x1000, 0x109F), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F), (0x116D0, 0x116FF)),
     "Khmer": ((0x1780, 0x17FF),),
 }
-"""Blocks, or parts of blocks, that hold letters beside other characters."""
+"""Blocks, or parts of blocks, that hold letters among other characters."""
 
 
 def _members(categories: str) -> npt.NDArray[np.bool_]:
@@ -66,10 +66,12 @@ def begins_spaceless(token: bytes) -> bool:
         return False
     width = 1 + sum(token[0] >= lead for lead in (0xC0, 0xE0, 0xF0))
     head, missing = token[:width], max(0, width - len(token))
+    # the bits of a lead byte that belong to the code point
     bits = head[0] & (0x7F >> width)
     for byte in head[1:]:
         bits = bits << 6 | byte & 0x3F
     shortest = (0, 0, 0x80, 0x800, 0x10000)[width]  # no character has a longer form than it needs
+    # all characters that the missing bytes could complete
     first = max(bits << 6 * missing, shortest)
     last = min((bits + 1) << 6 * missing, CODE_POINTS)
     if not missing:

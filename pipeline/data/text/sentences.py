@@ -108,7 +108,7 @@ def _word_table() -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
     flags: dict[int, int] = {}
     for kind, words in _WORDS:
         for word in words:
-            for spelling in {word, word[0].upper() + word[1:]}:
+            for spelling in {word, word[0].upper() + word[1:]}:  # any word can open a sentence
                 key = _FNV_BASIS
                 for byte in spelling.encode():
                     key = (key ^ byte) * _FNV_PRIME % (1 << 64)
@@ -136,7 +136,7 @@ def sentence_starts(buffer: Bytes, offsets: npt.NDArray[np.int64]) -> npt.NDArra
 
 @numba.njit(cache=True, nogil=True)
 def _scan(buffer: Bytes, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    starts = np.empty(len(buffer) // 64 + len(offsets), np.int64)
+    starts = np.empty(len(buffer) // 64 + len(offsets), np.int64)  # a guess, grown below
     count = 0
     for document in range(len(offsets) - 1):
         at, stop = offsets[document], offsets[document + 1] - 1
@@ -217,7 +217,7 @@ def _closers(buffer: Bytes, at: int, stop: int) -> tuple[int, bool]:
     while at < stop:
         kind, length = _class_at(buffer, at, stop)
         if kind == CLOSER:
-            closed = closed or length == 3
+            closed = closed or length == 3  # ” ’ 」 and their like, not ) and ]
         elif kind == QUOTE:  # a quote before a word opens
             if at + length < stop and _class_at(buffer, at + length, stop)[0] <= OPENER:
                 break

@@ -79,12 +79,14 @@ def cut_tasks(
     for piece, most in _cut_pieces(sources, split_bytes, finer):
         corpus = piece.source.corpus
         weight += piece_weight(piece)
+        # one corpus per task: its thresholds, decisions and counts are those of a corpus
         if pending and (pending[0].source.corpus != corpus or weight > most):
             tasks.append(SplitTask(len(tasks), pending[0].source.corpus, tuple(pending)))
             pending, weight = [], piece_weight(piece)
         pending.append(piece)
     if pending:
         tasks.append(SplitTask(len(tasks), pending[0].source.corpus, tuple(pending)))
+    # a task's number is 16 bits of its rows' sequence ids, see `worker.sequence_base`
     if len(tasks) > _MOST_TASKS:
         raise DataError(
             f"{len(tasks):,} tasks, at most {_MOST_TASKS:,}; prepare the corpus in pieces"
@@ -114,7 +116,7 @@ def _cut_pieces(sources: list[Source], split_bytes: int, finer: int) -> Iterator
 
 
 def has_finer_end(weight: int, split_bytes: int) -> bool:
-    """Whether the last tasks of a text of this weight are smaller, see FINER."""
+    """True if the last tasks of a text of this weight are smaller, see FINER."""
     return weight >= FEWEST_SPLITS * split_bytes
 
 
