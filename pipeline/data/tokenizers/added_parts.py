@@ -7,7 +7,7 @@
 3. The ids of all parts are joined.
 
 A document is left to the reference if its parts do not cover it exactly (a token begins inside a
-ligature, or the normalizer removes a character beside one), or if in WordPiece and unigram a
+ligature, or the normalizer removes a character next to one), or if in WordPiece and unigram a
 sentence starts inside a word, or white space at the end of a part would matter.
 """
 
@@ -45,13 +45,15 @@ class AddedParts:
     ids: list[int] = field(init=False)
     """The vocabulary's id of each token of `finder`."""
     cuts_anywhere: bool = field(init=False)
-    """Whether white space at the ends of a part makes no token."""
+    """True if white space at the ends of a part makes no token."""
 
     def __post_init__(self) -> None:
         vocabulary = self.reference.vocabulary
         tokens = vocabulary.text_tokens
         content = json.loads(vocabulary.text_json())
+        # 0 is text
         content["added_tokens"] = [token | {"id": n} for n, token in enumerate(tokens, 1)]
+        # text has no NUL, so all that lies between two added tokens is one unknown word
         content["model"] = {"type": "WordLevel", "vocab": {"\0": 0}, "unk_token": "\0"}
         content["pre_tokenizer"] = content["decoder"] = None
         if vocabulary.kind == BYTE_BPE:  # documents are in NFC
@@ -69,6 +71,7 @@ class AddedParts:
 
         documents: UTF-8 and the positions of sentences in it; encode: of the fast engine.
         """
+        # 1. find the tokens
         cut = [self._parts(document, sentences) for document, sentences in documents]
         texts = [
             document[start:stop]
@@ -80,6 +83,7 @@ class AddedParts:
         pieces = [np.append(text, np.uint8(0)) for text in texts]
         offsets = np.cumsum([0] + [len(piece) for piece in pieces])
         nowhere = np.empty(0, np.int64)
+        # 2. all texts between tokens in one call, as a call per part would cost more than its ids
         tokens, unknown, unsure = encode(np.concatenate(pieces), offsets, nowhere)
         bounds = itertools.pairwise(tokens.document_offsets.tolist())
         encoded = iter([tokens.ids[start:stop] for start, stop in bounds])
@@ -91,6 +95,7 @@ class AddedParts:
             if parts is None or unsure[first:last].any():
                 found.append(None)
             else:
+                # 3. join
                 joined = self._join(document, parts, own, sentences)
                 found.append((joined, unknown[first:last].sum(axis=0)))
             first = last
@@ -99,6 +104,7 @@ class AddedParts:
     def _parts(self, document: Bytes, sentences: Positions) -> list[Part] | None:
         """The parts of a document in order; None if they do not cover it, or cannot be cut."""
         encoding = self.finder.encode(document.tobytes().decode(), add_special_tokens=False)
+        # `tokenizers` counts characters; these are the bytes at which they start
         heads = np.append(np.flatnonzero((document & 0xC0) != 0x80), len(document))
         bounds = [[*pair] for pair in heads[np.array(encoding.offsets, np.int64)].tolist()]
         starts, stops = [start for start, _ in bounds], [stop for _, stop in bounds]

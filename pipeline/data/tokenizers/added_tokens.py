@@ -38,6 +38,7 @@ def scan_bytes(vocabulary: Vocabulary) -> Scan | None:
     contents = [token["content"] for token in vocabulary.text_tokens]
     if not contents:
         return None
+    # documents are in NFC, and a token's content need not be: either form may match
     patterns = {form.encode() for text in contents for form in (text, _nfc(text))}
     trie = _trie(patterns)
     starts = np.isin(np.arange(256), [pattern[0] for pattern in patterns])
@@ -62,6 +63,7 @@ def scan_words(reference: Reference, matcher: Matcher, *, plain: bool) -> Scan |
     # `` becomes a quote: such pairs, and what they become, are no matter of single characters
     pairs = [chr(left) + chr(right) for left, right in np.argwhere(matcher.pairs).tolist()]
     paired = set("".join(pairs + [_normalize(reference, pair) for pair in pairs]))
+    # a token of white space has an empty pattern, which is in every document
     if not plain or b"" in patterns or any(paired & set(pattern.decode()) for pattern in patterns):
         return _by_normalizing(reference)
     trie = _trie(patterns)
@@ -81,6 +83,7 @@ def scan_words(reference: Reference, matcher: Matcher, *, plain: bool) -> Scan |
 def _by_normalizing(reference: Reference) -> Scan:
     """A scan that normalizes every document, at a tenth of the speed."""
     tokens = reference.vocabulary.text_tokens
+    # `tokenizers` looks for these in normalized text, and for all others in the text as it is
     normal = {_normalize(reference, token["content"]) for token in tokens if token["normalized"]}
     literal = {token["content"] for token in tokens if not token["normalized"]}
 
@@ -160,7 +163,7 @@ def _find_forms(buffer, offsets, starts, foreign, trie, becomes, lengths, found)
 
 @numba.njit(cache=True, nogil=True)
 def _matches(buffer, place, stop, skipped, trie, becomes, lengths):  # type: ignore[no-untyped-def]
-    """Whether a pattern may begin with byte `skipped` of the form of the character at `place`."""
+    """True if a pattern may begin with byte `skipped` of the form of the character at `place`."""
     node = np.int32(0)
     while place < stop:
         code, length = np.int64(buffer[U(place)]), 1

@@ -39,6 +39,7 @@ LONGEST_WORD = 100
 
 def _byte_letters() -> dict[int, str]:
     """The letter that byte-level BPE writes for each byte: itself if it can be seen."""
+    # GPT-2's bytes_to_unicode: bytes that print are themselves, all others U+0100 and up
     seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in seen]
     return {byte: chr(byte) for byte in seen} | {
@@ -110,6 +111,7 @@ def unigram_json(pieces: Sequence[tuple[str, float]], *, lower_case: bool) -> st
 
 def unigram_normalizer(lower_case: bool) -> normalizers.Normalizer:
     """ALBERT's normalizer; lower case removes accents too (transformers' AlbertConverter)."""
+    # first, as in ALBERT's preprocess_text, which runs before SentencePiece normalizes
     quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     plain = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
     return normalizers.Sequence([*quotes, *(plain if lower_case else []), normalizers.NFKC()])

@@ -2,7 +2,7 @@
 
 Documents that the fast engine is unsure of are encoded by `tokenizers`, and those with added tokens
 part by part (see `added_parts`). One document in 2,000 is encoded by both engines; a difference
-raises `EngineMismatch`, and the caller encodes that task again with `tokenizers` alone. The ids of
+raises `EngineMismatch`, and the caller encodes that task again with `tokenizers` only. The ids of
 these documents must also cover all of their text.
 """
 
@@ -72,9 +72,9 @@ class TextEncoder:
     vocabulary: Vocabulary
     reference: Reference
     fast: Engine | None
-    """None: everything is encoded by `tokenizers`."""
+    """Fast engine; None: everything is encoded by `tokenizers`."""
     parts: AddedParts | None = field(init=False)
-    """None: the vocabulary has no added tokens in text."""
+    """Encoder of documents with added tokens; None: text has no such tokens."""
 
     def __post_init__(self) -> None:
         tokens = self.vocabulary.text_tokens
@@ -86,6 +86,7 @@ class TextEncoder:
         encoder = cls(vocabulary, Reference(vocabulary), None)
         if fast and vocabulary.has_fast_engine:
             encoder.fast = _fast_engine(vocabulary, encoder.reference)
+        # cleaned like any document: engines may differ on text that never reaches them
         probe = clean(list(_PROBE))
         sentences = sentence_starts(probe.buffer, probe.offsets)
         checked = np.ones(len(_PROBE), np.bool_)
@@ -132,12 +133,14 @@ class TextEncoder:
         tokens, unknown, unsure = self.fast.encode(buffer, offsets, sentences)
         others: dict[int, Tokens] = {}
         if self.parts is not None and self.fast.added is not None:
+            # an engine that is unsure of a document would be unsure of its parts as well
             chosen = np.flatnonzero(self.fast.added(buffer, offsets) & ~unsure).tolist()
             texts = [_document(buffer, offsets, sentences, index) for index in chosen]
             for index, made in zip(chosen, self.parts.encode(texts, self.fast.encode)):
                 unsure[index] = made is None
                 if made is not None:
                     others[index], unknown[index] = made
+        # unsure ones have only the reference
         for index in np.flatnonzero(checked & ~unsure).tolist():
             expected, _ = self._by_reference(buffer, offsets, sentences, index)
             found = others.get(index) or _documents(tokens, index, index + 1)
@@ -152,6 +155,7 @@ class TextEncoder:
         if not others:
             return tokens, unknown
         pieces, done = [], 0
+        # whole stretches between replaced documents are taken over as they are
         for index in sorted(others):
             pieces += [_documents(tokens, done, index), others[index]]
             done = index + 1

@@ -4,7 +4,7 @@ Folders we write hold `tokenizer.json` + `tokenizer_config.json` (they load with
 `transformers.AutoTokenizer`) and `word_starts.bin` (one byte per id: 1 if the id starts a word).
 Layouts we read: such a folder, `vocab.txt` (BERT as Google and Hugging Face ship it), `vocab.json`
 + `merges.txt` (RoBERTa as Hugging Face ships it), `encoder.json` + `vocab.bpe` (GPT-2 as OpenAI
-ships it), with fairseq's `dict.txt` beside them for RoBERTa's ids, and a SentencePiece `.model`
+ships it), with fairseq's `dict.txt` next to them for RoBERTa's ids, and a SentencePiece `.model`
 (ALBERT as Google ships it). fairseq orders ids by frequency, so GPT-2's ids read as RoBERTa's give
 nonsense (transformers issue 7960). The files in the folder decide which ids are meant. Files may
 have the name under which they are published, such as `bert-base-uncased-vocab.txt`.
@@ -155,6 +155,7 @@ def save_vocabulary(
     }  # fmt: skip
     if trained_on:
         config["trained_on"] = trained_on
+    # stored, because a later version may find other word starts than the masks were drawn with
     write_whole(directory / WORD_STARTS, vocabulary.word_starts.astype(np.uint8).tobytes())
     write_whole(directory / CONFIG, json.dumps(config, indent=1).encode())
     write_whole(directory / "tokenizer.json", vocabulary.tokenizer_json.encode())
@@ -236,10 +237,10 @@ def trained_on(directory: Path) -> str:
 
 
 def num_rows(directory: Path) -> object:
-    """Rows of the table of a model beside a tokenizer, by its configuration; None without one."""
+    """Rows of the table of a model next to a tokenizer, by its configuration; None without one."""
     try:
         return read_object(directory / "config.json").get("vocab_size")
-    except (OSError, ValueError):  # no model; whoever reads a damaged one reports it
+    except (OSError, ValueError):  # no model; other readers of a damaged one report it
         return None
 
 
@@ -267,6 +268,7 @@ def _read_bert(path: Path) -> str:
     missing = [token for token in SPECIALS[WORDPIECE].values() if token not in ids]
     if missing:
         raise DataError(f"{path} lacks {' '.join(missing)}; use BERT's")
+    # not [CLS] or [unused7], whose case says nothing
     words = (token.removeprefix(CONTINUATION) for token in ids if not token.startswith("["))
     cased = any(word != word.lower() for word in words)
     config = _config(path.parent)
@@ -306,9 +308,10 @@ def _read_gpt2(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
     # fairseq's Dictionary puts these before the file's lines
     ids = {names[role]: index for index, role in enumerate(("bos", "pad", "eos", "unk"))}
     for line in (directory / "dict.txt").read_text(encoding="utf-8").splitlines():
+        # a line is a GPT-2 id, or a madeupword, and how often it occurred
         word = line.rsplit(" ", 1)[0]
         ids[by_id.get(word, word)] = len(ids)
-    ids.setdefault(names["mask"], len(ids))
+    ids.setdefault(names["mask"], len(ids))  # fairseq's task adds it after the dictionary
     return ids, merges
 
 

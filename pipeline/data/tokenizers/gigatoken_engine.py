@@ -76,13 +76,14 @@ class GigatokenEngine:
         offsets: npt.NDArray[np.int64],
         sentences: npt.NDArray[np.int64],
     ) -> tuple[Tokens, Unknown, npt.NDArray[np.bool_]]:
-        """As `encoder.Engine`."""
+        """Encode documents, see `document_encoder.Engine`."""
         if _resident_bytes() - self.resident > CACHE_BYTES:
             self.renew()
         assert self.engine is not None
+        # the separator stands between documents, not after the last one
         text = buffer[offsets[0] : offsets[-1] - 1].tobytes()
         source = gigatoken.BytesSource(text, separator=b"\0")
-        layout = self.engine.encode_batch(source, parallel=False).layout
+        layout = self.engine.encode_batch(source, parallel=False).layout  # a worker has one core
         starts = np.asarray(layout.offsets.data, np.int64)
         if len(starts) != len(offsets):
             raise EngineMismatch(f"{len(starts) - 1} documents returned for {len(offsets) - 1}")
@@ -105,7 +106,7 @@ def gigatoken_version() -> str:
 
 def return_memory() -> None:
     """Return freed memory to the system; glibc otherwise keeps it, fragmented."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
     if trim is not None:
         trim(0)
 
@@ -139,7 +140,7 @@ def _has_unverified(buffer, offsets, verified):  # type: ignore[no-untyped-def]
         place = offsets[document]
         end = offsets[document + 1]
         while place < end:
-            if place + 8 <= end and word_at(buffer, place) & EVERY_HIGH_BIT == U(0):
+            if place + 8 <= end and word_at(buffer, place) & EVERY_HIGH_BIT == U(0):  # all ASCII
                 place += 8
                 continue
             byte = np.int64(buffer[place])

@@ -22,7 +22,7 @@ MEASURED_CHARACTERS = 1 << 20
 PER_WORD, PER_LETTER = 1.55, 0.33
 """Tokens that words of a vocabulary's own language have: at most one of the two is exceeded."""
 PER_DENSE_LETTER = 1.1
-"""The same for Hangul and scripts without spaces, where a letter can be a token of its own."""
+"""PER_LETTER for Hangul and scripts without spaces, where a letter can be a token of its own."""
 UNKNOWN = 0.05
 """Share of the letters in words with an unknown token; 0.01 % in English text."""
 FEWEST_IDS = 16_000
@@ -122,7 +122,7 @@ def _most_tokens(word: str) -> float:
 def _first_megabyte(texts: Iterable[str]) -> list[str]:
     measured, size = [], 0
     for text in texts:
-        measured.append(text[:MEASURED_CHARACTERS])
+        measured.append(text[:MEASURED_CHARACTERS])  # a document may be far longer
         size += len(text)
         if size >= MEASURED_CHARACTERS:
             break
@@ -140,13 +140,14 @@ def _words(texts: Iterable[str]) -> Counter[str]:
 
 def _ids(vocabulary: Vocabulary, tokenizer: Tokenizer, words: Iterable[str]) -> list[list[int]]:
     """Ids of each word as it is after another one."""
+    # byte-level BPE has another token for a word without the space before it
     space = " " if vocabulary.kind == BYTE_BPE else ""
     spaced = [space + word for word in words]
     return [encoding.ids for encoding in tokenizer.encode_batch(spaced, add_special_tokens=False)]
 
 
 def _round_trips(vocabulary: Vocabulary, tokenizer: Tokenizer) -> list[str]:
-    """Which scripts survive encoding and decoding; white space is ignored."""
+    """Lines that say which scripts survive encoding and decoding; white space is ignored."""
     found: dict[str, list[str]] = {"exact": [], "case or accents lost": [], "unknown": []}
     for name, text in SCRIPTS.items():
         words = text.split()
@@ -172,6 +173,7 @@ def _torn(tokenizer: Tokenizer) -> list[str]:
         lost = _marks(before) - _marks(after)
         if lost and name not in _ACCENTED:
             marks.append(f"{name} ({lost} of {_marks(before)})")
+        # as Hangul in NFD, with three letters for one
         if len(after) > len(before):
             pieces.append(name)
     lines = []

@@ -37,7 +37,7 @@ def count_unknown(encoding: Encoding, unk: int) -> tuple[int, int]:
     if tokens:
         for token, (start, stop) in zip(ids, encoding.offsets, strict=True):
             if token == unk:
-                characters += max(0, stop - max(start, done))
+                characters += max(0, stop - max(start, done))  # tokens can share a character
                 done = max(done, stop)
     return tokens, characters
 
@@ -49,7 +49,7 @@ class Reference:
     vocabulary: Vocabulary
     tokenizer: Tokenizer = field(init=False)
     plain: Tokenizer = field(init=False)
-    """The same without added tokens: for text between them."""
+    """`tokenizer` without added tokens: for text between them."""
     normalized: Tokenizer = field(init=False)
     """`plain` without normalizer: for normalized text, with offsets into that text."""
     added: npt.NDArray[np.bool_] = field(init=False)
@@ -69,6 +69,7 @@ class Reference:
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
     ) -> tuple[Tokens, Unknown]:
         """Ids of documents, see `TextEncoder.encode`."""
+        # gives the result its type where no document has a token
         ids: list[Ids] = [np.empty(0, id_type(self.vocabulary))]
         starts = [np.empty(0, np.int64)]
         token_offsets = [0]
@@ -112,7 +113,7 @@ class Reference:
         return None
 
     def _check_stretch(self, document: Bytes, ids: Ids) -> None:
-        """As `check_coverage`, of text without added tokens."""
+        """Check coverage of text without added tokens, see `check_coverage`."""
         if self.vocabulary.kind == BYTE_BPE:
             covered = int(self.vocabulary.byte_lengths[ids].sum(dtype=np.int64))
             if covered != len(document):
@@ -143,7 +144,7 @@ class Reference:
         return self._located(document, encoding)
 
     def _located(self, document: Bytes, encoding: Encoding) -> tuple[Ids, npt.NDArray[np.int64]]:
-        """As `encode_document`, of its encoding."""
+        """Ids and places of an encoding, see `encode_document`."""
         ids = np.array(encoding.ids, id_type(self.vocabulary))
         heads = np.append(np.flatnonzero((document & 0xC0) != 0x80), len(document))
         bounds = heads[np.array(encoding.offsets, np.int64).reshape(-1, 2)]
@@ -153,7 +154,8 @@ class Reference:
             lengths = self.vocabulary.byte_lengths[ids].astype(np.int64)
             lengths[stripped] = (bounds[:, 1] - bounds[:, 0])[stripped]
             starts = np.cumsum(lengths) - lengths
-        padded = np.append(document, 0)
+        padded = np.append(document, 0)  # a token may start at the end
         while (white := np.isin(padded[starts], WHITE) & stripped).any():
             starts = starts + white
+        # ascending, as callers bisect: tokens of one character may point back to its start
         return ids, np.maximum.accumulate(starts)

@@ -71,6 +71,7 @@ def _read_model(content: bytes, path: Path) -> tuple[list[tuple[str, float]], li
     trainer: dict[int, Any] = {}
     normalizer: dict[int, Any] = {}
     for number, value in _fields(content):
+        # pieces have no id of their own: it is their order
         if number == _PIECES:
             fields = dict(_fields(value))
             pieces.append((fields[_PIECE].decode(), fields.get(_SCORE, 0.0)))
@@ -93,6 +94,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
+        # protobuf's wire format: 0 varint, 1 eight bytes, 2 a length and bytes, 5 four bytes
         kind = key & 7
         if kind == 0:
             value, place = _varint(message, place)
@@ -116,7 +118,7 @@ def _varint(message: bytes, place: int) -> tuple[int, int]:
 
 
 def _is_uncased(path: Path, pieces: list[tuple[str, float]]) -> bool:
-    """As tokenizer_config.json beside the model says, or if no piece has a capital."""
+    """True if the tokenizer_config.json next to the model says so, or if no piece has a capital."""
     config = path.with_name("tokenizer_config.json")
     special = SPECIALS[UNIGRAM].values()
     plain = all(piece == piece.lower() for piece, _ in pieces if piece not in special)
@@ -125,7 +127,7 @@ def _is_uncased(path: Path, pieces: list[tuple[str, float]]) -> bool:
 
 
 def _ends_in_comma(piece: str) -> bool:
-    """Whether a piece ends in a digit and a comma, which ALBERT's code splits."""
+    """True if a piece ends in a digit and a comma, which ALBERT's code splits."""
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
@@ -139,6 +141,7 @@ def _normalizer(table: bytes, lower_case: bool) -> normalizers.Normalizer:
         steps += [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
     if table:
         steps.append(normalizers.Precompiled(table))
+    # as AlbertConverter
     return normalizers.Sequence([*steps, normalizers.Replace(Regex(" {2,}"), " ")])
 
 
@@ -150,7 +153,7 @@ def _check_ids(
     SentencePiece takes such a symbol wherever it stands; here its score decides, which is the
     highest, so that the symbol wins unless a word's other pieces cross its edges.
     """
-    tokenizer = Tokenizer.from_str(tokenizer.to_str())
+    tokenizer = Tokenizer.from_str(tokenizer.to_str())  # as it will be read from its file
     inside = (f"{symbol} the{symbol}house x{symbol} {symbol}y {symbol * 2}" for symbol in symbols)
     for text in (*PROBE, *inside):
         expected = reference.encode(albert_text(text, lower_case))
@@ -163,7 +166,7 @@ def _check_ids(
 
 
 def albert_text(text: str, lower_case: bool) -> str:
-    """What google-research/albert does before SentencePiece (tokenization.py, preprocess_text)."""
+    """The text after google-research/albert's own steps (tokenization.py, preprocess_text)."""
     text = text.replace("``", '"').replace("''", '"')
     if not lower_case:
         return text

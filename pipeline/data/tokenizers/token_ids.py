@@ -77,6 +77,7 @@ def _select(ids, document_offsets, sentence_starts, chosen):  # type: ignore[no-
     for document in range(len(chosen)):
         begin = document_offsets[document]
         end = document_offsets[document + 1]
+        # starts of dropped documents are passed over, too
         while sentence < len(sentence_starts) and sentence_starts[sentence] < end:
             if chosen[document]:
                 kept_starts[sentences] = sentence_starts[sentence] - begin + write
@@ -100,12 +101,13 @@ def _align(byte_positions, ids, byte_lengths, byte_offsets, token_offsets, out):
         end = byte_offsets[document + 1]
         token = token_offsets[document]
         last = token_offsets[document + 1]
+        # positions and tokens both ascend, so one pass aligns them
         while wanted < len(byte_positions) and byte_positions[wanted] < end:
             target = byte_positions[wanted]
             while token < last and byte < target:
                 byte += byte_lengths[ids[token]]
                 token += 1
-            if token < last and (used == 0 or out[used - 1] < token):
+            if token < last and (used == 0 or out[used - 1] < token):  # two may start in one token
                 out[used] = token
                 used += 1
             wanted += 1

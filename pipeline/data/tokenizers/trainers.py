@@ -57,7 +57,7 @@ def train_byte_bpe(texts: Iterator[str], size: int) -> Vocabulary:
         vocab_size=size,
         min_frequency=2,
         special_tokens=list(SPECIALS[BYTE_BPE].values()),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),  # a hash set: no fixed order
         show_progress=False,
     )
     with _killed_by_interrupt():
@@ -116,15 +116,16 @@ def _frequent(
     apart = np.zeros(0x110000, np.bool_)
     totals, inside = np.zeros(0x110000, np.int64), np.zeros(0x110000, np.int64)
     for text in _chunks(texts, normalizer):
-        codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
+        codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)  # countable by numpy
         counts = np.bincount(codes, minlength=0x110000)
         new = np.flatnonzero((counts > 0) & (totals == 0))
         apart[new] = [_is_apart(chr(code)) for code in new.tolist()]
         totals += counts
         joined = ~apart[codes[1:]] & ~apart[codes[:-1]]
         inside += np.bincount(codes[1:][joined], minlength=0x110000)
+    # white space separates words, so it is no piece's character
     totals[[code for code in np.flatnonzero(totals).tolist() if chr(code).isspace()]] = 0
-    order = np.argsort(-totals, kind="stable")[: max(1, size // 4)]
+    order = np.argsort(-totals, kind="stable")[: max(1, size // 4)]  # ties by code point
     before = np.cumsum(totals[order]) - totals[order]
     kept = order[(before < COVERAGE * totals.sum()) & (totals[order] > 0)]
     alone = sorted(map(chr, kept.tolist()))
@@ -132,7 +133,7 @@ def _frequent(
 
 
 def _is_apart(character: str) -> bool:
-    """Whether BERT's pre-tokenizer ends a word at a character."""
+    """True if BERT's pre-tokenizer ends a word at a character."""
     return (
         character.isspace()
         or unicodedata.category(character)[0] == "P"
@@ -166,7 +167,7 @@ def _chunks(texts: Texts, normalizer: normalizers.Normalizer) -> Iterator[str]:
 @contextmanager
 def _killed_by_interrupt() -> Iterator[None]:
     """Let Ctrl-C end the process at once; `tokenizers` would only react after training."""
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # signal.signal would raise
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,9 +1,14 @@
 """Word counts -> unigram pieces with log probabilities (Kudo 2018, sec. 3.2), deterministically.
 
-The algorithm is that of SentencePiece's unigram_model_trainer.cc: start with the substrings that
-cover most text, fit their probabilities by EM, drop the quarter that costs the least likelihood,
-and repeat. Pieces are looked up by 64-bit hashes of their characters; two that collide (about once
-in 10^6 trainings) count as one.
+The algorithm is that of SentencePiece's unigram_model_trainer.cc:
+
+1. Start with all characters, and the substrings that cover most text.
+2. Fit the probabilities of the pieces by EM.
+3. Drop the quarter that costs the least likelihood, and repeat from 2.
+4. Take all characters and the likeliest pieces.
+
+Pieces are looked up by 64-bit hashes of their characters; two that collide (about once in 10^6
+trainings) count as one.
 
 The trainer of `tokenizers` 0.23 sums in the order of a randomly keyed hash table, so its scores
 differ between runs. The `sentencepiece` package (0.2.3) is deterministic with one thread, not with
@@ -62,21 +67,22 @@ def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
 
     Fewer if too few substrings of the words occur twice.
     """
-    ordered = sorted(counts)
+    ordered = sorted(counts)  # fixes the order of all sums of floats below
     text = "".join(ordered)
     words = CountedWords(
         np.frombuffer(text.encode("utf-32-le"), np.uint32),
         np.cumsum([0, *map(len, ordered)]),
         np.array([counts[word] for word in ordered], np.float64),
     )
-    pieces = _seed(words)
+    pieces = _seed(words)  # 1.
     while True:
         for _ in range(EM_STEPS):
-            _fit(words, pieces)
+            _fit(words, pieces)  # 2.
         if len(pieces.scores) <= size * 1.1:  # as in SentencePiece, which then takes the likeliest
             break
+        # 3. not below what the last step chooses from
         _prune(words, pieces, max(int(len(pieces.scores) * KEPT_SHARE), int(size * 1.1)))
-    single = pieces.lengths == 1
+    single = pieces.lengths == 1  # 4.
     order = np.lexsort((pieces.starts, pieces.lengths, -pieces.scores, ~single))
     pieces.keep(order[:size])
     pieces.keep(np.lexsort((pieces.starts, pieces.lengths, -pieces.scores)))
@@ -96,7 +102,7 @@ def _seed(words: CountedWords) -> _Pieces:
     hashes = np.zeros(len(words.codes), np.uint64)
     found: list[tuple[npt.NDArray[np.int64], int, Floats]] = []
     for length in range(1, LONGEST_PIECE + 1):
-        active = active[active + length <= ends[active]]
+        active = active[active + length <= ends[active]]  # no substring crosses words
         hashes[active] = _extend_all(hashes[active], words.codes[active + length - 1])
         _, first, which = np.unique(hashes[active], return_index=True, return_inverse=True)
         often: Floats = np.bincount(which, weights[active], len(first)).astype(np.float64)
@@ -106,6 +112,7 @@ def _seed(words: CountedWords) -> _Pieces:
     starts = np.concatenate([places for places, _, _ in found])
     lengths = np.repeat([length for _, length, _ in found], [len(places) for places, _, _ in found])
     text = np.concatenate([often * length for _, length, often in found])
+    # characters first; places and lengths break ties, so the order of hashes does not matter
     order = np.lexsort((starts, lengths, -text, lengths > 1))[:SEED_PIECES]
     pieces = _Pieces(starts, lengths, np.log(text) - np.log(text.sum()))
     pieces.keep(order)
@@ -152,6 +159,7 @@ def _table(
     codes: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
     """A hash table of the pieces: keys (0: empty slot) and piece numbers."""
+    # at most half full, so probes are short
     slots = 1 << int(len(starts) * 2).bit_length()
     keys, numbers = np.zeros(slots, np.uint64), np.full(slots, -1, np.int32)
     _fill(codes, starts, lengths, keys, numbers)
@@ -181,7 +189,7 @@ def _fill(codes, starts, lengths, keys, numbers):  # type: ignore[no-untyped-def
         key = U(0)
         for place in range(starts[piece], starts[piece] + lengths[piece]):
             key = _extend(key, codes[place])
-        slot = key >> U(20) & mask
+        slot = key >> U(20) & mask  # the lowest bit of a key is always 1
         while keys[slot] != U(0):
             slot = (slot + U(1)) & mask
         keys[slot] = key
@@ -204,6 +212,7 @@ def _find(key, keys, numbers):  # type: ignore[no-untyped-def]
 def _log_add(a, b):  # type: ignore[no-untyped-def]
     """log(exp(a) + exp(b))."""
     high, low = (a, b) if a > b else (b, a)
+    # exp(-40) is below the precision of a double
     return high if high - low > 40.0 else high + np.log1p(np.exp(low - high))
 
 
@@ -225,7 +234,7 @@ def _expect(codes, offsets, counts, keys, numbers, scores, expected):  # type: i
             for length in range(1, min(LONGEST_PIECE, size - place) + 1):
                 key = _extend(key, codes[begin + place + length - 1])
                 piece = _find(key, keys, numbers)
-                edges[place, length - 1] = piece
+                edges[place, length - 1] = piece  # spares the backward pass the look-ups
                 if piece >= 0:
                     total = forward[place] + scores[piece]
                     forward[place + length] = _log_add(forward[place + length], total)

@@ -50,7 +50,7 @@ class Vocabulary:
     kind: str
     """byte-bpe, wordpiece or unigram."""
     lower_case: bool
-    """Whether text is lower-cased before it is looked up."""
+    """True if text is lower-cased before it is looked up."""
     size: int
     """Largest id + 1."""
     bos: int
@@ -97,7 +97,7 @@ class Vocabulary:
 
     @property
     def has_spaceless_letters(self) -> bool:
-        """Whether letters of scripts without spaces start words where no mark of a start is."""
+        """True if letters of scripts without spaces start words where no mark of a start is."""
         vocab = _parsed(self.tokenizer_json)["model"]["vocab"]
         ids = vocab if isinstance(vocab, dict) else {pair[0]: id for id, pair in enumerate(vocab)}
         inside = [token for token in ids if _continues(self.kind, token)]
@@ -112,7 +112,7 @@ class Vocabulary:
 
     @property
     def has_fast_engine(self) -> bool:
-        """Whether a fast engine knows how words are split: not for byte-level BPE with another
+        """True if a fast engine knows how words are split: not for byte-level BPE with another
         regular expression than GPT-2's, which only `tokenizers` encodes."""
         splitter = _parsed(self.tokenizer_json).get("pre_tokenizer") or {}
         gpt2 = splitter.get("type") == "ByteLevel" and splitter.get("use_regex", True)
@@ -165,7 +165,7 @@ def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
             f"`tokenizers` gives it {tokenizer.token_to_id(moved[0])}; load it with transformers "
             "and save it again"
         )
-    size = max((ids | added).values()) + 1
+    size = max((ids | added).values()) + 1  # ids may have gaps
     tables = (np.zeros(size, np.uint16), np.zeros(size, np.bool_), np.ones(size, np.bool_))
     if kind == BYTE_BPE:
         _byte_tables(ids, added, *tables)
@@ -176,7 +176,7 @@ def vocabulary(tokenizer_json: str, name: str) -> Vocabulary:
         tables[2][token["id"]] = False
     return Vocabulary(
         kind=kind,
-        lower_case=_words(tokenizer, "A") == _words(tokenizer, "a"),
+        lower_case=_words(tokenizer, "A") == _words(tokenizer, "a"),  # tried: normalizers vary
         size=size,
         **{role: added[token] for role, token in roles.items()},
         byte_lengths=tables[0],
@@ -264,7 +264,7 @@ def _word_tables(
 
 
 def _continues(kind: str, token: str) -> bool:
-    """Whether a token lacks its kind's mark of a word's start: white space, no `##`, or `▁`."""
+    """True if a token lacks its kind's mark of a word's start: white space, no `##`, or `▁`."""
     if kind == WORDPIECE:
         return token.startswith(CONTINUATION)
     return token[0] != WORD_MARK if kind == UNIGRAM else _text(kind, token)[:1] not in _WHITE
@@ -392,7 +392,7 @@ _CHECKS = {BYTE_BPE: _check_byte_bpe, WORDPIECE: _check_wordpiece, UNIGRAM: _che
 
 
 def _reserved(token: str) -> bool:
-    """Whether a token only fills the table: fairseq's madeupwords, GPT-2's end of text, unused."""
+    """True if a token only fills the table: fairseq's madeupwords, GPT-2's end of text, unused."""
     return (
         token.startswith("madeupword")
         or token == "<|endoftext|>"

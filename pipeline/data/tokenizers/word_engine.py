@@ -1,12 +1,16 @@
 """Fast WordPiece and unigram ids: text is split into words, and a word's ids are looked up.
 
-In both kinds the ids of a word do not depend on its neighbours, and words repeat. One pass finds
-the words of a batch in a persistent table, another writes their ids. A new word is matched in
-compiled code if the normalizer treats each of its characters independently; otherwise `tokenizers`
-encodes it, since its composition of characters is not repeated here. How characters are normalized
-and how they split words is learned from `tokenizers` when a character is first seen: it separates
-words, belongs to a word, or is a word. A document with a character of no such kind, with a word
-that has no ids, or with an added token is encoded by `tokenizers`.
+In both kinds the ids of a word do not depend on its neighbours, and words repeat:
+
+1. Characters that were never seen are learned from `tokenizers`: how each is normalized, and
+   whether it separates words, belongs to a word, or is a word.
+2. One pass splits a batch into words and finds them in a persistent table.
+3. New words are matched in compiled code if the normalizer treats each of their characters
+   independently; `tokenizers` encodes the others, since its composition is not repeated here.
+4. A second pass writes the ids.
+
+A document with a character of no such kind, with a word that has no ids, or with an added token is
+encoded by `tokenizers`.
 """
 
 from __future__ import annotations
@@ -70,7 +74,7 @@ class WordEngine:
     """[0x110000] the kind of each character, UNSEEN until it occurs."""
     table: WordTable = field(init=False)
     plain: bool = field(init=False)
-    """Whether the normalizer treats characters one by one, except for compositions."""
+    """True if the normalizer treats characters one by one, except for compositions."""
     added: Scan | None = field(init=False)
     """Finds the documents in which an added token may match; None if there are no such tokens."""
 
@@ -80,24 +84,26 @@ class WordEngine:
         normalizer = json.loads(self.vocabulary.tokenizer_json).get("normalizer")
         steps = (normalizer or {}).get("normalizers", [normalizer])
         self.plain = all(step is None or step.get("type") in _PLAIN_STEPS for step in steps)
-        self._learn(list(range(1, _ASCII)))
+        self._learn(list(range(1, _ASCII)))  # find_unseen looks beyond ASCII only
         self.table = WordTable.empty()
         self.added = scan_words(self.reference, self.matcher, plain=self.plain)
 
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
     ) -> tuple[Tokens, Unknown, npt.NDArray[np.bool_]]:
-        """As `encoder.Engine`."""
+        """Encode documents, see `document_encoder.Engine`."""
         if self.table.words > MOST_WORDS or self.table.bytes > MOST_BYTES:
             self.table = WordTable.empty()
+        # 1. in rounds, as find_unseen returns a bounded number of occurrences
         while len(unseen := find_unseen(buffer, offsets, self.kinds)):
             self._learn(unseen.tolist())
         known = self.table.words
         table = self.table.with_room(int(offsets[-1] - offsets[0]))
-        found = look_up_words(buffer, offsets, sentences, self.kinds, table)
+        found = look_up_words(buffer, offsets, sentences, self.kinds, table)  # 2.
         self.table = table
-        self._encode_new(known)
+        self._encode_new(known)  # 3.
         inside = self._sentences_inside(buffer, found.inside)
+        # 4.
         ids, document_offsets, starts, unknown = write_ids(
             found, table, inside, self.vocabulary.unk, id_type(self.vocabulary)
         )
@@ -133,6 +139,7 @@ class WordEngine:
         """Store the kind of characters, and the normalized form of context-free ones."""
         for code in codes:
             self.kinds[code] = self._kind(chr(code))
+            # between two letters, as in a word: a normalizer may strip the ends of a text
             text = _normalize(self.reference, f"q{chr(code)}q")[1:-1]
             becomes = (text.strip() if self.kinds[code] == APART else text).encode()
             if len(becomes) <= LONGEST and self.plain and _is_alone(chr(code)):
@@ -218,7 +225,7 @@ def _dependent_pairs(reference: Reference) -> npt.NDArray[np.bool_]:
 
 
 def _is_alone(character: str) -> bool:
-    """Whether no normal form composes a character with the one before it, or reorders them."""
+    """True if no normal form composes a character with the one before it, or reorders them."""
     first = unicodedata.normalize("NFKD", character)[0]
     known = unicodedata.category(character) != "Cn"
     return known and unicodedata.combining(first) == 0 and first not in _joining()
@@ -227,6 +234,7 @@ def _is_alone(character: str) -> bool:
 @lru_cache(maxsize=1)
 def _joining() -> frozenset[str]:
     """Characters that are second in some canonical composition, with conjoining Hangul."""
+    # beyond U+1FFFF there are ideographs, none of which is composed of two characters
     pairs = (unicodedata.decomposition(chr(code)).split() for code in range(0x20000))
     found = {chr(int(pair[1], 16)) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
     return frozenset(found | set(map(chr, range(0x1160, 0x1200))))

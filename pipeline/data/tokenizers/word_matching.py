@@ -56,6 +56,7 @@ def build_trie(strings: Sequence[bytes], ids: Numbers) -> Trie:
     """The trie of `strings`, each with its id."""
     lengths = np.array([len(string) for string in strings], np.int64)
     total = int(lengths.sum())
+    # a node per byte at most, so at least half of the slots stay empty
     slots = 1 << int(2 * total + 2).bit_length()
     trie = Trie(
         np.zeros(slots, np.int64), np.zeros(slots, np.int32), np.full(total + 1, -1, np.int32)
@@ -127,6 +128,7 @@ def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
         room = max(
             room, len(matcher.mark) + (table.starts[word + 1] - table.starts[word]) * LONGEST
         )
+    # once, with room for the longest new word
     spelling, origin = np.empty(room, np.uint8), np.empty(room, np.int64)
     starts = np.empty(room + 1, np.int64)
     for word in range(first, table.used[0]):
@@ -137,7 +139,7 @@ def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
             count += 1
             continue
         table.id_starts[word] = table.used[2]
-        ids = table.ids[table.used[2] :]
+        ids = table.ids[table.used[2] :]  # matched in place: with_room has made room
         found = _encode(spelling[:used], matcher, ids, starts)
         table.counts[word] = found
         starts[found] = used
@@ -251,6 +253,7 @@ def _longest_match(text, matcher, out, starts):  # type: ignore[no-untyped-def]
             if trie.ends[node] >= 0:
                 best = trie.ends[node]
                 end = index + 1
+        # one part without a token makes the whole word unknown, as in BERT's tokenization.py
         if best < 0:
             out[0] = matcher.unk
             return 1
@@ -284,6 +287,7 @@ def _viterbi(text, matcher, out, starts):  # type: ignore[no-untyped-def]
             index = matcher.first.ends[node]
             if index >= 0:
                 total = matcher.scores[index] + score[place]
+                # strictly: of two equal paths the one found first stays, as in `tokenizers`
                 if back[end] < 0 or total > score[end]:
                     score[end], back[end], piece[end] = total, place, index
                 single = single or end - place == length

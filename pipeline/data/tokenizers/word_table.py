@@ -136,7 +136,7 @@ def look_up_words(
 ) -> FoundWords:
     """Split documents into words and look up their numbers; new words are added to `table`."""
     size = int(offsets[-1] - offsets[0])
-    padded = np.append(buffer, np.zeros(8, np.uint8))
+    padded = np.append(buffer, np.zeros(8, np.uint8))  # word_at reads eight bytes anywhere
     words = np.empty(size, np.int32)
     document_offsets = np.zeros(len(offsets), np.int64)
     sentence_words = np.full(len(sentences), -1, np.int64)
@@ -159,8 +159,8 @@ def write_ids(
     """Ids of type `kind`, [documents + 1] offsets into them, sentence starts, and what is unknown.
 
     inside: [n] for each of `found.inside`, the token of the word at which it starts; unk: the
-    unknown id. A document with a word without ids becomes unsure, since white space beside it may
-    be lost.
+    unknown id. A document with a word without ids becomes unsure, since white space next to it
+    may be lost.
     """
     size = int(table.counts[found.words].sum())
     ids = np.empty(size, kind)
@@ -211,7 +211,7 @@ def _after_letters(buffer, place):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _same(text, place, buffer, begin, size):  # type: ignore[no-untyped-def]
-    """Whether `size` bytes at text[place] and buffer[begin] are equal."""
+    """True if `size` bytes at text[place] and buffer[begin] are equal."""
     index = 0
     while index < size and text[U(place + index)] == buffer[U(begin + index)]:
         index += 1
@@ -229,6 +229,7 @@ def _tag(buffer, begin, size):  # type: ignore[no-untyped-def]
     while place + 8 < begin + size:
         tag = mix(tag ^ word_at(buffer, place))
         place += 8
+    # the last eight bytes, which may overlap those before
     return mix(tag ^ word_at(buffer, begin + size - 8)) | U(0xFF) << U(56)
 
 
@@ -265,6 +266,7 @@ def _find_words(  # type: ignore[no-untyped-def]
     count = 0
     within = 0
     sentence = 0
+    # offsets[-1] is beyond every word: no more sentences
     next_sentence = sentences[0] if len(sentences) else offsets[-1]
     for document in range(len(offsets) - 1):
         place = offsets[document]
@@ -306,6 +308,7 @@ def _find_words(  # type: ignore[no-untyped-def]
             number = numbers[slot]
             while number >= 0:
                 if tags[slot] == tag:
+                    # the tag is the word itself: nothing to compare
                     if size <= 8:
                         break
                     start = starts[number]
