@@ -49,6 +49,7 @@ def encode_rows(
         _list(rows.document_starts, rows.document_offsets),
         pa.array(rows.second_segment),
         pa.array(rows.pair_label),
+        # all names in every file, so that a code means the same corpus in each
         pa.DictionaryArray.from_arrays(codes, pa.array(corpora, pa.string())),
         pa.array(sequences),
     ]
@@ -92,7 +93,7 @@ def masks_of(table: pa.Table) -> Masks:
 
 
 def with_ids(rows: pa.Table, ids: npt.NDArray[Any]) -> pa.Table:
-    """The same rows with `ids` in place of all their tokens."""
+    """The rows with `ids` in place of all their tokens."""
     index = rows.schema.get_field_index("input_ids")
     _, offsets = ragged(rows["input_ids"])
     return rows.set_column(index, rows.schema.field(index), _list(ids, offsets))
@@ -101,6 +102,7 @@ def with_ids(rows: pa.Table, ids: npt.NDArray[Any]) -> pa.Table:
 def write_shard_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
     """Write a shard file. Returns its name, bytes and hash for the manifest."""
     view = memoryview(content)
+    # folders are synced before what names the file is written
     write_whole(path, view, lasting=False)
     return {"file": path.name, "bytes": len(view), "xxh3_64": xxhash.xxh3_64_hexdigest(view)}
 
@@ -157,7 +159,7 @@ def masks_schema(dtype: np.dtype[Any], swaps: bool) -> pa.Schema:
 
 @functools.cache
 def _schemas() -> list[pa.Schema]:
-    """Those of all shard files. To compare them decodes no name, which may be any bytes."""
+    """The schemas of all shard files. Comparing them decodes no name, which may be any bytes."""
     kinds: list[np.dtype[Any]] = [np.dtype(np.uint16), np.dtype(np.uint32)]
     masks = [masks_schema(kind, swaps) for kind in kinds for swaps in (False, True)]
     return [*map(rows_schema, kinds), *masks]
@@ -174,6 +176,7 @@ def regroup(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         if sum(map(len, held)) >= BATCH_ROWS:
             rows = pa.concat_tables(held)
             whole = len(rows) // BATCH_ROWS * BATCH_ROWS
+            # one chunk, because write_table ends a record batch where a chunk ends
             yield rows.slice(0, whole).combine_chunks()
             held = [rows.slice(whole)]
     if any(map(len, held)):
@@ -199,7 +202,7 @@ def batch_rows(pieces: Sequence[int]) -> npt.NDArray[np.int64]:
     rows = np.array([count for count in pieces if count], np.int64)
     batches = -(-rows // BATCH_ROWS)
     found = np.full(batches.sum(), BATCH_ROWS)
-    found[np.cumsum(batches) - 1] = rows - BATCH_ROWS * (batches - 1)
+    found[np.cumsum(batches) - 1] = rows - BATCH_ROWS * (batches - 1)  # last ones of pieces
     return found
 
 
@@ -243,9 +246,11 @@ def ragged(column: pa.ChunkedArray | pa.Array) -> tuple[npt.NDArray[Any], npt.ND
     ]
     if pa.types.is_binary(array.type):
         data = array.buffers()[2]
+        # Arrow may omit the buffer where all values are empty
         values = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     else:
         values = array.values.to_numpy(zero_copy_only=True)
+    # a slice of a table shares the buffers of the whole; only its offsets say what is its own
     return values[offsets[0] : offsets[-1]], offsets.astype(np.int64) - offsets[0]
 
 
@@ -263,7 +268,7 @@ def _write(
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         for table in tables:
-            writer.write_table(table, BATCH_ROWS)
+            writer.write_table(table, BATCH_ROWS)  # a short last batch ends each table
 
 
 @functools.cache

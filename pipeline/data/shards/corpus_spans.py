@@ -1,4 +1,4 @@
-"""Which shards of a split each corpus has, from the manifest: no file is opened.
+"""The shards of a split that each corpus has, from the manifest: no file is opened.
 
 A shard has rows of one corpus, and the shards come in the order of the corpora.
 """
@@ -25,7 +25,7 @@ def corpus_spans(directory: Path, manifest: Manifest, shards: Sequence[Shard]) -
     for corpus, about in manifest.corpora.items():
         held_out = about["validation_sequences"]
         rows += about["sequences"] - held_out if shards[0].split == TRAIN else held_out
-        end = bisect_right(ends, rows) - 1
+        end = bisect_right(ends, rows) - 1  # running sums, so sorted
         if ends[end] != rows:
             break
         if end > begin:

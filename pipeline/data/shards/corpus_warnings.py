@@ -17,7 +17,7 @@ def unknown_share(corpus: dict[str, Any]) -> float:
 
 
 def describe_unknown(corpus: dict[str, Any]) -> str:
-    """What is unknown in a corpus, with a warning if it is much; empty if nothing is."""
+    """Line about a corpus's unknown text, with a warning if it is much; empty if there is none."""
     share = unknown_share(corpus)
     if not share:
         return ""
@@ -32,7 +32,7 @@ def describe_unknown(corpus: dict[str, Any]) -> str:
 
 
 def describe_copies(corpus: dict[str, Any]) -> str:
-    """How many held-out documents are in train, too; empty if none is."""
+    """Line about held-out documents that are in train, too; empty if none is."""
     counts = corpus["held_out_copies"]
     if not counts["in_train"]:
         return ""

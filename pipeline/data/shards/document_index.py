@@ -71,7 +71,7 @@ def document_table(
     named: their ids, origins and licences; hashes: [documents] of their text; sequences: [rows].
     """
     documents = len(rows.first_row)
-    order = np.lexsort((rows.elsewhere[:, 1], rows.elsewhere[:, 0]))
+    order = np.lexsort((rows.elsewhere[:, 1], rows.elsewhere[:, 0]))  # a stretch per document
     owners, others = rows.elsewhere[order].T
     offsets = np.searchsorted(owners, np.arange(documents + 1)).astype(np.int32)
     ids, origins, licences = named
@@ -118,7 +118,7 @@ class DocumentIndex:
             yield self._read(group, names)
 
     def documents_of(self, sequences: npt.NDArray[np.uint64]) -> pa.Table:
-        """Where the documents of a shard are: SEQUENCE_COLUMNS and TAKEN_DOWN, in order.
+        """The places of a shard's documents: SEQUENCE_COLUMNS and TAKEN_DOWN, in order.
 
         sequences: [rows] of the shard.
         """
@@ -164,7 +164,7 @@ class DocumentIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Which `first_sequence` each row group can hold: arrays [row groups]."""
+    """The range of `first_sequence` in each row group: arrays [row groups]."""
 
     least: npt.NDArray[np.uint64]
     most: npt.NDArray[np.uint64]
@@ -175,7 +175,7 @@ class _Bounds:
 
     @classmethod
     def read(cls, file: pq.ParquetFile) -> _Bounds:
-        """From the statistics of the row groups; one without them may hold any."""
+        """Bounds by the statistics of the row groups; a group without them may hold any."""
         column = file.schema.names.index("first_sequence")
         groups = (file.metadata.row_group(group) for group in range(file.num_row_groups))
         chunks = (group.column(column).statistics for group in groups)
@@ -189,6 +189,7 @@ class _Bounds:
 
     def holding(self, first: np.uint64, last: np.uint64) -> list[int]:
         """The row groups that can hold a document between two sequences, in order."""
+        # both bounds are monotonic, so bisection leaves few of thousands of groups
         begin = np.searchsorted(self.most_until, first)
         end = np.searchsorted(self.least_from, last, "right")
         between = slice(begin, end)
@@ -206,10 +207,12 @@ def verify_documents(path: Path, documents: pa.Table, file: str, rows: pa.Table)
     first, last = (documents[name].to_numpy() for name in SEQUENCE_COLUMNS[:2])
     ends = np.searchsorted(sequences, last, side="right")
     others = documents["other_sequences"].combine_chunks().flatten().to_numpy()
+    # +1 where a document starts and -1 after its end: the running sum is the documents of each row
     found = np.zeros(len(sequences) + 1, np.int64)
-    np.add.at(found, np.searchsorted(sequences, first), 1)
+    np.add.at(found, np.searchsorted(sequences, first), 1)  # += would count a row once for all
     np.add.at(found, ends, -1)
     found = np.cumsum(found[:-1])
+    # a damaged id may lie beyond the last row
     at = np.minimum(np.searchsorted(sequences, others), len(sequences) - 1)
     wrong = sequences[at] != others
     np.add.at(found, at[~wrong], 1)

@@ -22,12 +22,12 @@ from pipeline.data.shards.manifest import Manifest, read_manifest
 
 
 def signatures_of(manifest: Manifest) -> Path:
-    """Where the signatures of the documents of some shards are, if they were kept."""
-    return signatures_folder((*manifest.ancestors, manifest.fingerprint)[0])
+    """Folder of the signatures of some shards' documents, if they were kept."""
+    return signatures_folder((*manifest.ancestors, manifest.fingerprint)[0])  # the oldest made it
 
 
 def signatures_folder(fingerprint: str) -> Path:
-    """Where the signatures of shards that `prepare` made are kept."""
+    """Folder of the signatures of shards that `prepare` made."""
     return data_root() / SIGNATURES / fingerprint
 
 
@@ -60,6 +60,7 @@ def _read(directory: Path, manifest: Manifest, place: Path) -> EarlierShards:
         )
     store = read_store(place)
     require_comparable(store, directory)
+    # every takedown since then must have cleared the signatures of its documents
     taken = (*manifest.ancestors, manifest.fingerprint)[1:]
     if missing := [mark for mark in taken if mark not in store.index.taken_down]:
         raise ConfigError(

@@ -64,7 +64,7 @@ def check_held_out(directories: Sequence[tuple[Path, Manifest]]) -> None:
 
 
 def held_out_key(manifest: Manifest, mask_rate: float) -> tuple[object, ...]:
-    """What held-out losses depend on besides the model: tokenizer, sequences and frozen masks.
+    """Key of what held-out losses depend on besides the model: tokenizer, sequences, frozen masks.
 
     mask_rate: validation.mask_rate of the run. Equal keys: the losses compare, also if the
     directories differ in the masks that they train with.
@@ -110,6 +110,7 @@ def _common(hashes: Hashes, sorted_hashes: Hashes) -> Hashes:
     if not len(sorted_hashes):
         return hashes[:0]
     hashes = hashes[hashes <= sorted_hashes[-1]]  # leaves few: held-out hashes are the smallest
+    # searchsorted stays in range, as larger hashes are gone
     common: Hashes = hashes[sorted_hashes[np.searchsorted(sorted_hashes, hashes)] == hashes]
     return common
 
@@ -131,6 +132,7 @@ def _name(directory: Path, text_hash: int, held_out: bool) -> str:
         columns=["corpus", "id", "first_sequence"],
         filters=pc.field("text_hash") == pa.scalar(text_hash, pa.uint64()),
     )
+    # a copy on the other side of the same directory must not be named
     side = is_held_out(table["first_sequence"].to_numpy()) == held_out
     index = int(np.flatnonzero(side)[0])
     return f"{table['corpus'][index]} {table['id'][index]}"

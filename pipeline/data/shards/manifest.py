@@ -68,13 +68,13 @@ _NEEDED_OF_EACH: dict[str, dict[str, type]] = {
         "parent": str, "documents": dict[str, int], "sequences": int, "tokens": int,
     },
 }  # fmt: skip
-"""The same for each entry of these sections."""
+"""Entries that each item of these sections has."""
 _COUNTS = {
     "packed": {"text_tokens": int, "repeated_tokens": int, "dropped_tokens": int},
     "unknown": {"tokens": int, "characters": int},
     "held_out_copies": {"checked": int, "in_train": int},
 }
-"""The same for each of these counts of a corpus."""
+"""Entries that each of these counts of a corpus has."""
 
 SCHEMES = get_args(get_type_hints(DataSettings)["masking"])
 LONGEST_ROW = 65_535
@@ -141,7 +141,7 @@ class Manifest:
     data: dict[str, Any]
     """The recipe's data section, as prepared."""
     masking: dict[str, Any]
-    """From `Masking.describe`: scheme, rate, 80/10/10 split, generator version."""
+    """Result of `Masking.describe`: scheme, rate, 80/10/10 split, generator version."""
     sequence_length: int
     max_predictions: int
     duplicates: int
@@ -162,7 +162,7 @@ class Manifest:
     """Bytes and xxh3_64 of every other file, by path."""
     shards: tuple[Shard, ...]
     takedowns: tuple[dict[str, Any], ...] = ()
-    """What `pipeline.takedown` removed, oldest first: fingerprint of the parent, documents per
+    """Removals by `pipeline.takedown`, oldest first: fingerprint of the parent, documents per
     corpus, sequences and tokens. Not stored when empty."""
 
     @property
@@ -272,7 +272,7 @@ def _check_values(value: object, where: str) -> None:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
             _check_values(item, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:  # JSON has no limit, numpy does
         raise ValueError(f"{where} is beyond 64 bits")
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{where} is {value}, not a number")
@@ -284,12 +284,12 @@ def _check_sizes(manifest: Manifest) -> None:
     given = {name: value for name, value in manifest.masking.items() if name in names}
     masking = build(_Masking, given)
     shares = (masking.rate, *masking.split, sum(masking.split), *masking.lengths)
-    if not all(0 <= share <= 1.000_001 for share in shares):
+    if not all(0 <= share <= 1.000_001 for share in shares):  # sums of floats may pass 1
         raise ValueError(f"masking has shares {given}, not from 0 to 1")
     if manifest.masking["scheme"] not in SCHEMES:
         raise ValueError(f"masking.scheme is {manifest.masking['scheme']!r}")
     length, most = manifest.sequence_length, manifest.max_predictions
-    if not 3 <= length <= LONGEST_ROW or not 0 <= most <= length:
+    if not 3 <= length <= LONGEST_ROW or not 0 <= most <= length:  # 3: <s>, a token, </s>
         raise ValueError(f"sequence_length is {length} and max_predictions is {most}")
     for number, shard in enumerate(manifest.shards):
         if not 0 <= 3 * shard.sequences <= shard.tokens <= length * shard.sequences:
@@ -298,6 +298,7 @@ def _check_sizes(manifest: Manifest) -> None:
             )
         if sum(shard.piece_rows) != shard.sequences or min(shard.pieces, default=1) < 1:
             raise ValueError(f"shards[{number}] has pieces that are not its rows")
+        # an id takes at least two bytes, so a reader never makes more room than the file has
         if manifest.compression == "none" and 2 * shard.tokens > shard.bytes:
             raise ValueError(f"shards[{number}] has {shard.tokens} tokens in {shard.bytes} bytes")
 
@@ -370,6 +371,6 @@ def hash_file(path: Path) -> str:
     """xxh3_64 of a file's bytes, 16 hex digits."""
     digest = xxhash.xxh3_64()
     with path.open("rb") as file:
-        while chunk := file.read(1 << 22):
+        while chunk := file.read(1 << 22):  # a shard need not fit in memory
             digest.update(chunk)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The share of tokens that masks predict, beside the rate that was asked for.
+"""The share of tokens that masks predict, next to the rate that was asked for.
 
 Whole-word and n-gram masks skip words that are longer than their row's budget. Where such words are
 most of a text, few of its tokens, or none, are ever predicted.
@@ -33,6 +33,7 @@ def predicted_share(manifest: Manifest) -> float:
     )
     masked = sum(shard.tokens * len(shard.masks) for shard in manifest.shards)
     predictions = sum(mask.predictions for shard in manifest.shards for mask in shard.masks)
+    # `masked` counts special tokens, which are never predicted: scaled by the share of text
     among = masked * text / manifest.totals["tokens"]
     return predictions / among if among else float("nan")
 

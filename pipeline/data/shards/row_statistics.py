@@ -66,6 +66,7 @@ def measure_rows(directory: Path, manifest: Manifest, vocabulary: Vocabulary) ->
     duplicates = manifest.duplicates or DRAWN_EPOCHS
     predictions = np.zeros(duplicates, np.int64)
     actions = np.zeros((duplicates, 4), np.int64)
+    # a histogram of bytes times such a table counts bits or actions without unpacking them
     bits = np.array([bin(byte).count("1") for byte in range(256)], np.int64)
     codes = np.array([[(byte >> 2 * slot) & 3 for slot in range(4)] for byte in range(256)])
     code_counts = np.stack([(codes == code).sum(1) for code in range(4)], 1)
@@ -77,7 +78,7 @@ def measure_rows(directory: Path, manifest: Manifest, vocabulary: Vocabulary) ->
     )
     for shard, table, masks in pieces:
         ids, offsets = arrow_files.ragged(table["input_ids"])
-        if ids.max(initial=0) >= vocabulary.size:
+        if ids.max(initial=0) >= vocabulary.size:  # before ids index the vocabulary's tables
             raise DataError(f"{directory / shard.file} is damaged: id {ids.max()}; copy it again")
         lengths.append(np.diff(offsets))
         documents.append(np.diff(arrow_files.ragged(table["document_starts"])[1]))
@@ -101,7 +102,7 @@ def measure_rows(directory: Path, manifest: Manifest, vocabulary: Vocabulary) ->
         np.concatenate(documents),
         text_tokens,
         predictions,
-        actions[:, :3],
+        actions[:, :3],  # there is no code 3
         runs,
         pairs,
         coins,
@@ -133,7 +134,7 @@ def _read_pieces(
 
 
 def _masking(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Masking | None:
-    """What draws the masks of train rows, None if they are stored."""
+    """The masking that draws the masks of train rows, None if they are stored."""
     return None if manifest.duplicates else masking_of(directory, manifest, vocabulary)
 
 

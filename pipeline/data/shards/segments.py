@@ -1,4 +1,4 @@
-"""Which segments of which rows hold text of the documents that were taken down.
+"""Finds the segments of rows that hold text of the documents that were taken down.
 
 `documents.parquet` says which rows hold a part of a document, not where in them. The segments of a
 row, which `document_starts` separates, follow from how rows are packed:
@@ -57,6 +57,7 @@ def _taken_segments(
     # In the first pass: the documents before a row are those that end before it.
     counts = np.where(taken, last - first + 1, 0)
     owners = np.repeat(np.arange(len(taken)), counts)
+    # each row of a document, from its first one on
     places = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owners]
     segments[marks[places] + owners - np.searchsorted(last, places)] = True
     # Elsewhere: the second segment of a row of another document, or any of a later pass.
@@ -87,13 +88,13 @@ def _first_owners(rows: pa.Table, first: IntArray, last: IntArray, separators: i
     borrows = rows["pair_label"].to_numpy() == RANDOM_NEXT
     own = np.where(second > 0, lengths - 2 - separators, lengths - 2)
     own = np.where(borrows, second - 1 - separators, own)  # of the row's own document
-    parts = rows["sequence"].to_numpy() >> np.uint64(32)
+    parts = rows["sequence"].to_numpy() >> np.uint64(32)  # rows of one part were packed together
     found = np.empty(len(lengths), np.int64)
     for begin, end in _runs(parts):
         low, high = np.searchsorted(first, (begin, end))
         ends = np.cumsum(own[begin:end])
         texts = ends[last[low:high] - begin]  # [documents] tokens up to their ends
-        places = (ends - own[begin:end]) % texts[-1]
+        places = (ends - own[begin:end]) % texts[-1]  # later passes begin the same text again
         found[begin:end] = low + np.searchsorted(texts, places, "right")
     return found
 

@@ -6,8 +6,9 @@ A piece is the train rows and masks of one split of the text. An assembly, a tas
 2. writes its marker, which holds the manifest's entry of the shard;
 3. removes the files of the pieces, so the disk holds twice only what is assembled at the moment.
 
-Until the marker is there all is written again, with the same bytes. Where locks exclude nobody, two
-processes may do the same assembly: one that finds a piece missing also finds the other's marker.
+Until the marker exists, a restart writes all of it again, with the same bytes. Where locks do not
+exclude, two processes may do the same assembly: one that finds a piece missing also finds the
+other's marker.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Assembly:
     """A shard to assemble."""
 
     number: int
-    """Among the train shards."""
+    """Its number among the train shards."""
     weight: int
     """Bytes of text."""
     pieces: tuple[dict[str, Any], ...]
@@ -67,7 +68,7 @@ class Assembly:
 
 @dataclass(frozen=True, slots=True)
 class Assembler:
-    """What all assemblies have in common."""
+    """The settings that all assemblies share."""
 
     work: Path
     """Has the pieces, and gets the markers."""
@@ -96,14 +97,15 @@ class Assembler:
         """Write a shard, then its marker, and remove its pieces."""
         marker = self.work / assembly.marker
         try:
-            shard = self._write(assembly)
+            shard = self._write(assembly)  # 1.
         except (DataError, OSError):
             if marker.exists():
                 return
             raise
         for folder in {(self.output / file.file).parent for file in shard.files()}:
             sync_directory(folder)  # names survive a power failure before the pieces are removed
-        write_whole(marker, json.dumps(asdict(shard)).encode())
+        write_whole(marker, json.dumps(asdict(shard)).encode())  # 2.
+        # 3. a kill in between leaves pieces, which the marker makes superfluous
         for piece in assembly.pieces:
             for file in (piece, *piece["masks"]):
                 (self.work / file["file"]).unlink(missing_ok=True)
@@ -131,6 +133,7 @@ class Assembler:
     def _join(self, file: str, pieces: Iterable[dict[str, Any]]) -> dict[str, Any]:
         """Write the record batches of some files to one. Returns its path, bytes and hash."""
         tables = map(self._read, pieces)
+        # read before the file is opened, whose schema is that of its pieces
         first = next(tables)
         written = arrow_files.write_tables(
             self.output / file, first.schema, itertools.chain([first], tables), self.compression

@@ -9,7 +9,7 @@ from pipeline.data.shards.manifest import Shard
 
 @dataclass(frozen=True, slots=True)
 class ShardTask:
-    """What is done with one shard."""
+    """One shard as a unit of work."""
 
     number: int
     """Index in the manifest."""
@@ -22,7 +22,7 @@ class ShardTask:
 
     @property
     def name(self) -> str:
-        """What it is, for logs."""
+        """Its description in logs."""
         return f"shard {self.shard.file}"
 
     @property

@@ -79,7 +79,7 @@ def verify(directory: Path, manifest: Manifest, executor: Executor) -> Vocabular
 
 @dataclass(frozen=True, slots=True)
 class ShardFindings:
-    """What the verification of a shard found."""
+    """The result of the verification of a shard."""
 
     wrong: list[str]
     """An error for each file that is wrong."""
@@ -89,13 +89,13 @@ class ShardFindings:
 
 @dataclass(frozen=True, slots=True)
 class ShardCheck:
-    """What all shards of a verification have in common."""
+    """The settings that all shards of a verification share."""
 
     directory: Path
     manifest: Manifest
     vocabulary: Vocabulary
     masking: Masking
-    """Of the directory."""
+    """Masking of the directory."""
     counted: str
     """The split whose tokens are counted, as `_counted_split` returns it."""
 
@@ -249,6 +249,7 @@ def _wrong_hash(directory: Path, name: str, size: int, expected: str) -> list[st
     try:
         path = check_size(directory, name, size)
     except DataError as error:
+        # not raised: the other files are to be named in the same run
         return [str(error)]
     try:
         found = hash_file(path)
@@ -261,6 +262,7 @@ def _wrong_hash(directory: Path, name: str, size: int, expected: str) -> list[st
 
 def _counted_split(manifest: Manifest) -> str:
     """The split whose tokens the stored counts are of, or "" if there are none to compare."""
+    # a takedown takes tokens and leaves the counts, by which the masks were drawn
     if TOKEN_COUNTS not in manifest.files or manifest.takedowns:
         return ""
     return TRAIN if manifest.of(TRAIN) else VALIDATION
@@ -277,7 +279,7 @@ def _wrong_counts(directory: Path, manifest: Manifest, counts: Counts) -> list[s
 
 
 def _wrong_takedown(ids: npt.NDArray[Any], taken: BoolArray, vocabulary: Vocabulary) -> str:
-    """What is wrong with the tokens of documents that were taken down, `taken` [tokens], or ""."""
+    """The error in the tokens of documents that were taken down, `taken` [tokens], or ""."""
     if (taken & ~vocabulary.special[ids]).any():
         return "text of a document that was taken down is still there"
     if (~taken & (ids == vocabulary.pad)).any():
@@ -295,7 +297,7 @@ def _with_taken_rows(
     vocabulary: Vocabulary,
 ) -> Masks:
     """The masks that `path` should hold: as drawn, but as stored in rows with taken tokens."""
-    is_taken = np.logical_or.reduceat(taken, offsets[:-1])
+    is_taken = np.logical_or.reduceat(taken, offsets[:-1])  # rows are never empty, as it needs
     try:
         theirs, ours = (Predictions.of(masks, offsets) for masks in (stored, drawn))
     except ValueError as error:
@@ -303,6 +305,7 @@ def _with_taken_rows(
     if vocabulary.special[ids[theirs.places]].any():
         raise DataError(f"{path} predicts a special token; run pipeline.takedown again")
     kept = [
+        # what the key draws depends on the text that is gone, so these rows keep what is stored
         part.select(is_taken[np.searchsorted(offsets, part.places, "right") - 1] == wanted)
         for part, wanted in ((theirs, True), (ours, False))
     ]

@@ -1,4 +1,4 @@
-"""What is wrong with the rows of a shard, as far as the rows themselves show it."""
+"""Finds errors in the rows of a shard, as far as the rows themselves show them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _wrong_tokens(
     ids: npt.NDArray[Any],
     offsets: npt.NDArray[np.int64],
 ) -> str:
-    """What is wrong with the tokens of the rows, or ""."""
+    """The first error in the tokens of the rows, or ""."""
     lengths = np.diff(offsets)
     if len(lengths) != shard.sequences or len(ids) != shard.tokens:
         return (
@@ -50,6 +50,7 @@ def _wrong_tokens(
     if np.count_nonzero(ids == vocabulary.bos) != len(lengths):
         return "a row has a start token inside"
     never = [vocabulary.mask]
+    # rows have no padding: a pad stands where text was taken down
     if not manifest.takedowns:
         never.append(vocabulary.pad)
     if vocabulary.kind == BYTE_BPE:  # encodes every text without unknown tokens
@@ -60,7 +61,7 @@ def _wrong_tokens(
 
 
 def _wrong_columns(table: pa.Table, ids: npt.NDArray[Any]) -> str:
-    """What is wrong with the other columns, or ""."""
+    """The first error in the other columns, or ""."""
     if len(table["corpus"].unique()) != 1:
         return "corpora are mixed"
     sequences = table["sequence"].to_numpy()
@@ -70,12 +71,12 @@ def _wrong_columns(table: pa.Table, ids: npt.NDArray[Any]) -> str:
     _, offsets = arrow_files.ragged(table["input_ids"])
     if (starts[mark_offsets[:-1]] != 0).any():
         return "a row's first document does not start at 0"
-    inner = np.delete(np.arange(len(starts)), mark_offsets[:-1])
+    inner = np.delete(np.arange(len(starts)), mark_offsets[:-1])  # without each row's first
     rows = np.searchsorted(mark_offsets, inner, side="right") - 1
     places = offsets[rows] + starts[inner]
     if (starts[inner] <= starts[inner - 1]).any() or (places >= offsets[rows + 1] - 1).any():
         return "document starts do not ascend inside a row"
-    if len(inner) and len(np.unique(ids[places - 1])) != 1:
+    if len(inner) and len(np.unique(ids[places - 1])) != 1:  # eos, in every format
         return "a document is not separated from the previous one"
     return ""
 
@@ -83,12 +84,12 @@ def _wrong_columns(table: pa.Table, ids: npt.NDArray[Any]) -> str:
 def _wrong_pairs(
     table: pa.Table, ids: npt.NDArray[Any], offsets: npt.NDArray[np.int64], eos: int
 ) -> str:
-    """What is wrong with the segments of the rows, or ""."""
+    """The first error in the segments of the rows, or ""."""
     second = table["second_segment"].to_numpy().astype(np.int64)
     label = table["pair_label"].to_numpy()
     paired = np.flatnonzero(second)
     places = offsets[paired] + second[paired]
-    if (second[paired] < 3).any() or (places >= offsets[paired + 1] - 1).any():
+    if (second[paired] < 3).any() or (places >= offsets[paired + 1] - 1).any():  # 3: <s>, A, </s>
         return "a second segment is outside its row"
     if (ids[places - 1] != eos).any() or (ids[places] == eos).any():
         return "a second segment does not start after a separator"
