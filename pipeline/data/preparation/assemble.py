@@ -60,7 +60,7 @@ INPUTS_SCHEMA = pa.schema(
     ]
 )
 _STATES = ".inputs.json"
-"""The files' states, which differ from copy to copy; so equal inputs give an equal manifest."""
+"""The files' states, apart since they differ from copy to copy: equal inputs, equal manifest."""
 MOST_UNKNOWN = 0.1
 """Share of a corpus's characters that may be behind unknown tokens without --allow-unknown."""
 VALIDATION_ROWS = 32_768
@@ -217,7 +217,7 @@ def _draw_masks(
             ids, offsets = arrow_files.ragged(table["input_ids"])
             sequences = table["sequence"].to_numpy()
             masks = masking.draw(ids, offsets, str(table["corpus"][0]), sequences, duplicate)
-            predictions.append(masks.predictions)
+            predictions.append(masks.predictions)  # filled while `_write` consumes the tables
             yield arrow_files.mask_table(masks)
 
     ids_type = rows[0].schema.field("input_ids").type.value_type
@@ -272,6 +272,7 @@ def compare_inputs(sources: list[Source], output: Path) -> None:
     rows = pq.read_table(output / INPUTS).to_pylist()
     states = (before.get(f"{row['corpus']}/{row['file']}", ()) for row in rows)
     compare(sources, [ReadSpan(*row.values(), *state) for row, state in zip(rows, states)], output)
+    # a copy has other dates: kept, so that the next run has nothing to hash
     if before != (now := _states(sources)):
         with suppress(OSError, DataError):  # the shards may be read-only
             write_whole(path, json.dumps(now).encode())
@@ -327,6 +328,7 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
             "tokens": sum(entry["tokens"] for entry in entries),
             "bytes": total.bytes,
             "characters": total.characters,
+            # zeros, as parts without documents have no counts
             "unknown": {"tokens": 0, "characters": 0} | total.unknown,
             "left_out_bytes": total.left_out,
             "dropped": total.dropped,
@@ -347,16 +349,17 @@ def write_manifest(output: Path, manifest: Manifest, work: Path) -> None:
     for folder in {
         (output / file.file).parent for shard in manifest.shards for file in shard.files()
     }:
-        sync_directory(folder)
+        sync_directory(folder)  # before the manifest, which says that the files are there
     write_whole(output / MANIFEST, manifest.to_json())
     for left in output.rglob(".*.tmp"):  # of processes of other nodes, which are gone or too late
         left.unlink(missing_ok=True)
+    # rmtree would wait for each of thousands of files in turn on a network
     do_on_threads(_remove, work.glob("*.*"))
     shutil.rmtree(work, ignore_errors=True)
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):  # what is left costs disk space alone
+    with suppress(OSError):  # what is left only costs disk space
         path.unlink(missing_ok=True)
 
 

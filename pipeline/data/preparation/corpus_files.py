@@ -36,17 +36,17 @@ class FoundCorpus:
     name: str
     """Its name in folders of tokenizers; the first member's if the corpus has no name."""
     named: bool
-    """Whether all files belong to named corpora."""
+    """True if all files belong to named corpora."""
     description: str
     """A description of the corpora."""
     files: list[Source]
-    """In the same order on every machine; nothing is extracted yet."""
+    """Input files in the same order on every machine; nothing is extracted yet."""
     languages: Mapping[str, str]
-    """Of each corpus of which it is known, see `corpus_languages`."""
+    """Language of each corpus of which it is known, see `corpus_languages`."""
 
 
 def selected(arguments: argparse.Namespace) -> Selected:
-    """What a command asks of the publishers of corpora."""
+    """The options of a command for publishers of corpora."""
     return Selected(
         months=arguments.months,
         dump=arguments.dump,
@@ -81,6 +81,7 @@ def find_sources(
     languages: as `corpus_languages` takes them.
     Raises ConfigError or DataError if files do not exist or do not fit the recipe.
     """
+    # an estimate leaves nothing on the disk, not even a list
     published = list_published(arguments, recording=copying)
     inputs = local_inputs(arguments.input, downloads(), copying=copying)
     inputs = download_missing(

@@ -49,6 +49,7 @@ def shard_identity(
     files: the identity of each input file, in order; selection: the mark of selection, empty if
     every document is kept; finer: how many times smaller the last tasks are, see `cut_tasks`.
     """
+    # entries only where they apply: a new one leaves the fingerprints of all other shards
     optional: dict[str, Any] = {"selection": selection} if selection else {}
     if finer > 1:
         optional["finer"] = finer

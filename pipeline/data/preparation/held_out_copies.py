@@ -1,4 +1,4 @@
-"""Which held-out documents are in train, too, as copies that differ in details.
+"""Counts held-out documents that are in train, too, as copies that differ in details.
 
 A copy with the same text is held out with its original, but a story that another site published
 with a changed line may be in train: then the held-out loss is too low. Workers hash a sample of the
@@ -36,7 +36,7 @@ LEAST_RARITY = 6
 MOST_RUNS = 1 << 26
 """Runs in the sample of a corpus, eight bytes each in the work directory."""
 _FILES = 128
-"""Of runs in train that one task reads; each has the runs of a split."""
+"""Files of runs in train that one task reads; each has the runs of a split."""
 _TEXT_PER_TOKEN = 4
 _KEY_TOKENS = 4  # of a run, which decide whether it is in the sample
 
@@ -60,6 +60,7 @@ def sample_runs(tokens: Tokens, rarity: int) -> Runs:
     """One in 2^rarity of the runs of each document."""
     offsets = tokens.document_offsets
     documents = np.zeros(len(offsets), np.int64)
+    # twice the expected number; the kernel says how many there are if that was too few
     hashes = np.empty(64 + (len(tokens.ids) >> (rarity - 1)), np.uint64)
     while (count := _sample(tokens.ids, offsets, rarity, hashes, documents)) > len(hashes):
         hashes = np.empty(count, np.uint64)
@@ -105,12 +106,13 @@ def count_copies(
     in_train = np.zeros(len(runs) + 1, np.bool_)  # the last one is for runs that are not there
     searches = [partial(_find_in_train, table, group) for group in groups]
     for bits in executor.call(searches, is_light=True):
+        # a bit per run comes back from each process, not the hashes
         in_train[:-1] |= np.unpackbits(bits, count=len(runs)).view(np.bool_)
     return {corpus: _count(parts, runs, in_train) for corpus, parts in checked.items()}
 
 
 def _find_in_train(table: Path, train: list[Path]) -> npt.NDArray[np.uint8]:
-    """Which runs of a stored table are in these files, a bit each."""
+    """The runs of a stored table that are in these files, a bit each."""
     held_out = np.load(table)
     found = np.zeros(len(held_out) + 1, np.bool_)
     for runs in on_threads(read_runs, train):
@@ -144,13 +146,14 @@ def _sample(ids, offsets, rarity, hashes, documents):  # type: ignore[no-untyped
         for place in range(begin, begin + _KEY_TOKENS - 1 if begin <= last else begin):
             key = (key << U(16)) ^ U(ids[U(place)])
         for first in range(begin, last + 1):
+            # four ids of 16 bits fill the key: older ones are shifted out
             key = (key << U(16)) ^ U(ids[U(first + _KEY_TOKENS - 1)])
-            if key * GOLDEN < limit:
+            if key * GOLDEN < limit:  # one multiplication per token; whole runs are hashed for few
                 if count < len(hashes):
                     value = U(0)
                     for token in range(RUN_TOKENS):
                         value = value * GOLDEN + U(ids[U(first + token)]) + U(1)
-                    hashes[count] = mix(value) | U(1)
+                    hashes[count] = mix(value) | U(1)  # not 0, the table's empty slot
                 count += 1
         documents[document + 1] = count
     return count

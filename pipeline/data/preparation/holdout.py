@@ -41,7 +41,7 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldOut:
-    """What is held out of a corpus, exactly if all of it was read, else as expected."""
+    """The hold-out of a corpus: exact if all of it was read, else expected."""
 
     threshold: int
     """The hash below which a document is held out."""
@@ -75,7 +75,7 @@ def validation_thresholds(tasks: list[SplitTask], data: DataSettings) -> dict[st
 def expected_hold_outs(
     sources: list[Source], sizes: dict[str, tuple[float, float]], data: DataSettings
 ) -> dict[str, HoldOut]:
-    """The same before the files are prepared; sizes: documents and bytes of text, estimated.
+    """`hold_outs` before the files are prepared; sizes: documents and bytes of text, estimated.
 
     A corpus of one split is read. Of others, documents are held out with all sizes alike.
     """
@@ -128,7 +128,8 @@ def describe_hold_outs(
 
 
 def are_below(hashes: npt.NDArray[np.uint64], threshold: int) -> npt.NDArray[np.bool_]:
-    """Which documents are held out, by the hashes of their texts."""
+    """[n] True for documents that are held out, by the hashes of their texts."""
+    # EVERY_HASH itself does not fit in 64 bits, hence <= and - 1
     return hashes <= np.uint64(threshold - 1) if threshold else np.zeros(hashes.shape, np.bool_)
 
 
@@ -154,17 +155,19 @@ def _hold_out(tasks: list[SplitTask], data: DataSettings) -> HoldOut:
     hashes, sizes = np.concatenate(seen), np.concatenate(read)
     if fraction == EVERY_HASH:
         return _held(hashes, sizes, fraction)
+    # only a corpus that was read to its end comes here: the fraction holds out too few of it
     wanted = _count_wanted(len(hashes))
-    distinct = np.unique(hashes)
+    distinct = np.unique(hashes)  # copies share a side, so they count once
     if len(distinct) == 1:
         return _held(hashes, sizes, 0)  # the only document is for training
+    # just above the hash of the last document that is wanted
     threshold = max(fraction, int(distinct[min(wanted, len(distinct) - 1) - 1]) + 1)
     # At least one document stays in train.
     return _held(hashes, sizes, min(threshold, int(distinct[-1])))
 
 
 def _count_wanted(documents: int) -> int:
-    """How many documents are held out at least."""
+    """Least number of documents that are held out."""
     return min(MINIMUM_DOCUMENTS, max(1, documents // 10))
 
 
@@ -181,6 +184,7 @@ def _held(hashes: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64], threshol
 
 def _with_rest(seen: HoldOut, weight: int, fraction: float) -> HoldOut:
     """The hold-out of a corpus of which some documents were read; weight: its bytes of text."""
+    # weights are estimates, of compressed files by a factor
     rest = max(0.0, weight - seen.text)
     documents = rest * seen.documents / max(1, seen.text)
     return replace(

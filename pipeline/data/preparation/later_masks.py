@@ -49,7 +49,7 @@ class MaskTask:
 
 
 def need_counts(data: DataSettings) -> bool:
-    """Whether the masks of a data section need counts of the tokens."""
+    """True if the masks of a data section need counts of the tokens."""
     return data.masks.random_ids == "unigram"
 
 
@@ -59,7 +59,7 @@ def count_tokens_of(work: Path, parts: list[Part]) -> Counts:
         stems = [f"{part.stem}.{split}" for part in parts if part.of(split)]
         if stems:
             each = (np.fromfile(counts_file(work, stem), np.uint64) for stem in stems)
-            return reduce(np.add, each)
+            return reduce(np.add, each)  # integers: the same sum in any order
     raise AssertionError("parts without rows are refused before")
 
 
@@ -71,6 +71,7 @@ def draw_later(
     executor: Executor,
 ) -> list[Part]:
     """Draw the masks of all parts, unless they are drawn; returns the parts with their masks."""
+    # the loader draws them, with the counts that are published
     if not stored_masks(job.data.duplicates, TRAIN) or not any(part.of(TRAIN) for part in parts):
         return parts
     by_task: dict[int, list[Part]] = {task.number: [] for task in tasks}
@@ -81,6 +82,7 @@ def draw_later(
     executor.run(Stage(job.directory, partial(_start, job, masking)), later)
     made: dict[str, Any] = {}
     for task in later:
+        # from markers, as tasks may have run in any process, or before a restart
         made |= json.loads((job.directory / task.marker).read_bytes())
     return [
         replace(

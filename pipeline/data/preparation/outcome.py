@@ -1,4 +1,4 @@
-"""What the user is told about prepared shards: what they hold, what was dropped, what is next."""
+"""The report on prepared shards: their content, what was dropped, and which commands are next."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
 
 
 def _about_corpora(manifest: Manifest, splits: Mapping[str, PlainText]) -> Iterator[str]:
-    """What is to be said of each corpus; splits: how its plain text was split."""
+    """Lines about each corpus; splits: how its plain text was split."""
     for name, corpus in manifest.corpora.items():
         dropped = corpus["dropped"] | corpus["bad"]
         if dropped:

@@ -40,20 +40,20 @@ class ShardsJob:
     corpus: str
     """The corpus's or group's name."""
     languages: Mapping[str, str]
-    """As in `FoundCorpus`."""
+    """Languages of the corpora, see `FoundCorpus`."""
     sources: list[Source]
     """The files that are read; slow formats are extracted already."""
     selection: Selection
     tokenizer: ChosenTokenizer
     parts: PrepareJob
-    """What its tasks share, as `parts_job` returns it."""
+    """The settings that its tasks share, as `parts_job` returns them."""
     fingerprint: str
     identities: Identities
-    """Of all files, as they went into the fingerprint."""
+    """Identities of all files, as they went into the fingerprint."""
     output: Path
 
     def is_complete(self) -> bool:
-        """Whether `output` holds exactly these shards. Raises DataError if it holds others."""
+        """True if `output` holds exactly these shards. Raises DataError if it holds others."""
         if not (self.output / MANIFEST).exists():
             return False
         found = read_manifest(self.output).fingerprint
@@ -113,7 +113,7 @@ def plan_job(
 def parts_job(
     arguments: argparse.Namespace, data: DataSettings, sources: list[Source], split_bytes: int
 ) -> PrepareJob:
-    """What the tasks share, without the directory and thresholds, which are determined later."""
+    """The settings that tasks share, without directory and thresholds, which follow later."""
     return PrepareJob(
         directory=Path(),
         data=data,
@@ -148,6 +148,7 @@ def run_tasks(
     Yields None if another process has published, or will publish, the shards.
     """
     tasks = job.selection.decided_tasks()
+    # before the directory is locked, as the thresholds are part of the plan that it compares
     held_out = hold_outs(tasks, job.run.data, executor)
     for line in describe_hold_outs(held_out, job.run.data.validation_fraction, job.sources):
         print(line, flush=True)
@@ -168,13 +169,13 @@ def run_tasks(
         if work is None:
             yield None
             return
-        _compare_found(job, work.path)
+        _compare_found(job, work.path)  # early: a change that a worker finds costs its work
         parts = replace(
             job.parts,
             directory=work.path,
             corpora=tuple(thresholds),
             thresholds=thresholds,
-            rarity=rarity_for(tasks),
+            rarity=rarity_for(tasks),  # one for all parts: only runs sampled alike can be compared
         )
         stage = prepare_stage(parts, job.tokenizer.vocabulary)
         if not work.finish(stage, tasks, executor, part):

@@ -72,11 +72,12 @@ def publish_shards(
         check_unknown(parts, SPECIALS[job.tokenizer.vocabulary.kind]["unk"])
     if not allow_short:
         require_size(job.corpus, corpus_text(parts))
+    # the last look at the files, before assemblies start to remove the pieces
     confirm_inputs(job, finished)
     manifest = assemble_shards(job, parts, finished.job, executor, shard_bytes)
     for warning in describe_taken(parts):
         print(warning)
-    job.tokenizer.publish(job.run.data)
+    job.tokenizer.publish(job.run.data)  # last: a prepare that fails publishes no tokenizer
     return manifest
 
 
@@ -106,6 +107,7 @@ def assemble_shards(
         remove_temporaries(directory)
     make_folders(output, data.duplicates)
     assembler = Assembler(work, output, made.compression)
+    # train shards first: in the manifest they come before those of validation
     placed = assembler.run(plan_assemblies(parts, shard_bytes), executor)
     masking = masking_of_parts(made, vocabulary, parts)
     if masking.counts is not None:
@@ -113,8 +115,9 @@ def assemble_shards(
     documents = partial(write_documents, work, output, [part.stem for part in parts])
     merges = merge_validation_shards(work, output, parts, made, masking)
     written: list[Any] = executor.call([documents, *merges], is_light=True)
-    placed += written[1:]
+    placed += written[1:]  # the first result is that of write_documents
     copies = _count_copies(work, parts, executor)
+    # before `other_files`, which lists the folder for the manifest
     save_vocabulary(
         vocabulary, output / "tokenizer", data.sequence_length, job.tokenizer.trained_on
     )

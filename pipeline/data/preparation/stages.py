@@ -28,12 +28,12 @@ from pipeline.ingest.extraction.extract import extract
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSizes:
-    """How much text there is in what is made, in bytes."""
+    """Sizes of tasks and shards, in bytes of text."""
 
     split: int
-    """Of a task."""
+    """Text of a task."""
     shard: int
-    """Of a train shard at most, which is assembled from several splits."""
+    """Most text of a train shard, which is assembled from several splits."""
 
 
 def make_shards(
@@ -89,7 +89,7 @@ def make_shards(
                 allow_unknown=arguments.allow_unknown,
             )  # fmt: skip
     except (DataError, OSError):
-        # Where locks exclude nobody, another process may publish, and remove the parts, meanwhile.
+        # Where locks do not exclude, another process may publish, and remove the parts, meanwhile.
         if job.is_complete():
             return None
         raise

@@ -57,11 +57,11 @@ class Places:
     corpus: str
     """A description of the files."""
     named: bool
-    """Whether all files belong to named corpora, which share a tokenizer."""
+    """True if all files belong to named corpora, which share a tokenizer."""
     shared: Path
     """The tokenizer of all named corpora and groups, for this kind, size and case."""
     own: Path
-    """The tokenizer of these input files alone."""
+    """The tokenizer of only these input files."""
     unfinished: Path
     """The tokenizer of these input files until it is published."""
 
@@ -124,12 +124,13 @@ class ChosenTokenizer:
     trained_on: str
     """A description with the amount of text; "" if its folder has none."""
     places: Places | None
-    """None if it is published already."""
+    """Folders to publish it in; None if it is published already."""
 
     def publish(self, data: DataSettings) -> None:
         """Move an unfinished tokenizer to its final folder; the first becomes the shared one."""
         if self.places is None:
             return
+        # the second lock, as two corpora may publish the shared tokenizer at once
         with self.places.locked(), one_at_a_time(self.places.shared.with_name(".publish.lock")):
             while _is_whole(self.places.unfinished):  # else a prepare of the same files did it
                 target = self._target(self.places, data)
@@ -139,14 +140,14 @@ class ChosenTokenizer:
                 try:
                     publish_folder(self.places.unfinished, target)
                     print(f"tokenizer: published as {target}")
-                except FileNotFoundError:  # by now; only where locks exclude nobody, as below
+                except FileNotFoundError:  # by now; only where locks do not exclude, as below
                     return
-                except TakenError:
+                except TakenError:  # another one was first: choose the target again
                     if target == self.places.own and not _is_whole(target):
                         raise
 
     def _target(self, places: Places, data: DataSettings) -> Path | None:
-        """Where to publish; None if it is published, or the shared tokenizer is the same."""
+        """The folder to publish in; None if it is there, or the shared tokenizer is the same."""
         if _is_whole(places.own):
             return None
         if not (places.named and _has_enough_ids(self.vocabulary, data)):
@@ -197,7 +198,7 @@ def find_tokenizer(
             print("tokenizer: none for this corpus yet; training it on this corpus", flush=True)
             try:
                 train_tokenizer(sources, data, places.unfinished, places.corpus, executor=executor)
-            except TakenError as error:  # where locks exclude nobody
+            except TakenError as error:  # where locks do not exclude
                 print(f"tokenizer: {error}", flush=True)
             else:
                 fresh = True

@@ -51,6 +51,7 @@ def train_tokenizer(
             "the field with --text-field"
         )
     text = f"{corpus}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
+    # appears whole: a killed training must not leave a folder that others take for a tokenizer
     with whole_folder(directory) as folder:
         save_vocabulary(vocabulary, folder, data.sequence_length, trained_on=text)
     print(

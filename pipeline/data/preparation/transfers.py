@@ -1,4 +1,4 @@
-"""What fetching published files will take, and `--fetch`."""
+"""Estimates of fetching published files, and `--fetch`."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from pipeline.remote.urls import local_inputs
 _PLACES = 4
 """Files of a corpus that are looked at."""
 _FETCHED_BYTES = 4 << 20
-"""Of each, to time the network."""
+"""Bytes of each that are fetched, to time the network."""
 _EXTRACTED_BYTES = 1 << 19
-"""Of these, to time the extraction."""
+"""Bytes of these that are extracted, to time the extraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Transfer:
     corpus: str
     files: list[Source]
     here: list[Source]
-    """In the downloads, and not extracted."""
+    """Files in the downloads that are not extracted."""
     missing: list[Source]
     """To be fetched."""
 
@@ -64,7 +64,7 @@ class Transfer:
         return cls(corpus, files, here=found[True], missing=found[False])
 
     def describe(self) -> str:
-        """How many files, how large, and where from."""
+        """Line with the number, size and source of the files."""
         done = len(self.files) - len(self.here) - len(self.missing)
         text = f"{self.corpus}: {_sizes(self.files)}, from {_host(self.files[0])}"
         there = [f"{done:,} are extracted"] * bool(done)
@@ -86,10 +86,12 @@ class Transfer:
         fetching = to_fetch / speed.fetching
         extraction = size / speed.extraction
         largest = max((source.size for source in self.missing), default=0) / speed.fetching
+        # whichever is slowest: the connections, the workers, or the largest file, which has one
+        # connection
         seconds = max(
             fetching / file.connections,
             (extraction + fetching) / workers,
-            largest + extraction * largest / max(fetching, 1e-9) / workers,  # of this file alone
+            largest + extraction * largest / max(fetching, 1e-9) / workers,  # of this file
         )
         text = (
             f"{self.corpus}: about {in_words(seconds)} to fetch and extract them with {workers:,} "
@@ -107,7 +109,7 @@ class Transfer:
 
     @property
     def keeps_copies(self) -> bool:
-        """Whether the copies stay."""
+        """True if the copies stay."""
         return _published(self.files[0]).is_kept
 
     def _copies(self, workers: int) -> list[Source]:
@@ -125,9 +127,9 @@ class Speed:
     """Bytes of files per second."""
 
     fetching: float
-    """Of one connection."""
+    """Fetched by one connection."""
     extraction: float
-    """Of one worker."""
+    """Extracted by one worker."""
 
 
 def describe_transfers(files: list[Source], workers: int) -> list[str]:
@@ -200,7 +202,7 @@ def _alone(source: Source, head: bytes, folder: str) -> Source:
 def _some(files: list[Source]) -> list[Source]:
     """Files at even distances."""
     places = (number * len(files) // _PLACES for number in range(_PLACES))
-    return [files[place] for place in dict.fromkeys(places)]
+    return [files[place] for place in dict.fromkeys(places)]  # few files: some places are one
 
 
 def _measure(files: list[Source]) -> Speed:
@@ -211,7 +213,7 @@ def _measure(files: list[Source]) -> Speed:
             head, seconds = read_beginning(_published(source), _FETCHED_BYTES)
             fetched, fetching = fetched + len(head), fetching + seconds
             alone = _alone(source, head[:_EXTRACTED_BYTES], folder)
-            began_at = time.process_time()
+            began_at = time.process_time()  # CPU time: other processes do not count
             with suppress(DataError):  # its end is missing
                 for piece in cut(alone, max(alone.size, 1)):
                     for _ in stream(piece):

@@ -65,7 +65,7 @@ class _PartDiffersError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PrepareJob:
-    """What all tasks of one `prepare` share."""
+    """The settings that all tasks of one `prepare` share."""
 
     directory: Path
     """Finished parts are written here."""
@@ -79,11 +79,12 @@ class PrepareJob:
     engine: str
     """"fast", which is checked against `tokenizers`, or "tokenizers"."""
     rarity: int = LEAST_RARITY
-    """Of the sampled runs that find held-out documents in train, see `held_out_copies`."""
+    """Rarity of the sampled runs that find held-out documents in train, see `held_out_copies`."""
 
 
 def sequence_base(task: int, part: int, validation: bool) -> int:
     """The first sequence id of a part's train or validation rows: split << 32."""
+    # from the top: 16 bits of task, 15 of part, 1 of split (see `is_held_out`), 32 of row
     return ((task * _MOST_PARTS + part) * 2 + int(validation)) << 32
 
 
@@ -110,11 +111,11 @@ class PartInProgress:
 
     task: SplitTask
     spans: Callable[[], list[ReadSpan]]
-    """Gives what the whole task has read so far, see `unchanged.reading`."""
+    """Returns the spans that the task has read so far, see `unchanged.reading`."""
     number: int = 0
-    """Among the parts of the task."""
+    """Its number among the parts of the task."""
     counts: DocumentCounts = field(default_factory=DocumentCounts)
-    """Of the part's documents."""
+    """Counts of the part's documents."""
     sides: tuple[_Side, _Side] = field(default_factory=lambda: (_Side(), _Side()))
     """Documents to train on, and held-out ones."""
 
@@ -125,7 +126,7 @@ class PartInProgress:
     def count(self, batch: DocumentBatch) -> None:
         """Count a batch's documents, those without tokens too."""
         self.counts.documents += len(batch.ids)
-        self.counts.bytes += int(batch.offsets[-1]) - len(batch.ids)
+        self.counts.bytes += int(batch.offsets[-1]) - len(batch.ids)  # a NUL ends each document
         self.counts.characters += count_characters(batch.buffer) - len(batch.ids)
 
     def require_same(self, made: dict[str, Any]) -> None:
@@ -133,6 +134,7 @@ class PartInProgress:
 
         made: its marker.
         """
+        # content is compared elsewhere: only the time limit can drop other documents
         slow = [dropped.get(TOO_SLOW, 0) for dropped in (made["dropped"], self.counts.dropped)]
         if made["bytes"] != self.counts.bytes or slow[0] != slow[1]:
             raise _PartDiffersError
@@ -156,13 +158,13 @@ class PartInProgress:
 
 @dataclass(slots=True)
 class Worker:
-    """What a process keeps between tasks; the encoder's cache doubles its speed."""
+    """State of a process between tasks; the encoder's cache doubles its speed."""
 
     job: PrepareJob
     vocabulary: Vocabulary
     encoder: TextEncoder
     masking: Masking | None
-    """None if masks are drawn later, see `later_masks`."""
+    """Masking of the rows; None if masks are drawn later, see `later_masks`."""
     accepted: dict[Source, State] = field(default_factory=dict)
     """States in which files were not found, and in which they have the same content."""
 
@@ -187,6 +189,7 @@ class Worker:
                 self._do(task, encoder)
                 return
             except (EngineMismatch, _PartDiffersError) as error:
+                # all parts of the task are made again: its ids must be those of one engine
                 for path in directory.glob(f"part-{task.number:06d}-*.json"):
                     path.unlink()
                 if isinstance(error, EngineMismatch):
@@ -201,13 +204,14 @@ class Worker:
             threshold = self.job.thresholds[task.corpus]
             for batch in read_kept(pieces, task.decisions, self.job.data.seed, read):
                 part.counts.take(read)
+                # on a restart finished parts are only counted, to find where the next one begins
                 if not self._marker(part).exists():
                     _encode(batch, encoder, threshold, part)
                 part.count(batch)
                 if part.counts.bytes >= self.job.split_bytes:
                     self._finish(part)
                     part = part.next()
-            part.counts.take(read)
+            part.counts.take(read)  # dropped after the last batch
             self._finish(part)
         write_whole(self.job.directory / task.marker, json.dumps(part.number + 1).encode())
 
@@ -244,6 +248,7 @@ class Worker:
             add_counts(part.counts.packed, packed)
             tables.append(documents)
         sink = pa.BufferOutputStream()
+        # a part without documents has its file, too: later stages read one per part
         documents = pa.concat_tables(tables or [DOCUMENTS_SCHEMA.empty_table()])
         pq.write_table(documents, sink, use_dictionary=REPEATED)
         write_whole(self.job.directory / f"{stem}.{DOCUMENTS}", sink.getvalue(), lasting=False)
@@ -266,7 +271,7 @@ class Worker:
         packed = count_packing(data, tokens, rows, draws)
         runs = sample_runs(tokens, self.job.rarity)
         write_runs(self.job.directory / f"{stem}.runs.npz", runs)
-        del tokens
+        del tokens  # rows hold copies; makes room for the masks
         sequences = np.arange(base, base + len(rows), dtype=np.uint64)
         entry = arrow_files.write_shard_file(
             self.job.directory / f"{stem}.arrow",
@@ -293,6 +298,7 @@ def _encode(
     batch: DocumentBatch, encoder: TextEncoder, threshold: int, part: PartInProgress
 ) -> None:
     """Add a batch's documents to the sides of `part`; threshold: see `PrepareJob`."""
+    # chosen by hash, so a restart or another worker checks the same documents
     checked = (batch.hashes >> np.uint64(20)) % np.uint64(CHECKED_SHARE) == 0
     sentences = sentence_starts(batch.buffer, batch.offsets)
     tokens, unknown = encoder.encode(batch.buffer, batch.offsets, sentences, checked)
@@ -317,7 +323,7 @@ def _start(job: PrepareJob, vocabulary: Vocabulary) -> Callable[[SplitTask], Non
 
 
 def read_finished_spans(directory: Path) -> list[ReadSpan]:
-    """What finished parts have read, in order of their tasks."""
+    """The spans that finished parts have read, in order of their tasks."""
     # the last part of a task knows what those before it have read
     last = {path.name.split("-")[1]: path for path in sorted(directory.glob("part-*.json"))}
     rows = (json.loads(text).get("read", []) for text in on_threads(Path.read_bytes, last.values()))
