@@ -44,7 +44,7 @@ class Found:
     text: str
     """Empty if extraction dropped it, which does not store the text."""
     reason: str
-    """Why it is dropped, or KEPT."""
+    """The reason to drop it, or KEPT."""
     is_bad: bool
     language: str
     site: str
@@ -139,7 +139,7 @@ class DocumentStatistics:
         for step in sorted(self.lengths):
             before += self.lengths[step]
             if before >= wanted:
-                return round(2 ** ((step + 0.5) / STEPS))
+                return round(2 ** ((step + 0.5) / STEPS))  # the middle of the bin
         return 0
 
     def octaves(self) -> list[tuple[int, int]]:
@@ -166,11 +166,13 @@ class DocumentStatistics:
             found.reason,
         )  # fmt: skip
         if len(chosen) < self.samples:
+            # negated: the heap's first item is the largest rank, which leaves next
             heapq.heappush(chosen, (-rank, sample))
         else:
             heapq.heapreplace(chosen, (-rank, sample))
 
     def _hash(self, text: str) -> None:
+        # texts as they were read can hold lone surrogates, which cleaning replaces
         number = xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
         if number & ((1 << self.hash_bits) - 1):
             return
@@ -254,5 +256,5 @@ def _site(origin: str) -> str:
         return ""
     try:
         return (urlsplit(origin).hostname or "").removeprefix("www.")
-    except ValueError:
+    except ValueError:  # brackets around no address
         return ""

@@ -90,10 +90,12 @@ def _bars(title: str, rows: Iterable[tuple[str, int]], total: int, kind: str) ->
     rows = list(rows)
     if not rows:
         return ""
+    # the longest bar is full, or small shares would be invisible
     most = max(count for _, count in rows) or 1
     lines = [
         f'<tr><td>{escape(name)}</td><td class="n">{count:,}</td>'
         f'<td class="n">{count / max(1, total):.1%}</td><td class="b">'
+        # an attribute of svg: the page's policy allows no style but that of its sheet
         f'<svg class="bar" width="{100 * count / most:.1f}%"></svg></td></tr>'
         for name, count in rows
     ]

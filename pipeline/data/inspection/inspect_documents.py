@@ -38,7 +38,7 @@ _NO_DOCUMENTS = {"manifest.json", ".work", "word_starts.bin", "tokenizer.json"}
 
 
 def holds_documents(path: Path) -> bool:
-    """Whether a path holds text rather than shards, complete or not."""
+    """True if a path holds text rather than shards, complete or not."""
     if not path.is_dir():
         return path.exists()
     names = {file.name for file in path.iterdir()}
@@ -137,7 +137,7 @@ def _judge(
             return replace(found, reason=made.reason, is_bad=isinstance(made, BadRecord))
         found = replace(found, text=made)
     text = clean([found.text]) if filters != Filters() else None
-    if text is None or len(text.buffer) == 1:
+    if text is None or len(text.buffer) == 1:  # only a NUL: empty
         return found
     lines = keep_lines(text, np.array([filters.c4]))
     reasons = filters.first_reasons(lines.text.buffer, lines.text.offsets)

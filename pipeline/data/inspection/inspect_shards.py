@@ -126,7 +126,7 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
 
 
 def print_statistics(statistics: Statistics, manifest: Manifest, mask: str) -> None:
-    """Print rates, lengths and fill beside the recipe's values; mask: the mask token."""
+    """Print rates, lengths and fill next to the recipe's values; mask: the mask token."""
     lengths, total = statistics.lengths, statistics.actions.sum(0)
     rates = statistics.predictions / max(1, statistics.text_tokens)
     split = manifest.masking["split"]

@@ -1,4 +1,4 @@
-"""What a run, a checkpoint, a model, a folder of them or a list of ids is, and what takes it.
+"""Describes a run, a checkpoint, a model, a folder of them or a list of ids, and what takes it.
 
 Of models only JSON is read, so this needs no torch.
 """
@@ -54,7 +54,7 @@ def describe_place(path: Path) -> list[str]:
 
 
 def _describe(file: Path, describe: Callable[[Path], list[str]]) -> list[str]:
-    """What the folder of a file is; DataError if the file is damaged."""
+    """Lines about the folder of a file; DataError if the file is damaged."""
     try:
         return describe(file.parent)
     except KeyError as error:
@@ -66,6 +66,7 @@ def _describe(file: Path, describe: Callable[[Path], list[str]]) -> list[str]:
 def _run(path: Path) -> list[str]:
     record = read_object(path / RUN)
     settings, directories = record["run"], [part["directory"] for part in record["data"]]
+    # numbers, as names sort step-9 after step-10
     steps = [int(name.removeprefix("step-")) for name in _names(path / _CHECKPOINTS, "step-*")]
     state = " (running)" if (path / "ready").exists() else ""
     if (path / "INTERRUPTED").exists():
@@ -117,7 +118,7 @@ def _checkpoint(path: Path) -> list[str]:
 
 
 def _has(path: Path, *keys: str) -> bool:
-    """Whether a JSON file has these keys; state.json is also a name in folders of `datasets`."""
+    """True if a JSON file has these keys; state.json is also a name in folders of `datasets`."""
     try:
         return {*keys} <= read_object(path).keys()
     except (ValueError, OSError):
@@ -201,9 +202,9 @@ def _last_metrics(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - (1 << 16)))
+        file.seek(max(0, path.stat().st_size - (1 << 16)))  # it grows with the run; a line is short
         lines = file.read().splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith(b"\n")]
+    whole = [line for line in lines if line.endswith(b"\n")]  # a run may be writing the last one
     try:
         return as_object(whole[-1]) if whole else {}
     except ValueError:

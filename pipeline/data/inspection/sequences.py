@@ -106,6 +106,7 @@ def _row_actions(
 ) -> npt.NDArray[np.int64]:
     """[tokens] action of each position, -1 where nothing is predicted; of a row's mask."""
     chosen = np.flatnonzero(np.unpackbits(bitmap, bitorder="little")[:tokens])
+    # the last byte is padded with zeros, which are also [MASK]'s code: cut by the count
     codes = np.stack([(packed >> 2 * slot) & 3 for slot in range(4)], 1).ravel()[: len(chosen)]
     found = np.full(tokens, -1)
     found[chosen] = codes

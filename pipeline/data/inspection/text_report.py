@@ -137,6 +137,6 @@ def _wrap(text: str, width: int, first: str) -> list[str]:
         width,
         initial_indent=first,
         subsequent_indent=" " * 6,
-        break_long_words="://" not in text,
+        break_long_words="://" not in text,  # a broken URL cannot be clicked or copied
         break_on_hyphens=False,
     )

@@ -30,15 +30,15 @@ class MadeShards:
     """Shards, complete and unfinished."""
 
     readers: dict[str, list[str]] = field(default_factory=dict)
-    """By hash of what was read: directories of the shards that were made of it, sorted."""
+    """Directories of shards by the hash of what they were made of, sorted."""
     lineages: dict[str, list[str]] = field(default_factory=dict)
-    """By fingerprint of shards: directories of these, and of those that takedowns made of them."""
+    """Directories by fingerprint of shards: of these, and of those that takedowns made of them."""
     count: int = 0
     """Complete ones."""
     work: list[Path] = field(default_factory=list)
     """Work folders inside complete shards; a run was killed at its very end."""
     doubts: list[str] = field(default_factory=list)
-    """Why something that no complete shards need may be needed all the same."""
+    """Reasons to keep something that no complete shards need."""
 
     def need(self, hashes: Sequence[str]) -> list[str]:
         """The shards that were made of any of these, sorted."""
@@ -58,6 +58,7 @@ def read_made_shards(root: Path, others: Sequence[Path]) -> MadeShards:
         if (path / MANIFEST).exists():
             made.count += 1
             _read(path, made)
+            # a link may lead out of the root, where nothing is removed
             if (path / WORK).is_dir() and root.resolve() in (path / WORK).resolve().parents:
                 made.work.append(path / WORK)
         else:
@@ -73,7 +74,7 @@ def _shards_below(root: Path) -> Iterator[Path]:
         for folder, names, _ in os.walk(top):  # links below `top` are looked at, not entered
             for path in [Path(folder, name) for name in names] + [top] * (Path(folder) == top):
                 if (path / MANIFEST).exists() or (path / WORK).is_dir():
-                    names[:] = [name for name in names if name != path.name]
+                    names[:] = [name for name in names if name != path.name]  # os.walk skips it
                     yield path
 
 
@@ -89,5 +90,6 @@ def _read(path: Path, made: MadeShards) -> None:
     except (pa.ArrowException, OSError, KeyError):
         made.doubts.append(f"{path} does not say what it was made of, and may need it")
         return
+    # distinct: a span of a file may be in many parts
     for one in hashes.to_pylist():
         made.readers.setdefault(one, []).append(str(path))

@@ -1,4 +1,4 @@
-"""What is kept below $TENFOLD_ROOT besides shards, whether shards need it, and its removal.
+"""Lists what is kept below $TENFOLD_ROOT besides shards, and removes what no shards need.
 
 Nothing is listed for removal unless all of these hold:
 
@@ -48,11 +48,11 @@ class StoredItem:
     size: int
     """Bytes, with the files that go with it."""
     used_at: float
-    """When it was last written, or, as far as is known, used; in seconds since 1970."""
+    """Time at which it was last written, or used if that is known; in seconds since 1970."""
     what: str
-    """What it is, and what would make it again."""
+    """Its description, and the way to make it again."""
     kept: str = ""
-    """Why it is kept; empty if no shards need it."""
+    """The reason to keep it; empty if no shards need it."""
     lock: Path | None = None
     """The lock of what writes it; None if it is not to be removed."""
     more: tuple[Path, ...] = ()
@@ -66,6 +66,7 @@ def find_items(root: Path, made: MadeShards) -> list[StoredItem]:
     frames = documents / FRAMES_FOLDER
     folders = [documents, frames, documents / "surveys", documents / "decisions", signatures]
     doubts = [*made.doubts]
+    # 2. one lock keeps everything: a stage reads what others wrote
     for folder in [*folders, *_folders(signatures)]:
         if any(is_locked(path) for path in _files(folder, ".*.lock")):
             place = signatures if signatures in (folder, folder.parent) else documents
@@ -95,11 +96,11 @@ Judge = Callable[..., StoredItem]
 def _judged(item: StoredItem, needed_by: list[str], doubts: list[str]) -> StoredItem:
     """The item with the first of the reasons to keep it, if there is one."""
     reason = item.kept
-    if needed_by:
+    if needed_by:  # 1.
         reason = f"made of it: {_name(needed_by)}"
     elif not reason and doubts:
         reason = doubts[0]
-    elif not reason and time.time() - item.used_at < _RECENT_SECONDS:
+    elif not reason and time.time() - item.used_at < _RECENT_SECONDS:  # 3.
         reason = "used in the last day, maybe by a command that still runs"
     return replace(item, kept=reason)
 
@@ -116,7 +117,7 @@ def _item(
     files = [path, *more]
     if path.is_dir():
         files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
-    states = [file.lstat() for file in files]
+    states = [file.lstat() for file in files]  # of a link itself, not of its target
     used_at = max(state.st_mtime for state in [*states, path.lstat()])
     return StoredItem(path, sum(state.st_size for state in states), used_at, what, kept, lock, more)
 
@@ -149,14 +150,14 @@ def _extracted(documents: Path, judged: Judge) -> Iterator[StoredItem]:
 
 
 def _index(path: Path) -> StoredItem:
-    """Where a compressed file can be read from the middle."""
+    """The index of the places at which a compressed file can be read."""
     about = content_file(path)
     more = (about,) if about.is_file() and not about.is_symlink() else ()
     return _item(path, "frames of a compressed file; would be found again", lock_of(path), more)
 
 
 def _source_of(path: Path) -> tuple[str, str]:
-    """What an extracted file can be made of again, and the reason to keep it if it cannot."""
+    """The source that can give an extracted file again, and the reason to keep it without one."""
     places = [Path(str(state[0])) for state in known_content(path).states if state]
     here = [place for place in places if place.exists()]
     if here:
@@ -261,12 +262,14 @@ def remove_item(item: StoredItem, root: Path) -> str:
         return item.kept
     base = root.resolve()
     files = (item.path, *item.more)
+    # asked again: the list may be old, and rmtree must not leave the root
     if any(path.is_symlink() or base not in path.resolve().parents for path in files):
         return f"it is a link, or outside {root}"
     try:
         with open_lock(item.lock) as lock:
             if (held := try_lock(lock)) is not True:
                 return "another process uses it" if held is False else "its disk has no locks"
+            # 3. holds for the moment of the removal, too
             if any(path.is_file() and path.stat().st_mtime > item.used_at for path in files):
                 return "it was used meanwhile"
             for path in files:
@@ -274,7 +277,7 @@ def remove_item(item: StoredItem, root: Path) -> str:
                     shutil.rmtree(path)
                 else:
                     path.unlink(missing_ok=True)
-            item.lock.unlink(missing_ok=True)  # whoever waits for it makes the file again
+            item.lock.unlink(missing_ok=True)  # a process that waits for it makes the file again
     except OSError as error:
         raise DataError(
             f"cannot remove {item.path}: {error.strerror}; fix this and rerun"

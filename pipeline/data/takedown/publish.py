@@ -76,6 +76,7 @@ def _take_down(
     ) as work:
         if work is None:
             return read_manifest(output)
+        # before hours of work on shards that lack a file
         for name, entry in manifest.files.items():
             check_size(data, name, entry["bytes"])
         for folder in _folders(output, manifest):
@@ -120,7 +121,7 @@ def _folders(output: Path, manifest: Manifest) -> set[Path]:
 
 
 def _is_complete(output: Path, mark: str) -> bool:
-    """Whether `output` holds exactly this takedown; ConfigError if it holds other shards."""
+    """True if `output` holds exactly this takedown; ConfigError if it holds other shards."""
     if not (output / MANIFEST).exists():
         return False
     found = read_manifest(output).fingerprint
@@ -150,9 +151,10 @@ def _mark_documents(data: Path, request: Request) -> Iterator[pa.Table]:
     """The row groups of the new documents.parquet."""
     ids = pa.array(sorted(id for _, id in request.names), pa.string())
     for table in DocumentIndex(data).tables():
-        chosen = table[TAKEN_DOWN].to_numpy().copy()
+        chosen = table[TAKEN_DOWN].to_numpy().copy()  # Arrow's memory is read-only
         for row in np.flatnonzero(pc.is_in(table["id"], ids).to_numpy()).tolist():
             name = (table["corpus"][row].as_py(), table["id"][row].as_py())
+            # an id can be in two corpora, of which one is meant
             chosen[row] |= name in request.names
         origins = pc.if_else(pa.array(chosen), "", table["origin"])
         for column, values in (("origin", origins), (TAKEN_DOWN, pa.array(chosen))):

@@ -41,6 +41,7 @@ def purge(path: Path, text_hashes: npt.NDArray[np.uint64], seed: int) -> int:
             return 0
         schema = file.schema_arrow
         before = schema.metadata[EXTRACTION_MARK].decode()
+        # another mark, so that shards of the file as it is now are not taken for those made before
         mark = fingerprint({"before": before, "purged": sorted(map(int, text_hashes))})
         schema = schema.with_metadata(schema.metadata | {EXTRACTION_MARK: mark.encode()})
         is_plain = file.metadata.row_group(0).column(0).compression == "UNCOMPRESSED"

@@ -1,4 +1,4 @@
-"""Where the text of documents that were taken down still is: shards, extracted files, downloads."""
+"""Finds the text of documents that were taken down in shards, extracted files and downloads."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def require_raw_texts(data: Path, manifest: Manifest) -> None:
 def _shards_with_text(
     folders: list[Path], data: Path, output: Path, request: Request
 ) -> Iterator[str]:
-    """Directories beside `data` with documents of the same text, and unfinished ones."""
+    """Directories next to `data` with documents of the same text, and unfinished ones."""
+    # resolved, so that a link and its target are one place
     beside = {path.resolve() for folder in folders if folder.is_dir() for path in folder.iterdir()}
     for path in [output.resolve(), *sorted(beside - {data.resolve(), output.resolve()})]:
         if not path.is_dir():
@@ -69,7 +70,7 @@ def _shards_with_text(
             continue
         try:
             count = _count_texts(path, request)
-        except DataError as error:
+        except DataError as error:  # what cannot be read may hold the text, so it is listed
             yield f"{path}: may hold it ({error})"
             continue
         if count and path == output.resolve():

@@ -27,11 +27,11 @@ class Request:
     names: frozenset[tuple[str, str]]
     """Corpus and id of each that is still there."""
     first_sequences: npt.NDArray[np.uint64]
-    """Sorted; where these start."""
+    """First sequences of these documents, sorted."""
     taken_before: frozenset[tuple[str, str]]
-    """Those that an earlier takedown took."""
+    """Corpus and id of documents that an earlier takedown took."""
     text_hashes: npt.NDArray[np.uint64]
-    """Sorted, of all of them."""
+    """Hashes of all their texts, sorted."""
 
     @property
     def corpora(self) -> dict[str, int]:
@@ -52,6 +52,7 @@ def find_documents(directory: Path, given: Sequence[str]) -> Request:
     wanted = dict.fromkeys(given)
     index = DocumentIndex(directory)
     found = _search(index, wanted)
+    # ids first: a document can have the id of an existing file
     files = [name for name in wanted if name not in found and Path(name).is_file()]
     for name in files:
         del wanted[name]
@@ -85,7 +86,7 @@ def _search(index: DocumentIndex, wanted: dict[str, None]) -> dict[str, list[dic
 
 def _read_ids(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # Windows editors write a mark
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{path} cannot be read as a list of ids: {error}") from error
     return [line.strip() for line in lines if line.strip()]

@@ -35,7 +35,7 @@ from pipeline.data.tokenizers.folders import read_vocabulary
 
 @dataclass(frozen=True, slots=True)
 class TakedownWorker:
-    """What all tasks of a takedown have in common."""
+    """The settings that all tasks of a takedown share."""
 
     data: Path
     """The shards that are read."""
@@ -44,9 +44,9 @@ class TakedownWorker:
     work: Path
     """Holds the markers, and the new documents.parquet, which says what is taken down."""
     manifest: Manifest
-    """Of `data`."""
+    """Manifest of `data`."""
     first_sequences: npt.NDArray[np.uint64]
-    """Where the newly taken documents start."""
+    """First sequences of the newly taken documents."""
 
     def start(self) -> Callable[[ShardTask], None]:
         """The function that does a task."""
@@ -58,6 +58,7 @@ class TakedownWorker:
         for file in shard.files():
             check_size(self.data, file.file, file.bytes)
         rows = arrow_files.read_table(self.data / shard.file)
+        # all rows with a part of a document are in one shard, so the first one decides
         touched = np.isin(self.first_sequences, rows["sequence"].to_numpy())
         content: dict[str, Any] = {"shard": asdict(shard), "sequences": 0, "tokens": 0}
         if touched.any():
@@ -79,6 +80,7 @@ class TakedownWorker:
         for piece in rows:
             documents = index.documents_of(piece["sequence"].to_numpy())
             ids, starts = arrow_files.ragged(piece["input_ids"])
+            # special tokens stay, because readers check where rows and segments end by them
             gone = taken_tokens(piece, documents, separators) & ~vocabulary.special[ids]
             new_ids = np.where(gone, ids.dtype.type(vocabulary.pad), ids)
             new_rows.append(arrow_files.with_ids(piece, new_ids))
@@ -126,7 +128,7 @@ def copy(source: Path, target: Path, *, linked: bool = False) -> None:
         with suppress(OSError):
             if not target.exists():
                 os.link(source, target)
-            if target.samefile(source):
+            if target.samefile(source):  # also of a run that was killed
                 return
     with whole_file(target, lasting=False) as temporary:
         shutil.copyfile(source, temporary)
