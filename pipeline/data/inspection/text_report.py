@@ -93,7 +93,7 @@ def _samples(statistics: DocumentStatistics, width: int) -> list[str]:
 
 
 def clusters_in_words(decided: DecisionSummary) -> str:
-    """How many documents are near-duplicates, and the size of the largest cluster."""
+    """Line with the number of near-duplicates, and the size of the largest cluster."""
     if not decided.clusters:
         return f"no two of {decided.documents:,} documents are similar"
     alike = sum(size * count for size, count in decided.clusters.items())

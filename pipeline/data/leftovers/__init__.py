@@ -1,1 +1,1 @@
-"""What earlier commands left below $TENFOLD_ROOT comes in, what no shards need goes out."""
+"""Files that earlier commands left below $TENFOLD_ROOT come in, those no shards need go out."""

@@ -1,12 +1,15 @@
 """Counts held-out documents that are in train, too, as copies that differ in details.
 
 A copy with the same text is held out with its original, but a story that another site published
-with a changed line may be in train: then the held-out loss is too low. Workers hash a sample of the
-runs of `RUN_TOKENS` tokens (12 words or so of English) of every document, chosen by the content of
-the run, so a run is in the sample of each document that has it. A held-out document with at least
-`FEWEST_RUNS` sampled runs is checked: it is a copy if train has half of them.
+with a changed line may be in train: then the held-out loss is too low.
 
-The tokens are at hand while a part is packed, so this takes no pass over the documents.
+1. While a part is packed, a sample of the runs of `RUN_TOKENS` tokens (12 words or so of English)
+   of every document is hashed, chosen by the content of the run, so a run is in the sample of each
+   document that has it. The tokens are at hand then, so this takes no pass over the documents.
+2. The sampled runs of all held-out documents become a table.
+3. Each process looks up the runs of some parts of train in it.
+4. A held-out document with at least `FEWEST_RUNS` sampled runs is checked: it is a copy if train
+   has half of them.
 """
 
 from __future__ import annotations
@@ -94,7 +97,7 @@ def count_copies(
     held-out documents, which the processes read that look for them.
     """
     checked = {corpus: [*on_threads(read_runs, paths)] for corpus, paths in held_out.items()}
-    runs = run_table(
+    runs = run_table(  # 2.
         np.concatenate(
             [np.empty(0, np.uint64), *(runs.hashes for part in checked.values() for runs in part)]
         )
@@ -106,7 +109,7 @@ def count_copies(
     in_train = np.zeros(len(runs) + 1, np.bool_)  # the last one is for runs that are not there
     searches = [partial(_find_in_train, table, group) for group in groups]
     for bits in executor.call(searches, is_light=True):
-        # a bit per run comes back from each process, not the hashes
+        # 3. a bit per run comes back from each process, not the hashes
         in_train[:-1] |= np.unpackbits(bits, count=len(runs)).view(np.bool_)
     return {corpus: _count(parts, runs, in_train) for corpus, parts in checked.items()}
 

@@ -31,7 +31,7 @@ from pipeline.kernels.bits import (
 )
 
 _AHEAD = 2
-"""How many rows ahead a row's bytes are prefetched."""
+"""Number of rows by which the prefetch of bytes is ahead."""
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _ONE, _ZERO, _EVERY = np.uint64(1), np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 _U = np.uint64  # an unsigned index skips numba's test for negative ones

@@ -67,7 +67,7 @@ class Predictions:
         return self.places, self.actions, self.random_ids
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Predictions:
-        """Those for which `chosen` [predictions] is True."""
+        """The predictions for which `chosen` [predictions] is True."""
         return Predictions(self.places[chosen], self.actions[chosen], self.random_ids[chosen])
 
     def to_masks(self, row_offsets: IntArray, swapped: npt.NDArray[np.bool_] | None) -> Masks:

@@ -116,7 +116,7 @@ def pack_sentences(
 
 @numba.njit(cache=True, nogil=True)
 def cut_sentence(ids, start, end, room, word_starts):  # type: ignore[no-untyped-def]
-    """Where to split ids[start:end] so that the first part fits `room` tokens; start if nowhere.
+    """Place to split ids[start:end] so that the first part fits `room` tokens; start if nowhere.
 
     ids: [tokens]; word_starts: bool [vocabulary].
     """

@@ -84,7 +84,7 @@ class DecisionSummary:
             ) from error
 
     def why(self, corpus: str, id: str) -> str:
-        """Why a document is dropped; empty if it is kept."""
+        """The reason to drop a document; empty if it is kept."""
         number = np.uint64(_hash(corpus, id))
         place = int(np.searchsorted(self.hashes, number))
         if place == len(self.hashes) or self.hashes[place] != number:

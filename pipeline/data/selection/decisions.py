@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
     ]
 )
 EARLIER = "earlier.json"
-"""In decisions, if there are earlier shards: their fingerprints, stores and documents."""
+"""File of decisions that lists earlier shards, if any: fingerprints, stores and documents."""
 _ROWS = 1 << 14
 
 

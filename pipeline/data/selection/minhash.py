@@ -242,7 +242,7 @@ def _have_run(buffer, offsets, kinds, count, table, found):  # type: ignore[no-u
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _slot(table, value):  # type: ignore[no-untyped-def]
-    """Where a hash is, or would be."""
+    """Slot of a hash, or the empty slot where it belongs."""
     last = U(len(table) - 1)
     slot = value & last
     while table[slot] != U(0) and table[slot] != value:

@@ -48,7 +48,7 @@ class Rules:
     """The rules that can drop a document."""
 
     likeness: Likeness | None
-    """When documents are copies; None: copies are kept."""
+    """The condition for copies; None: copies are kept."""
     filters: dict[str, Filters]
     """Filters by corpus."""
     evaluation: Evaluation

@@ -97,7 +97,7 @@ def _character(buffer, at):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _joins(code, before, last, after, kinds):  # type: ignore[no-untyped-def]
-    """Whether a character joins what is around it: 1 yes, 2 it starts a term, 0 it ends one.
+    """1 if a character joins what is around it, 2 if it starts a term, 0 if it ends one.
 
     before, last, after: the two characters before it and the one after it; 0 for none.
     """

@@ -102,7 +102,7 @@ def with_ids(rows: pa.Table, ids: npt.NDArray[Any]) -> pa.Table:
 def write_shard_file(path: Path, content: pa.Buffer) -> dict[str, Any]:
     """Write a shard file. Returns its name, bytes and hash for the manifest."""
     view = memoryview(content)
-    # folders are synced before what names the file is written
+    # the folder is synced with the marker that follows, or before the manifest
     write_whole(path, view, lasting=False)
     return {"file": path.name, "bytes": len(view), "xxh3_64": xxhash.xxh3_64_hexdigest(view)}
 
@@ -202,7 +202,7 @@ def batch_rows(pieces: Sequence[int]) -> npt.NDArray[np.int64]:
     rows = np.array([count for count in pieces if count], np.int64)
     batches = -(-rows // BATCH_ROWS)
     found = np.full(batches.sum(), BATCH_ROWS)
-    found[np.cumsum(batches) - 1] = rows - BATCH_ROWS * (batches - 1)  # last ones of pieces
+    found[np.cumsum(batches) - 1] = rows - BATCH_ROWS * (batches - 1)  # ends of pieces
     return found
 
 

@@ -71,7 +71,8 @@ def document_table(
     named: their ids, origins and licences; hashes: [documents] of their text; sequences: [rows].
     """
     documents = len(rows.first_row)
-    order = np.lexsort((rows.elsewhere[:, 1], rows.elsewhere[:, 0]))  # a stretch per document
+    # by document, so that the rows of each are one stretch of `others`
+    order = np.lexsort((rows.elsewhere[:, 1], rows.elsewhere[:, 0]))
     owners, others = rows.elsewhere[order].T
     offsets = np.searchsorted(owners, np.arange(documents + 1)).astype(np.int32)
     ids, origins, licences = named
@@ -209,7 +210,7 @@ def verify_documents(path: Path, documents: pa.Table, file: str, rows: pa.Table)
     others = documents["other_sequences"].combine_chunks().flatten().to_numpy()
     # +1 where a document starts and -1 after its end: the running sum is the documents of each row
     found = np.zeros(len(sequences) + 1, np.int64)
-    np.add.at(found, np.searchsorted(sequences, first), 1)  # += would count a row once for all
+    np.add.at(found, np.searchsorted(sequences, first), 1)  # unlike +=, counts equal places
     np.add.at(found, ends, -1)
     found = np.cumsum(found[:-1])
     # a damaged id may lie beyond the last row

@@ -272,7 +272,7 @@ def _check_values(value: object, where: str) -> None:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
             _check_values(item, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:  # JSON has no limit, numpy does
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:  # JSON has no limit
         raise ValueError(f"{where} is beyond 64 bits")
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{where} is {value}, not a number")

@@ -124,7 +124,7 @@ def with_sorted_marks(text: str) -> str:
 
 
 def _is_mark(character: str) -> bool:
-    """Whether a character only combines with others; some that are said to start do not."""
+    """True if a character only combines with others; some that are said to start do not."""
     return unicodedata.combining(unicodedata.normalize("NFD", character)[0]) != 0
 
 
@@ -280,7 +280,7 @@ def _copy_word(array: Bytes, at: int, to: Bytes, write: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _simple_bytes(source: Bytes, at: int) -> int:
-    """How many of the next WORD bytes are printable ASCII without two spaces in a row."""
+    """Number of leading bytes, up to WORD, of printable ASCII without two spaces in a row."""
     word = word_at(source, at)
     # Flags control characters (borrow), 127 (carry) and non-ASCII. A borrow or carry only changes
     # bytes above a flagged one, and only the lowest flag counts.
@@ -392,7 +392,7 @@ def _mark_full_lines(buffer: Bytes, begin: int, end: int, width: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _is_full(buffer: Bytes, line: int, newline: int, end: int, width: int) -> bool:
-    """Whether a line is not short, and the next line's first word would exceed the width."""
+    """True if a line is not short, and the next line's first word would exceed the width."""
     stop = newline + 1
     while stop < end and buffer[stop] != SPACE and buffer[stop] != LF:
         stop += 1

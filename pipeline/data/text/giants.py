@@ -34,7 +34,7 @@ def in_pieces(record: Record) -> Iterator[Record]:
 
 
 def _stop(text: str, start: int) -> int:
-    """Where the piece that begins at `start` ends."""
+    """The end of the piece that begins at `start`."""
     end = min(len(text), start + MOST_CHARACTERS)
     # windows side by side, one search each: any run of twice their length fills one
     for at in range(start, end - RUN_CHARACTERS + 1, RUN_CHARACTERS):

@@ -106,7 +106,7 @@ def _kept(document: str) -> tuple[str, str, Counter[str]]:
 
 
 def _why_cut(line: str, bare: str) -> str:
-    """Why a line is cut, by its form; bare: without citation marks."""
+    """The reason to cut a line by its form, or ""; bare: without citation marks."""
     if len(line) > MOST_LETTERS and max(map(len, line.split(" "))) > MOST_LETTERS:
         return f"lines with a word over {MOST_LETTERS:,} letters"
     if not bare.endswith(_END_MARKS) or bare.endswith("..."):

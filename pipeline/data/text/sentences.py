@@ -164,7 +164,7 @@ def _scan(buffer: Bytes, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
 
 @numba.njit(cache=True, nogil=True)
 def _is_plain(word: np.uint64) -> bool:
-    """Whether eight bytes are ASCII without a byte that may end a sentence."""
+    """True if eight bytes are ASCII without a byte that may end a sentence."""
     found = word & EVERY_HIGH_BIT
     for ending in (10, 33, 46, 63):  # \n ! . ?
         found |= equal_bytes(word, U(ending) * EVERY_ONE)
@@ -173,7 +173,7 @@ def _is_plain(word: np.uint64) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _boundary(buffer: Bytes, at: int, first: int, stop: int) -> tuple[int, int]:
-    """Where to continue the scan, and where the next sentence starts (-1 if none ends at `at`).
+    """Place to continue the scan at, and start of the next sentence (-1 if none ends at `at`).
 
     The current sentence starts at `first`; the document ends at `stop`.
     """
@@ -248,7 +248,7 @@ def _head(buffer: Bytes, at: int, stop: int) -> tuple[int, int]:
 
 @numba.njit(cache=True, nogil=True)
 def _is_doubtful(buffer: Bytes, dot: int, first: int, head: int, stop: int, closed: bool) -> bool:
-    """Whether the period at `dot` only belongs to an abbreviation, initial or enumerator.
+    """True if the period at `dot` only belongs to an abbreviation, initial or enumerator.
 
     `head` is the character that would open the next sentence; `closed` is whether a quote or
     footnote mark follows the period.
@@ -287,7 +287,7 @@ def _is_doubtful(buffer: Bytes, dot: int, first: int, head: int, stop: int, clos
 
 @numba.njit(cache=True, nogil=True)
 def _enumerates(buffer: Bytes, word: int, dot: int, first: int) -> bool:
-    """Whether "3.", "b." or "IV." opens its sentence."""
+    """True if "3.", "b." or "IV." opens its sentence."""
     token = word
     while word == dot and token > max(first, dot - 4) and 48 <= buffer[token - 1] <= 57:
         token -= 1
@@ -298,7 +298,7 @@ def _enumerates(buffer: Bytes, word: int, dot: int, first: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _stands_alone(buffer: Bytes, word: int, first: int) -> bool:
-    """Whether a single letter is a whole word, unlike in "Ann's.", "1980s.", "90 K."."""
+    """True if a single letter is a whole word, unlike in "Ann's.", "1980s.", "90 K."."""
     if word == first:
         return True
     if buffer[word - 1] == 32:
@@ -308,7 +308,7 @@ def _stands_alone(buffer: Bytes, word: int, first: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _is_attributed(buffer: Bytes, head: int, stop: int) -> bool:
-    """Whether a name and a verb of speech follow a quoted question or shout: '"Go!" Mary said'."""
+    """True if a name and a verb of speech follow a quoted question or shout: '"Go!" Mary said'."""
     at = head
     for index in range(4):
         end = _word_end(buffer, at, stop)
@@ -328,7 +328,7 @@ def _is_attributed(buffer: Bytes, head: int, stop: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _shape(buffer: Bytes, start: int, end: int) -> tuple[bool, bool, bool]:
-    """Whether a word is a Roman numeral, is dotted like "U.S", has a capital inside."""
+    """True each if a word is a Roman numeral, is dotted like "U.S", has a capital inside."""
     roman, dotted, inner = end > start, end >= start + 3, False
     for at in range(start, end):
         byte = buffer[at]

@@ -34,7 +34,7 @@ SPECIALS: Mapping[str, Mapping[str, str]] = {
 CONTINUATION = "##"
 WORD_MARK = "▁"
 LONGEST_WORD = 100
-"""In characters; a longer word is unknown in WordPiece (google-research/bert tokenization.py)."""
+"""Most characters; a longer word is unknown in WordPiece (google-research/bert tokenization.py)."""
 
 
 def _byte_letters() -> dict[int, str]:

@@ -47,8 +47,8 @@ class Engine(Protocol):
     def encode(
         self, buffer: Bytes, offsets: npt.NDArray[np.int64], sentences: npt.NDArray[np.int64]
     ) -> tuple[Tokens, Unknown, npt.NDArray[np.bool_]]:
-        """As `TextEncoder.encode`, as if there were no added tokens; also returns which documents
-        `tokenizers` has to encode."""
+        """Encode as `TextEncoder.encode` does, as if there were no added tokens; also returns which
+        documents `tokenizers` has to encode."""
 
 
 def _fast_engine(vocabulary: Vocabulary, reference: Reference) -> Engine:

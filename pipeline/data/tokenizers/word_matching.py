@@ -41,7 +41,7 @@ class Matcher(NamedTuple):
     unk: int
     unk_score: float
     longest: int
-    """In characters; a longer word is unknown in WordPiece."""
+    """Most characters of a word; a longer one is unknown in WordPiece."""
     mark: Bytes
     """Prefix of every word; empty in WordPiece."""
     becomes: Bytes
