@@ -90,7 +90,7 @@ def _bars(title: str, rows: Iterable[tuple[str, int]], total: int, kind: str) ->
     rows = list(rows)
     if not rows:
         return ""
-    # the longest bar is full, or small shares would be invisible
+    # the longest bar takes the full width, so that small shares stay visible
     most = max(count for _, count in rows) or 1
     lines = [
         f'<tr><td>{escape(name)}</td><td class="n">{count:,}</td>'

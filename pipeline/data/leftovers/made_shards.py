@@ -74,7 +74,7 @@ def _shards_below(root: Path) -> Iterator[Path]:
         for folder, names, _ in os.walk(top):  # links below `top` are looked at, not entered
             for path in [Path(folder, name) for name in names] + [top] * (Path(folder) == top):
                 if (path / MANIFEST).exists() or (path / WORK).is_dir():
-                    names[:] = [name for name in names if name != path.name]  # os.walk skips it
+                    names[:] = [name for name in names if name != path.name]  # not below shards
                     yield path
 
 

@@ -96,11 +96,11 @@ Judge = Callable[..., StoredItem]
 def _judged(item: StoredItem, needed_by: list[str], doubts: list[str]) -> StoredItem:
     """The item with the first of the reasons to keep it, if there is one."""
     reason = item.kept
-    if needed_by:  # 1.
+    if needed_by:  # 1. outranks every other reason
         reason = f"made of it: {_name(needed_by)}"
     elif not reason and doubts:
         reason = doubts[0]
-    elif not reason and time.time() - item.used_at < _RECENT_SECONDS:  # 3.
+    elif not reason and time.time() - item.used_at < _RECENT_SECONDS:  # 3. the last resort
         reason = "used in the last day, maybe by a command that still runs"
     return replace(item, kept=reason)
 

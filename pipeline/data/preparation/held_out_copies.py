@@ -97,7 +97,7 @@ def count_copies(
     held-out documents, which the processes read that look for them.
     """
     checked = {corpus: [*on_threads(read_runs, paths)] for corpus, paths in held_out.items()}
-    runs = run_table(  # 2.
+    runs = run_table(  # 2. of all corpora, as a copy may be in another one
         np.concatenate(
             [np.empty(0, np.uint64), *(runs.hashes for part in checked.values() for runs in part)]
         )

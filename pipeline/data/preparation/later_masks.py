@@ -71,7 +71,7 @@ def draw_later(
     executor: Executor,
 ) -> list[Part]:
     """Draw the masks of all parts, unless they are drawn; returns the parts with their masks."""
-    # the loader draws them, with the counts that are published
+    # none are stored: the loader draws them, with the counts that are published
     if not stored_masks(job.data.duplicates, TRAIN) or not any(part.of(TRAIN) for part in parts):
         return parts
     by_task: dict[int, list[Part]] = {task.number: [] for task in tasks}

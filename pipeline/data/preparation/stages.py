@@ -89,7 +89,7 @@ def make_shards(
                 allow_unknown=arguments.allow_unknown,
             )  # fmt: skip
     except (DataError, OSError):
-        # Where locks do not exclude, another process may publish, and remove the parts, meanwhile.
+        # Where locks have no effect, another process may publish, and remove the parts, meanwhile.
         if job.is_complete():
             return None
         raise

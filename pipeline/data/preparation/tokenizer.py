@@ -140,7 +140,7 @@ class ChosenTokenizer:
                 try:
                     publish_folder(self.places.unfinished, target)
                     print(f"tokenizer: published as {target}")
-                except FileNotFoundError:  # by now; only where locks do not exclude, as below
+                except FileNotFoundError:  # by now; only where locks have no effect, as below
                     return
                 except TakenError:  # another one was first: choose the target again
                     if target == self.places.own and not _is_whole(target):
@@ -198,7 +198,7 @@ def find_tokenizer(
             print("tokenizer: none for this corpus yet; training it on this corpus", flush=True)
             try:
                 train_tokenizer(sources, data, places.unfinished, places.corpus, executor=executor)
-            except TakenError as error:  # where locks do not exclude
+            except TakenError as error:  # where locks have no effect
                 print(f"tokenizer: {error}", flush=True)
             else:
                 fresh = True

@@ -91,7 +91,7 @@ class Transfer:
         seconds = max(
             fetching / file.connections,
             (extraction + fetching) / workers,
-            largest + extraction * largest / max(fetching, 1e-9) / workers,  # of this file
+            largest + extraction * largest / max(fetching, 1e-9) / workers,  # the largest
         )
         text = (
             f"{self.corpus}: about {in_words(seconds)} to fetch and extract them with {workers:,} "

@@ -81,7 +81,7 @@ def draw_masks(  # type: ignore[no-untyped-def]
         stream = mix(keys[row] + (duplicate + np.uint64(1)) * GOLDEN)
         count = budgets[row]
         begin = row * width
-        end = begin + ((tokens[row] + 63) >> 6) + 1  # with the spare word
+        end = begin + ((tokens[row] + 63) >> 6) + 1  # and a spare word: windows of bits read two
         # 1. positions
         ordinary, found = part(bits, begin, end), part(chosen, 0, end - begin)
         if choice == TOKENS:

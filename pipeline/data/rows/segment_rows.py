@@ -179,7 +179,7 @@ def _plan_segments(  # type: ignore[no-untyped-def]
             # 1. chunk
             target = law.room
             if _draw(stream) < law.short:
-                target = 2 + _below(stream, law.room - 1)  # 2 to room
+                target = 2 + _below(stream, law.room - 1)  # 2 to room, both included
             head, end = after, place
             while end < stop and (end == place or end - place < target):
                 if boundaries[after] - place > law.room:

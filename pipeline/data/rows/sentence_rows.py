@@ -160,8 +160,7 @@ def _pack(documents, word_starts, room, frame, across, out):  # type: ignore[no-
                 cut = end
                 if end - place > room:
                     cut = cut_sentence(source, place, end, left, word_starts) if left > 0 else place
-                    # no word start in reach of an empty row: split at any token, or it would stay
-                    # empty forever
+                    # no word start within reach of an empty row: split at any token
                     if cut == place and used == 0:
                         cut = place + room
                 # close the open row; the same sentence is tried again in the next one

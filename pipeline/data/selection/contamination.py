@@ -209,7 +209,7 @@ def _json_values(path: Path, content: bytes) -> Iterator[Any] | None:
         except ValueError as error:
             broken = broken or _broken(path, _line_number(content, start), error)
     if not broken:
-        # values take more room than lines
+        # parsed again, as values take more room than lines
         return (parse_again(line) for _, line in _lines(content))
     if records == 0 and isinstance(document_error, json.JSONDecodeError):
         broken = _broken(path, document_error.lineno, document_error)

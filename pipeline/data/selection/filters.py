@@ -131,7 +131,8 @@ class Filters:
             yield "repeated lines", _repeated(buffer, offsets) > self.max_repeated
         if self.language:
             found = np.array([detect_fast(text)[0] for text in _texts(buffer, offsets)])
-            for language in sorted({*found.tolist()} - {self.language, "unknown"}):  # in one order
+            # sorted, as a set of strings has another order in every process
+            for language in sorted({*found.tolist()} - {self.language, "unknown"}):
                 yield f"language {language}", found == language
         measured = Measured(buffer, offsets)
         for name in self.sets:
@@ -149,7 +150,7 @@ def filters_by_corpus(given: list[str], corpora: Iterable[str]) -> dict[str, Fil
     for_all = []
     for item in given:
         corpus, _, rule = item.partition("=")
-        if corpus in rules and corpus not in RULES:  # a corpus called like a rule is not meant
+        if corpus in rules and corpus not in RULES:  # of one name, the rule is meant
             rules[corpus].append(rule)
         elif rule.partition("=")[0] in RULES:
             raise ConfigError(

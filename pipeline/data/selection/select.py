@@ -189,7 +189,7 @@ def _publish(selection: Selection, ends: list[int], roots: Path | None) -> Count
                 f"cannot write to {selection.directory.parent}: {error.strerror}; free about 100 "
                 "bytes per document and rerun"
             ) from error
-    # where locks do not exclude: both decide the same, and the first one removed the join's files
+    # where locks have no effect: both decide the same, and the first one removed the join's files
     print(f"selection: another process made {selection.directory} first", flush=True)
     return None
 

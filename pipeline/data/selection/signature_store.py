@@ -275,7 +275,7 @@ def _chosen(
     chosen = []
     for table in _groups(path, ["id", "corpus", "dropped"]):
         rows = np.zeros(len(table), np.bool_)
-        # ids are compared in Arrow; Python sees only the few rows with one of them
+        # ids are compared in Arrow; only the few rows with one of them become Python objects
         for row in np.flatnonzero(pc.is_in(table["id"], ids).to_numpy()).tolist():
             name = (table["corpus"][row].as_py(), table["id"][row].as_py())
             rows[row] = name in names and table["dropped"][row].as_py() is None

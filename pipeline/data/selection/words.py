@@ -50,7 +50,7 @@ def character_kinds() -> Bytes:
         if category != "Cn":
             kinds[code] = by_category.get(category[0], SEPARATOR)
     kinds[0xF0000:] = SEPARATOR
-    # after the categories, which call these letters
+    # after the categories, by which these are ordinary letters
     kinds[SPACELESS] = ALONE
     return kinds
 

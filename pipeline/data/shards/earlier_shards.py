@@ -23,7 +23,7 @@ from pipeline.data.shards.manifest import Manifest, read_manifest
 
 def signatures_of(manifest: Manifest) -> Path:
     """Folder of the signatures of some shards' documents, if they were kept."""
-    return signatures_folder((*manifest.ancestors, manifest.fingerprint)[0])  # the oldest made it
+    return signatures_folder((*manifest.ancestors, manifest.fingerprint)[0])  # the oldest's
 
 
 def signatures_folder(fingerprint: str) -> Path:

@@ -6,9 +6,9 @@ A piece is the train rows and masks of one split of the text. An assembly, a tas
 2. writes its marker, which holds the manifest's entry of the shard;
 3. removes the files of the pieces, so the disk holds twice only what is assembled at the moment.
 
-Until the marker exists, a restart writes all of it again, with the same bytes. Where locks do not
-exclude, two processes may do the same assembly: one that finds a piece missing also finds the
-other's marker.
+Until the marker exists, a restart writes all of it again, with the same bytes. Where locks
+have no effect, two processes may do the same assembly: one that finds a piece missing also finds
+the other's marker.
 """
 
 from __future__ import annotations
@@ -97,15 +97,15 @@ class Assembler:
         """Write a shard, then its marker, and remove its pieces."""
         marker = self.work / assembly.marker
         try:
-            shard = self._write(assembly)  # 1.
+            shard = self._write(assembly)  # 1. if it is done twice, the same bytes
         except (DataError, OSError):
             if marker.exists():
                 return
             raise
         for folder in {(self.output / file.file).parent for file in shard.files()}:
             sync_directory(folder)  # names survive a power failure before the pieces are removed
-        write_whole(marker, json.dumps(asdict(shard)).encode())  # 2.
-        # 3. a kill in between leaves pieces, which the marker makes superfluous
+        write_whole(marker, json.dumps(asdict(shard)).encode())  # 2. pieces are superfluous now
+        # 3. a kill before this leaves files of pieces, which go with the work directory
         for piece in assembly.pieces:
             for file in (piece, *piece["masks"]):
                 (self.work / file["file"]).unlink(missing_ok=True)

@@ -29,7 +29,7 @@ def count_ids(ids: npt.NDArray[np.integer], special: npt.NDArray[np.bool_]) -> C
 
 def write_counts(directory: Path, counts: Counts) -> None:
     """Write the file of a directory."""
-    write_whole(directory / TOKEN_COUNTS, counts.astype("<u8").tobytes())  # in one byte order
+    write_whole(directory / TOKEN_COUNTS, counts.astype("<u8").tobytes())  # the bytes are hashed
 
 
 def read_counts(directory: Path, manifest: Manifest, size: int) -> Counts:

@@ -297,7 +297,7 @@ def _with_taken_rows(
     vocabulary: Vocabulary,
 ) -> Masks:
     """The masks that `path` should hold: as drawn, but as stored in rows with taken tokens."""
-    is_taken = np.logical_or.reduceat(taken, offsets[:-1])  # rows are never empty, as it needs
+    is_taken = np.logical_or.reduceat(taken, offsets[:-1])  # no row is empty, as reduceat needs
     try:
         theirs, ours = (Predictions.of(masks, offsets) for masks in (stored, drawn))
     except ValueError as error:

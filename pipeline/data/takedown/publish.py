@@ -51,7 +51,7 @@ def take_down(
     try:
         return _take_down(data, manifest, request, output, executor, part, mark)
     except (DataError, OSError):
-        # Where locks do not exclude, another process may publish, and remove the work, meanwhile.
+        # Where locks have no effect, another process may publish, and remove the work, meanwhile.
         if _is_complete(output, mark):
             return read_manifest(output)
         raise

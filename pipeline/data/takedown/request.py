@@ -73,7 +73,7 @@ def find_documents(directory: Path, given: Sequence[str]) -> Request:
 def _search(index: DocumentIndex, wanted: dict[str, None]) -> dict[str, list[dict[str, Any]]]:
     """The documents of each wanted name that some document has."""
     plain = {name.rpartition("\t")[2] for name in wanted}
-    # An argument may be no UTF-8; no id is then equal to it.
+    # An argument may not be UTF-8, and then equals no id.
     ids = pa.array([name.encode(errors="replace") for name in sorted(plain)], pa.string())
     found: dict[str, list[dict[str, Any]]] = {}
     for table in index.tables(_COLUMNS):

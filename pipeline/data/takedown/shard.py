@@ -128,7 +128,7 @@ def copy(source: Path, target: Path, *, linked: bool = False) -> None:
         with suppress(OSError):
             if not target.exists():
                 os.link(source, target)
-            if target.samefile(source):  # also of a run that was killed
+            if target.samefile(source):  # linked now, or by a run that was killed
                 return
     with whole_file(target, lasting=False) as temporary:
         shutil.copyfile(source, temporary)

@@ -199,12 +199,11 @@ def read_batches(
             if record.cut:
                 add_counts(counts.cut, dict(record.cut))
                 for reason, size_cut in record.cut:
-                    # the reader cut these bytes before the text was made, so they count as read
-                    # here
+                    # cut before the text was made, so they count as read here
                     counts.take_away(file, reason, size_cut, size_cut)
             if record.noted:
                 add_counts(counts.noted, {record.noted: 1})
-            # spares nearly every document a generator
+            # nearly every document is spared a generator
             is_short = len(record.text) <= RUN_CHARACTERS
             for part in (record,) if is_short else in_pieces(record):
                 records.append(part)
@@ -320,7 +319,7 @@ def _count_cleaning(
     """Count the bytes that cleaning took of each file; documents that were too slow are dropped."""
     cleaned = np.diff(text.offsets) - 1
     removed = np.maximum(text.raw_bytes - cleaned, 0)  # NFC can lengthen a text
-    # over half is gone: only then is a second pass spent on not counting composed characters
+    # over half is gone: worth a second pass, which does not count what NFC composed
     for index in np.flatnonzero(removed > cleaned).tolist():
         removed[index] = cleaned_away(texts[index], int(cleaned[index]))
     removed[slow] = 0  # dropped for their time, not cleaned away

@@ -60,7 +60,7 @@ def scan_words(reference: Reference, matcher: Matcher, *, plain: bool) -> Scan |
     if not contents:
         return None
     patterns = {_without_white(_normalize(reference, text).encode()) for text in contents}
-    # `` becomes a quote: such pairs, and what they become, are no matter of single characters
+    # `` becomes a quote: such pairs, and what they become, do not follow from single characters
     pairs = [chr(left) + chr(right) for left, right in np.argwhere(matcher.pairs).tolist()]
     paired = set("".join(pairs + [_normalize(reference, pair) for pair in pairs]))
     # a token of white space has an empty pattern, which is in every document

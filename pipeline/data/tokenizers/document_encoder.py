@@ -140,7 +140,7 @@ class TextEncoder:
                 unsure[index] = made is None
                 if made is not None:
                     others[index], unknown[index] = made
-        # unsure ones have only the reference
+        # those that are unsure are encoded by the reference below
         for index in np.flatnonzero(checked & ~unsure).tolist():
             expected, _ = self._by_reference(buffer, offsets, sentences, index)
             found = others.get(index) or _documents(tokens, index, index + 1)

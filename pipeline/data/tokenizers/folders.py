@@ -72,7 +72,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
         raise
     except BaseException as error:
         # `tokenizers` raises bare Exception for unreadable files, and for some of them its Rust
-        # code panics, which is no Exception
+        # code panics, which is not an Exception
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
         what = str(error) if not isinstance(error, KeyError) else f"no entry {error}"

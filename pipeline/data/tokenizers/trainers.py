@@ -116,7 +116,8 @@ def _frequent(
     apart = np.zeros(0x110000, np.bool_)
     totals, inside = np.zeros(0x110000, np.int64), np.zeros(0x110000, np.int64)
     for text in _chunks(texts, normalizer):
-        codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)  # countable by numpy
+        # UTF-32 is a number per character, which numpy counts
+        codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
         counts = np.bincount(codes, minlength=0x110000)
         new = np.flatnonzero((counts > 0) & (totals == 0))
         apart[new] = [_is_apart(chr(code)) for code in new.tolist()]

@@ -74,7 +74,7 @@ def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
         np.cumsum([0, *map(len, ordered)]),
         np.array([counts[word] for word in ordered], np.float64),
     )
-    pieces = _seed(words)  # 1.
+    pieces = _seed(words)  # 1. far more than `size`
     while True:
         for _ in range(EM_STEPS):
             _fit(words, pieces)  # 2.
@@ -82,7 +82,7 @@ def train_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
             break
         # 3. not below what the last step chooses from
         _prune(words, pieces, max(int(len(pieces.scores) * KEPT_SHARE), int(size * 1.1)))
-    single = pieces.lengths == 1  # 4.
+    single = pieces.lengths == 1  # 4. first, so that `size` cuts off no character
     order = np.lexsort((pieces.starts, pieces.lengths, -pieces.scores, ~single))
     pieces.keep(order[:size])
     pieces.keep(np.lexsort((pieces.starts, pieces.lengths, -pieces.scores)))

@@ -99,9 +99,9 @@ class WordEngine:
             self._learn(unseen.tolist())
         known = self.table.words
         table = self.table.with_room(int(offsets[-1] - offsets[0]))
-        found = look_up_words(buffer, offsets, sentences, self.kinds, table)  # 2.
+        found = look_up_words(buffer, offsets, sentences, self.kinds, table)  # 2. new ones lack ids
         self.table = table
-        self._encode_new(known)  # 3.
+        self._encode_new(known)  # 3. of words from this number on
         inside = self._sentences_inside(buffer, found.inside)
         # 4.
         ids, document_offsets, starts, unknown = write_ids(
