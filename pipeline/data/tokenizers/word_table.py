@@ -266,8 +266,7 @@ def _find_words(  # type: ignore[no-untyped-def]
     count = 0
     within = 0
     sentence = 0
-    # offsets[-1] is beyond every word: no more sentences
-    next_sentence = sentences[0] if len(sentences) else offsets[-1]
+    next_sentence = sentences[0] if len(sentences) else offsets[-1]  # beyond all words
     for document in range(len(offsets) - 1):
         place = offsets[document]
         stop = offsets[document + 1] - 1
@@ -308,8 +307,7 @@ def _find_words(  # type: ignore[no-untyped-def]
             number = numbers[slot]
             while number >= 0:
                 if tags[slot] == tag:
-                    # the tag is the word itself: nothing to compare
-                    if size <= 8:
+                    if size <= 8:  # the tag is the word itself
                         break
                     start = starts[number]
                     long = starts[number + 1] - start
