@@ -1,1 +1,1 @@
-"""Raw text to shards, one folder a stage; needs no torch."""
+"""Raw text to shards, one folder per stage; needs no torch."""

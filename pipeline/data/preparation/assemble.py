@@ -62,7 +62,7 @@ INPUTS_SCHEMA = pa.schema(
 _STATES = ".inputs.json"
 """The files' states, apart since they differ from copy to copy: equal inputs, equal manifest."""
 MOST_UNKNOWN = 0.1
-"""Share of a corpus's characters that may be behind unknown tokens without --allow-unknown."""
+"""Share of a corpus's characters that may be in unknown tokens without --allow-unknown."""
 VALIDATION_ROWS = 32_768
 """Rows of a validation shard at most; each split has only a few, so they are merged."""
 
@@ -129,7 +129,7 @@ def check_bad_records(
 
 
 def check_unknown(parts: list[Part], token: str) -> None:
-    """DataError when more than `MOST_UNKNOWN` of a corpus's characters are behind unknown tokens.
+    """Raise DataError if over `MOST_UNKNOWN` of a corpus's characters are in unknown tokens.
 
     token: the unknown token.
     """

@@ -324,7 +324,7 @@ def _start(job: PrepareJob, vocabulary: Vocabulary) -> Callable[[SplitTask], Non
 
 def read_finished_spans(directory: Path) -> list[ReadSpan]:
     """The spans that finished parts have read, in order of their tasks."""
-    # the last part of a task knows what those before it have read
+    # the last part of a task lists what those before it have read, too
     last = {path.name.split("-")[1]: path for path in sorted(directory.glob("part-*.json"))}
     rows = (json.loads(text).get("read", []) for text in on_threads(Path.read_bytes, last.values()))
     return [ReadSpan(*row) for row in itertools.chain.from_iterable(rows)]

@@ -23,7 +23,7 @@ independently; `span` draws once for a whole span, but its random ids independen
 - token: BERT (Devlin et al. 2019, sec. 3.1), RoBERTa (Liu et al. 2019, sec. 2). electra: Clark et
   al. 2020; its code draws positions with replacement, so it predicts fewer; ours does not.
 - whole_word, ngram: google-research's code of BERT and ALBERT. Words in random order start n-grams.
-  An n-gram that exceeds the remaining budget is shortened. It is skipped if its first word alone
+  An n-gram that exceeds the remaining budget is shortened. It is skipped if even its first word
   does not fit, or if it overlaps a predicted position. So p(n) is the distribution of drawn
   lengths, not of those in masks, and a row of words longer than its budget predicts none.
 - random ids: uniform in BERT; by their frequency in the rows (`counts`) in SpanBERT's code.

@@ -1,8 +1,8 @@
 """Signatures of the documents in published shards, which later shards are compared with.
 
 `$TENFOLD_ROOT/signatures/<fingerprint>/` belongs to the shards of that fingerprint and to all that
-takedowns made of them. Each Parquet file has the documents of a survey that are not dropped, laid
-out as a survey is, so that the join reads both alike: 256 bytes per document, and its id.
+takedowns made of them. Each Parquet file has the documents of a survey that are not dropped, in
+the layout of a survey, so that the join reads both alike: 256 bytes per document, and its id.
 
 1. `signatures.json` names the files and the rules that made them. It is written last, so a store
    is complete or does not exist.

@@ -7,11 +7,11 @@ from typing import Any
 MANY_COPIES = 0.01
 """Share of held-out documents with a near-copy in train above which users are warned."""
 MUCH_UNKNOWN = 0.01
-"""Share of a corpus's characters behind unknown tokens above which users are warned."""
+"""Share of a corpus's characters in unknown tokens above which users are warned."""
 
 
 def unknown_share(corpus: dict[str, Any]) -> float:
-    """The share of a corpus's characters behind unknown tokens."""
+    """The share of a corpus's characters that unknown tokens stand for."""
     behind = corpus["unknown"]["characters"]
     return float(behind / corpus["characters"]) if behind else 0.0
 

@@ -154,8 +154,8 @@ class Manifest:
     tokenizer: dict[str, Any]
     """sha256 of tokenizer.json, kind, size and the five special ids."""
     corpora: dict[str, Any]
-    """Per corpus: documents, sequences, tokens, bytes, characters, unknown tokens and characters
-    behind them, held-out documents with a near-copy in train, drop reasons, bad records, licence,
+    """Per corpus: documents, sequences, tokens, bytes, characters, unknown tokens and characters in
+    them, held-out documents with a near-copy in train, drop reasons, bad records, licence,
     and the packing counts; `language`, a code, where it is known."""
     totals: dict[str, int]
     files: dict[str, dict[str, Any]]

@@ -62,7 +62,7 @@ class DocumentCounts:
     packed: dict[str, int] = field(default_factory=dict)
     """Counts of `pack.count_packing`."""
     unknown: dict[str, int] = field(default_factory=dict)
-    """Unknown tokens, and the characters behind them."""
+    """Unknown tokens, and the characters that they stand for."""
     taken: dict[str, int] = field(default_factory=dict)
     """Bytes of text that did not become `bytes`, by rule, see `losses`."""
     files: FileLosses = field(default_factory=dict)

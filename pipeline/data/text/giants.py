@@ -1,7 +1,7 @@
 """Giant documents, cut into several, so that memory does not grow with a document.
 
 Ordinary documents stay whole: a cut comes after eight million characters (War and Peace has three),
-or in a run of half a million characters without white space, which is no text.
+or in a run of half a million characters without white space, which is not text.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ flags, and a fast engine all others.
 2. A document may contain a token if its text, normalized and without white space, contains the
    pattern. Byte-level BPE does not change text, so its bytes are compared as they are.
 3. In other kinds the normal form of a character was learned when it was first seen. A character
-   that depends on its neighbours matches anything once a pattern has begun.
+   that depends on its neighbours matches anything after the start of a pattern.
 4. If the normalizer does not treat characters one by one, each document is normalized to look.
 
 A document that is found in vain only costs time.

@@ -30,7 +30,7 @@ def id_type(vocabulary: Vocabulary) -> type[np.uint16] | type[np.uint32]:
 
 
 def count_unknown(encoding: Encoding, unk: int) -> tuple[int, int]:
-    """Tokens with the id `unk`, and the characters of the text behind them, each counted once."""
+    """Tokens with the id `unk`, and the characters that they stand for, each counted once."""
     ids = encoding.ids
     tokens = ids.count(unk)
     characters = done = 0

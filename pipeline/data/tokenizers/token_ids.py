@@ -12,7 +12,7 @@ import numpy.typing as npt
 Ids = npt.NDArray[Any]
 """Token ids: uint16, or uint32 for vocabularies above 65,536 ids."""
 Unknown = npt.NDArray[np.int64]
-"""[documents, 2] unknown tokens, and the characters of the text behind them."""
+"""[documents, 2] unknown tokens, and the characters of the text that they stand for."""
 
 
 @dataclass(frozen=True, slots=True)

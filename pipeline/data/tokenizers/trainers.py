@@ -124,7 +124,7 @@ def _frequent(
         totals += counts
         joined = ~apart[codes[1:]] & ~apart[codes[:-1]]
         inside += np.bincount(codes[1:][joined], minlength=0x110000)
-    # white space separates words, so it is no piece's character
+    # white space separates words, so no piece holds it
     totals[[code for code in np.flatnonzero(totals).tolist() if chr(code).isspace()]] = 0
     order = np.argsort(-totals, kind="stable")[: max(1, size // 4)]  # ties by code point
     before = np.cumsum(totals[order]) - totals[order]

@@ -150,7 +150,7 @@ def _match_all(first, table, matcher):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _unknown(word, origin, ids, starts, unk):  # type: ignore[no-untyped-def]
-    """Characters of a word behind unknown ids, each counted once.
+    """Characters of a word that unknown ids stand for, each counted once.
 
     word: uint8 [bytes]; origin: as `_normalize` fills it; ids: [tokens]; starts: int64 [tokens + 1]
     positions in the normalized word.

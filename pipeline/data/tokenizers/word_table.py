@@ -53,7 +53,7 @@ class WordTable(NamedTuple):
     counts: npt.NDArray[np.int32]
     """[words] number of ids, or TO_ENCODE."""
     unknown: npt.NDArray[np.int32]
-    """[words] characters behind unknown tokens."""
+    """[words] characters that unknown tokens stand for."""
     ids: npt.NDArray[np.int32]
 
     @classmethod
@@ -93,7 +93,7 @@ class WordTable(NamedTuple):
         return self.text[self.starts[word] : self.starts[word + 1]]
 
     def give(self, word: int, ids: Ids, unknown: int) -> None:
-        """Set the ids of a word, and the characters behind unknown ones."""
+        """Set the ids of a word, and the characters that unknown ones stand for."""
         end = int(self.used[2]) + len(ids)
         assert end <= len(self.ids)
         self.ids[self.used[2] : end] = ids
