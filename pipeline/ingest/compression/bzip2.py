@@ -1,8 +1,12 @@
 """Blocks of a bzip2 file from any place on, so that several processes can share a file.
 
-A block holds up to 900 kB of text. It starts at any bit, with 48 bits that are known, and has its
-own checksum, so it is decompressed as a file of one block. The 48 bits can also occur by chance
-(once in 30 TB): what does not decompress up to the next mark is tried up to the one after it.
+A block holds up to 900 kB of text and has its own checksum. It starts at any bit, with 48 bits that
+are always the same.
+
+1. Find these marks, and those of stream ends, at any bit (`_Marks`).
+2. Wrap the bits from one mark to the next as a stream of one block, and decompress that.
+3. If it fails, try up to the mark after it: 48 bits also occur by chance (once in 30 TB).
+4. After a stream's end only zeros, another stream or the end of the file may follow.
 """
 
 from __future__ import annotations
@@ -48,12 +52,15 @@ def bzip2_blocks(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
         if not is_block and is_first:
             marks.drop(1)
             continue
+        # 4. A stream's last byte is padded, and the next one starts at a whole byte.
         if not is_block:
             if not marks.start_stream(-(-(bit + _MARK_BITS + _CHECKSUM_BITS) // 8)):
                 return
             continue
+        # 2. and 3.
         number, content = 1, None
         while content is None and (after := marks.get(number)) is not None:
+            # A damaged block would be tried up to every later mark: quadratic time in the file.
             if after[0] - bit > 8 * _MOST:
                 break
             content = _decompress_block(marks.bits(bit, after[0]), after[0] - bit)
@@ -107,7 +114,7 @@ class _Marks:
         return value >> (8 * last - stop) & (1 << (stop - start)) - 1
 
     def rest(self, bit: int) -> tuple[int, int]:
-        """What was read from `bit` on, as a number of so many bits."""
+        """The bits read from `bit` on, as a number, and how many they are."""
         stop = 8 * (self.base + len(self.data))
         return self.bits(bit, stop), stop - bit
 
@@ -148,6 +155,8 @@ class _Marks:
         for mark, shift, inside in _INSIDE:
             at = self.data.find(inside, self.searched - self.base)
             while at >= 0:
+                # The mark starts in the byte before its five whole ones, hence `_forget` keeps one
+                # more.
                 bit = 8 * (self.base + at - 1) + shift
                 if (
                     self.searched <= bit // 8 < stop
@@ -156,7 +165,7 @@ class _Marks:
                 ):
                     self.found.append((bit, mark == _BLOCK))
                 at = self.data.find(inside, at + 1)
-        self.found.sort()
+        self.found.sort()  # sixteen patterns were searched one after another
         self.searched = stop
         return not self.is_over
 
@@ -166,6 +175,7 @@ def _decompress_block(value: int, bits: int) -> bytes | None:
     if bits < _MARK_BITS + _CHECKSUM_BITS:
         return None
     checksum = value >> (bits - _MARK_BITS - _CHECKSUM_BITS) & (1 << _CHECKSUM_BITS) - 1
+    # The combined checksum of a stream of one block is that block's own.
     value = (value << _MARK_BITS | _END) << _CHECKSUM_BITS | checksum
     try:
         return _decompress(value, bits + _MARK_BITS + _CHECKSUM_BITS)
@@ -178,5 +188,5 @@ def _decompress(value: int, bits: int) -> bytes | None:
     padding = -bits % 8
     stream = bz2.BZ2Decompressor()
     packed = (value << padding).to_bytes((bits + padding) // 8, "big")
-    content = stream.decompress(b"BZh9" + packed)
+    content = stream.decompress(b"BZh9" + packed)  # 9 is the largest block size, so it fits any
     return content if stream.eof else None

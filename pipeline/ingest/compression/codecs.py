@@ -39,14 +39,14 @@ from pipeline.base.errors import DataError
 Compression = Literal["", "gz", "zst", "xz", "bz2", "lz4"]
 
 BLOCK_BYTES = 1 << 22
-"""Of content, at most, at once; zstd's blocks can have twice as much."""
+"""Most content yielded at once; zstd's blocks can have twice as much."""
 HEAD_BYTES = 1 << 16
-"""Of a file in which its compression is found, which can be after skippable frames."""
+"""Start of a file in which its compression is detected, perhaps after skippable frames."""
 MAX_WINDOW_BYTES = 1 << 27  # what `zstd -d` accepts without --long; ordinary files have 8 MiB
 READ_BYTES = 1 << 16  # compressed bytes per read
 BZ2_HEADER = re.compile(rb"BZh[1-9]")
 _LZ4_BYTES = 1 << 16  # decompressed bytes per read: damage loses the whole read
-_XZ_OVERHEAD = 1 << 20  # of a decompressor, beside its dictionary
+_XZ_OVERHEAD = 1 << 20  # memory of a decompressor, on top of its dictionary
 _ZST_BLOCKS = 16  # decompressed at once, at most 128 KiB each
 _ZST_RUN, _ZST_CHECKSUM = 1, 4  # a block of one repeated byte; the flag of a frame's checksum
 _LZ4_BLOCK_BYTES = 1 << 22  # the format's largest
@@ -68,6 +68,7 @@ def compression_of(head: bytes) -> Compression:
         if rest.startswith(codec.magic):
             is_header = name != "bz2" or BZ2_HEADER.match(rest)
             return name if is_header else ""
+    # Nothing but skippable frames in the head: zstd's, since pzstd writes them first.
     return "zst" if _is_skippable(head) else ""
 
 
@@ -84,12 +85,13 @@ def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
 def members(
     file: BinaryIO, compression: Compression, before: int = 0
 ) -> Iterator[tuple[int, bytes]]:
-    """As `decompressed`, from where an open file is; each block after the byte on disk at which its
-    member starts. before: bytes of the file before that place."""
+    """Yield blocks as `decompressed` does, from the position of an open file, each after the byte
+    on disk at which its member starts. before: bytes of the file before that position."""
     codec = _CODECS[compression]
     packed = BlockFile(iter(lambda: file.read(READ_BYTES), b""))
     codec.skip_padding(packed)
     while start := packed.peek(len(codec.magic)):
+        # A shorter start passes: the member is cut off, and reading it raises EOFError.
         if not codec.magic.startswith(start):
             raise OSError("other bytes than padding after the last good part")
         at = before + packed.tell()
@@ -111,7 +113,7 @@ class BlockFile:
         """The next `size` bytes, or what remains, without consuming them."""
         missing = size - (len(self.buffer) - self.at)
         if missing > 0:
-            parts = [self.buffer[self.at :]]
+            parts = [self.buffer[self.at :]]  # joined once: += would copy them for each block
             while missing > 0 and (block := next(self.blocks, b"")):
                 parts.append(block)
                 missing -= len(block)
@@ -140,7 +142,7 @@ class BlockFile:
 
     def give_back(self, unused: bytes) -> None:
         """Undo the reading of the last bytes that were consumed."""
-        self.at -= len(unused)
+        self.at -= len(unused)  # still in the buffer: only the next `peek` replaces it
         self.position -= len(unused)
 
     def tell(self) -> int:
@@ -200,7 +202,7 @@ def _skip_frames(packed: BlockFile) -> None:
 
 
 def _is_skippable(head: bytes) -> bool:
-    """Whether a frame of zstd or lz4 holds no content, as at the start of pzstd's files."""
+    """True if a frame of zstd or lz4 holds no content, as at the start of pzstd's files."""
     return head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
 
 
@@ -223,7 +225,7 @@ class _GzipDecompressor:
     """One member; zlib's decompressor with the interface of the others."""
 
     def __init__(self) -> None:
-        self.member = zlib.decompressobj(wbits=31)
+        self.member = zlib.decompressobj(wbits=31)  # 16 for the header of gzip, 15 for any window
 
     @property
     def eof(self) -> bool:
@@ -238,6 +240,7 @@ class _GzipDecompressor:
         return self.member.unused_data
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        # zlib hands back what it did not read; the other decompressors keep it themselves.
         return self.member.decompress(self.member.unconsumed_tail or data, max_length)
 
 
@@ -254,7 +257,7 @@ def _xz_stream(packed: BlockFile) -> Iterator[bytes]:
     try:
         yield from _content(packed, stream)
     except lzma.LZMAError as error:
-        if "Memory usage limit" in str(error):
+        if "Memory usage limit" in str(error):  # lzma has one exception for everything
             raise _WindowError("xz -9 or less") from error
         raise
 
@@ -263,7 +266,7 @@ def _content(packed: BlockFile, member: _Decompressor) -> Iterator[bytes]:
     """Yield what a decompressor makes of one member, and consume that."""
     while not member.eof:
         data = packed.take_block() if member.needs_input else b""
-        if block := member.decompress(data, BLOCK_BYTES):
+        if block := member.decompress(data, BLOCK_BYTES):  # bounded, whatever it expands to
             yield block
     packed.give_back(member.unused_data)
 
@@ -274,6 +277,7 @@ def _zst_frame(packed: BlockFile) -> Iterator[bytes]:
     zstandard's own reader accepts a truncated file, and expands 16 KB at once to 512 MiB. What
     stays is the frame's window.
     """
+    # `_check_window` has the limit, with an error that names the option to use.
     frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
     start = packed.take(5)
     flags = start[4]
@@ -286,7 +290,7 @@ def _zst_frame(packed: BlockFile) -> Iterator[bytes]:
         for _ in range(_ZST_BLOCKS):
             header = packed.take(3)
             value = int.from_bytes(header, "little")
-            last, kind, size = bool(value & 1), value >> 1 & 3, value >> 3
+            last, kind, size = bool(value & 1), value >> 1 & 3, value >> 3  # RFC 8878, 3.1.1.2
             blocks += header + packed.take(1 if kind == _ZST_RUN else size)
             if last:
                 blocks += packed.take(4 if flags & _ZST_CHECKSUM else 0)
@@ -306,7 +310,7 @@ def _check_window(head: bytes) -> None:
     frame = zstandard.get_frame_parameters(head)
     size = frame.window_size
     if frame.content_size not in (0, zstandard.CONTENTSIZE_UNKNOWN):
-        size = min(size, frame.content_size)
+        size = min(size, frame.content_size)  # a short frame cannot look back further
     if size > MAX_WINDOW_BYTES:
         raise _WindowError("zstd --long=27 or without --long")
 
@@ -317,6 +321,7 @@ def _lz4_frame(packed: BlockFile) -> Iterator[bytes]:
     parts = _lz4_parts(packed)
     frame = Lz4Reader(cast(BinaryIO, BlockFile(parts)))
     yield from iter(lambda: frame.read(_LZ4_BYTES), b"")
+    # fastwarc may leave the end mark unread, and the next frame starts after it.
     for _ in parts:
         pass
 
@@ -327,9 +332,9 @@ def _lz4_parts(packed: BlockFile) -> Iterator[bytes]:
     flags = start[4]
     optional = 8 * bool(flags & _LZ4_SIZE) + 4 * bool(flags & _LZ4_DICTIONARY)
     yield start + packed.take(2 + optional)  # block sizes; a checksum of the header
-    while size := int.from_bytes(packed.peek(4), "little"):
+    while size := int.from_bytes(packed.peek(4), "little"):  # 0 is the end mark
         size &= 0x7FFFFFFF  # without the flag of a block that is not compressed
-        if size > _LZ4_BLOCK_BYTES:
+        if size > _LZ4_BLOCK_BYTES:  # damage: `take` would read up to 2 GiB
             raise OSError("a block of impossible size")
         yield packed.take(4 + size + 4 * bool(flags & _LZ4_BLOCK_CHECKSUM))
     yield packed.take(4 + 4 * bool(flags & _LZ4_CHECKSUM))

@@ -33,12 +33,12 @@ from pipeline.ingest.compression.bzip2 import bzip2_blocks
 from pipeline.ingest.compression.codecs import MAGIC, Compression, members, naming
 
 FRAMES_VERSION = 1
-"""Increase it when files are cut elsewhere: their rows are others then."""
+"""Increase it when files are cut at other places, which gives other rows."""
 FRAMED: tuple[Compression, ...] = ("gz", "zst", "bz2")
 STEP_BYTES = 4 << 20
 """Content between two entries of an index, at least."""
 _FIRST_BYTES = 4 << 20
-"""On disk, in which the second frame starts, or the file counts as one."""
+"""Start of a file on disk: if no second frame starts in it, the file counts as one frame."""
 _SEARCH_BYTES = 1 << 20
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 FRAMES_SCHEMA = pa.schema([("disk", pa.int64()), ("size", pa.int64()), ("ends_line", pa.bool_())])
@@ -62,7 +62,7 @@ def guess_frame(file: BinaryIO, compression: Compression, start: int, stop: int)
     """The first byte in [start, stop) at which a frame seems to start."""
     if compression == "bz2":
         with suppress(*_DAMAGE):
-            at = next((at for at, _ in bzip2_blocks(file, start)), stop)
+            at = next((at for at, _ in bzip2_blocks(file, start)), stop)  # yields whole blocks only
             return at if at < stop else None
         return None
     magic = MAGIC[compression]
@@ -72,25 +72,26 @@ def guess_frame(file: BinaryIO, compression: Compression, start: int, stop: int)
         at = data.find(magic)
         while at >= 0 and start + at < stop:
             with suppress(*_DAMAGE):
+                # Chance bytes rarely decompress to a first block, and `units` compares the guess.
                 next(frames_from(file, compression, start + at), None)
                 return start + at
             at = data.find(magic, at + 1)
         if len(data) < len(magic):
             return None
-        start += len(data) - len(magic) + 1
+        start += len(data) - len(magic) + 1  # overlaps: the magic may lie across two reads
     return None
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def has_frames(path: str, compression: Compression, state: tuple[int, int]) -> bool:
-    """Whether a file starts with several frames; state: of the file, as the answer is kept."""
+    """True if a file starts with several frames; state: the file's, since answers are cached."""
     if compression not in FRAMED:
         return False
     with naming(path), Path(path).open("rb") as file:
         head = io.BytesIO(file.read(_FIRST_BYTES))
         first = -1
         with suppress(*_DAMAGE):
-            for at, _ in frames_from(head, compression, 0):
+            for at, _ in frames_from(head, compression, 0):  # the head ends as a damaged file would
                 if first >= 0 and at != first:
                     return True
                 first = at
@@ -102,11 +103,11 @@ class FrameRuns:
     """The frames that start in a range of a file, in runs of at least STEP_BYTES."""
 
     begin: int | None = None
-    """Where the first frame starts that starts in the range or after it; None: none does."""
+    """Start of the first frame in the range or after it; None: there is none."""
     end: int | None = None
-    """Where the first one starts after the range; None: none does."""
+    """Start of the first frame after the range; None: there is none."""
     table: pa.Table = field(default_factory=FRAMES_SCHEMA.empty_table)
-    """Of FRAMES_SCHEMA."""
+    """The runs, with FRAMES_SCHEMA."""
 
 
 def find_frames(
@@ -126,8 +127,9 @@ def find_frames(
             if found.begin is None:
                 found.begin = at
             if at >= stop:
-                found.end = at
+                found.end = at  # compared with where the next range's frames begin
                 break
+            # A run never ends inside a frame, which cannot be read from its middle.
             if not disk or (at != last and sizes[-1] >= STEP_BYTES):
                 disk.append(at)
                 sizes.append(0)
@@ -148,7 +150,7 @@ class FrameIndex:
     content: npt.NDArray[np.int64]
     """[runs + 1] where each starts in the content of the file, and the size of that."""
     starts_line: npt.NDArray[np.bool_]
-    """[runs] whether a line starts there, too."""
+    """[runs] true if a line starts there, too."""
 
     @classmethod
     @functools.lru_cache(maxsize=64)
@@ -160,7 +162,7 @@ class FrameIndex:
             raise DataError(f"{path} is missing or damaged; remove it and run again") from error
         disk, sizes, ends_line = (table[name].to_numpy() for name in FRAMES_SCHEMA.names)
         content = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        return cls(disk, content, np.concatenate([[True], ends_line[:-1]]))
+        return cls(disk, content, np.concatenate([[True], ends_line[:-1]]))  # by the run before
 
     def place_of(self, position: int) -> tuple[int, int]:
         """Where the frame starts on disk that gives a byte of the content, or one before it, and
@@ -169,11 +171,12 @@ class FrameIndex:
         return int(self.disk[run]), position - int(self.content[run])
 
     def starts_line_at(self, position: int) -> bool:
-        """Whether a run starts there, and a line."""
+        """True if both a run and a line start there."""
         run = self._run_of(position)
         return bool(self.content[run] == position and self.starts_line[run])
 
     def _run_of(self, position: int) -> int:
+        # Ascending from 0, as blocks are never empty: there is a run for every position.
         return int(np.searchsorted(self.content[:-1], position, "right")) - 1
 
     def cuts(self, piece_bytes: int) -> list[int]:

@@ -32,7 +32,7 @@ NOT_UTF8 = b""  # stands for a value that is not UTF-8
 
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
-"""What Parquet's BYTE_ARRAY without a logical type is read as."""
+"""Types as which pyarrow reads Parquet's BYTE_ARRAY without a logical type."""
 
 _FILE_START = 8  # of the first message: after the mark and padding
 _MAPPED_BYTES = 64 << 20  # a larger batch is mapped from disk, not read
@@ -44,7 +44,7 @@ _DICTIONARY, _BATCH = 2, 3  # kinds of messages: Schema is 1
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Where a record batch is in a file."""
+    """The place of a record batch in a file."""
 
     position: int
     size: int
@@ -64,7 +64,7 @@ def read_arrow_rows(
         names = [name for name in others if name in schema.names]
         for batch, row in _batches(path, batches, schema):
             tops = (column.partition(".")[0] for column in columns)
-            _require_valid(batch, {*columns, *tops, *names})
+            _require_valid(batch, {*columns, *tops, *names})  # pyarrow decodes through bad offsets
             rows = max(1, min(ROWS, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
             for start in range(0, batch.num_rows, rows):
                 some = batch.slice(start, rows)
@@ -83,7 +83,7 @@ def arrow_schema(path: str) -> pa.Schema:
 
 
 def find_batches(path: str) -> tuple[list[Batch], bool]:
-    """Every record batch of a file, and whether each can be read alone: without dictionaries."""
+    """Every record batch of a file, and True if each can be read by itself: no dictionaries."""
     found: list[Batch] = []
     row, alone = 0, True
     with naming_tables(path), Path(path).open("rb") as file:
@@ -93,7 +93,7 @@ def find_batches(path: str) -> tuple[list[Batch], bool]:
             kind, rows, end = header
             if end > size:
                 raise pa.ArrowInvalid("a record batch is cut off")
-            alone = alone and kind != _DICTIONARY
+            alone = alone and kind != _DICTIONARY  # batches need all dictionaries before them
             if kind == _BATCH:
                 found.append(Batch(position, end - position, row, rows))
                 row += rows
@@ -119,7 +119,7 @@ def _require_end(file: BinaryIO, position: int) -> None:
             raise pa.ArrowInvalid("its last bytes are not those of an Arrow file")
         end -= int.from_bytes(length, "little")
     file.seek(position)
-    position += 8 if file.read(4) == ARROW_STREAM else 4
+    position += 8 if file.read(4) == ARROW_STREAM else 4  # the end mark; 4 bytes before 2019
     file.seek(position)
     while position < end and (block := file.read(min(_READ_BYTES, end - position))):
         position += len(block)
@@ -148,6 +148,7 @@ def _header(file: BinaryIO, position: int) -> tuple[int, int, int] | None:
     file.seek(position)
     start = file.read(8)
     if len(start) == 8 and start[:4] != ARROW_STREAM:  # as written before 2019
+        # Moved back as if there were a mark, so that the sums below hold for both forms.
         start, position = ARROW_STREAM + start[:4], position - 4
         file.seek(position + 8)
     length = int.from_bytes(start[4:], "little")
@@ -158,6 +159,7 @@ def _header(file: BinaryIO, position: int) -> tuple[int, int, int] | None:
         raise pa.ArrowInvalid("a header is cut off")
     try:
         root = struct.unpack_from("<I", table)[0]
+        # Fields of Message: 1 the header's type, 2 the header, 3 the body's length.
         kind, at = _field(table, root, 1), _field(table, root, 3)
         body = struct.unpack_from("<q", table, at)[0] if at else 0
         kind = table[kind] if kind else 0
@@ -165,7 +167,7 @@ def _header(file: BinaryIO, position: int) -> tuple[int, int, int] | None:
         if kind == _BATCH:
             at = _field(table, root, 2)
             batch = at + struct.unpack_from("<I", table, at)[0]
-            at = _field(table, batch, 0)
+            at = _field(table, batch, 0)  # RecordBatch: 0 rows, 2 buffers, 3 compression
             rows = struct.unpack_from("<q", table, at)[0] if at else 0
     except (struct.error, IndexError) as error:
         raise pa.ArrowInvalid("an invalid header") from error
@@ -175,7 +177,7 @@ def _header(file: BinaryIO, position: int) -> tuple[int, int, int] | None:
 
 
 def _field(table: bytes, start: int, number: int) -> int:
-    """Where a field of a flatbuffer's table is; 0 if it has its default."""
+    """Position of a field of a flatbuffer's table; 0 if it has its default."""
     fields = start - struct.unpack_from("<i", table, start)[0]
     place = 4 + 2 * number
     if place >= struct.unpack_from("<H", table, fields)[0]:
@@ -196,7 +198,7 @@ def _batches(path: str, wanted: range, schema: pa.Schema) -> Iterator[tuple[pa.R
             for number in wanted:
                 yield batches.get_batch(number), places[number].first_row
         else:
-            for place, batch in zip(places, pa.ipc.open_stream(file)):
+            for place, batch in zip(places, pa.ipc.open_stream(file)):  # one piece, see `cut`
                 yield batch, place.first_row
 
 
@@ -221,12 +223,13 @@ def _decompressed_bytes(message: pa.ipc.Message) -> int:
     table, body = message.metadata.to_pybytes(), message.body
     at = _field(table, struct.unpack_from("<I", table)[0], 2)
     batch = at + struct.unpack_from("<I", table, at)[0]
-    if not _field(table, batch, 3):
+    if not _field(table, batch, 3):  # not compressed
         return 0
     at = _field(table, batch, 2)
     buffers = at + struct.unpack_from("<I", table, at)[0]
     total = 0
     for number in range(struct.unpack_from("<I", table, buffers)[0]):
+        # Each buffer begins with its size when decompressed; -1 if it is stored as it is.
         start, length = struct.unpack_from("<qq", table, buffers + 4 + 16 * number)
         if length >= 8 and 0 <= start <= body.size - 8:
             total += max(struct.unpack("<q", body.slice(start, 8).to_pybytes())[0], length)
@@ -349,7 +352,7 @@ def naming_tables(path: str) -> Iterator[None]:
     """Turn pyarrow's errors into a DataError with the file's name."""
     try:
         yield
-    except pa.ArrowNotImplementedError as error:
+    except pa.ArrowNotImplementedError as error:  # an ArrowException, so it comes first
         raise DataError(f"{path} cannot be read by pyarrow ({error}); convert it") from error
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:  # names, too
         raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error

@@ -91,7 +91,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
 
 def is_gutenberg(head: str) -> bool:
-    """Whether a text starts with Project Gutenberg's header."""
+    """True if a text starts with Project Gutenberg's header."""
     return bool(_TITLE.match(head) or _START.search(head))
 
 
@@ -112,7 +112,7 @@ def _read(
 ) -> Iterator[Record | Dropped | BadRecord]:
     """The documents of the book in the bytes `span` of a file."""
     begin, end = span
-    is_ours = begin > 0
+    is_ours = begin > 0  # further books are only looked for in files of Project Gutenberg's
     for at, part in parts_of(content[begin:end]):
         start, noted = begin + at, ""
         try:
@@ -122,6 +122,7 @@ def _read(
                 line = content.count(b"\n", 0, start + error.start) + 1
                 yield BadRecord(f"{name}:{line}", "invalid UTF-8")
                 continue
+            # The header can be wrong: UTF-8 with one bad byte must not become mojibake.
             text = nearly_utf8(part) or ""
             noted = OVERRULED if text else ""
             text = text or part.decode("latin-1" if declared[1] else "cp1252", errors="replace")
@@ -135,7 +136,7 @@ def _read(
 
 
 def _starts(content: bytes) -> Iterator[int]:
-    """Where the books of a file start: at 0, and further ones of Project Gutenberg's."""
+    """Starts of the books in a file: 0, and those of further books of Project Gutenberg's."""
     yield 0
     # One character for each byte, so positions are the file's; the marks are ASCII.
     text = content.decode("latin-1").replace("\r", "\n")
@@ -170,8 +171,8 @@ def _header_marks(text: str) -> Iterator[re.Match[str]]:
 
 
 def _further_header(text: str, begin: int, mark: int) -> int:
-    """Where a book without an end mark gives way to the header of the next, with the start mark at
-    `mark`; -1 if the mark belongs to the header that ends at `begin`, which has two."""
+    """Start of the next book's header, whose start mark is at `mark`, after a book without an end
+    mark; -1 if the mark belongs to the header that ends at `begin`, which has two."""
     titles = [*_FURTHER_TITLE.finditer(text, max(begin, mark - _MOST_HEADER), mark)]
     if titles and titles[-1].start() - begin > _LEAST_BOOK:
         return titles[-1].start()
@@ -191,6 +192,7 @@ def _trimmed(text: str, is_ours: bool) -> tuple[str, bool, tuple[tuple[str, int]
     is_ours = is_ours or is_gutenberg(text[: 1 << 16])
     if is_ours:
         text = _inside(text, cut)
+    # Before words are joined: a page mark may stand between the halves of one.
     for pattern, reason in ((_NOTE, NOTES), (_PAGE, PAGES)):
         cut[reason] = sum(_bytes(found[0]) for found in pattern.finditer(text))
         text = pattern.sub("", text) if cut[reason] else text
@@ -205,6 +207,7 @@ def _inside(text: str, cut: Counter[str]) -> str:
     end = footer.start() if footer else len(text)
     marks = [*_START.finditer(text, 0, end), *_SMALL_PRINT_END.finditer(text, 0, end)]
     begin = max((mark.end() for mark in marks), default=0)
+    # The oldest files end with it.
     small_print = _SMALL_PRINT.search(text)
     if small_print and not text[begin:end].strip():  # it follows the book
         begin, end = 0, small_print.start()
@@ -224,6 +227,7 @@ def _whole_words(text: str, cut: Counter[str]) -> str:
     torn = [found for found in _torn(text) if _one_case(found)]
     if not torn:
         return text
+    # Without the split words themselves, which are no evidence of how the book spells them.
     words = Counter(_WORD.findall(_TORN.sub(" ", text).lower()))
     verdicts = [_verdict(found, words) for found in torn]
     tears = verdicts.count(_WHOLE) > max(verdicts.count(_COMPOUND), 4)
@@ -237,7 +241,7 @@ def _whole_words(text: str, cut: Counter[str]) -> str:
 
 
 def _torn(text: str) -> Iterator[re.Match[str]]:
-    """What `_TORN.finditer` yields, tried only at words before a hyphen that ends a line."""
+    """Yield the matches of `_TORN`, tried only at words before a hyphen that ends a line."""
     end = 0
     for hyphen in _LINE_END.finditer(text):
         start = hyphen.start()
@@ -249,6 +253,7 @@ def _torn(text: str) -> Iterator[re.Match[str]]:
 
 
 def _one_case(torn: re.Match[str]) -> bool:
+    # A capital after the hyphen is that of a compound, as in Anglo-Saxon.
     return torn[2].islower() or (torn[1].isupper() and torn[2].isupper())
 
 

@@ -21,14 +21,14 @@ from pipeline.ingest.compression.codecs import (
 )
 
 PART_BYTES = 1 << 24
-"""In which giant documents are decoded; War and Peace has 3.3 MB."""
+"""Size of the parts in which giant documents are decoded; War and Peace has 3.3 MB."""
 OVERRUN_BYTES = 1 << 16  # per read past the requested range, to finish its last record
 _AGAIN_BYTES = 1 << 24
-"""Of a line that is parsed by Python's parser, which takes a dozen times its size."""
+"""Longest line that Python's parser gets, which takes a dozen times its size in memory."""
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\f\v"
 _ONLY_IN_PYTHON = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]")
-"""In JSON that Python's parser may accept and orjson rejects."""
+"""Marks of JSON that Python's parser may accept and orjson rejects."""
 
 
 def parse_again(line: bytes) -> Any:
@@ -41,10 +41,12 @@ def parse_again(line: bytes) -> Any:
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:
+        # Ordinary damage ends here, without the slow parser.
         if len(line) > _AGAIN_BYTES or not _ONLY_IN_PYTHON.search(line):
             raise
     try:
         value = json.loads(line.decode(), parse_constant=lambda constant: None)
+        # Encoded once more: a lone surrogate becomes "?", however deep it is nested.
         return orjson.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
@@ -101,13 +103,14 @@ def plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
         yield block
         size = min(size + size // 2, BLOCK_BYTES)
     size = OVERRUN_BYTES
+    # Past the piece, usually only the end of one record is wanted.
     while block := file.read(size):
         yield block
         size = min(2 * size, BLOCK_BYTES)
 
 
 def first_line_start(path: str, position: int) -> int:
-    """Where the first line at or after `position` of an uncompressed file starts."""
+    """Start of the first line at or after `position` of an uncompressed file."""
     if position == 0:
         return 0
     position -= 1  # with a newline there, a line starts at the position itself
@@ -120,12 +123,12 @@ def first_line_start(path: str, position: int) -> int:
 
 
 def follows_blank_line(path: str, line: int) -> bool:
-    """Whether the line before the one at `line` is blank; true at the start of a file."""
+    """True if the line before the one at `line` is blank, or the file starts there."""
     end = line - 1  # the newline between them
     with Path(path).open("rb") as file:
         while end > 0:
             start = end - OVERRUN_BYTES
-            start = start if start > len(BOM) else 0
+            start = start if start > len(BOM) else 0  # or the read would begin inside the mark
             file.seek(start)
             text = file.read(end - start)
             text = (text.removeprefix(BOM) if start == 0 else text).rstrip(BLANK)
@@ -156,6 +159,7 @@ def parts_of(document: bytes) -> Iterator[tuple[int, bytes]]:
     while len(document) - start > PART_BYTES:
         most = start + PART_BYTES
         for mark in (b"\n\n", b"\n", b" "):
+            # In the last quarter, so that parts stay large.
             if (last := document.rfind(mark, most - PART_BYTES // 4, most)) >= 0:
                 stop = last + len(mark)
                 break

@@ -39,7 +39,7 @@ _MOST_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a table is written."""
+    """The columns, delimiter and quoting of a table."""
 
     columns: tuple[str, ...]
     delimiter: str
@@ -48,6 +48,7 @@ class Dialect:
 
 def find_dialect(head: bytes, wanted: tuple[str, ...]) -> Dialect:
     """The dialect of a table, by its first bytes; the delimiter that gives a wanted column."""
+    # The head may end inside a character.
     lines = head.removeprefix(BOM).decode(errors="replace").lstrip("\r\n")
     split = {mark: tuple(next(_rows(lines, mark, True), ())) for mark in _DELIMITERS}
     mark = max(split, key=lambda mark: (not {*split[mark]}.isdisjoint(wanted), len(split[mark])))
@@ -55,9 +56,10 @@ def find_dialect(head: bytes, wanted: tuple[str, ...]) -> Dialect:
 
 
 def _is_quoted(lines: str, mark: str, width: int) -> bool:
-    """Whether quotes are around values, rather than a part of them."""
+    """True if quotes are around values, rather than a part of them."""
     quoted = [len(row) for row in _rows(lines, mark, True)][:-1]  # the last row may be cut
     bare = [len(row) for row in _rows(lines, mark, False)][:-1]
+    # A delimiter or newline inside quotes: read without them, that row has another width.
     if any(size not in (0, width) for size in bare):
         return True
     return len(quoted) == len(bare) and all(size in (0, width) for size in quoted)
@@ -66,7 +68,7 @@ def _is_quoted(lines: str, mark: str, width: int) -> bool:
 def _rows(lines: str | Iterator[str], mark: str, is_quoted: bool) -> Iterator[list[str]]:
     """Rows as the standard library reads them, up to the first that it cannot read."""
     text = io.StringIO(lines, newline="") if isinstance(lines, str) else lines
-    csv.field_size_limit(BLOCK_BYTES)
+    csv.field_size_limit(BLOCK_BYTES)  # by default 131,072 characters
     if is_quoted:
         rows = csv.reader(text, delimiter=mark)
     else:
@@ -76,7 +78,7 @@ def _rows(lines: str | Iterator[str], mark: str, is_quoted: bool) -> Iterator[li
 
 
 def is_table(head: bytes, wanted: tuple[str, ...]) -> bool:
-    """Whether a file without a telling name starts with a header and a row of as many values."""
+    """True if a file without a telling name starts with a header and a row of as many values."""
     dialect = find_dialect(head, wanted)
     names = dialect.columns
     if len(names) < 2 or {*names}.isdisjoint(wanted) or len({*names}) < len(names):
@@ -117,6 +119,8 @@ def read_csv(piece: Piece) -> Iterator[Record | BadRecord]:
         for batch in _batches(piece, dialect, [*columns, *origins], skip):
             values = [record_texts(batch, names) for names in (columns, *((o,) for o in origins))]
             for text, *found in zip(*values, strict=True):
+                # The parser leaves bad rows out; they are counted here, since ids are the file's
+                # rows.
                 while row in bad_rows:
                     yield _wrong_length(piece, row)
                     bad_rows.remove(row)
@@ -132,7 +136,7 @@ def read_csv(piece: Piece) -> Iterator[Record | BadRecord]:
             f"{source.path} cannot be read after row {row:,} ({str(error).splitlines()[0]}); a "
             f"quote may be open, or a row longer than {BLOCK_BYTES >> 20} MiB"
         ) from error
-    for number in sorted(bad_rows):
+    for number in sorted(bad_rows):  # those after the last good row
         yield _wrong_length(piece, number)
 
 
@@ -173,6 +177,7 @@ def _batches(
     with pa.PythonFile(_Stream(piece), "r") as file:
         yield from pa_csv.open_csv(
             file,
+            # Every core has a worker of its own.
             read_options=pa_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
             parse_options=pa_csv.ParseOptions(
                 delimiter=dialect.delimiter,
@@ -182,6 +187,7 @@ def _batches(
             ),
             convert_options=pa_csv.ConvertOptions(
                 include_columns=wanted,
+                # As strings, one value that is not UTF-8 would end the whole table.
                 column_types=dict.fromkeys(wanted, pa.binary()),
                 strings_can_be_null=False,
             ),

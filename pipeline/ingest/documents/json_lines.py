@@ -33,7 +33,7 @@ MAX_LINE_BYTES = 1 << 26
 TOO_LONG = b"too long"
 _LONG_BYTES = 1 << 23  # below, any values fit in memory
 _VALUE_BYTES = {b"{": 240, b"[": 80, b",": 40}
-"""What a parsed object, list or value takes in memory."""
+"""Memory of a parsed object, list or value."""
 _MOST_VALUE_BYTES = 1 << 28
 
 JSON_ARRAY_VERSION = 1
@@ -70,7 +70,7 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             try:
                 fields = loads(line)
             except orjson.JSONDecodeError:
-                if not line.removeprefix(BOM).strip():
+                if not line.removeprefix(BOM).strip():  # asked only here: blank lines are rare
                     continue
                 try:
                     fields = parse_again(line)
@@ -87,7 +87,7 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
 
 
 def _has_too_many_values(line: bytes) -> bool:
-    """Whether an object takes too much memory, by its marks; those in strings count, too."""
+    """True if an object takes too much memory, by its marks; those in strings count, too."""
     return sum(line.count(mark) * size for mark, size in _VALUE_BYTES.items()) > _MOST_VALUE_BYTES
 
 
@@ -112,7 +112,7 @@ def _text(fields: Any, names: tuple[str, ...]) -> str | None:
 
 def _field(fields: dict[str, Any], name: str) -> Any:
     """The value called `name`, which may be a path through objects (a.b), or _MISSING."""
-    if name in fields:
+    if name in fields:  # before paths: a key may have a dot itself
         return fields[name]
     value: Any = fields
     for key in name.split("."):
@@ -177,7 +177,7 @@ def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes
             position += held + 1
             del lines[0]
         else:
-            lines[0] = b"".join(parts)
+            lines[0] = b"".join(parts)  # once: += would copy it for each block
         parts = [lines.pop()]
         held = len(parts[0])
         if lines:
@@ -217,9 +217,9 @@ def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:
     buffer, before = b"", 0  # before: bytes of the file before the buffer
     is_open = False
     held = (0, 0)
-    for block in itertools.chain(piece.blocks(), (b"",)):
+    for block in itertools.chain(piece.blocks(), (b"",)):  # the empty one ends a last number
         buffer += block
-        if not before and block and len(buffer) < len(BOM):
+        if not before and block and len(buffer) < len(BOM):  # too short to see a mark
             continue
         at = len(BOM) if not before and buffer.startswith(BOM) else 0
         while True:
@@ -247,10 +247,10 @@ def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:
 
 
 def _element_end(buffer: bytes, start: int, held: tuple[int, int]) -> tuple[int, tuple[int, int]]:
-    """Where the element at `start` ends; after the end of the buffer if that is not in it.
+    """End of the element at `start`; after the end of the buffer if it does not end there.
 
-    held: how many of its bytes were searched before, and the open brackets in them; returned for
-    the next time.
+    held: bytes of it that were searched before, and the brackets open in them; returned for the
+    next time, so that a long element is searched once and not again for each block.
     """
     nowhere = len(buffer) + 1
     if buffer[start : start + 1] not in (b"{", b"["):

@@ -46,6 +46,7 @@ def markup_format(path: Path, name: str, head: bytes, forced_text: bool) -> Form
     if root and root[1] == b"mediawiki":
         return "mediawiki"
     is_html = is_html or bool(root and root[1].lower() == b"html")
+    # A fragment without a declaration is HTML only if its name says so, else it is text.
     if is_html or (not is_declared and root and _HTML_NAME.search(name)):
         return "html"
     if not is_declared:
@@ -59,7 +60,7 @@ def markup_format(path: Path, name: str, head: bytes, forced_text: bool) -> Form
 
 def _wide_html(path: Path, name: str, head: bytes, forced_text: bool) -> Format | None:
     """HTML if a file in UTF-16 is that, since it is read in any encoding; None for the rest."""
-    narrow = head.decode("utf-16", errors="ignore").encode()
+    narrow = head.decode("utf-16", errors="ignore").encode()  # the patterns are of bytes in ASCII
     with contextlib.suppress(DataError):
         return "html" if markup_format(path, name, narrow, forced_text) == "html" else None
     return None

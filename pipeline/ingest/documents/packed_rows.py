@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BLOCK_ROWS = 1 << 12
-"""Rows of a queue that are Python's objects at a time."""
+"""Most rows of a queue that are Python objects at a time."""
 
 
 def pack_rows(rows: Sequence[Sequence[Any]]) -> bytes:
     """Rows of strings, numbers and None, all of one length. Strings need not be UTF-8."""
+    # JSON in ASCII escapes lone surrogates, which stand for bytes of names that are not UTF-8.
     return zlib.compress(json.dumps([*zip(*rows)]).encode(), 1)
 
 
@@ -55,4 +56,4 @@ class RowQueue:
         """All rows, each of which is gone once it is read."""
         self.pack()
         while self._blocks:
-            yield from unpack_rows(self._blocks.popleft())
+            yield from unpack_rows(self._blocks.popleft())  # freed block by block, not at the end

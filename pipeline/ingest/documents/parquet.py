@@ -35,7 +35,7 @@ EXTRACTION_COLUMNS = [
     "id", "url", "title", "text", "dropped", "revised", "language", "domain", "noted", "file",
     "at", "cut", "bad",
 ]  # fmt: skip
-"""Of such files, see `extraction`."""
+"""Columns of such files, see `extraction`."""
 CONTENT_MARK = b"tenfold_content"
 """Metadata key of such files: hashes of the files that were extracted, with spaces between."""
 
@@ -76,6 +76,7 @@ def extraction_content(path: str) -> list[str]:
 def extracted_hash(path: str) -> str:
     """The hash, in the spans of an extracted file, of all that it was extracted from."""
     joined = "".join(hashes := extraction_content(path))
+    # For a single file it is that file's own hash.
     return joined if len(hashes) < 2 else xxhash.xxh3_64_hexdigest(joined.encode())
 
 
@@ -88,6 +89,7 @@ def group_span(path: str, groups: range) -> tuple[int, int]:
             for group in groups
             for column in range(about.num_columns)
         ]
+    # The dictionary page comes before the pages of data.
     starts = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
     stops = [start + chunk.total_compressed_size for start, chunk in zip(starts, chunks)]
     return min(starts, default=0), max(stops, default=0)
@@ -115,6 +117,7 @@ def read_rows(
     columns: of the text, see `record_texts`. A value is a string, None or NOT_UTF8.
     """
     with open_parquet(path) as file:
+        # Counted from the start of the file: ids must not depend on where it is cut.
         row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
         names = [name for name in others if name in file.schema_arrow.names]
         wanted = list(dict.fromkeys([*columns, *names]))  # a text column may be one of the others
@@ -129,7 +132,7 @@ def read_rows(
 
 
 def _rows_at_once(group: pq.RowGroupMetaData) -> int:
-    """How many rows of a group to decode at once, so that large texts are few."""
+    """Number of rows of a group to decode at once: few if their texts are large."""
     average = max(1, group.total_byte_size // max(1, group.num_rows))
     most = _FEW_ROWS if group.total_byte_size > _MANY_BYTES else ROWS
     rows: int = max(1, min(most, BATCH_BYTES // average))
@@ -215,7 +218,7 @@ def _require_valid(batch: pa.RecordBatch, path: str) -> None:
 
 def _string_columns(schema: pa.Schema) -> list[int]:
     """Indices of the columns that can hold strings."""
-    empty = [pa.nulls(0, field.type) for field in schema]
+    empty = [pa.nulls(0, field.type) for field in schema]  # of no rows, but with all children
     return [
         index for index, column in enumerate(empty) if any(True for _ in _string_arrays(column))
     ]

@@ -40,7 +40,7 @@ def whole_content(piece: Piece) -> bytes:
     for block in piece.blocks():
         parts.append(block)
         size += len(block)
-        check_length(source, size)
+        check_length(source, size)  # before more is read, so that memory stays bounded
     return b"".join(parts).removeprefix(BOM)
 
 
@@ -78,7 +78,7 @@ def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
         # The empty block marks the end of the file, which ends a document like a gap.
         buffer = buffer + block if block else buffer + b"\n\n"
         if position == 0 and buffer.startswith(BOM):
-            buffer = buffer.replace(BOM, b"   ", 1)
+            buffer = buffer.replace(BOM, b"   ", 1)  # as long, so positions stay those of the file
         counted, begin, first = 0, 0, _first_text(buffer, 0)
         for gap in GAP.finditer(buffer):
             if position + first >= end and not inside:
@@ -89,6 +89,7 @@ def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
                 if record := _short_record(document, position + first, source.name):
                     yield record
                 else:
+                    # Counted only where a line may be named, not for each short document.
                     lines, counted = lines + buffer.count(b"\n", counted, first), first
                     yield from _decoded(document, position + first, lines, where)
             inside, begin, first = False, after, after  # all blank lines are in the gap
@@ -101,7 +102,7 @@ def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
 
 
 def _first_text(buffer: bytes, begin: int) -> int:
-    """Where the first non-blank line at or after `begin` starts."""
+    """Start of the first non-blank line at or after `begin`."""
     blank = _BLANK_LINES.match(buffer, begin)
     assert blank is not None  # the pattern also matches the empty string
     return blank.end()

@@ -81,11 +81,11 @@ READERS: dict[Format, int] = {
     "csv": CSV_VERSION,
     "json_array": JSON_ARRAY_VERSION,
 }
-"""Versions that cover files of one format alone."""
+"""Versions that cover the files of one format only."""
 MOST_WHOLE_BYTES = 256 << 20
-"""On disk, of a compressed file of JSON lines that one task reads."""
+"""Largest size on disk of a compressed file of JSON lines that one task reads."""
 BZIP2_VERSION = 1
-"""Of what a file gives in which zeros stand between streams: version 0 stopped there."""
+"""Version of the documents of files with zeros between streams: version 0 stopped there."""
 _EDGE_BYTES = 1 << 16
 
 TABLES: tuple[Format, ...] = ("parquet", EXTRACTED, "arrow")
@@ -101,6 +101,7 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
     if source.format == "arrow":
         batches, alone = find_batches(source.path)
         sizes = [batch.size for batch in batches]
+        # With dictionaries, a batch needs all that came before it.
         return _cut_table(source, sizes, piece_bytes if alone else sys.maxsize)
     if source.frames:
         return _cut_frames(source, FrameIndex.read(source.frames), piece_bytes)
@@ -122,7 +123,7 @@ def rows_of(piece: Piece) -> range:
 
 
 def span_of(piece: Piece, read: PieceReading, state: State) -> ReadSpan:
-    """What was read of a piece, to be recorded; state: of its file.
+    """The span that was read of a piece, to be recorded; state: its file's.
 
     Tables give no blocks to hash: their bytes are read once more.
     """
@@ -141,7 +142,7 @@ def span_of(piece: Piece, read: PieceReading, state: State) -> ReadSpan:
 
 
 def read_whole(source: Source) -> bool:
-    """Whether a file that is not Parquet or Arrow can only be read from start to end."""
+    """True if a file that is not Parquet or Arrow can only be read from start to end."""
     by_lines = source.format in ("jsonl", "wiki_jsonl") or (
         source.format == "text" and source.plain_text in ("blank_lines", "lines")
     )
@@ -149,12 +150,12 @@ def read_whole(source: Source) -> bool:
 
 
 def is_large_stream(source: Source) -> bool:
-    """Whether one task does not read a file, as it is compressed JSON lines of such a size."""
+    """True if a file of compressed JSON lines is too large for one task."""
     return source.format == "jsonl" and bool(source.compression) and source.size > MOST_WHOLE_BYTES
 
 
 def is_framed(source: Source) -> bool:
-    """Whether a compressed file is read in pieces, once it is known where its frames start.
+    """True if a compressed file is read in pieces, once it is known where its frames start.
 
     Copies of published files pass, so they are extracted.
     """
@@ -163,14 +164,14 @@ def is_framed(source: Source) -> bool:
 
 
 def is_readable(source: Source) -> bool:
-    """Whether `read` takes the file itself, rather than what was extracted from it."""
+    """True if `read` takes the file itself, rather than what was extracted from it."""
     return source.format in _READERS
 
 
 def is_stored_plain(source: Source) -> bool:
-    """Whether what is extracted from a file is not compressed, as the file itself is not.
+    """True if what is extracted from a file stays uncompressed, as the file itself is.
 
-    To compress text takes as long as to read it.
+    Compressing text takes as long as reading it.
     """
     return source.format == "pack" or (is_readable(source) and not source.compression)
 
@@ -181,12 +182,13 @@ def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
 
 
 def file_identity(source: Source) -> list[Any]:
-    """How a file is read, its size and what identifies its content, for fingerprints.
+    """For fingerprints: how a file is read, its size and what identifies its content.
 
     A change in the middle that keeps the size is for `unchanged` to find.
     """
     rewriting = source.rewriting.identity()
     identity: list[Any] = [source.corpus, source.name, source.licence]
+    # Only where it is set, so that all other fingerprints are as they were before the option.
     identity += [rewriting] if rewriting else []
     if source.format == EXTRACTED:
         return [*identity, extraction_mark(source.path)]
@@ -216,12 +218,13 @@ def file_ends(path: str) -> str:
     """A hash of a file's first and last 64 KiB."""
     with Path(path).open("rb") as file:
         head = file.read(_EDGE_BYTES)
-        file.seek(max(0, Path(path).stat().st_size - _EDGE_BYTES))
+        file.seek(max(0, Path(path).stat().st_size - _EDGE_BYTES))  # a short file is all read again
         return xxhash.xxh3_64_hexdigest(head + file.read())
 
 
 def ends_of_short(content: bytes) -> str:
-    """As `file_ends` of a file that holds so little, which is all that was read of it, or empty."""
+    """The `file_ends` of a short file, by all of its content; empty if it is longer."""
+    # `file_ends` reads a short file twice: head and tail are both all of it.
     return xxhash.xxh3_64_hexdigest(content * 2) if len(content) <= _EDGE_BYTES else ""
 
 
@@ -235,6 +238,7 @@ def _dropped(record: Record | Dropped | BadRecord) -> Record | Dropped | BadReco
 def _cut_frames(source: Source, index: FrameIndex, piece_bytes: int) -> list[Piece]:
     """Pieces of whole frames, of at least `piece_bytes` of content but for the last."""
     cuts = index.cuts(piece_bytes)
+    # From 0 to the size, whatever is before the first frame: weights add up to the file.
     disk = [0, *index.disk[cuts[1:-1]].tolist(), source.size]
     content = index.content[cuts].tolist()
     return [
@@ -253,6 +257,7 @@ def _cut_table(source: Source, groups: list[int], piece_bytes: int) -> list[Piec
     for group, size in enumerate(groups):
         read_to += size
         if read_to - before >= piece_bytes or group == len(groups) - 1:
+            # A difference of rounded sums, so that the weights add up to the file's size.
             weight = source.size * read_to // total - source.size * before // total
             pieces.append(Piece(source, start, group + 1, weight))
             start, before = group + 1, read_to

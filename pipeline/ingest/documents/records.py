@@ -58,18 +58,18 @@ State = tuple[int, int]
 
 
 class FoundAs(NamedTuple):
-    """What was seen of a file when it was found, besides its size."""
+    """Facts seen of a file when it was found, besides its size."""
 
     mtime_ns: int = 0
     """When it was last written to."""
     ends: str = ""
-    """Of a short file: its `file_ends`; empty: they are to be read."""
+    """The `file_ends` of a short file; empty: they are to be read."""
     frames: str = ""
-    """Of a compressed file that is read in pieces: the file with its `FrameIndex`."""
+    """Path of the `FrameIndex` of a compressed file that is read in pieces."""
 
 
 class PageChoice(NamedTuple):
-    """Which pages of a WARC or WET file are kept."""
+    """Limits on the pages of a WARC or WET file that are kept."""
 
     per_domain: int = 0
     """Most pages of a site per file; 0: no limit."""
@@ -81,22 +81,22 @@ class Rewriting(NamedTuple):
     """What changes the text of a file's documents after they are read."""
 
     path: str = ""
-    """Of the file with a function of the user's, absolute; see `document_map`."""
+    """Absolute path of the file with the user's function; see `document_map`."""
     function: str = ""
     """Its name; empty: none."""
     sha256: str = ""
-    """Of the file."""
+    """Hash of that file."""
     lines: int = 0
     """Version of the rules that keep some lines, see `line_rules`; 0: all stay."""
 
     def identity(self) -> dict[str, Any]:
-        """What decides the result, for fingerprints and manifests; empty if nothing is changed."""
+        """Identity of the changes, for fingerprints and manifests; empty if there are none."""
         function = {"map": f"{self.function} {self.sha256}"} if self.function else {}
         return function | ({"lines": self.lines} if self.lines else {})
 
 
 FileKind = tuple[Format, Compression, int, int]
-"""Of files of one kind: format, compression, how many there are, and their bytes on disk."""
+"""A kind of files: format, compression, their number and their bytes on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,24 +124,24 @@ class Source:
     format: Format
     compression: Compression
     text_field: str
-    """For JSON and tables; empty: text, body and content, see `first_text`."""
+    """Field with the text of JSON and tables; empty: text, body and content, see `first_text`."""
     plain_text: PlainText
     """Whether plain text is one document, one book, or documents between blank lines or lines."""
     licence: str
     pages: PageChoice = field(default=PageChoice())
-    """Of WARC and WET files."""
+    """Pages that are kept of WARC and WET files."""
     rewriting: Rewriting = field(default=Rewriting())
     found: FoundAs = field(default=FoundAs(), compare=False)
     published: PublishedFile | None = None
-    """Where it is fetched from if there is no file at `path`; None: it is the user's."""
+    """Source to fetch it from if there is no file at `path`; None: it is the user's."""
     group: FileGroup | None = field(default=None, compare=False, repr=False)
-    """Of a group: its files, of which `path` is the first."""
+    """The files of a group, of which `path` is the first."""
     raw: Source | None = field(default=None, compare=False, repr=False)
-    """Of an extracted file: the file that was extracted, which may not be here any more."""
+    """The file that an extracted file was made from, which may be gone by now."""
 
     @property
     def row(self) -> tuple[object, ...]:
-        """What it does not share with other files of its group, for `alike`."""
+        """The fields that differ between files of a group, for `alike`."""
         return (self.path, self.name, self.size, self.format, self.compression, *self.found[:2])
 
     def alike(self, row: Sequence[Any]) -> Source:
@@ -154,12 +154,12 @@ class Source:
 
     @property
     def files(self) -> list[Source]:
-        """The file itself, or those of a group, which are made anew each time."""
+        """The file itself, or those of a group, which are made again at each call."""
         return [*map(self.alike, unpack_rows(self.group.rows))] if self.group else [self]
 
     @property
     def paths(self) -> list[str]:
-        """Of the file, or of those of a group."""
+        """Path of the file, or those of a group's files."""
         return [path for path, *_ in unpack_rows(self.group.rows)] if self.group else [self.path]
 
     @property
@@ -185,12 +185,12 @@ class Source:
 
     @property
     def frames(self) -> str:
-        """As in `FoundAs`."""
+        """`FoundAs.frames`."""
         return self.found.frames
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is compressed, and can only be read from its start."""
+        """True if it is compressed, and can only be read from its start."""
         return bool(self.compression) and not self.frames
 
 
@@ -260,7 +260,7 @@ class Piece:
     """Hashes what is read, see `unchanged`; None: nothing is recorded."""
 
     def first_line(self) -> int:
-        """Where its first line starts."""
+        """Start of its first line."""
         frames, position = self.source.frames, self.start
         if not frames:
             return first_line_start(self.source.path, position)
@@ -288,14 +288,14 @@ class Piece:
             raw = CountedFile(file, self.reading.take if self.reading else None)
             if source.frames:
                 for _, block in frames_from(cast(BinaryIO, raw), source.compression, start):
-                    if skip < len(block):
+                    if skip < len(block):  # the frame may start before the place
                         yield block[skip:]
                     skip = max(0, skip - len(block))
             elif source.compression:
                 yield from decompressed(cast(BinaryIO, raw), source.compression)
             else:
                 yield from plain_blocks(cast(BinaryIO, raw), self.stop - start)
-        if (end := start + raw.taken) != source.size:
+        if (end := start + raw.taken) != source.size:  # only for readers that read to the end
             raise DataError(
                 f"{source.path} changed while it was read: {end:,} bytes, {source.size:,} when the "
                 "command started; rerun when nothing writes to it"
@@ -337,7 +337,7 @@ class BadRecord:
     """name:line, or name:row for Parquet, from 1; name@byte where no line is known."""
     reason: str
     about: str = ""
-    """More about this record alone."""
+    """More about this one record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +369,7 @@ class Extract:
 
 def end_of(piece: Piece) -> int:
     """The piece's records start before this position in the decompressed file."""
-    return sys.maxsize if piece.source.is_stream else piece.stop
+    return sys.maxsize if piece.source.is_stream else piece.stop  # its `stop` is a place on disk
 
 
 def check_length(source: Source, size: int) -> None:

@@ -54,6 +54,7 @@ from pipeline.ingest.encodings.utf import wide_encoding
 # Formats that are recognised only to be refused by name.
 JSON_ARRAY = "one JSON array, but not of objects"
 
+# In this order: the byte order mark of UTF-32 starts with the one of UTF-16.
 UNREADABLE = {
     rb"PK\x03\x04": "a zip archive",
     rb"ARROW1": "a compressed Arrow file",
@@ -87,7 +88,7 @@ _CHECKSUM = slice(148, 156)  # of a header, in octal digits
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether a file that starts with `head`, at least 512 bytes, is a tar archive."""
+    """True if a file that starts with `head`, at least 512 bytes, is a tar archive."""
     block = head.lstrip(b"\0")[:_BLOCK]
     if not block[_CHECKSUM].strip(b" \0").isdigit():  # a quick test that halves the total time
         return False
@@ -127,6 +128,7 @@ def sniff(
     with contextlib.closing(_raw_blocks(str(path), size)) as raw:
         file = BlockFile(raw)
         head = file.peek(HEAD_BYTES + 1)
+        # Taken here, so that packs are named without opening short files again.
         ends = ends_of_short(head) if len(head) == size else ""
         compression = compression_of(head[:HEAD_BYTES])
         if compression:
@@ -134,6 +136,7 @@ def sniff(
             head = _head_of(str(path), compression, _named(str(path), blocks))
     if not head:
         raise DataError(f"{path} is empty; drop it or fetch it again")
+    # Tables and zip archives are read at positions, which a compressed file does not have.
     if head.startswith(b"PAR1") and not compression:
         found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
         text_columns(found.path, text_fields(found))
@@ -144,7 +147,7 @@ def sniff(
         return found
     if head.startswith(b"PK\x03\x04") and not compression:
         return source("zip", "")
-    if is_tar(head):
+    if is_tar(head):  # before text: its checksum cannot be met by chance
         return source("tar", compression)
     if markup := markup_format(path, name, head, forced_text):
         return source(markup, compression)
@@ -259,6 +262,7 @@ def sniff_text(
     objects = kinds.count("object")
     if over_lines and not objects:
         raise _unreadable(path, "one JSON object over several lines, not one a line")
+    # One object is enough: damaged lines are reported by the reader.
     if objects and not (forced and objects * 2 < len(kinds)):
         return "jsonl"
     if OBJECT.match(text) or (OBJECT.match(last) and not whole):

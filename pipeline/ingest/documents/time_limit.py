@@ -3,7 +3,7 @@
 The limit holds for each stage that a document passes: a reader or extraction, cleaning, and the
 filters. Ordinary documents take milliseconds, so it drops the same documents on any machine: it is
 for input that was made, or happens, to keep a parser busy. What takes 10 s on one machine and 9 on
-another is dropped on one of them alone; extracted files and decisions keep what they dropped, and
+another is dropped on only one of them; extracted files and decisions keep what they dropped, and
 `prepare` makes a task's parts again if a restart drops others.
 
 Parsers of mark-up and of books are interrupted (`limited`). A call of C code is not, but what takes
@@ -53,7 +53,7 @@ def limited() -> Iterator[None]:
         finally:
             _deadline = math.inf
             signal.setitimer(signal.ITIMER_PROF, 0)
-    else:
+    else:  # signals reach only the main thread
         yield
     if time.thread_time() > ends_at:
         raise TimeLimitError
@@ -72,6 +72,7 @@ def drop_slow(
     began_at = sampled_at = time.monotonic()
     cpu = time.thread_time()
     for record in records:
+        # A thread's CPU time is never more than the clock's, so the cheap one rules out nearly all.
         if exceeds(time.monotonic() - began_at) and exceeds(time.thread_time() - cpu):
             record = dropped(record)
         yield record
@@ -81,12 +82,12 @@ def drop_slow(
 
 
 def exceeds(seconds: float) -> bool:
-    """Whether this is more than a document has."""
+    """True if this is more than a document has."""
     return seconds > SECONDS
 
 
 def slow_items(began_at: float, do_one: Callable[[int], object], count: int) -> list[int]:
-    """Which of `count` items take too long if each is done alone.
+    """Indices of the items, of `count`, that take too long if each is done separately.
 
     began_at: when all of them were begun, in this thread's CPU time; if they took less together,
     none does. So the time of ordinary items is taken once for all.

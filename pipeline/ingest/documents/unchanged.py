@@ -1,4 +1,4 @@
-"""Whether a file still is what was read of it: one answer for all stages.
+"""Checks that a file still is what was read of it: one answer for all stages.
 
 1. A file is found in a state: its size and modification time (`Source.state`). Fingerprints cover
    its size and its ends (`file_identity`); the next steps find other changes.
@@ -8,7 +8,7 @@
 4. Before anything is recorded, and when the task ends, the state must be the one of step 2
    (`unchanged`). So nothing that survives a kill is made of two states of a file.
 5. What is finished keeps a `ReadSpan` of each piece: the bytes, their hash and the file's state.
-6. Whoever builds on it compares (`compare`): a run that resumes, the process that publishes, a
+6. What builds on it compares (`compare`): a run that resumes, the process that publishes, a
    later command that finds the shards complete. In the recorded state a file passes. In another
    state its spans are hashed again: equal content costs no work, other content is refused. A run
    that resumes takes the state of step 1, so no part of an array asks for all files once more.
@@ -76,6 +76,7 @@ def unchanged(sources: list[Source]) -> Iterator[Callable[[], None]]:
     """Step 4; yields its check. Raises DataError if a file changes, whatever fails with it."""
     before = {path: _stat(path) for source in sources for path in source.paths}
     for source in sources:
+        # 2. It changed between being found and now.
         if sum(before[path][0] for path in source.paths) != source.size:
             raise DataError(CHANGED.format(source.path))
 
@@ -87,7 +88,7 @@ def unchanged(sources: list[Source]) -> Iterator[Callable[[], None]]:
     try:
         yield check
     except (DataError, OSError) as error:
-        check(error)
+        check(error)  # a change explains the error better than the error itself
         raise
     check()
 
@@ -105,6 +106,7 @@ def reading(
         _compare_raw(source)
         if state_of(source) != source.state:
             accept(source)
+    # 3. One for each piece, filled by its `blocks`.
     readings = [PieceReading() for _ in pieces]
     with unchanged(sources) as check:
 
@@ -143,15 +145,16 @@ def compare(
 def has_content(
     source: Source, spans: Iterable[ReadSpan], state: Callable[[Source], State] = state_of
 ) -> bool:
-    """Whether a file holds the bytes that were read of it; state: gives the one it is in."""
+    """True if a file holds the bytes that were read of it; state: gives the one it is in."""
     now = state(source)
+    # The hash is only taken if the state is another: it reads the span once more.
     return now[0] == source.size and all(
         span[-2:] == now or span.xxh3_64 == _hash(source, span.start, span.stop) for span in spans
     )
 
 
 def _hash(source: Source, start: int, stop: int) -> str:
-    """Of the bytes [start, stop) of a file; of an extracted one, of all that was extracted."""
+    """Hash of the bytes [start, stop) of a file; of an extracted one, of all its raw files."""
     if source.format != EXTRACTED:
         return PieceReading().take_file(source.path, start, stop).digest
     return extracted_hash(source.path)
@@ -177,8 +180,8 @@ def _compare_raw(source: Source) -> None:
 
 
 def is_known(source: Source, target: Path) -> bool:
-    """Whether `identify` need not read the file as it was found; target: what is extracted from
-    it."""
+    """True if `identify` need not read the file as it was found; target: the file that is
+    extracted from it."""
     return [source.path, *source.state] in known_content(target).states
 
 
@@ -190,6 +193,7 @@ def identify(source: Source, target: Path) -> RawContent:
     known = known_content(target)
     if placed_state(source) in known.states:
         return known
+    # 7. States are taken before the hashes, and must still hold after them.
     with unchanged([source]):
         states = [placed_state(source)]
         hashes = [PieceReading().take_file(path).digest for path in source.paths]
@@ -200,6 +204,7 @@ def identify(source: Source, target: Path) -> RawContent:
                 f"{path} has changed since it was extracted to {target}; restore it, or remove "
                 f"{target} and name another --output to prepare it as it is now"
             )
+    # States of other content are forgotten.
     content = RawContent(hashes, (known.states if known.hashes == hashes else []) + states)
     with suppress(OSError, DataError):  # the folder may be read-only
         write_whole(content_file(target), json.dumps(content).encode())
@@ -207,12 +212,12 @@ def identify(source: Source, target: Path) -> RawContent:
 
 
 def content_file(target: Path) -> Path:
-    """Where `identify` keeps what is known of an extracted file's raw file."""
+    """The file in which `identify` keeps what is known of an extracted file's raw file."""
     return target.with_name(f".{target.stem}.content.json")
 
 
 def known_content(target: Path) -> RawContent:
-    """What `identify` kept; empty if there is nothing, or nothing that can be read."""
+    """The content that `identify` kept; empty if there is none, or none that can be read."""
     with suppress(OSError, ValueError, TypeError):
         hashes, states = json.loads(content_file(target).read_bytes())
         return RawContent([*hashes], [*states])

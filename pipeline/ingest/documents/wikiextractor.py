@@ -78,10 +78,11 @@ def _with_mark(bracket: re.Match[str]) -> str:
 
 
 def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
-    """Yield every document of a file. Its first line is the title; a title alone is dropped."""
+    """Yield every document of a file. Its first line is the title; only a title is dropped."""
     source = piece.source
     where, position, lines, buffer = Where(source, 0), 0, 0, b""
     for block in piece.blocks():
+        # Only the end of what was searched before can be the start of a mark across two blocks.
         begin, searched = 0, max(0, len(buffer) - len(b"</doc>"))
         buffer += block
         while end := _END.search(buffer, max(begin, searched)):

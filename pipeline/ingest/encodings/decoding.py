@@ -63,7 +63,7 @@ class Decoded(NamedTuple):
 
     text: str
     is_overruled: bool
-    """Whether the server, or else the page, states an encoding, and the text is in another."""
+    """True if the server, or else the page, states an encoding, and the text is in another."""
 
 
 def decode_page(body: bytes, content_type: str) -> Decoded | None:
@@ -71,18 +71,18 @@ def decode_page(body: bytes, content_type: str) -> Decoded | None:
 
     content_type: the server's header, such as text/html; charset=utf-8.
     """
-    if encoding := wide_or_marked(body):
+    if encoding := wide_or_marked(body):  # rule 1
         return _decode_as(body, encoding, _find_stated(body, content_type))
-    if body[:HEAD_BYTES].count(b"\0") > _FEW_NULS:
+    if body[:HEAD_BYTES].count(b"\0") > _FEW_NULS:  # not text in a wide encoding, so binary
         return None
     if b"\x1b" in body and body.isascii() and _JAPANESE_ESCAPE.search(body):
         return _decode_as(body, "iso2022_jp", _find_stated(body, content_type))
     if body.isascii():
-        return Decoded(body.decode(), False)
+        return Decoded(body.decode(), False)  # the same text in every encoding that is left
     stated = _find_stated(body, content_type)
-    text = nearly_utf8(body)
+    text = nearly_utf8(body)  # rule 2
     if text is None:
-        return _decode_as(body, _least_damaged(body, stated), stated)
+        return _decode_as(body, _least_damaged(body, stated), stated)  # rules 3 and 4
     return Decoded(text, stated[:1] not in ([], ["utf-8"]))
 
 
@@ -126,7 +126,7 @@ def _least_damaged(body: bytes, stated: list[str]) -> str:
     for name, (damage, _) in sorted(found.items(), key=lambda item: item[1][0] > 0):
         if damage <= max(1, _LITTLE_DAMAGE * found[name][1]):
             return name
-    guessed = _find_codec(detect_encoding(body, html5_compatible=False) or "")
+    guessed = _find_codec(detect_encoding(body, html5_compatible=False) or "")  # rule 4
     for name in ("utf-8", guessed):
         if name:
             found.setdefault(name, _damage(body, name))

@@ -8,7 +8,7 @@ import re
 import unicodedata
 
 OVERRULED = "in another encoding than stated"
-"""What is noted about a document whose encoding is stated wrongly."""
+"""The note on a document whose encoding is stated wrongly."""
 _ASCII = re.compile(r"[\0-\x7f]+")
 _CHARACTERS = 2
 """Characters beyond ASCII for each damaged byte, at least. By chance, Japanese in EUC-JP has 0.4 to
@@ -41,5 +41,5 @@ def wide_encoding(head: bytes) -> str:
 
 
 def _is_written(character: str) -> bool:
-    """Whether text may hold a character; most of what binary data decodes to is none of these."""
+    """True if text may hold a character; most of what binary data decodes to is none of these."""
     return character in "\t\n\r\f" or unicodedata.category(character) not in ("Cc", "Cn", "Co")
