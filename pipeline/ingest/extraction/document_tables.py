@@ -43,7 +43,7 @@ _values = attrgetter(*FOUND)
 def open_writer(path: Path, schema: pa.Schema, is_plain: bool) -> pq.ParquetWriter:
     """Writes a file of such tables; schema: with metadata; is_plain: without compression."""
     compression = "none" if is_plain else "zstd"
-    # Statistics would hold a text of each row group four times over, and nobody reads them.
+    # Statistics would hold a text of each row group four times over, and are never read.
     return pq.ParquetWriter(
         path, schema, compression=compression, use_dictionary=_REPEATED, write_statistics=False
     )
@@ -70,6 +70,7 @@ def extract_tables(records: Iterable[Extract | BadRecord]) -> Iterator[pa.Table]
 def _found_table(rows: list[tuple[str, ...]], bad: dict[int, str]) -> pa.Table:
     columns: dict[str, Any] = dict(zip(FOUND, zip(*rows))) or dict.fromkeys(FOUND, ())
     gone = {row for row, reason in enumerate(columns["dropped"]) if reason} | bad.keys()
+    # Null and not empty: a document may have the empty text.
     texts = [None if row in gone else text for row, text in enumerate(columns.pop("text"))]
     others = {
         name: {row: value for row, value in enumerate(values) if value}
@@ -168,7 +169,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, each table but the last with GROUP_BYTES of text and no row more, or with
+    """Regroup the rows: each table but the last has GROUP_BYTES of text and no row more, or
     GROUP_ROWS."""
     held: list[pa.Table] = []
     size = 0
@@ -177,6 +178,7 @@ def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         ends = np.cumsum(lengths.to_numpy(), dtype=np.int64)
         start = before = 0
         while True:
+            # Sums never fall, so bisection finds the row that fills the group.
             last = int(np.searchsorted(ends, before + GROUP_BYTES - size))
             last = min(last, start + GROUP_ROWS - 1 - sum(part.num_rows for part in held))
             if last >= len(ends):
@@ -185,5 +187,5 @@ def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
             held, size, start, before = [], 0, last + 1, int(ends[last])
         if start < len(ends):
             held.append(table.slice(start))
-            size += int(ends[-1]) - before
+            size += int(ends[-1]) - before  # left for the next table to fill up
     yield pa.concat_tables(held or [SCHEMA.empty_table()]).combine_chunks()

@@ -78,8 +78,8 @@ from pipeline.ingest.extraction.units import (
 from pipeline.remote.copies import fetched, is_here, remove_copies
 
 FRAMES_FOLDER = "frames"
-"""In the directory of extracted files: where the frames of compressed files start."""
-_GROUP_BYTES = 256 << 30
+"""Folder, in the directory of extracted files, of the places where frames start."""
+_GROUP_BYTES = 256 << 30  # of raw files, whose units wait on the disk at a time
 
 
 def extract(
@@ -105,17 +105,19 @@ def _make_files(
     if not slow:
         return {}
     make_directory(directory)
-    remove_temporaries(directory)
+    remove_temporaries(directory)  # only those of dead processes
     _remove_used_units(directory)
     tasks = [_task(source, directory) for source in slow]
     work: list[FileWork] = [*tasks]
     waiting = {task.marker for task in unfinished(Stage(directory, _start_files), work)}
+    # A process may have died between making a file and removing its copy.
     _remove_copies([task for task in tasks if task.marker not in waiting])
     _identify([task for task in tasks if task.marker not in waiting], directory, executor)
+    # Its own share first; the call below helps with what other parts have not finished.
     if part != (1, 1):
         _extract_files(share(tasks, *part), directory, executor, part)
     _extract_files(tasks, directory, executor, part)
-    # Files that differ in the middle alone have one Parquet file, which holds one of them.
+    # Files that differ only in the middle have one Parquet file, which holds one of them.
     _identify([task for task in tasks if task.marker in waiting], directory, executor)
     for task in tasks:
         mark_used(task.target)
@@ -137,7 +139,7 @@ def _remove_used_units(directory: Path) -> None:
 
 def _remove_unit(path: Path) -> None:
     path.unlink(missing_ok=True)
-    lock_of(path).unlink(missing_ok=True)  # whoever waits for it finds the whole file
+    lock_of(path).unlink(missing_ok=True)  # a process that waits for it finds the whole file
 
 
 def _extract_files(
@@ -149,12 +151,14 @@ def _extract_files(
         units: list[UnitWork] = [UnitTask(task, unit) for task in shared for unit in shared[task]]
         stage: Stage[UnitWork] = Stage(directory, _start_units)
         waiting = {*unfinished(stage, units)}
+        # Units of these are left from before, perhaps of other content.
         begun = [*dict.fromkeys(unit.file for unit in units if unit not in waiting)]
         _identify(begun, directory, executor)
         for task in begun:
             _remove_other_units(task, shared[task], identify(task.source, task.target))
+        # Each part starts elsewhere, so that they meet late.
         first = len(units) * (part[0] - 1) // part[1]
-        # Others are hashed beside the units: by a process for each file, and there may be few.
+        # Others are hashed along with the units: one process hashes a file, and files may be few.
         executor.run(stage, [*_unidentified(shared), *units[first:], *units[:first]])
         files: list[FileWork] = [*group, *_help_with(group)]
         executor.run(Stage(directory, _start_files), files)
@@ -166,6 +170,7 @@ def _help_with(tasks: list[ExtractionTask]) -> list[HelpTask]:
         HelpTask(task, unit)
         for task in tasks
         if not task.is_here and not task.target.exists()
+        # The process that makes the file goes through its units from the start.
         for unit in reversed(expected_units(task.source))
     ]
 
@@ -244,7 +249,7 @@ def _help(task: HelpTask) -> None:
         if not (path.exists() or target.exists()):
             source = _with_file(task.file.source)
             unit = replace(task.unit, source=source)
-            if unit in cut_units(source):
+            if unit in cut_units(source):  # they were expected before the file was here
                 with whole_file(path) as temporary:
                     write_unit(unit, (unit.start, 0), temporary)
     if target.exists() or not path.exists():
@@ -268,7 +273,7 @@ def _extract_file(task: ExtractionTask) -> None:
     try:
         units = _write_file(task)
     except (DataError, OSError):
-        # Where locks exclude nobody, another process may finish, and remove the copy, meanwhile.
+        # Where locks have no effect, another process may finish, and remove the copy, meanwhile.
         if not task.target.exists():
             raise
         units = []
@@ -285,6 +290,7 @@ def _write_file(task: ExtractionTask) -> list[Unit]:
             source = _with_file(task.source)
             with unchanged([source]):
                 content = identify(source, task.target)
+                # The file's ends are hashed again: it may have been replaced since it was found.
                 if _mark(source, has_markup=True) != task.mark:
                     raise DataError(CHANGED.format(source.path))
                 units = cut_units(source)
@@ -295,7 +301,7 @@ def _write_file(task: ExtractionTask) -> list[Unit]:
 
 
 def _metadata(source: Source, content: RawContent, has_markup: bool) -> dict[bytes, str]:
-    """What the file says of its source, which identifies it in the fingerprints of shards."""
+    """Metadata on the file's source, which identify it in the fingerprints of shards."""
     mark = _mark(source, has_markup=has_markup)
     return {EXTRACTION_MARK: mark, CONTENT_MARK: " ".join(content.hashes)}
 
@@ -317,6 +323,7 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
             "pages_per_domain": source.pages.per_domain,
             "file": [source.name, source.size, content_identity(source)],
         }
+        # Each key only where it matters, so that others' marks do not change with it.
         | ({"language": source.pages.language} if source.pages.language else {})
         | ({"files": identity_of_group(source, as_found=as_found)} if source.group else {})
         | ({"members": READERS} if source.format in ("zip", PACK) else {})
@@ -326,7 +333,7 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
 
 
 def _reading(source: Source) -> list[Any]:
-    """What decides how a file, or those in an archive, are read."""
+    """Settings and versions that decide how a file, or those in an archive, are read."""
     reading = [source.text_field, source.plain_text, READING_VERSION]
     has_bzip2 = any(compression == "bz2" for _, compression, _, _ in source.kinds)
     return [*reading, BZIP2_VERSION] if has_bzip2 else reading
@@ -353,7 +360,7 @@ def _made(source: Source, task: ExtractionTask) -> Source:
 
 
 def extracted_so_far(sources: list[Source], directory: Path) -> list[Source]:
-    """What `extract` would return, with those sources as they are whose files do not exist yet."""
+    """The result of `extract`, with sources whose files do not exist yet left as they are."""
     frames = directory / FRAMES_FOLDER
     there = {path for folder in (directory, frames) for path in folder.glob("*.parquet")}
     found = []

@@ -22,7 +22,7 @@ def find_html(source: Source, start: Place) -> Iterator[tuple[Place, tuple[str, 
         body = bytearray()
         for block in read_blocks(path, sniff_compression(path), 0, MAX_BLOCK_BYTES):
             body += block
-            if len(body) > MAX_BLOCK_BYTES:
+            if len(body) > MAX_BLOCK_BYTES:  # enough for `page_of_body` to call it too long
                 break
         if (number, 0) >= start:
             yield (number, 0), (page.name, bytes(body))

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
+# Themes put such names on the element with the whole text, too.
 _WHOLE_PAGE = ":not(main):not(article):not(.hentry):not(.post)"
 _WORDS = (
     "nav", "navbar", "menu", "sidebar", "breadcrumb", "breadcrumbs", "pagination", "pager", "ad",
@@ -81,7 +82,7 @@ STUB = re.compile(
     r"gebruikt cookies",
     re.IGNORECASE,
 )
-"""In texts of at most STUB_LENGTH characters, marks a page that does not show its text."""
+"""Phrases that mark a page as a stub, if its text has at most STUB_LENGTH characters."""
 
 STUB_LENGTH = 1200
 LINK_SHARE = 0.8  # share of a block's characters that makes it a link
@@ -120,7 +121,7 @@ class Page:
 
     title: str
     language: str
-    """As the page declares it, such as en; empty if it does not."""
+    """The language that the page declares, such as en; empty if none."""
     text: str
     """Blocks separated by blank lines; empty if dropped."""
     dropped: str
@@ -135,7 +136,7 @@ class _TextBlock:
     kind: str
     """prose, link, doubt, heading, or wall: a line that only stubs have."""
     level: int
-    """Of a heading, 1 to 6."""
+    """Level of a heading, 1 to 6."""
 
 
 def read_page(markup: str) -> Page:
@@ -155,7 +156,7 @@ def read_page(markup: str) -> Page:
 
 
 def _has_giant_tag(markup: str) -> bool:
-    """Whether a tag has over MOST_ATTRIBUTES, for which the parser takes quadratic time."""
+    """True if a tag has over MOST_ATTRIBUTES, for which the parser takes quadratic time."""
     for at in range(0, len(markup) - _TAG_STEP + 1, _TAG_STEP):
         if markup.find(">", at, at + _TAG_STEP) < 0:  # in no ordinary page
             tag = _TAG_NAME.match(markup, markup.rfind("<", 0, at))
@@ -191,7 +192,7 @@ def read_text(text: str) -> Page:
 
 
 def is_enough(text: str) -> bool:
-    """Whether the text is long enough for a document."""
+    """True if the text is long enough for a document."""
     return _size(text) >= LEAST_TEXT
 
 
@@ -205,7 +206,7 @@ def _as_page(blocks: list[_TextBlock], title: str, language: str) -> Page:
 
 def _block(line: str) -> _TextBlock | None:
     """The block of a line of resiliparse's HTML; None if it has no text."""
-    text = _spaced(html.unescape(_TAG.sub("", line)))
+    text = _spaced(html.unescape(_TAG.sub("", line)))  # in this order: &lt;b&gt; is text
     linked = sum(len(_TAG.sub("", link)) for link in _LINKS.findall(line)) if "<a" in line else 0
     heading = _HEADING.search(line)
     return _judged(text, linked, int(heading[1]) if heading else 0)
@@ -214,7 +215,7 @@ def _block(line: str) -> _TextBlock | None:
 def _judged(text: str, linked: int, level: int = 0) -> _TextBlock | None:
     if not _WORD.search(text):
         return None
-    if len(text) <= 80 and FURNITURE.fullmatch(text):
+    if len(text) <= 80 and FURNITURE.fullmatch(text):  # also headings: "Related articles"
         return _TextBlock(text, "wall", 0) if STUB.search(text) else None
     if level:
         return _TextBlock(text, "heading", level)

@@ -69,12 +69,12 @@ def find_pages(source: Source, start: Place) -> Iterator[tuple[Place, RawPage]]:
 
 
 def _from_page(source: Source, blocks: Iterator[Block]) -> Iterator[Block]:
-    """What precedes the first page of the file, then the blocks from their first page on."""
+    """Yield the start of the file up to its first page, then the blocks from their first page."""
     tail = Block(0, 0, b"")
     for block in blocks:
         if first := _PAGE.search(tail.content + block.content):
             yield Block(0, 0, _before_pages(source))
-            if first.start() < len(tail.content):
+            if first.start() < len(tail.content):  # the tag lies across two blocks
                 yield tail.after(first.start())
                 yield block
             else:
@@ -107,7 +107,7 @@ class _Dump:
         self.fed: list[tuple[int, Place]] = []  # bytes of the parser's input, from which place on
         self.size = 0
         self.parser = expat.ParserCreate(namespace_separator="}")
-        self.parser.buffer_text = True
+        self.parser.buffer_text = True  # or each line of a text would be a call
         self.parser.buffer_size = _PART_BYTES
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -118,6 +118,7 @@ class _Dump:
         """Parse a block; yields the pages that end in it."""
         for at in range(0, len(block.content), _PART_BYTES):
             part = block.content[at : at + _PART_BYTES]
+            # The parser's index only grows, so earlier entries are never asked for again.
             while len(self.fed) > 1 and self.fed[1][0] <= self.parser.CurrentByteIndex:
                 del self.fed[0]
             self.fed.append((self.size, (block.position, block.offset + at)))
@@ -127,6 +128,7 @@ class _Dump:
             self.pages.clear()
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        # Without its namespace, which has the version of the export format in it.
         name, depth = tag.rpartition("}")[2], len(self.path)
         if not depth:
             self.wiki = replace(self.wiki, language=attributes.get(_LANGUAGE, ""))
@@ -142,7 +144,7 @@ class _Dump:
                 self.words = []
         elif depth == self.page_depth + 1:
             if name == "revision":
-                self.page.revision.clear()
+                self.page.revision.clear()  # the last one counts
             self.words = []
         elif depth == self.page_depth + 2 and self.path[-2] == "revision":
             self.words = []
@@ -157,6 +159,7 @@ class _Dump:
             self.page = None
 
     def _text(self, characters: str) -> None:
+        # Slightly more is kept than allowed, so that `_why_not` sees that it is too long.
         if self.words is not None and self.held <= _MOST_CHARACTERS:
             self.words.append(characters)
             self.held += len(characters)
@@ -183,6 +186,7 @@ class _Dump:
         return position, offset + index - start
 
     def _skipped(self, name: str, is_parameter: bool) -> None:
+        # expat would leave it out of the text without a word.
         if not is_parameter:
             raise expat.ExpatError(f"undefined entity &{name};")
 

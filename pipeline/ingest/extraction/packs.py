@@ -2,14 +2,14 @@
 
 A million files cost a million times what a file costs in every stage, however little it holds. So
 files of at most SMALL_BYTES that follow each other in a corpus are extracted together, whatever
-their formats are. Where a pack ends is decided by its last file alone, by a hash of its name and by
+their formats are. Where a pack ends is decided only by its last file, by a hash of its name and by
 its size: a file that is added, changed or removed remakes one pack, and all others stay.
 
 HTML files of a corpus are gathered in groups of their own, wherever they are, so that lines that a
 site repeats on its pages are found.
 
-Files are grouped as they are found. A group keeps about 40 bytes of each, from which whoever reads
-it makes its `Source.files`.
+Files are grouped as they are found. A group keeps about 40 bytes of each, from which a reader makes
+its `Source.files`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _gather_pages(sources: Iterable[Source], groups: dict[Source, Source]) -> It
             close(corpus)
         if corpus not in gathered:
             gathered[corpus], sizes[corpus] = [], 0
-            yield source
+            yield source  # stands for its group, which is not known yet
         gathered[corpus].append(source)
         sizes[corpus] += source.size
     for corpus in [*gathered]:
@@ -98,6 +98,7 @@ def _pack(sources: Iterable[Source]) -> list[Source]:
     run: list[Source] = []
     for source in sources:
         small = _is_small(source)
+        # Its size or corpus differs: the run ends.
         if run and not (small and source.corpus == run[-1].corpus):
             packed += _packed(run)
             run = []
@@ -121,6 +122,7 @@ def _is_small(source: Source) -> bool:
 
 
 def _is_last(source: Source) -> bool:
+    # By chance, but so that a pack has PACK_FILES files or PACK_BYTES on average, as stated above.
     share = 1 / PACK_FILES + source.size / PACK_BYTES
     return xxhash.xxh3_64_intdigest(source.name.encode()) < share * 2**64
 
@@ -137,6 +139,7 @@ def make_group(files: list[Source], name: str, format: Format) -> Source:
     """One source in place of several files of a corpus, which are read in the same way."""
     size, mtime_ns = joint_state([file.state for file in files])
     rows = pack_rows([file.row for file in files])
+    # If not, they are only read when the identity is asked for.
     has_ends = all(file.found.ends for file in files)
     group = FileGroup(rows, _kinds(files), _identity(files) if has_ends else "")
     return replace(

@@ -21,7 +21,7 @@ Place = tuple[int, int]
 """The byte on disk where a block starts, and an offset in the block."""
 START: Place = (0, 0)
 END: Place = (sys.maxsize, 0)
-"""After the last record."""
+"""The place after the last record."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Block:
 
 
 def starts_anywhere(compression: Compression) -> bool:
-    """Whether files are read from any byte on."""
+    """True if files are read from any byte on."""
     return compression in ("", "bz2")
 
 
@@ -62,6 +62,8 @@ def _blocks(file: BinaryIO, compression: Compression, start: int) -> Iterator[Bl
             yield Block(position, size, content)
             position, size = counted.taken, size + len(content)
     else:
+        # Blocks are at multiples of their size wherever reading starts, so places are always the
+        # same.
         position = -(-start // BLOCK_BYTES) * BLOCK_BYTES
         file.seek(position)
         while content := file.read(BLOCK_BYTES):

@@ -64,7 +64,7 @@ class RawMember:
     content: _Member
     stream: BlockFile
     has_markup: bool = False
-    """Whether it was found to be or to hold HTML or XML."""
+    """True if it was found to be or to hold HTML or XML."""
 
 
 def find_members(source: Source, start: Place) -> Iterator[tuple[Place, RawMember]]:
@@ -76,7 +76,7 @@ def find_members(source: Source, start: Place) -> Iterator[tuple[Place, RawMembe
     stream = BlockFile(_counted(source, blocks))
     with naming(source.path):
         for at, header, content in _members(stream, source.path):
-            while len(blocks) > 1 and blocks[1][0] <= at:
+            while len(blocks) > 1 and blocks[1][0] <= at:  # only the block of the member is of use
                 del blocks[0]
             place = blocks[0][1], at
             if place >= start:
@@ -123,6 +123,7 @@ def finish_pages(
     """
     pages = without_repeats(source, lambda: filter(_is_page, documents()))
     for document in documents():
+        # Both read the same documents, so they are in step.
         yield next(pages) if _is_page(document) else document
 
 
@@ -207,7 +208,7 @@ def _document(member: _Member, source: Source, path: str, depth: int) -> Iterato
         yield BadRecord(f"{source.name}/{path}", f"over {MAX_DOCUMENT_BYTES >> 20} MiB")
     else:
         content = b"".join(parts)
-        parts.clear()
+        parts.clear()  # or a giant document would be in memory twice
         yield from _read(content, source, path)
 
 
@@ -248,9 +249,10 @@ def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecor
 
 
 def _members(stream: BlockFile, name: str) -> Iterator[tuple[int, tarfile.TarInfo, _Member]]:
-    """Where members start, headers and contents, in order; skips what is not read of a content."""
+    """Yield each member's start, header and content, in order; skips what is not read of one."""
     long_name, pax, ended, at = "", dict[str, str](), False, -1
     while block := _header(stream):
+        # A member starts at the first of its headers, such as one with its long name.
         at = stream.position - len(block) if at < 0 else at
         ended = block.count(0) == len(block)
         if ended:
@@ -264,7 +266,7 @@ def _members(stream: BlockFile, name: str) -> Iterator[tuple[int, tarfile.TarInf
             raise DataError(
                 f"{name} is damaged (no header at byte {place}); fetch it again"
             ) from error
-        size = pax.get("size", "")
+        size = pax.get("size", "")  # of over 8 GiB, which the header's octal digits cannot hold
         member = _Member(stream, int(size) if size.isdecimal() else header.size)
         padding = -member.left % _BLOCK
         if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
@@ -278,10 +280,11 @@ def _members(stream: BlockFile, name: str) -> Iterator[tuple[int, tarfile.TarInf
             long_name, pax = "", {}
             yield at, header, member
             at = -1
+        # The archive is a stream: what the caller has not read must be passed.
         for _ in member.blocks():
             pass
         stream.read(padding)
-    if not ended:
+    if not ended:  # a whole archive ends in zeros
         raise EOFError
 
 
@@ -299,7 +302,7 @@ def _pax_fields(content: bytes) -> dict[str, str]:
     fields, at = {}, 0
     while found := _PAX_LENGTH.match(content, at):
         record = content[found.end() : at + int(found[1])]
-        at = max(at + int(found[1]), found.end())
+        at = max(at + int(found[1]), found.end())  # a length of 0 would never end
         key, _, value = record.rstrip(b"\n").partition(b"=")
         fields[key.decode(errors="replace")] = value.decode(errors="replace")
     return fields

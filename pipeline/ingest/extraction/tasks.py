@@ -14,8 +14,8 @@ _NAME_BYTES = 160
 
 
 def kept_name(name: str) -> str:
-    """What the name of a file's Parquet file has of its own."""
-    return name.encode()[:_NAME_BYTES].decode(errors="ignore")
+    """The part of a Parquet file's name that is taken from its file."""
+    return name.encode()[:_NAME_BYTES].decode(errors="ignore")  # the cut may be inside a character
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,17 @@ class ExtractionTask:
 
     @property
     def can_share(self) -> bool:
-        """Whether several processes can extract it: it is to be done, and no copy that passes."""
+        """True if several processes can extract it: it is not done yet, and the file is here."""
         return self.is_here and not self.target.exists()
 
     @property
     def is_here(self) -> bool:
-        """Whether the raw file is here: a published one may still have to be fetched."""
+        """True if the raw file is here: a published one may still have to be fetched."""
         return self.source.published is None or is_here(self.source.published)
 
     def stored(self, unit: Unit) -> Path:
-        """Where the unit waits for the others."""
+        """Path at which the unit waits for the others."""
+        # Hidden, which is how `_remove_used_units` tells units from whole files.
         return self.directory / f".{self.target.stem}.{unit.start}-{unit.stop}.parquet"
 
 
@@ -118,7 +119,7 @@ class HelpTask:
 
     file: ExtractionTask
     unit: Unit
-    """As expected: the file is not here yet."""
+    """The unit as expected, since the file is not here yet."""
 
     @property
     def weight(self) -> int:

@@ -69,7 +69,7 @@ def write_unit(unit: Unit, start: Place, path: Path) -> None:
 
 
 def is_unit_of(content: RawContent, path: Path) -> bool:
-    """Whether a unit's file was extracted from a raw file with this content."""
+    """True if a unit's file was extracted from a raw file with this content."""
     return json.loads(pq.read_metadata(path).metadata[_STATE.encode()]) in content.states
 
 
@@ -132,7 +132,7 @@ def _unit_tables(unit: Unit, start: Place, span: Span) -> Iterator[pa.Table]:
         return iter([_frames_table(unit, start, span)])
     if not is_exact(unit):
         return extract_tables(unit_records(unit, start, span))
-    span.begin = (unit.start, 0)
+    span.begin = (unit.start, 0)  # nothing is guessed, see `is_exact`
     span.end = (unit.stop, 0) if unit.stop < unit.source.size else END
     if unit.source.group:
         pieces = (piece for file in unit.source.files for piece in cut(file, sys.maxsize))
@@ -161,9 +161,11 @@ def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[P
         with one_at_a_time(lock_of(path)):  # as `only_once`: another process keeps what is locked
             span = _span(path)
             if span is None or (files and span.begin != place):
+                # Missing, or begun at a wrong guess: read from where the unit before it ended.
                 with whole_file(path) as temporary:
                     write_unit(unit, place, temporary)
                 span = _span(path)
+        # From a known place it must fit, unless the file is another one by now.
         if span is None or (files and span.begin != place):
             raise DataError(CHANGED.format(unit.source.path))
         files.append((path, span))

@@ -68,20 +68,20 @@ Records = Iterator[Extract | BadRecord]
 
 @dataclass(frozen=True, slots=True)
 class MarkupInArchives:
-    """How HTML and XML among the texts of an archive are read. Archives without them do not depend
-    on it."""
+    """The reading of HTML and XML among the texts of an archive. Archives without them do not
+    depend on it."""
 
     is_in: Callable[[Any], bool]
-    """Whether a raw record held some, after it was extracted."""
+    """True if a raw record held some, after it was extracted."""
     codes: tuple[int, ...]
-    """As `SlowFormat.code`."""
+    """Versions, as in `SlowFormat.code`."""
     finish: Callable[[Source, Callable[[], Records]], Records]
-    """As `SlowFormat.finish`."""
+    """The same as `SlowFormat.finish`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowFormat:
-    """How files of a format are read whose records are found on the way, and the version of it."""
+    """The reading of a format whose records are found on the way, and its version."""
 
     find: Callable[[Source, Place], Iterator[tuple[Place, Any]]]
     """Yields raw records from a place on, and their places; raises DataError if it cannot."""
@@ -90,11 +90,11 @@ class SlowFormat:
     code: int
     """Version of our code, with what it calls: increase it when a file gives different output."""
     finish: Callable[[Source, Callable[[], Records]], Records] | None = None
-    """What is done with the documents of a whole file; it may read them several times."""
+    """Changes the documents of a whole file; it may read them several times."""
     markup: MarkupInArchives | None = None
-    """Of archives of texts."""
+    """HTML and XML in archives of texts."""
     numbers_records: bool = True
-    """Whether unusable records end in their number in the unit; else in their path."""
+    """True if unusable records end in their number in the unit, false if in their path."""
 
     def begin(self, source: Source) -> Records:
         """The documents in one pass; for estimates."""
@@ -114,7 +114,7 @@ class PieceFormat:
 
 @dataclass(frozen=True, slots=True)
 class FrameFormat:
-    """A format of which it is found where its frames start, see `frames`."""
+    """A format in which the starts of frames are searched for, see `frames`."""
 
     code: int
 
@@ -146,14 +146,14 @@ FORMATS: dict[Format, SlowFormat | PieceFormat] = {
 
 
 def is_extracted(source: Source) -> bool:
-    """Whether a file is read from the Parquet file that is extracted from it."""
+    """True if a file is read from the Parquet file that is extracted from it."""
     if source.format == "jsonl":
         return is_large_stream(source) and not is_framed(source)
     return source.format in FORMATS
 
 
 def format_of(source: Source) -> SlowFormat | PieceFormat | FrameFormat:
-    """How a file is read that something is made from."""
+    """The format of a file that something is made from."""
     if is_framed(source):
         return FRAMES
     return FORMATS.get(source.format) or PieceFormat(READING_VERSION)
@@ -190,13 +190,14 @@ class Unit:
 
 
 def is_exact(unit: Unit) -> bool:
-    """Whether the unit's records are known from it alone, so none are read again."""
+    """True if the unit's records are known without its neighbours, so none are read again."""
     return isinstance(format_of(unit.source), PieceFormat)
 
 
 def is_joined(source: Source, units: list[Unit]) -> bool:
-    """Whether a file is put together from files of its units, which wait on the disk."""
+    """True if a file is put together from files of its units, which wait on the disk."""
     format = format_of(source)
+    # A finish reads all documents again, and an archive may turn out to hold pages at its end.
     whole = isinstance(format, SlowFormat) and (format.finish or format.markup)
     return len(units) > 1 or bool(whole)
 
@@ -233,7 +234,7 @@ def _is_one_unit(source: Source) -> bool:
 
 
 def _starts_anywhere(source: Source) -> bool:
-    """Whether each of the file's units can be read without what is before it."""
+    """True if each of the file's units can be read without what is before it."""
     return (
         is_framed(source)
         or source.format == "warc"
@@ -243,16 +244,16 @@ def _starts_anywhere(source: Source) -> bool:
 
 @dataclass(slots=True)
 class Span:
-    """What a unit's records were found to be."""
+    """The records that were found in a unit."""
 
     begin: Place = END
-    """Of the first record at or after the unit's start."""
+    """Place of the first record at or after the unit's start."""
     end: Place = END
-    """Of the first record after the unit."""
+    """Place of the first record after the unit."""
     records: int = 0
     """Raw records in it."""
     has_markup: bool = False
-    """Whether it is of an archive and holds HTML or XML."""
+    """True if it is of an archive and holds HTML or XML."""
 
 
 def unit_records(unit: Unit, start: Place, span: Span) -> Records:
@@ -268,6 +269,7 @@ def unit_records(unit: Unit, start: Place, span: Span) -> Records:
             span.begin = place
         if place >= stop:
             span.end = place
+            # The first of the next unit was taken.
             _remember(unit.source, stop, chain([(place, raw)], found))
             return
         span.records += 1
@@ -288,7 +290,7 @@ def _found(source: Source, start: Place) -> _Found:
     found = None
     while _last:
         last, state, place, rest = _last.pop()
-        if last == source and place <= start and state == state_of(source):
+        if last == source and place <= start and state == state_of(source):  # it cannot go back
             found = rest
     if found is None:
         format = format_of(source)

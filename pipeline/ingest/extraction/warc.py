@@ -53,9 +53,9 @@ class WarcRecord:
     headers: dict[str, str]
     """Names in lower case."""
     block: bytes
-    """What follows the headers; for a response, HTTP headers and body."""
+    """The bytes after the headers; for a response, HTTP headers and body."""
     is_whole: bool
-    """Whether `block` is complete."""
+    """True if `block` is complete."""
     position: int
     """Decompressed bytes of the file up to the record's end."""
 
@@ -102,7 +102,7 @@ def read_records(source: Source) -> Iterator[WarcRecord | Torn]:
 
 
 def starts_with_members(source: Source) -> bool:
-    """Whether the first record of a gzip file is a member of its own, as crawlers write it."""
+    """True if the first record of a gzip file is a member of its own, as crawlers write it."""
     if source.compression != "gz":
         return False
     with Path(source.path).open("rb") as file:
@@ -154,7 +154,7 @@ class Stretch:
             self.member, self.member_position = self.next_member, self.position
 
     def place(self) -> Place:
-        """Where `data` starts."""
+        """The place at which `data` starts."""
         if self.is_plain:
             return self.position, 0
         return self.member, self.position - self.member_position
@@ -197,23 +197,23 @@ class Stretch:
         pattern: a newline and the start of a record; longest: bytes that it matches.
         """
         while True:
-            if found := pattern.search(self.data, 1):
+            if found := pattern.search(self.data, 1):  # not the record that begins at 0
                 self.drop(found.start() + 1)
                 return True
-            self.drop(max(0, len(self.data) - longest))
+            self.drop(max(0, len(self.data) - longest))  # the end may be the start of a match
             if not self.grow():
                 self.drop(len(self.data))
                 return False
 
     def headers_end(self) -> int:
-        """Where the headers end, after the blank line; 0 if there is none within the limit."""
+        """End of the headers, after the blank line; 0 if there is none within the limit."""
         while not (found := _HEADERS_END.search(self.data, 0, _MAX_HEADER_BYTES)):
             if len(self.data) > _MAX_HEADER_BYTES or not self.ensure(len(self.data) + 1):
                 return 0
         return found.end()
 
     def record_ends_at(self, end: int) -> bool:
-        """Whether a record's terminator, another record or the end of data is at `end`."""
+        """True if a record's terminator, another record or the end of data is at `end`."""
         while len(self.data) < end + 16 and self.grow():
             pass
         following = bytes(self.data[end : end + 16])
@@ -271,7 +271,7 @@ def _gzip_blocks(file: BinaryIO, start: int) -> Iterator[_Bytes]:
             is_within = False
             continue
         if block:
-            if begins and block.startswith(_BEGINNING):
+            if begins and block.startswith(_BEGINNING):  # others continue a record
                 yield member_at
             begins = False
             yield block
@@ -305,7 +305,7 @@ def _next_member(file: BinaryIO, data: bytes) -> bytes:
         more = file.read(_SIP_BYTES)
         if not more:
             return b""
-        data = data[-2:] + more
+        data = data[-2:] + more  # the magic may lie across two reads
     return data[at:]
 
 
@@ -328,7 +328,7 @@ class Response:
     headers: dict[str, str]
     """Names in lower case."""
     body: bytes
-    """Without the transfer and content encodings that it really had; cut to MAX_BLOCK_BYTES + 1."""
+    """Body without the encodings that it really had; cut to MAX_BLOCK_BYTES + 1."""
 
 
 def parse_response(block: bytes) -> Response:
@@ -383,4 +383,4 @@ def _joined_members(body: bytes) -> bytes:
             parts.append(block)
             if sum(map(len, parts)) > MAX_BLOCK_BYTES:
                 break
-    return b"".join(parts)[: MAX_BLOCK_BYTES + 1]
+    return b"".join(parts)[: MAX_BLOCK_BYTES + 1]  # a byte too many shows that it is too long

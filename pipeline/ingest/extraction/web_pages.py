@@ -10,7 +10,7 @@ looks like data. Anything else, such as PDF, JSON or a feed, is dropped.
 A line on PAGES_WITH_LINE pages of a site in the same file is boilerplate and is removed; pages with
 the same title count once, because they are one article fetched again. At most
 `Source.pages.per_domain` pages of a site are kept per file, those with the smallest URL hashes.
-Both depend on the file alone, not on the order of its records, on other files or on workers. So the
+Both depend only on the file, not on the order of its records, on other files or on workers. So the
 pages of a file are read twice, after they were extracted and stored. Lines are counted in two hash
 tables of 4 MiB, and the smaller count is used. Otherwise memory holds one or two numbers per page.
 """
@@ -205,7 +205,7 @@ class _Sites:
         self.tables = (bytearray(_SLOTS), bytearray(_SLOTS))
         self.seen: set[int] = set()
         self.largest: dict[str, list[int]] = {}
-        """By domain, a heap of the negated URL hashes of kept pages, largest hash on top."""
+        """Heap of the negated URL hashes of a domain's kept pages, largest hash on top."""
 
     def count(self, page: Extract) -> None:
         """Count a page that has text."""
@@ -217,8 +217,9 @@ class _Sites:
         key = _hash(page.domain, page.title or page.url)
         if page.domain and key not in self.seen:
             self.seen.add(key)
-            for line in set(page.text.split("\n")):
+            for line in set(page.text.split("\n")):  # a line counts once per page
                 for table, slot in zip(self.tables, _slots(page.domain, line)):
+                    # Saturates: slots are bytes.
                     table[slot] = min(table[slot] + 1, PAGES_WITH_LINE)
 
     def judge(self, page: Extract) -> Extract:
@@ -243,6 +244,7 @@ class _Sites:
 
 def _slots(domain: str, line: str) -> tuple[int, int]:
     value = _hash(domain, line)
+    # Different bits of one hash: a line counts too much only if it collides in both tables.
     return value % _SLOTS, (value >> 32) % _SLOTS
 
 

@@ -45,7 +45,7 @@ class ZipMember:
     archive: zipfile.ZipFile
     info: zipfile.ZipInfo
     is_alone: bool
-    """Whether it is the only file of the archive."""
+    """True if it is the only file of the archive."""
 
 
 def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, ZipMember]]:
@@ -59,7 +59,7 @@ def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, ZipM
 
 def member_starts(source: Source) -> tuple[list[int], int]:
     """The bytes on disk where members start, in the order of `find_zip_members`, and where the
-    archive's list of them does, after all."""
+    archive's list of members starts, which is after all of them."""
     with opened(source.path) as archive:
         starts = [info.header_offset for info in _files(source.path, archive)]
         return starts, archive.start_dir
@@ -79,6 +79,7 @@ def _files(path: str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     size = Path(path).stat().st_size
     packed = sum(member.compress_size for member in members)
     unpacked = sum(member.file_size for member in members)
+    # More packed bytes than the file has: members overlap, as in bombs that list one many times.
     if packed > size or unpacked > max(_MOST_EXPANSION * size, _SMALL_BYTES):
         raise DataError(
             f"{path} holds {unpacked / 1e6:,.0f} MB in {size / 1e6:,.1f} MB, more than text can; "
@@ -131,7 +132,7 @@ def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | 
     info = member.info
     name = shown_name(info.filename)
     where = f"{source.name}/{name}"
-    if stat.S_ISLNK(info.external_attr >> 16):
+    if stat.S_ISLNK(info.external_attr >> 16):  # the upper half has the modes of Unix
         yield _extract(name, dropped="link or device in an archive")
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -148,6 +149,7 @@ def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | 
                 if isinstance(item, Extract):
                     read_to = _end(item, found, read_to)
                     share = min(1.0, read_to / info.file_size)
+                    # As if it shrank evenly.
                     place = info.header_offset + int(info.compress_size * share)
                     yield replace(item, position=place)
                 else:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 HOLE = "\x01"
-"""Where markup was. XML cannot hold this character, and readers of other text remove it first."""
+"""Mark of removed markup. XML cannot hold it, and readers of other text remove it first."""
 
 _SEPARATORS = ";,:；，：、،؛"
 _BLANKS = " \t\u00a0\u202f"
@@ -40,25 +40,27 @@ def close_holes(marked: str) -> str:
 
 
 def _close(line: str) -> str:
+    # 1.
     for _ in range(2):  # a bracket in a bracket
         line = _EMPTY.sub(lambda empty: HOLE if HOLE in empty[0] else empty[0], line)
     return _RUN.sub(_filler, line)
 
 
 def _filler(run: re.Match[str]) -> str:
-    """What stays of the filler around marks."""
+    """The filler around marks, as it is to stay."""
     line, (start, stop) = run.string, run.span()
     before, after = line[max(0, start - 1) : start], line[stop : stop + 1]
     if not before:
         return run[0].replace(HOLE, "").lstrip(_BLANKS)
     if not after:
         return run[0].replace(HOLE, "").rstrip(_BLANKS)
+    # 2., and 3. before a full stop.
     if before in _OPENING or after in _CLOSING or _FULL_STOP.match(line, stop):
         return ""
     written, _, rest = run[0].partition(HOLE)
-    if after in _SPACED:
+    if after in _SPACED:  # 4.
         return _space(rest.rpartition(HOLE)[2])
-    if kept := written.rstrip(_BLANKS):
+    if kept := written.rstrip(_BLANKS):  # 3.
         return kept + _space(written[len(kept) :] + rest)
     separator = next((one for one in rest if one in _SEPARATORS), "")
     if not separator:

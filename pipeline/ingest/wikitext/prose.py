@@ -34,7 +34,7 @@ WIKITEXT_VERSION = 4
 
 # Further marks; like HOLE they are removed from the page first.
 _HEADING, _CODE, _APOSTROPHE = "\x02", "\x03", "\x04"
-"""Before a heading, one for each level; before a line of code; for one that is not markup."""
+"""Marks before a heading, one per level; before a line of code; of a literal apostrophe."""
 _MARKS = re.compile(f"[{HOLE}{_HEADING}{_CODE}{_APOSTROPHE}{NOTHING}]")
 _DISAMBIGUATION = re.compile(
     r"\{\{\s*(?:disambig\w*|dab|hndis|geodis|numberdis|schooldis|mathdab|letter-numbercombdisambig"
@@ -64,10 +64,10 @@ def prose(wikitext: str, wiki: Wiki) -> str:
 
     Raises ParserError if the parser would take too long, and RecursionError if it nests too deep.
     """
-    shown = first_variants(visible(_MARKS.sub("", wikitext)), wiki.language)
-    if tried(shown) > MOST_TRIED:
+    shown = first_variants(visible(_MARKS.sub("", wikitext)), wiki.language)  # 1.
+    if tried(shown) > MOST_TRIED:  # before parsing: C code is not interrupted
         raise ParserError("too much that does not end")  # type: ignore[no-untyped-call]
-    parsed = mwparserfromhell.parse(shown, skip_style_tags=True)
+    parsed = mwparserfromhell.parse(shown, skip_style_tags=True)  # 2., with apostrophes left to 4.
     writer = _Writer(wiki)
     written, skipped = [], 0  # level of the section that is skipped
     for node in parsed.nodes:
@@ -80,13 +80,13 @@ def prose(wikitext: str, wiki: Wiki) -> str:
             if not skipped:
                 written.append(f"\n\n{_HEADING * node.level}{title}\n\n")
         elif not skipped:
-            written.append(writer.node(node))
-    text = _paragraphs(_without_quotes("".join(written)))
+            written.append(writer.node(node))  # 3.
+    text = _paragraphs(_without_quotes("".join(written)))  # 4. and 5.
     return _MARKS.sub("", close_holes(text).replace(_APOSTROPHE, "'"))
 
 
 def is_disambiguation(title: str, wikitext: str) -> bool:
-    """Whether a page only lists the articles that a title can mean."""
+    """True if a page only lists the articles that a title can mean."""
     return title.endswith("(disambiguation)") or bool(_DISAMBIGUATION.search(wikitext))
 
 
@@ -125,7 +125,7 @@ class _Writer:
 
     def _link(self, link: nodes.Wikilink) -> str:
         title = _bare(link.title)
-        if not title.startswith(":"):
+        if not title.startswith(":"):  # [[:File:A.jpg]] links to the page of an image
             namespace = self.wiki.namespace(title)
             if namespace in (FILE, CATEGORY) or (namespace == MEDIA and link.text is None):
                 return ""
@@ -152,6 +152,7 @@ class _Writer:
     def _verbatim(self, name: str, tag: nodes.Tag) -> str:
         if tag.contents is None:
             return ""
+        # Entities in highlighted code are shown as they are written.
         is_code = name in ("syntaxhighlight", "source")
         text = "".join(
             str(node.normalize()) if isinstance(node, nodes.HTMLEntity) and not is_code
@@ -245,6 +246,7 @@ def _paragraphs(text: str) -> str:
         if line.startswith(_HEADING):
             title = line.lstrip(_HEADING).strip()
             level = len(line) - len(line.lstrip(_HEADING))
+            # Those of this level or below it that still wait head sections without text.
             headings = [other for other in headings if other[0] < level]
             if title:
                 headings.append((level, title))

@@ -19,7 +19,7 @@ _UNITS = {
     "km3": "km³", "ft2": "sq ft", "cuft": "cu ft", "kg/m3": "kg/m³", "mi2": "sq mi", "-": "–",
     "m/s2": "m/s²", "in2": "sq in", "x": "×", "acre": "acres",
 }  # fmt: skip
-"""How `convert` writes its unit codes, if not unchanged."""
+"""Unit codes that `convert` does not write unchanged."""
 _JOINING = frozenset({"to", "and", "-", "–", "x", "by", "or", "+/-", "×", "to(-)"})
 _NUMBER = re.compile(r"[−-]?[\d.,/+]+(?:e[+-]?\d+)?$")
 
@@ -60,7 +60,7 @@ def constant(name: str) -> str | None:
 
 
 def shows_words(name: str) -> bool:
-    """Whether a template, named in lower case, shows its arguments."""
+    """True if a template, named in lower case, shows its arguments."""
     return (
         name in _FIRST
         or name in _LAST
@@ -71,7 +71,7 @@ def shows_words(name: str) -> bool:
 
 
 def expand_template(name: str, named: dict[str, str]) -> str:
-    """What such a template shows. named: the text of its arguments, by name or number."""
+    """The text that such a template shows. named: its arguments' text, by name or number."""
     values = [named[str(n)] for n in range(1, len(named) + 1) if str(n) in named]
     values = values or [named[key] for key in _QUOTED if key in named]
     if not values:
@@ -92,6 +92,7 @@ def _pick_given(values: list[str]) -> str:
     if index < len(values):
         words.append(_UNITS.get(values[index], values[index]))
         index += 1
+    # A second measure of the same length, as in {{convert|6|ft|2|in}}.
     if index + 1 < len(values) and _NUMBER.match(values[index]) and index == 2:
         words += [values[index], _UNITS.get(values[index + 1], values[index + 1])]
     return " ".join(words)

@@ -7,7 +7,7 @@ ConverterRule:
 2. `-{zh-hans:A;zh-hant:B}-` is A, also with the flags A, S and D. Of D, which describes the rule,
    the text remains and the names of the variants are lost.
 3. A rule in one direction, `-{A=>zh-cn:B}-`, is B.
-4. Flags H, T alone and - show nothing, and neither does N, the name of a variant.
+4. Flags H, - and T without others show nothing, and neither does N, the name of a variant.
 5. Text that is not a list of rules is shown as it is.
 
 Only wikis of the languages in `VARIANTS` know this markup; in others it is text.
@@ -68,6 +68,7 @@ def first_variants(wikitext: str, language: str) -> str:
         if found[1]:
             name = found[1].lower()
             end = None if name in endless else _ENDS[name].search(wikitext, at)
+            # The rest of the page was searched in vain: once per element, or time is quadratic.
             if end is None:
                 endless.add(name)
             at = end.end() if end else at
@@ -96,14 +97,14 @@ def _variants(language: str) -> frozenset[str]:
 
 
 def _show(rule: str, variants: frozenset[str]) -> str:
-    """What a reader sees of the content of a rule."""
+    """The text that a reader sees of the content of a rule."""
     before, bar, after = rule.partition("|")
     flags = {flag.strip() for flag in before.split(";")} - {""}
     if not bar or not all(flag in _FLAGS or flag.lower() in variants for flag in flags):
-        flags, after = set(), rule
-    if "R" in flags:
+        flags, after = set(), rule  # 5. the bar was part of the text
+    if "R" in flags:  # 1.
         return after
-    if flags & {"N", "-"} or flags == {"T"} or ("H" in flags and "D" not in flags):
+    if flags & {"N", "-"} or flags == {"T"} or ("H" in flags and "D" not in flags):  # 4.
         return ""
     return after if flags - _FLAGS else _first_of(after, variants)
 
@@ -125,14 +126,14 @@ def _first_of(text: str, variants: frozenset[str]) -> str:
         if not colon:
             continue
         if variant not in variants:
-            return text
+            return text  # 5.
         (one_way if is_one_way else both_ways).append(shown.strip())
-    texts = both_ways + one_way
+    texts = both_ways + one_way  # 2. before 3.
     return next(filter(None, texts), "") if texts else text
 
 
 def _target(rule: str) -> tuple[bool, str]:
-    """Whether a rule is in one direction, and its variant; empty if it is not a rule."""
+    """True if a rule is in one direction, and its variant; empty if it is not a rule."""
     name, colon, _ = rule.partition(":")
     _, arrow, target = name.rpartition("=>")
     return bool(arrow), target.strip().lower() if colon else ""

@@ -30,10 +30,10 @@ _BEGINNING = re.compile(
 )
 _EMPTY = re.compile(r"<section\b[^<>]*/\s*>", re.IGNORECASE)
 NOTHING = "\x05"
-"""Where a comment or a switch was: nothing at the edges of a line, a hole elsewhere. Neither this
-character nor `HOLE` may be in the page."""
+"""Mark of a removed comment or switch: nothing at the edges of a line, a hole elsewhere. Neither it
+nor `HOLE` may be in the page."""
 _EDGES = re.compile(rf"^{NOTHING}+|(?<![ \t{NOTHING}])[ \t]*{NOTHING}[ \t{NOTHING}]*$", re.M)
-# A mark beside a heading would hide it.
+# A mark next to a heading would hide it.
 _BESIDE_HEADING = re.compile(rf"^[ \t{HOLE}]+(?==)|(?<==)[ \t{HOLE}]+$", re.MULTILINE)
 # What the parser looks for the end of. A tag without end in it is tried like one with an end.
 _OPEN_OR_CLOSE = re.compile(
@@ -59,7 +59,7 @@ def visible(wikitext: str) -> str:
             end = -1
         if end < 0:
             at = found.start() + 1
-        elif name in VERBATIM:
+        elif name in VERBATIM:  # kept; what looks like markup in it is skipped
             at = end
         else:
             is_element = found[0][0] == "<" and name != "!"
@@ -81,6 +81,7 @@ def tried(wikitext: str) -> int:
     """About the characters that the parser reads again: up to the end, for all without one."""
     size = len(wikitext)
     begins = sum(map(wikitext.count, ("{{", "[[", "{|", "<")))
+    # A bound from above: nearly all pages need no count of what is open.
     if begins * size < MOST_TRIED:
         return 0
     stack: list[tuple[str, int]] = []

@@ -14,7 +14,7 @@ MEDIA, FILE, CATEGORY = -2, 6, 14
 
 @dataclass(frozen=True, slots=True)
 class Wiki:
-    """What a page's text depends on besides its wikitext."""
+    """Properties of a wiki that decide how its wikitext is read."""
 
     base: str = ""
     """Address of the wiki's pages; empty if unknown."""
@@ -47,4 +47,5 @@ def _names(language: str, own_names: tuple[tuple[int, str], ...]) -> Mapping[str
             names |= dict.fromkeys(files.split(", "), FILE)
             names |= dict.fromkeys(categories.split(", "), CATEGORY)
     own = {_fold(name): number for number, name in own_names}
+    # The dump's own names prevail.
     return names | {name: number for name, number in own.items() if name}
