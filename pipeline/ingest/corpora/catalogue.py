@@ -21,7 +21,7 @@ class Hub:
     files: str
     """Glob of its Parquet files."""
     licence: str
-    """As stated on its dataset card."""
+    """The licence that its dataset card states."""
     text_field: str = "text"
     documents: int
     text_bytes: float
@@ -30,18 +30,18 @@ class Hub:
     """Size of the downloaded files."""
     lower_cased: bool = False
     sentences: bool = False
-    """Whether each row is a sentence, with no link to its document."""
+    """True if each row is a sentence, with no link to its document."""
     recalled: bool = False
-    """Whether a size has no source."""
+    """True if a size has no source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """What `prepare` knows about a corpus before it opens a file, and `--explain` prints."""
+    """Facts about a corpus that `prepare` knows before it opens a file, and `--explain` prints."""
 
     description: str
     plain_text: PlainText
-    """How plain text is split: one document or book per file, or at blank lines."""
+    """Units of plain text: one document or book per file, or documents between blank lines."""
     licence: str
     """Licence of the text, as its source states it; stored in documents.parquet."""
     published: str = ""
@@ -60,11 +60,11 @@ class Group:
 
     description: str
     members: tuple[str, ...]
-    """In order of priority: a document found in several members stays in the first."""
+    """Corpora in order of priority: a document found in several stays in the first."""
     published: str
     published_bytes: float
     dedup: str = "near"
-    """How copies are detected across members; `--dedup` overrides it."""
+    """The way to detect copies across members; `--dedup` overrides it."""
 
 
 CORPORA = {
@@ -112,7 +112,7 @@ CORPORA = {
             revision="d904700c5e5d69e71bcadbe182d2c5201fbbb007",  # its conversion to Parquet
             files="plain_text/train-*.parquet",
             licence="unknown",
-            documents=74_004_228,
+            documents=74_004_228,  # rows, which are sentences
             text_bytes=4.85e9,
             download_bytes=1.18e9,
             lower_cased=True,

@@ -1,7 +1,7 @@
 """CC-NEWS, Common Crawl's news: the WARC files of each month, from its published lists.
 
 `crawl-data/CC-NEWS/YYYY/MM/warc.paths.gz` lists the paths of a month's files, about 1 GB each;
-their lengths and versions are looked up file by file. Both are kept beside the files, so a list is
+their lengths and versions are looked up file by file. Both are kept next to the files, so a list is
 read once, every part of an array uses the same one, and compute nodes need no network for it. A
 month that is not over has the files that there were when it was listed. Files that are listed and
 do not exist stop the command, or are left out, and stay so in the kept list.
@@ -32,12 +32,12 @@ from pipeline.remote.kept_lists import (
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
 CONNECTIONS = 8
-"""No number is published. Common Crawl asks for few requests and many retries."""
+"""Connections at a time. No number is published; Common Crawl asks for few requests."""
 LANGUAGE = "en"
 """RoBERTa's CC-News is English (Liu et al. 2019, sec. 3.2)."""
 FIRST_MONTH = "2016-08"
 _MOST_LIST_BYTES = 16 << 20
-"""Of a list of paths unpacked, which has about a hundred kilobytes."""
+"""Largest unpacked list of paths; usual ones have about a hundred kilobytes."""
 _MOST_SHOWN = 200
 """Characters shown of a word that is no path."""
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
@@ -52,6 +52,7 @@ def parse_months(text: str) -> list[str]:
     for item in text.split(","):
         first, dots, last = item.partition("..")
         bounds = [first, last if dots else first]
+        # In order as text, since zeros pad them.
         if not all(map(_MONTH.fullmatch, bounds)) or bounds != sorted(bounds):
             raise ConfigError(
                 f"--months {text}: give months as 2019-02, 2016-09..2019-02, or several with commas"
@@ -111,6 +112,8 @@ def _look_up_month(month: str, base: str, skip_missing: bool) -> Entries:
         )
     paths = sorted(found)
     with ThreadPoolExecutor(CONNECTIONS) as pool:
+        # The list has no lengths: each costs a request, hence several at a time, once for all
+        # parts.
         looks = pool.map(_look_up_file, [base] * len(paths), paths)
         entries = [*tracked(looks, f"listing {month}", "files", len(paths))]
     if not skip_missing:
@@ -123,7 +126,7 @@ def _unpacked(packed: bytes) -> bytes:
     for block in decompressed(io.BytesIO(packed), "gz"):
         parts.append(block)
         size += len(block)
-        if size > _MOST_LIST_BYTES:
+        if size > _MOST_LIST_BYTES:  # a few megabytes of gzip can become gigabytes
             raise OSError(f"over {_MOST_LIST_BYTES >> 20} MiB")
     return b"".join(parts)
 
@@ -132,7 +135,7 @@ def _look_up_file(base: str, path: str) -> dict[str, Any]:
     try:
         size, version = look_up(f"{base}/{path}")
     except DataError as error:
-        if not is_gone(error):
+        if not is_gone(error):  # what cannot be reached may exist
             raise
         return {"path": path, "size": 0, "version": "", "is_missing": True}
     return {"path": path, "size": size, "version": version}
@@ -161,7 +164,7 @@ def _checked(month: str, entries: Entries) -> Entries:
 
 
 def _is_of(month: str, path: str) -> bool:
-    """Whether this is the path of a WARC file of the month, and leads nowhere else."""
+    """True if this is the path of a WARC file of the month, and leads nowhere else."""
     return bool(re.fullmatch(rf"{_folder(month)}/\w[\w.-]*\.warc\.gz", path, re.ASCII))
 
 

@@ -24,9 +24,9 @@ from pipeline.base.errors import DataError
 TRAIN = "train"
 DICT, INFO, STATE, CARD = "dataset_dict.json", "dataset_info.json", "state.json", "README.md"
 JSON_DESCRIPTIONS = {DICT, INFO, "dataset_infos.json"}
-"""Written by `datasets` beside its files, and never documents."""
+"""Files that `datasets` writes next to its own, and never documents."""
 DESCRIPTIONS = JSON_DESCRIPTIONS | {STATE, CARD}
-"""The same, and what may be another's in a folder that is not a dataset."""
+"""The same, and names that other files can have in a folder that is not a dataset."""
 
 _MOST_BYTES = 1 << 24  # of a description
 _NAMED = 3
@@ -48,7 +48,7 @@ class DatasetFolder:
     splits: dict[str, list[Path]] = field(default_factory=dict)
     """Files by split."""
     places: dict[str, str] = field(default_factory=dict)
-    """By split, the paths or globs that name its files as inputs."""
+    """Paths or globs that name a split's files as inputs, by split."""
     unnamed: list[Path] = field(default_factory=list)
     """Files that no description names."""
     about: list[Path] = field(default_factory=list)
@@ -84,7 +84,7 @@ class DatasetFolder:
         return {*self.unnamed}.union(*self.splits.values()) - self.train()
 
     def note(self, read: set[Path]) -> str:
-        """What is not read, and how to name it, in a line; empty if all is.
+        """A line on what is not read, and how to name it; empty if all is read.
 
         read: all files that are, as some of the dataset's may be inputs of their own.
         """
@@ -106,7 +106,7 @@ class DatasetFolder:
 
 
 def is_of_dataset(name: str) -> bool:
-    """Whether a file of this name describes a dataset, or may be a shard without a description."""
+    """True if a file of this name describes a dataset, or may be a shard without a description."""
     return name in DESCRIPTIONS or _SHARD.fullmatch(name) is not None
 
 
@@ -120,6 +120,7 @@ def find_datasets(top: Path, paths: list[Path]) -> list[DatasetFolder]:
         folders.setdefault(path.parent, {})[path.name] = path
     found: dict[Path, DatasetFolder] = {}
     taken: set[Path] = set()
+    # Outer folders first: a card or a dictionary takes the files of the folders below it, too.
     for folder in sorted(folders, key=lambda folder: (len(folder.parts), folder)):
         names = {name: path for name, path in folders[folder].items() if path not in taken}
         whole = DatasetFolder(folder)  # and what is below it
@@ -132,6 +133,8 @@ def find_datasets(top: Path, paths: list[Path]) -> list[DatasetFolder]:
             taken.update(below)
         elif STATE in names and (saved := _saved(names)):
             split, files = saved
+            # Splits that were saved side by side are one dataset, unless the user names one of
+            # them.
             home = folder if folder == top else folder.parent
             dataset = found.setdefault(home, DatasetFolder(home))
             dataset.add(TRAIN if folder == top else split, files, str(folder))
@@ -199,7 +202,7 @@ def _add_shards(dataset: DatasetFolder, names: dict[str, Path]) -> bool:
             files = dataset.splits.setdefault(split, [])
             files.append(path)
             dataset.places[split] = str(dataset.folder / f"{split}-*")
-    return TRAIN in dataset.splits
+    return TRAIN in dataset.splits  # else the names are other shards' by chance
 
 
 # --- the card of a repository

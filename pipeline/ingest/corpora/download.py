@@ -77,8 +77,10 @@ def _group(
             for member, hub in hubs.items()
             if is_fetched(fetched_directory(downloads, member, hub))
         }
+    # All members before the first download: the last may be unsuitable.
     for member, hub in hubs.items():
         require_fit_of_hub(member, hub, data)
+    # By the stated sizes, before hours of downloading; `prepare` counts the text again.
     if not inputs and not published and not allow_short:
         require_size(corpus, {member: hub.text_bytes for member, hub in hubs.items()}, "on the Hub")
     for member, hub in hubs.items():

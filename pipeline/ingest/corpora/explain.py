@@ -1,4 +1,4 @@
-"""What `--explain` prints about a corpus, from the catalogue; needs no network."""
+"""The text of `--explain` about a corpus, from the catalogue; needs no network."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _group(name: str, group: Group, width: int) -> list[str]:
     for member in group.members:
         corpus = CORPORA[member]
         size = f"{corpus.hub.text_bytes / 1e9:.1f} GB" if corpus.hub else "nothing"
-        what = _shortened(corpus.description, width - 42)
+        what = _shortened(corpus.description, width - 42)  # columns of the three before
         stated = f"{corpus.published_bytes / 1e9:.1f} GB"
         lines.append(f"  {member:<14}{stated:>10}{size:>14}  {what}")
     lines.append("")

@@ -27,9 +27,9 @@ class InputFile:
     folder: str
     """The given directory that holds it, or its own directory if it was given itself."""
     is_given: bool
-    """Whether it was named itself or by a glob, not found in a directory."""
+    """True if it was named itself or by a glob, not found in a directory."""
     is_linked: bool
-    """Whether a symbolic link leads to it."""
+    """True if a symbolic link leads to it."""
     place: int | None
     """Device and inode, which are of one file; None if it was named and does not exist."""
     state: State | None
@@ -54,9 +54,9 @@ class FoundFiles:
     places: array[int] = field(default_factory=lambda: array("q"))
     """Hashes of what tells real files apart."""
     is_printable: bool = True
-    """Whether all names are."""
+    """True if all names are printable."""
     has_dataset: bool = False
-    """Whether a file, found in a directory, may be one of a dataset's."""
+    """True if a file, found in a directory, may be one of a dataset's."""
 
     @classmethod
     def of(cls, files: Iterable[InputFile]) -> FoundFiles:
@@ -68,6 +68,7 @@ class FoundFiles:
 
     def add(self, file: InputFile) -> None:
         """Add a file at the end."""
+        # A run is in order by construction, so that `by_name` merges runs and sorts nothing.
         if not self.runs or file.name < self.last:
             if self.runs:
                 self.runs[-1].pack()
@@ -78,6 +79,7 @@ class FoundFiles:
         )  # fmt: skip
         self.last = file.name
         self.names.append(hash(file.name))
+        # As a pair: Python hashes an integer modulo 2^61 - 1, where devices could collide.
         self.places.append(hash(divmod(file.place, 1 << 64) if file.place else file.path))
         self.is_printable &= file.name.isprintable()
         self.has_dataset |= not file.is_given and is_of_dataset(file.base_name)
@@ -103,11 +105,11 @@ class FoundFiles:
         return heapq.merge(*(map(_file, run.take()) for run in self.runs), key=by_name)
 
     def have_different_names(self) -> bool:
-        """Whether no two have the same name; False also if two hashes are equal by chance."""
+        """True if no two have the same name; False also if two hashes are equal by chance."""
         return _differ(self.names)
 
     def are_different(self) -> bool:
-        """Whether no two are the same real file; False also if two hashes are equal by chance."""
+        """True if no two are the same real file; False also if two hashes are equal by chance."""
         return _differ(self.places)
 
 
@@ -118,4 +120,5 @@ def _file(row: Sequence[Any]) -> InputFile:
 
 
 def _differ(hashes: array[int]) -> bool:
+    # Sorted hashes of eight bytes each, not a set of a million strings.
     return len(np.unique(np.asarray(hashes))) == len(hashes)

@@ -69,7 +69,7 @@ def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[
 
 
 def _is_by_member(inputs: list[str]) -> bool:
-    """Whether this is one directory in which every folder is named for a corpus."""
+    """True if this is one directory in which every folder is named for a corpus."""
     if len(inputs) != 1 or not Path(inputs[0]).is_dir():
         return False
     names = {path.name for path in Path(inputs[0]).iterdir() if not path.name.startswith(".")}
@@ -99,6 +99,7 @@ def most_text(sources: list[Source]) -> dict[str, float]:
     found: dict[str, float] = {}
     for source in sources:
         for format, compression, _, size in source.kinds:
+            # Other formats compress inside, so their bytes may also be several times as much text.
             packed = bool(compression) or format not in ("jsonl", "text", "doc")
             text = size * (_MOST_EXPANSION if packed else 1)
             found[source.corpus] = found.get(source.corpus, 0) + text

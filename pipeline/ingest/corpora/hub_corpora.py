@@ -36,7 +36,7 @@ def fetched_directory(downloads: Path, corpus: str, hub: Hub) -> Path:
 
 
 def is_fetched(directory: Path) -> bool:
-    """Whether the fetch is complete."""
+    """True if the fetch is complete."""
     return (directory / MARKER).exists()
 
 
@@ -51,7 +51,7 @@ def fetch_corpus(corpus: str, hub: Hub, downloads: Path) -> Path:
         return directory
     directory.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(directory / ".lock"):
-        if not is_fetched(directory):
+        if not is_fetched(directory):  # another process may have fetched it meanwhile
             remove_temporaries(directory)
             _fetch(corpus, hub, directory)
     return directory
@@ -67,7 +67,7 @@ def _fetch(corpus: str, hub: Hub, directory: Path) -> None:
     rows = 0
     for index, file in enumerate(tracked(files, f"fetching {corpus}", "files")):
         path = directory / f"{corpus}-{index:05d}-of-{len(files):05d}.parquet"
-        if not path.exists():
+        if not path.exists():  # whole, or it would not have this name
             raw = download(repository, commit, file, directory / _PARTS)
             try:
                 _convert(raw, hub, path)
@@ -76,13 +76,14 @@ def _fetch(corpus: str, hub: Hub, directory: Path) -> None:
                     f"{hub.id}: {file.path} cannot be read as Parquet ({error}); choose another "
                     "--revision"
                 ) from error
-            raw.unlink()
+            raw.unlink()  # now: all raw files would double the disk that is needed
         rows += pq.read_metadata(path).num_rows
     shutil.rmtree(directory / _PARTS, ignore_errors=True)
     about = {
         "id": hub.id, "revision": hub.revision, "files": hub.files, "licence": hub.licence,
         "documents": rows,
     }  # fmt: skip
+    # Last: it says that all files are here.
     write_whole(directory / MARKER, json.dumps(about, indent=1).encode())
 
 

@@ -39,7 +39,7 @@ from pipeline.ingest.corpora.found_files import FoundFiles, InputFile
 from pipeline.ingest.documents.records import State
 
 THREADS = 8
-"""That ask the file system at the same time."""
+"""Threads that ask the file system at the same time."""
 
 Folders = dict[str, int]
 """When the folders in which files are looked for were last changed: nanoseconds, by path."""
@@ -133,11 +133,11 @@ def _place_and_state(found: os.stat_result | None) -> tuple[int | None, State | 
         return None, None
     is_plain = stat.S_ISREG(found.st_mode)
     state = (found.st_size, found.st_mtime_ns) if is_plain else None
-    return found.st_dev << 64 | found.st_ino, state
+    return found.st_dev << 64 | found.st_ino, state  # one integer, smaller than a pair
 
 
 def is_path(given: str) -> bool:
-    """Whether a path exists or a glob matches a file."""
+    """True if a path exists or a glob matches a file."""
     return Path(given).exists() or any(Path(found).is_file() for found in _glob(given))
 
 
@@ -174,7 +174,7 @@ def _not_skipped(files: list[InputFile], datasets: list[DatasetFolder]) -> Itera
 
 def _once(found: FoundFiles) -> FoundFiles:
     """Each real file once, under its real name, else under the first of its names."""
-    if found.are_different():
+    if found.are_different():  # nearly always, and no tables are built
         return found
     files = sorted(found, key=lambda file: (file.is_linked, file.name, file.path))
     kept: dict[object, InputFile] = {}
@@ -202,11 +202,11 @@ def _named(found: FoundFiles) -> FoundFiles:
 class _Folder(NamedTuple):
     path: Path
     real: str
-    """Its path without links."""
+    """The folder's path without links."""
     prefix: str
-    """Of the names of its files."""
+    """Prefix of the names of its files."""
     is_linked: bool
-    """Whether a link below the given directory leads to it."""
+    """True if a link below the given directory leads to it."""
 
     def below(self, name: str) -> _Folder:
         real = os.path.join(self.real, name)  # noqa: PTH118 (a string, to be compared)
@@ -221,6 +221,7 @@ def _walk(directory: Path, folders: Folders) -> Iterator[InputFile]:
         links: list[_Folder] = []
         for top in tops:
             level, mine = [top], list[_Folder]()
+            # A link may lead back up.
             while level := [folder for folder in level if folder.real not in seen]:
                 seen.update(folder.real for folder in level)
                 paths = [os.path.abspath(folder.path) for folder in level]  # noqa: PTH100 (keeps links)
@@ -230,7 +231,7 @@ def _walk(directory: Path, folders: Folders) -> Iterator[InputFile]:
                 for some in _batches(level, _FOLDERS_AT_ONCE):
                     listed = [*zip(some, in_threads(_list, some, at_once=1))]
                     files = (
-                        (folder, found.pop())
+                        (folder, found.pop())  # so entries are freed as they pass
                         for folder, (_, found) in listed
                         for _ in range(len(found))
                     )
@@ -241,6 +242,7 @@ def _walk(directory: Path, folders: Folders) -> Iterator[InputFile]:
                 level = below
             # As a walk from folder to folder finds them, since the first of two names is kept.
             links += sorted(mine, key=lambda link: (link.path.parent.parts, link.path.name))
+        # Links last, so that a folder that is found both ways has its real name.
         tops = [link._replace(real=os.path.realpath(link.path), is_linked=True) for link in links]
 
 

@@ -32,6 +32,7 @@ def corpus_languages(given: Sequence[str], sources: Iterable[Source]) -> dict[st
     chosen: dict[str, set[str]] = {}
     for source in sources:
         chosen.setdefault(source.corpus, set()).add(_chosen_language(source))
+    # Files in several languages: the corpus has none, unless it is named.
     found = {corpus: codes.pop() for corpus, codes in chosen.items() if len(codes) == 1}
     named = dict(item.split("=", 1) for item in given if "=" in item)
     for corpus, code in named.items():
@@ -60,7 +61,7 @@ def corpus_languages(given: Sequence[str], sources: Iterable[Source]) -> dict[st
 
 
 def describe_languages(languages: Mapping[str, str]) -> str:
-    """How many corpora each language has, in words, the most first."""
+    """The number of corpora of each language, in words, the most first."""
     counted = Counter(languages.values()).most_common()
     named = [f"{code} {count:,}" for code, count in counted[:MOST_NAMED]]
     if len(counted) > MOST_NAMED:
@@ -83,5 +84,5 @@ def _chosen_language(source: Source) -> str:
     """The language of a crawl's pages that are kept, or of a dump's wiki; empty if unknown."""
     if source.published and source.format == "mediawiki":
         code = source.published.path.partition("wiki")[0].replace("_", "-")
-        return code if code in LANGUAGES and _CODE.fullmatch(code) else ""
+        return code if code in LANGUAGES and _CODE.fullmatch(code) else ""  # not of commonswiki
     return source.pages.language

@@ -25,18 +25,18 @@ ANY_LANGUAGE = "any"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """What of the publishers' corpora a command asks for; empty strings for none."""
+    """The publishers' corpora that a command asks for; empty strings for none."""
 
     months: str = ""
-    """As `parse_months` takes them."""
+    """Months as `parse_months` takes them."""
     dump: str = ""
-    """As `list_dump` takes it."""
+    """A dump as `list_dump` takes it."""
     mirrors: Sequence[str] = ()
     """Addresses in place of the publishers': URL, or CORPUS=URL."""
     is_kept: bool = False
-    """Whether copies stay after their extraction."""
+    """True if copies stay after their extraction."""
     skip_missing: bool = False
-    """Whether files of months that are listed and do not exist are left out."""
+    """True if files of months that are listed and do not exist are skipped."""
 
     def corpora(self) -> list[str]:
         """Names of the corpora."""
@@ -69,7 +69,7 @@ class Selected:
         for given in self.mirrors:
             shown = f"--mirror {show_url(given)}"
             name, equals, url = given.partition("=")
-            if "/" in name or not equals:
+            if "/" in name or not equals:  # the = may be the URL's own
                 name, url = names[0], given
                 if len(names) > 1:
                     raise ConfigError(f"{shown}: say of what, {NEWS}=URL {WIKIPEDIA}=URL")
@@ -82,7 +82,7 @@ class Selected:
                 raise ConfigError(f"{advice} ({show_text(str(error), url)})") from error
             if urlsplit(address).query:
                 raise ConfigError(advice)
-            addresses[name] = address.rstrip("/")
+            addresses[name] = address.rstrip("/")  # paths are joined to it with a slash
         return addresses
 
 

@@ -1,6 +1,6 @@
-"""What files of several formats, and plain text, become: what is read, and how to choose otherwise.
+"""The choice among files of several formats, and of how plain text is split; and notes on both.
 
-Plain text beside files of records (JSON lines, Parquet, ...) in a directory is left out if its name
+Plain text next to files of records (JSON lines, Parquet, ...) in a directory is skipped if its name
 says that it describes them (README, LICENSE, checksums), or if the records are most of the bytes.
 `--plain-text` reads all of it. Files that are named themselves are always read.
 """
@@ -73,16 +73,16 @@ _SPLIT: dict[PlainText, str] = {
 
 @dataclass(slots=True)
 class _GivenFolder:
-    """What was found in a given directory."""
+    """The files that were found in a given directory."""
 
     kinds: Counter[Format] = field(default_factory=Counter)
     """Files that are read, by format."""
     text_bytes: int = 0
-    """Of plain text."""
+    """Bytes of plain text."""
     record_bytes: int = 0
-    """Of other files."""
+    """Bytes of other files."""
     is_walked: bool = False
-    """Whether a file was not given itself."""
+    """True if a file was not given itself."""
     left_out: list[str] = field(default_factory=list)
     """Names of files."""
 
@@ -99,7 +99,7 @@ class _GivenFolder:
         return Counter({k: n for k, n in self.kinds.items() if k not in PLAIN_TEXT_FORMATS})
 
     def is_of_records(self) -> bool:
-        """Whether files of records are most of it, so that plain text is left out."""
+        """True if files of records are most of it, so that plain text is skipped."""
         return self.is_walked and self.text_bytes < self.record_bytes
 
 
@@ -137,6 +137,7 @@ def choose_sources(
             else:
                 yield file
 
+    # In two rounds: what a README is depends on the files next to it.
     found = read(told_apart())
     with_records = {name for name, folder in folders.items() if folder.records()}
     more = read(not_left_out())
@@ -144,12 +145,13 @@ def choose_sources(
     dropping = set[str]() if reads_all_text else of_records
 
     def is_dropped(folder: str, is_given: bool, *row: Any) -> bool:
+        # The fourth of `Source.row` is the format.
         return folder in dropping and not is_given and row[3] in PLAIN_TEXT_FORMATS
 
     if dropping:
         for row in itertools.chain(found, more):
             if is_dropped(*row):
-                folders[row[0]].left_out.append(row[3])
+                folders[row[0]].left_out.append(row[3])  # after the folder and is_given: its name
     for name, folder in folders.items():
         _tell_chosen(name, folder)
     for row in heapq.merge(found.take(), more.take(), key=itemgetter(3)):
@@ -168,7 +170,7 @@ def _tell_chosen(name: str, folder: _GivenFolder) -> None:
 
 
 def describes_data(name: str) -> bool:
-    """Whether a file of this name describes the files beside it."""
+    """True if a file of this name describes the files next to it."""
     return _DESCRIBES.fullmatch(name) is not None
 
 
@@ -232,6 +234,7 @@ def plain_text_notes(sources: list[Source]) -> Iterator[str]:
     for corpus, its in corpora.items():
         order = np.argsort(_text_sizes(its), kind="stable")
         last = max(min(len(order), SAMPLED_FILES) - 1, 1)
+        # In order of size, from the smallest to the largest file.
         places = {i * (len(order) - 1) // last for i in range(min(len(order), SAMPLED_FILES))}
         files = _texts_at(its, order[sorted(places)].tolist())
         texts = [*map(_start, files)]
@@ -261,7 +264,7 @@ def _texts(source: Source) -> list[Source]:
 
 
 def _text_sizes(sources: list[Source]) -> npt.NDArray[np.int64]:
-    """Of each file of plain text, in order."""
+    """Sizes of the files of plain text, in order."""
     return np.fromiter((file.size for source in sources for file in _texts(source)), np.int64)
 
 
@@ -278,7 +281,7 @@ def _texts_at(sources: list[Source], places: list[int]) -> list[Source]:
 
 
 def looks_like_documents(text: bytes) -> bool:
-    """Whether the lines of what is read as one document look like documents themselves.
+    """True if the lines of what is read as one document look like documents themselves.
 
     They are many and long, and end as sentences do. Lines of wrapped text, verse, lists and
     dialogue are short, and those of logs and tables do not end so.
@@ -292,6 +295,7 @@ def looks_like_documents(text: bytes) -> bool:
 
 
 def _ends_sentence(line: bytes) -> bool:
+    # The last bytes may begin inside a character.
     end = line[-16:].decode(errors="ignore").rstrip().rstrip(_CLOSING)
     return end[-1:] in _LAST
 
@@ -299,7 +303,7 @@ def _ends_sentence(line: bytes) -> bool:
 def describe_plain_text(
     corpus: str, split: PlainText, found: dict[str, int], about: str = ""
 ) -> Iterator[str]:
-    """What plain text became, if that may be wrong, and the option that chooses otherwise.
+    """Lines on how plain text was split, if that may be wrong, and the option to change it.
 
     found: numbers of `files`, `documents` and `long` ones; about: a word before the documents.
     """

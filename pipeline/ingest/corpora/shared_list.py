@@ -2,11 +2,11 @@
 
 1. The first part looks for the files, finds out their formats and writes a list of them as they
    pass; others wait for it meanwhile. Each part holds a shared lock on the list until it ends.
-2. A part that starts while another one runs reads the list, and asks nothing about the files:
-   whoever reads a file compares its size and time with the list (`unchanged`). It asks only for the
-   times of their folders, so that a file that was added or removed makes it look itself.
-3. A part that finds nobody else looks again and replaces the list. So the list is never older than
-   the job, in which no file may change, and without locks every part looks itself.
+2. A part that starts while another one runs reads the list, and asks nothing about the files: their
+   readers compare size and time with the list (`unchanged`). It asks only for the times of their
+   folders, so that a file that was added or removed makes it look itself.
+3. A part that finds no other part looks again and replaces the list. So the list is never older
+   than the job, in which no file may change, and without locks every part looks itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pipeline.ingest.documents.records import FoundAs, Source
 from pipeline.ingest.extraction.packs import group_files
 
 ENDING = ".files"
-"""Of the names of lists, which are hidden files."""
+"""Suffix of the names of lists, which are hidden files."""
 _FOLDERS = b"tenfold_folders"
 _NAMES = (
     "corpus", "name", "size", "format", "compression", "text_field", "plain_text", "licence",
@@ -42,9 +42,9 @@ _TYPES = {"path": pa.binary(), "size": pa.int64(), "mtime_ns": pa.int64()}
 _SCHEMA = pa.schema(
     [(name, _TYPES.get(name, pa.string())) for name in ("path", *_NAMES, *FoundAs._fields)]
 )
-"""As in `Source`; a path need not be UTF-8."""
+"""Columns as in `Source`; a path need not be UTF-8."""
 _ROWS = 1 << 14
-"""Rows that are Python's objects at a time."""
+"""Most rows that are Python objects at a time."""
 
 Look = Callable[[Folders], Iterator[Source]]
 """Finds files, and adds the folders in which it looks; all is found when it yields the first."""
@@ -58,7 +58,7 @@ class SharedLists:
     running: ExitStack
 
     def find(self, inputs: list[str], how: list[str], look: Look) -> list[Source]:
-        """What `look` finds, or another process of the job has found with it, in groups.
+        """The files that `look` finds, or another process of the job has found with it, in groups.
 
         how: all that decides what it finds besides the inputs. Raises DataError if the list is
         damaged.
@@ -68,21 +68,22 @@ class SharedLists:
         lock = self.running.enter_context(open_lock(lock_of(target)))
         if try_lock(lock) is False:
             fcntl.flock(lock, fcntl.LOCK_SH)  # waits for the process that looks
-            if _is_current(target):
+            if _is_current(target):  # 2.
                 return group_files(_read(target))
-        target.unlink(missing_ok=True)  # if this process fails, nobody shall read an older one
+        target.unlink(missing_ok=True)  # 3. If this process fails, an older one must not be read.
         folders = Folders()
-        left = look(folders)
+        left = look(folders)  # 1.
+        # `folders` is complete now, and is written first.
         found = itertools.chain([*itertools.islice(left, 1)], left)
         with whole_file(target) as temporary:
             groups = group_files(_written(temporary, found, folders))
         with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_SH)
+            fcntl.flock(lock, fcntl.LOCK_SH)  # from exclusive: the parts that wait can read
         return groups
 
 
 def _mark(inputs: list[str], how: list[str]) -> str:
-    """Of the inputs as they are given, and of what their globs match now."""
+    """A hash of the inputs as they are given, and of what their globs match now."""
     inputs = [os.path.abspath(given) for given in inputs]  # noqa: PTH100 (keeps links)
     matched = [
         found
@@ -95,7 +96,7 @@ def _mark(inputs: list[str], how: list[str]) -> str:
 
 
 def _is_current(path: Path) -> bool:
-    """Whether there is a list, and no folder has changed since it was made."""
+    """True if there is a list, and no folder has changed since it was made."""
     try:
         with _open(path) as file:
             folders = json.loads(file.schema_arrow.metadata[_FOLDERS])

@@ -101,6 +101,7 @@ def corpus_sources(
         )
     name = Path(corpus).absolute().name.split(".")[0] if not inputs else corpus
     _require_name(name, corpus)
+    # A misspelled name would be read as the user's own corpus, without its licence and checks.
     for known in difflib.get_close_matches(name, names, 1, 0.8):
         print(f"corpus {name} is read as your own; if you meant {known}, use --corpus {known}")
     return name, _sources(name, OWN, inputs or [corpus], text_field, plain_text, lists)
@@ -111,7 +112,7 @@ def _folder_sources(
 ) -> list[Source]:
     """The files of a directory, of a corpus for each of its entries; `en` and `en.jsonl` are one.
 
-    Files that describe the others, and plain text beside records, are no corpora (shapes.py).
+    Files that describe the others, and plain text next to records, are not corpora (shapes.py).
     Raises ConfigError unless there are several, with names that can be a corpus's.
     """
     if corpus in (*CORPORA, *GROUPS, SAMPLE) or len(inputs) != 1 or not Path(inputs[0]).is_dir():
@@ -147,7 +148,7 @@ def _folder_sources(
 
 
 def is_named(corpus: str, inputs: list[str], published: Collection[str] = ()) -> bool:
-    """Whether a corpus is in CORPORA or a group of them, not the sample or the user's own text.
+    """True if a corpus is in CORPORA or a group of them, not the sample or the user's own text.
 
     Arguments as for `corpus_sources`. A file called stories.jsonl is the user's own.
     """
@@ -155,7 +156,7 @@ def is_named(corpus: str, inputs: list[str], published: Collection[str] = ()) ->
 
 
 def describe_corpus(corpus: str, named: bool, sources: list[Source]) -> str:
-    """A tokenizer's training text, in words; only named corpora appear by name alone."""
+    """A tokenizer's training text, in words; only named corpora appear by their bare names."""
     found = [*dict.fromkeys(source.corpus for source in sources)]
     names = ", ".join(found)
     if named:
@@ -229,6 +230,7 @@ def _sources(
         files = find_files(inputs, folders)
         return choose_sources(files, sniffed, reads_all_text=bool(plain_text))
 
+    # All that decides what `look` finds.
     how = [name, text_field, plain_text, corpus.plain_text, corpus.licence]
     found = lists.find(inputs, how, look) if lists else group_files(look({}))
     if not found:
@@ -260,5 +262,5 @@ def describe_counts(counts: dict[str, int]) -> str:
 
 
 def describe_cut(cut: dict[str, int]) -> str:
-    """What was cut from documents, in words; cut: bytes by reason."""
+    """The parts that were cut from documents, in words; cut: bytes by reason."""
     return ", ".join(f"{size:,} bytes of {reason}" for reason, size in cut.items())

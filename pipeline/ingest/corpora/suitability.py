@@ -33,6 +33,7 @@ def require_fit(sources: list[Source], data: DataSettings) -> None:
     for group in sources:
         if group.corpus in looked_at or group.corpus not in CORPORA:
             continue
+        # Not what needs extraction: the check comes before any work.
         source = next(filter(is_readable, group.files), None)
         if source is None:
             continue
@@ -56,7 +57,7 @@ def require_fit_of_hub(corpus: str, hub: Hub, data: DataSettings) -> None:
 
 
 def is_lower_cased(texts: Iterator[str]) -> bool:
-    """Whether text in a script with capitals has almost none."""
+    """True if text in a script with capitals has almost none."""
     lower = upper = 0
     for text in texts:
         capitals = sum(map(str.isupper, text))
@@ -64,11 +65,12 @@ def is_lower_cased(texts: Iterator[str]) -> bool:
         lower += sum(map(str.islower, text))
         if lower + upper >= LETTERS:
             break
+    # Scripts without case have neither.
     return lower + upper >= LETTERS // 4 and upper * 1000 < lower
 
 
 def holds_sentences(texts: Iterator[str]) -> bool:
-    """Whether documents are as short as sentences."""
+    """True if documents are as short as sentences."""
     lengths = [len(text) for text in itertools.islice(texts, SENTENCES)]
     return len(lengths) >= SENTENCES // 2 and statistics.median(lengths) < _SENTENCE_CHARACTERS
 

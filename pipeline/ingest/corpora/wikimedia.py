@@ -1,7 +1,7 @@
 """Dumps of Wikimedia's wikis: the parts with the articles, from the dump's published list.
 
 `<wiki>/<date>/dumpstatus.json` has each file's length and hash; where a mirror's list has no
-hashes, `<wiki>-<date>-sha1sums.txt` has. The list is kept beside the files.
+hashes, `<wiki>-<date>-sha1sums.txt` has. The list is kept next to the files.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _look_up(dump: str, base: str) -> Entries:
                 f"{shown}: the dump of the articles is {states}; wait for it, or name an earlier "
                 f"date of {show_url(base)}/{dump.partition('/')[0]}/"
             )
-        files = finished[0]["files"]
+        files = finished[0]["files"]  # parts rather than one file of all: they are read in parallel
         if not all(about.get("sha1") or about.get("md5") for about in files.values()):
             hashes = _sha1_sums(dump, base)
             files = {name: about | {"sha1": hashes[name]} for name, about in files.items()}
@@ -77,6 +77,7 @@ def _look_up(dump: str, base: str) -> Entries:
 def _entries(dump: str, files: dict[str, dict[str, Any]]) -> Entries:
     """Name, size and hash of each file of articles, in the order of pages."""
     parts = [(found, about) for name, about in files.items() if (found := _part(dump, name))]
+    # As numbers: p10 comes after p2. A wiki in one file has neither.
     parts.sort(key=lambda part: (int(part[0][2] or 0), int(part[0][1] or 0)))
     return [
         {"name": found[0], "size": about["size"], "hash": about.get("sha1") or about.get("md5")}
@@ -96,6 +97,7 @@ def _checked(dump: str, entries: Entries) -> Entries:
 def _part(dump: str, name: str) -> re.Match[str] | None:
     """A file of current articles of the dump: its number and its first page, if it has them."""
     stem = re.escape(dump.replace("/", "-"))
+    # The name becomes a path on this machine, so it must hold no slash and nothing else.
     return re.fullmatch(rf"{stem}-pages-articles(\d*)\.xml(?:-p(\d+)p\d+)?\.bz2", name, re.ASCII)
 
 
