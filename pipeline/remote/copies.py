@@ -4,7 +4,7 @@ A copy that is kept has the file's published path below the downloads, so a mirr
 means (rsync, `aws s3 sync`) is found there. A copy that is needed for a while has a hidden name in
 the same folder; if its process is killed, the next one uses it, or removes it if it was all done.
 
-1. One process fetches a file, others that want it wait for its lock.
+1. One process fetches a file; others that need it wait for its lock.
 2. `connection` limits how many files come from one host at a time, over all processes that share
    the downloads.
 3. The copy grows under a name with a mark of the version. A transfer that was cut continues where
@@ -46,7 +46,7 @@ from pipeline.remote.retries import TryAgainError, patiently
 _POLL_SECONDS = 0.2
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _HASHES = {32: "md5", 40: "sha1", 64: "sha256"}
-"""By the number of hexadecimal digits."""
+"""Kinds of hashes, by the number of hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class FetchTask:
 
 
 def is_here(file: PublishedFile) -> bool:
-    """Whether a file has a copy that is kept. Raises DataError if that has another size."""
+    """True if a file has a copy that is kept. Raises DataError if that has another size."""
     if not file.place.exists():
         return False
     size = file.place.stat().st_size
@@ -116,7 +116,7 @@ def fetched(file: PublishedFile) -> Path:
 
 
 def passing_path(file: PublishedFile) -> Path:
-    """Where a copy is that is not to be kept."""
+    """Path of a copy that is not to be kept."""
     return partial_path(file).with_suffix(".copy")
 
 
@@ -141,21 +141,22 @@ def fetch_file(file: PublishedFile, target: Path) -> None:
     Raises DataError if the file differs from the published length or hash, or cannot be fetched.
     """
     make_directory(target.parent)
+    # 1.
     with one_at_a_time(target.with_name(f".{file.place.name}.lock")) as lock:
         if target.exists():
             return
         partial = partial_path(file)
         if lock is None:  # another process may be fetching the same file
             partial = temporary_path(partial)
-        with connection(file.downloads, file.url, file.connections):
+        with connection(file.downloads, file.url, file.connections):  # 2.
             _fill(file, partial)
-        if target.exists():  # another process made it, where locks exclude nobody, and reads it
+        if target.exists():  # another process made it, where locks have no effect, and reads it
             partial.unlink(missing_ok=True)
             return
         try:
             with partial.open("rb") as whole:
-                os.fsync(whole.fileno())
-            partial.replace(target)
+                os.fsync(whole.fileno())  # or a crash could leave the name of an empty file
+            partial.replace(target)  # 4.
         except FileNotFoundError:  # that process has renamed it just now
             if not target.exists():
                 raise
@@ -163,7 +164,7 @@ def fetch_file(file: PublishedFile, target: Path) -> None:
 
 
 def partial_path(file: PublishedFile) -> Path:
-    """Where the file grows; another version of it has another path."""
+    """Path at which the file grows; another version of it has another path."""
     mark = fingerprint({"size": file.size, "hash": file.hash, "version": file.version})
     return file.place.with_name(f".{file.place.name}.{mark}.part")
 
@@ -178,7 +179,7 @@ def connection(directory: Path, url: str, most: int) -> Iterator[None]:
     make_directory(places)
     while True:
         for number in range(most):
-            with open_lock(places / str(number)) as place:
+            with open_lock(places / str(number)) as place:  # a killed process gives its place back
                 if try_lock(place) is not False:
                     yield
                     return
@@ -204,6 +205,7 @@ def _fill(file: PublishedFile, partial: Path) -> None:
             return
         partial.unlink()
         wrong.append(found)
+        # Once may be a bad transfer; twice, the server itself has another file.
         if len(wrong) > 1:
             raise DataError(
                 f"{show_url(file.url)}: fetched twice, its {kind} is {found}, and {stated} is "
@@ -223,20 +225,20 @@ def _fill(file: PublishedFile, partial: Path) -> None:
 
 
 def _continue(file: PublishedFile, partial: Path, have: int) -> None:
-    """Append what is missing behind `have` bytes; starts over if the server gives all of it."""
+    """Append what is missing after `have` bytes; starts over if the server gives all of it."""
     headers = {}
     if have:
         headers["Range"] = f"bytes={have}-"
         if file.version:
-            headers["If-Range"] = file.version
+            headers["If-Range"] = file.version  # 3. or the server sends all of another version
     with open_url(file.url, headers=headers) as response:
         start = _offset(file, response, have)
-        with partial.open("r+b" if start else "wb") as place:
+        with partial.open("r+b" if start else "wb") as place:  # from 0 if the server ignores Range
             place.seek(start)
             place.truncate()
             for block in blocks(response):
                 place.write(block)
-                if place.tell() > file.size:
+                if place.tell() > file.size:  # or an endless answer would fill the disk
                     break
     found = _size(partial)
     if found > file.size:
@@ -247,7 +249,7 @@ def _continue(file: PublishedFile, partial: Path, have: int) -> None:
 
 
 def _offset(file: PublishedFile, response: http.client.HTTPResponse, have: int) -> int:
-    """Where the answer's bytes belong. Raises DataError if they are not of the published file."""
+    """Position of the answer's first byte. Raises DataError for bytes of another file."""
     start, whole = 0, response.headers.get("Content-Length", "")
     if response.status == http.HTTPStatus.PARTIAL_CONTENT:
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))

@@ -32,7 +32,7 @@ _SILENCE_SECONDS = 60
 """Timeout for a server that sends nothing."""
 _BLOCK_BYTES = 1 << 20
 _MOST_LIST_BYTES = 16 << 20
-"""Of a list as it is sent; the lists of dumps and months have up to about a megabyte."""
+"""Largest list as it is sent; those of dumps and months have up to about a megabyte."""
 _FINAL = {
     400: "is refused as a bad request",
     401: "is refused",
@@ -84,6 +84,7 @@ def read_small(url: str) -> bytes:
                         f"{show_url(url)} is not a list: it has over {_MOST_LIST_BYTES >> 20} MiB; "
                         "check the address, or use another mirror"
                     )
+            # http.client's read(n) does not complain about a body that ends early.
             if stated is not None and len(content) != stated:
                 raise TryAgainError(f"cut after {len(content):,} of {stated:,} bytes")
             return bytes(content)
@@ -123,7 +124,7 @@ def read_start(url: str, size: int) -> tuple[bytes, float]:
 
 
 def is_gone(error: DataError) -> bool:
-    """Whether an error of a request means that the server has no such file."""
+    """True if an error of a request means that the server has no such file."""
     cause = error.__cause__
     return isinstance(cause, urllib.error.HTTPError) and cause.code in _GONE
 
@@ -133,11 +134,12 @@ def open_url(
     url: str, *, method: str = "GET", headers: dict[str, str] | None = None
 ) -> Iterator[http.client.HTTPResponse]:
     """An answer with status 200 or 206. Raises TryAgainError or DataError for any other."""
+    # Uncompressed, or lengths and ranges would be those of the compressed bytes.
     about = {"User-Agent": user_agent(), "Accept-Encoding": "identity"} | (headers or {})
     try:
         request = urllib.request.Request(encoded_url(url), headers=about, method=method)
         response = _opener().open(request, timeout=_SILENCE_SECONDS)
-    except urllib.error.HTTPError as error:
+    except urllib.error.HTTPError as error:  # an OSError, so it comes first
         with closing(error):
             raise _refusal(url, error) from error
     except (ValueError, http.client.InvalidURL) as error:  # the URL's, or that of a redirect
@@ -152,8 +154,9 @@ def open_url(
 
 
 def version_of(response: http.client.HTTPResponse) -> str:
-    """What If-Range takes: a strong ETag, or a date."""
+    """The version that If-Range takes: a strong ETag, or a date."""
     tag = response.headers.get("ETag", "")
+    # W/"..." is weak: its bytes may differ.
     return tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
 
 
@@ -199,7 +202,7 @@ def length_of(text: str) -> int | None:
 
 
 def user_agent() -> str:
-    """Who asks; publishers block clients that do not say it.
+    """The name under which requests are made; publishers block clients without one.
 
     $TENFOLD_CONTACT, a mail address or a page, is where they reach the user. Headers are ASCII:
     other letters are percent-encoded, as in the addresses of mail and pages (RFC 6068, RFC 3987).
@@ -225,13 +228,13 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
             f"{show_url(url)} is redirected to {show_url(error.url)}, which is not followed "
             f"(HTTP {error.code} {show_text(_why(error), url)}); use another mirror"
         )
-    wait = _seconds(error.headers.get("Retry-After", ""))
+    wait = _seconds(error.headers.get("Retry-After", ""))  # 429 and 503 ask for it
     return TryAgainError(show_text(f"HTTP {error.code} {error.reason}", url), wait=wait)
 
 
 def _seconds(wish: str) -> float:
     """Retry-After in seconds; 0 if it cannot be read."""
-    if wish.strip().isdecimal():
+    if wish.strip().isdecimal():  # else a date (RFC 9110, 10.2.3)
         return float(wish)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(wish).timestamp() - time.time())

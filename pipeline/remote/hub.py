@@ -24,7 +24,7 @@ from pipeline.base.files import bytes_in, digest_of, why_not_written
 from pipeline.remote.retries import TryAgainError, patiently
 
 MARKER = ".fetched.json"
-"""What a folder is and when it was fetched."""
+"""File that says what a folder holds and when it was fetched."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _DISK = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
@@ -32,7 +32,7 @@ _DISK = (
 """Errors of writing; others come from the network."""
 _MIRROR = "if HF_ENDPOINT is set, unset it or name another mirror"
 _ATTEMPTS = 8
-"""Of a download without a gain, on top of those of huggingface_hub; about two minutes."""
+"""Attempts at a download without progress, on top of huggingface_hub's; about two minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,9 @@ class Repository:
     revision: str
     """A commit, branch, tag or `refs/pr/N`; "" if none is given."""
     shown: str
-    """For messages."""
+    """Its name in messages."""
     instead: str
-    """What to do without the Hub, as the end of a message."""
+    """The way to do without the Hub, as the end of a message."""
 
     @property
     def page(self) -> str:
@@ -61,17 +61,18 @@ class ListedFile:
 
     path: str
     size: int
-    """In bytes."""
+    """Bytes."""
     hash: str
     """SHA-256 of a large file (64 digits); of others the SHA-1 of a Git blob (40); "": unstated."""
 
     def is_at(self, path: Path) -> bool:
-        """Whether a file is there with the listed length and hash."""
+        """True if a file is there with the listed length and hash."""
         if not path.is_file() or path.is_symlink() or path.stat().st_size != self.size:
             return False
         if len(self.hash) == 64:
             digest = hashlib.sha256()
         else:
+            # Git's name of a file: the hash of a header and its content.
             digest = hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
         return digest_of(path, digest) == self.hash
 
@@ -89,6 +90,7 @@ def list_files(repository: Repository) -> tuple[str, list[ListedFile]]:
             files_metadata=True,
         ),
     )  # fmt: skip
+    # A mirror may ignore the revision and answer with its newest commit.
     pinned = repository.revision if COMMIT.fullmatch(repository.revision) else found.sha
     if not COMMIT.fullmatch(found.sha or "") or found.sha != pinned:
         raise DataError(f"{repository.shown}: the Hub answers with commit {found.sha}; {_MIRROR}")
@@ -104,7 +106,7 @@ def _hash(entry: Any) -> str:
 def list_matching(repository: Repository, pattern: str) -> tuple[str, list[ListedFile]]:
     """The same for the files that match a glob, whose `*` matches no slash, in order."""
     commit, files = list_files(repository)
-    depth = pattern.count("/")
+    depth = pattern.count("/")  # fnmatch's * matches slashes, too
     files = [
         file for file in files
         if file.path.count("/") == depth and fnmatch.fnmatchcase(file.path, pattern)
@@ -134,7 +136,7 @@ def download(repository: Repository, commit: str, file: ListedFile, folder: Path
         file.size,
     )
     if not file.is_at(path):
-        path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)  # or the next attempt would take it as complete
         raise DataError(
             f"{repository.shown}: {file.path} differs from what the Hub lists ({file.size:,} "
             f"bytes, hash {file.hash}); run the same command again; {_MIRROR}"
@@ -164,19 +166,21 @@ def _ask(
     folder: Path | None = None,
     size: int = 0,
 ) -> Any:
-    """What a request of the client returns; one that adds `size` bytes to a folder has attempts.
+    """The result of a client's request; one that adds `size` bytes to a folder has attempts.
 
     Errors of huggingface_hub, of its client (requests or httpx) and of the disk become ours.
     """
     hub = _client(repository)
     from huggingface_hub import get_session
 
+    # requests before huggingface_hub 1.0, httpx since.
     client = importlib.import_module(type(get_session()).__module__.partition(".")[0])
 
     def attempt() -> Any:
         try:
             return request(hub)
         except (OSError, ValueError, client.HTTPError) as error:
+            # Another attempt does not free the disk.
             if folder and isinstance(error, OSError) and error.errno in _DISK:
                 raise DataError(why_not_written(folder.parent, error)) from error
             raise _explained(repository, error) from error

@@ -1,4 +1,4 @@
-"""A publisher's list of files, kept beside the files once it was read, and the files in it."""
+"""A publisher's list of files, kept next to the files once it was read, and the files in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.remote.http import MOST_FILE_BYTES
 
 LIST = ".list.json"
 _MOST_BYTES = 64 << 20
-"""Of a list that is kept; what is fetched has a quarter of it at most."""
+"""Largest list that is kept; what is fetched has at most a quarter of it."""
 
 Entries = list[dict[str, Any]]
 
@@ -26,7 +26,7 @@ class PublishedFile:
 
     url: str
     path: str
-    """Below the publisher's address, so the same at every mirror."""
+    """Path below the publisher's address, so the same at every mirror."""
     size: int
     """Bytes."""
     hash: str
@@ -38,23 +38,23 @@ class PublishedFile:
     downloads: Path
     """Absolute; shared by all processes whose connections are counted together."""
     is_kept: bool
-    """Whether the copy stays after it was extracted."""
+    """True if the copy stays after it was extracted."""
 
     @property
     def place(self) -> Path:
-        """Where a copy is that is kept: a mirror made by other means is found there, too."""
+        """Path of a copy that is kept: a mirror made by other means is found there, too."""
         return self.downloads / self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """Where lists and copies of files are kept, and whether they are."""
+    """The place of lists and copies of files, and which of them are kept."""
 
     downloads: Path
     is_kept: bool
-    """Whether copies of files stay after their extraction."""
+    """True if copies of files stay after their extraction."""
     recording: bool = True
-    """Whether lists that are not there yet are kept."""
+    """True if lists that are not there yet are kept."""
 
 
 def published_files(
@@ -99,12 +99,12 @@ def kept_list(
             return check(read())
         make_directory(folder)
         with one_at_a_time(folder / ".list.lock"):
-            if not kept.exists():
-                entries = check(read())
+            if not kept.exists():  # another process may have read it meanwhile
+                entries = check(read())  # before it is kept
                 write_whole(kept, json.dumps(entries, indent=0).encode())
                 return entries
     try:
-        if kept.stat().st_size > _MOST_BYTES:
+        if kept.stat().st_size > _MOST_BYTES:  # not of ours: it is not read into memory
             raise ValueError(f"over {_MOST_BYTES >> 20} MiB")
         found = as_value(kept.read_bytes())
         if not isinstance(found, list) or not found:
@@ -115,5 +115,6 @@ def kept_list(
 
 
 def is_length(value: object) -> bool:
-    """Whether a value of a list can be the length of a file in bytes."""
+    """True if a value of a list can be the length of a file in bytes."""
+    # Not isinstance, for which True is an int, too.
     return type(value) is int and 0 <= value <= MOST_FILE_BYTES

@@ -16,16 +16,16 @@ from pipeline.base.errors import DataError, one_line
 _ATTEMPTS = 30
 """Failures in a row before a file is given up; with pauses, about 50 minutes."""
 _FIRST_ATTEMPTS = 5
-"""The same for a list or a look at a file, if no server answers; about 15 seconds."""
+"""The same for a list or a look at a file, if there is no answer; about 15 seconds."""
 _PAUSE_SECONDS = 1.0
-"""After the first failure; doubled after each further one. Common Crawl asks for 1 s at least."""
+"""Pause after the first failure, doubled after each further one. Common Crawl asks for 1 s."""
 _LONGEST_PAUSE_SECONDS = 120.0
 _LONGEST_WISH_SECONDS = 600.0
 """The longest Retry-After that is waited for."""
 _GAIN = 0.01
 """Share of a file that must arrive between two failures for them not to be in a row."""
 _LONG_SECONDS = 8.0
-"""A pause that the user is told of."""
+"""A pause that is reported to the user."""
 
 Answer = TypeVar("Answer")
 
@@ -48,7 +48,7 @@ def patiently(
     attempts: int = _ATTEMPTS,
     advice: str = "",
 ) -> Answer:
-    """What `attempt` returns, after as many attempts and pauses as it takes.
+    """The result of `attempt`, after as many attempts and pauses as it takes.
 
     shown: what is fetched, for messages; fetched: how many of `size` bytes there are; advice: what
     else the user can do. Raises DataError after too many failures in a row.
@@ -59,9 +59,10 @@ def patiently(
             return attempt()
         except TryAgainError as error:
             now = fetched()
-            if now - best > _GAIN * size:
+            if now - best > _GAIN * size:  # a few bytes per attempt are no progress
                 failures, best = 0, now
             failures += 1
+            # No answer at all is a wrong address or no network, which fifty minutes do not change.
             most = attempts if size or error.answered else min(attempts, _FIRST_ATTEMPTS)
             if failures == most:
                 count = f"; {failures} attempts" * (failures > 1)

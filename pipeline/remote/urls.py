@@ -8,7 +8,7 @@ Files are not read in place, because each is read several times (format detectio
 sample, byte ranges by many workers, every resume), must be the same each time, and must be as fast
 as a disk. A copy gives all that, for every format.
 
-Credentials in a URL (user and password, a signature in the query) are used for the fetch alone;
+Credentials in a URL (user and password, a signature in the query) are used only for the fetch;
 they never appear in messages, labels, ids or the manifest.
 """
 
@@ -37,7 +37,7 @@ from pipeline.remote.retries import TryAgainError, patiently
 _AT_ONCE = 4
 """Files copied concurrently, if the service's package supports it."""
 _ATTEMPTS = 3
-"""Of a copy; the packages of services make several of their own."""
+"""Attempts at a copy; the packages of services make several of their own."""
 _SILENCE_SECONDS = 60
 """Timeout for a server that sends nothing."""
 _MOST_SAID = 200
@@ -59,9 +59,9 @@ class RemoteFile:
     system: Any
     """fsspec's file system."""
     path: str
-    """In the form `system` expects; may contain a signature."""
+    """The path in the form `system` expects; may contain a signature."""
     shown: str
-    """For messages, without secrets."""
+    """Its name in messages, without secrets."""
     label: str
     """Path relative to the given directory, or the file's name."""
     size: int
@@ -75,7 +75,7 @@ class RemoteFile:
 
 
 def is_url(given: str) -> bool:
-    """Whether an input is a URL or MEMBER=URL, not a path."""
+    """True if an input is a URL or MEMBER=URL, not a path."""
     return bool(_URL.fullmatch(given))
 
 
@@ -124,7 +124,7 @@ def _files(url: str) -> tuple[list[RemoteFile], bool]:
     """The files at a URL, sorted by path, and whether it is a directory."""
     with _reporting(show_url(url), url):
         system, path = _file_system(url)
-        is_web = url.startswith(("http://", "https://"))
+        is_web = url.startswith(("http://", "https://"))  # where ? begins a query
         if "*" in path or "[" in path or ("?" in path and not is_web):
             found, base = system.glob(path, detail=True), ""
         else:
@@ -135,8 +135,10 @@ def _files(url: str) -> tuple[list[RemoteFile], bool]:
     files = [
         _file(system, name, about, base)
         for name, about in sorted(found.items())
+        # As in a directory on disk: empty files are skipped.
         if about["type"] == "file" and not (base and about.get("size") == 0)
     ]
+    # Hidden files are skipped, likewise.
     files = [file for file in files if not re.search(r"(?:^|/)\.", file.label)]
     if not files:
         raise DataError(f"{show_url(url)} has no files; check the URL")
@@ -219,9 +221,11 @@ def _secure_redirects() -> Any:
 def _fetch(files: list[RemoteFile], downloads: Path) -> None:
     downloads.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(downloads / ".lock"):
+        # Again, under the lock: another process may have copied some.
         missing = [file for file in files if not file.target(downloads).exists()]
         batches = [
             same[start : start + _AT_ONCE]
+            # One call copies several files of one file system only.
             for same in (list(group) for _, group in groupby(missing, lambda file: id(file.system)))
             for start in range(0, len(same), _AT_ONCE)
         ]
@@ -261,7 +265,7 @@ def _tree(files: list[RemoteFile], downloads: Path) -> Path:
         link = tree / label
         if not link.exists():
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.unlink(missing_ok=True)
+            link.unlink(missing_ok=True)  # it leads to a copy that was removed
             link.symlink_to(path.absolute())
     return tree
 
