@@ -28,9 +28,9 @@ class Recipe:
     """The settings that a command line starts from."""
 
     run: Run
-    """With the changes of --set."""
+    """The settings with the changes of --set."""
     given: Run
-    """Without them."""
+    """The settings without them."""
     model: ReleasedModel | None = None
     """The model that it continues; None for a recipe's name and for --run."""
     origin: str = ""
@@ -48,25 +48,25 @@ class Recipe:
         most, unless --set says otherwise."""
         if self.model is None:
             return self.run
-        from pipeline.released.continued import within_passes
+        from pipeline.released.continued import within_passes  # numpy and `model`, only for a model
 
         return within_passes(self.run, self.changed, rows)
 
     @property
     def folder(self) -> Path | None:
-        """Whose tokenizer and weights a run takes."""
+        """The folder whose tokenizer and weights a run takes."""
         return None if self.model is None else self.model.folder
 
 
 def read_settings_file(path: Path) -> Run:
-    """The settings in a run.json, or in a file with the settings alone; for `--run`."""
+    """The settings in a run.json, or in a file with only the settings; for `--run`."""
     try:
         content = read_object(path)
     except (ValueError, OSError) as error:
         raise ConfigError(
             f"--run {path} cannot be read: {error}; give the run.json of a run"
         ) from error
-    whole = isinstance(content.get("run"), dict)
+    whole = isinstance(content.get("run"), dict)  # run.json has more than the settings
     try:
         return from_dict(Run, content["run"] if whole else content)
     except ConfigError as error:
@@ -93,7 +93,7 @@ def read_settings(name: str | None, run_file: Path | None, changes: Sequence[str
 
 
 def head_advice(chosen: Recipe) -> str:
-    """What a run would have to train from nothing, and how to choose that; "" if there is none."""
+    """The heads that a run would train from nothing, and how to choose that; "" if none."""
     if chosen.model is None:
         return ""
     from pipeline.released.folder import MASKED, TRAINED_HEADS
@@ -115,13 +115,15 @@ def _read_named(name: str) -> Recipe:
     if name in RECIPES:
         return _unchanged(recipe(name))
     if name.startswith(HUB):
-        check_model_folder()
+        check_model_folder()  # the user's folder `model` must not hide ours in the imports below
         from pipeline.released.hub_models import fetch_model
 
         found = fetch_model(name.removeprefix(HUB), data_root() / "models")
+        # NAME of ORG/NAME@COMMIT.
         label = found.origin.removeprefix(HUB).partition("@")[0].rpartition("/")[2]
         return _read_continued(found.folder, label, found.origin)
     folder = Path(name)
+    # A slash decides, so that a folder that happens to be here is never taken for a recipe.
     if "/" not in name:
         if folder.is_dir():
             raise ConfigError(

@@ -27,7 +27,7 @@ from pipeline.recipes import RECIPES, recipe
 from pipeline.released.folder import BOUNDARIES, ReleasedModel
 
 MOST_CONTINUED_PASSES = 10.0
-"""Over the data: above it the text is learned by heart. Ours: masks are stored ten times;
+"""Passes over the data, above which the text is learned by heart. Ours: masks are stored ten times;
 Gururangan et al. 2020 made one pass."""
 PEAK_RATES = {
     "roberta": 5e-4,  # table 13
@@ -40,7 +40,7 @@ PEAK_RATES = {
 """Family -> peak learning rate of AdamW at 2,048 sequences, of any size."""
 WARM_UP = 0.06  # table 13: of the steps
 FEW_STEPS = 500
-"""Of the batch, in ten passes: with fewer a text is small. Ours: Adam needs hundreds of updates."""
+"""Steps in ten passes; with fewer, a text is small. Ours: Adam needs hundreds of updates."""
 # table 13, task-adaptive pretraining: 256 sequences; 1e-4, which is a fifth of 5e-4
 SMALL_BATCH, SMALL_RATE = 256, 0.2
 
@@ -104,7 +104,7 @@ def within_passes(run: Run, changed: Sequence[str], rows: int) -> Run:
     changed: paths of settings that the user chose, which stay; rows: training rows of the data.
     """
     most = int(MOST_CONTINUED_PASSES * rows)
-    if "steps" in changed or run.batch.step_tokens or run.phases:
+    if "steps" in changed or run.batch.step_tokens or run.phases:  # the user has chosen a schedule
         return run
     if most >= run.steps * run.batch.sequences:
         return run
@@ -115,7 +115,7 @@ def within_passes(run: Run, changed: Sequence[str], rows: int) -> Run:
         found["batch.sequences"] = batch
         found["optimizer.peak_lr"] = run.optimizer.peak_lr * SMALL_RATE
     steps = max(1, most // batch)
-    often = math.ceil(steps / 25)
+    often = math.ceil(steps / 25)  # as often as in the 12,500 steps above
     found |= {
         "steps": steps,
         "schedule.warmup_steps": math.ceil(WARM_UP * steps),
@@ -144,7 +144,7 @@ def _family(model: ReleasedModel) -> str:
 
 
 def _objective(base: ObjectiveSettings, model: ReleasedModel) -> ObjectiveSettings:
-    """What the family trains, with the generator that the folder has."""
+    """The objective of the family, with the generator that the folder has."""
     generator, encoder = model.generator, model.encoder
     if model.family is not ELECTRA or generator is None:
         return base

@@ -66,7 +66,7 @@ class ReleasedModel:
     family: Family
     encoder: EncoderConfig
     heads: frozenset[str]
-    """Of TRAINED_HEADS, those that it has weights for."""
+    """The heads of TRAINED_HEADS that it has weights for."""
     generator: EncoderConfig | None
     """ELECTRA's, if its folder is inside."""
     vocabulary: Vocabulary
@@ -77,7 +77,7 @@ class ReleasedModel:
 
 
 def read_released(folder: Path) -> ReleasedModel:
-    """What a folder says about itself.
+    """Read what a folder says about itself.
 
     Raises ConfigError, in a line, if it is none of a family that we train.
     """
@@ -102,7 +102,7 @@ def read_released(folder: Path) -> ReleasedModel:
         vocabulary = read_vocabulary(folder)
     except (DataError, OSError) as error:
         raise ConfigError(f"{folder} has no tokenizer that can be used: {error}") from error
-    if vocabulary.size > encoder.vocab_size:
+    if vocabulary.size > encoder.vocab_size:  # fewer is usual: tables are padded
         raise ConfigError(
             f"{folder} has a tokenizer of {vocabulary.size:,} ids, more than the "
             f"vocab_size={encoder.vocab_size:,} rows of its table; give the model its own "
@@ -160,9 +160,9 @@ def _check_tied(
 
 
 def _are_equal(path: Path, *names: str) -> bool:
-    """Whether weights of a file have the same bytes: numpy has no bfloat16 to compare values."""
+    """True if weights of a file have the same bytes: numpy has no bfloat16 to compare values."""
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
+        length = int.from_bytes(file.read(8), "little")  # safetensors: length, JSON header, data
         header = json.loads(file.read(length))
     content = np.memmap(path, np.uint8, "r", 8 + length)
     first, *others = (content[slice(*header[name]["data_offsets"])] for name in names)
@@ -209,6 +209,7 @@ def _has(head: str, family: Family, names: list[str]) -> bool:
     if head == BOUNDARIES:
         return any(name.startswith(BOUNDARY_PREFIX) for name in names)
     parts = [family.modules[module] for module in _MODULES[head] if module in family.modules]
+    # Only with all of its layers: the others would start as random weights.
     return bool(parts) and all(
         any(name.startswith(f"{prefix}.") for name in names) for prefix, *_ in parts
     )

@@ -40,7 +40,7 @@ from pipeline.remote.hub import (
 )
 
 _LOOK_SECONDS = 0.5
-"""Between two looks at how much of a file has arrived."""
+"""Pause between two looks at how much of a file has arrived."""
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([A-Za-z0-9][\w./-]*))?", re.A)
 _SHARDED = "model.safetensors.index.json"
 _READ = re.compile(
@@ -77,6 +77,7 @@ def fetch_model(name: str, models: Path) -> HubModel:
 def _commit(repository: Repository, place: Path) -> str:
     """The commit whose folder is in `place` by now."""
     shown, revision = repository.shown, repository.revision
+    # 1. Neither of the two returns below makes a request.
     if COMMIT.fullmatch(revision) and _is_whole(place / revision):
         return revision
     kept = _first_fetched(place)
@@ -90,20 +91,20 @@ def _commit(repository: Repository, place: Path) -> str:
     if kept:
         instead = f"{repository.instead}; {bare} without a revision is {kept}, which is here"
         repository = replace(repository, instead=instead)
-    commit, listed = list_files(repository)
+    commit, listed = list_files(repository)  # 2.
     _check_readable(repository, [file.path for file in listed])
     files = [file for file in listed if _READ.fullmatch(file.path)]
     if revision != commit:
         _say(f"{shown} is commit {commit}; {bare}@{commit} stays at it")
     if not _is_whole(place / commit):
-        files.sort(key=lambda file: (file.path != CONFIG, file.size, file.path))
+        files.sort(key=lambda file: (file.path != CONFIG, file.size, file.path))  # 3.
         _fetch(repository, commit, files, place)
     return commit
 
 
 def _parse(name: str) -> Repository:
     found = _NAME.fullmatch(name)
-    if not found or ".." in name or "--" in name.partition("@")[0]:
+    if not found or ".." in name or "--" in name.partition("@")[0]:  # -- stands for the slash
         raise ConfigError(
             f"{HUB}{name} does not name a model on the Hub; write {HUB}ORG/NAME or "
             f"{HUB}ORG/NAME@REVISION, for example {HUB}FacebookAI/roberta-base"
@@ -150,6 +151,7 @@ def _first_fetched(place: Path) -> str:
         for folder in (place.iterdir() if place.is_dir() else ())
         if COMMIT.fullmatch(folder.name) and _is_whole(folder)
     }
+    # Times in ISO format and UTC sort as text.
     return min(fetched, key=lambda commit: (fetched[commit], commit), default="")
 
 
@@ -162,7 +164,7 @@ def _say(line: str) -> None:
 def _fetch(repository: Repository, commit: str, files: Sequence[ListedFile], place: Path) -> None:
     """Have the folder of a commit; if several processes need it, one fetches it.
 
-    Each process fills a folder of its own, as locks can exclude nobody (see base/publish).
+    Each process fills a folder of its own, as locks can have no effect (see base/publish).
     """
     target, kept = place / commit, place / f".{commit}.part"
     make_directory(kept)
@@ -194,7 +196,7 @@ def _fetch(repository: Repository, commit: str, files: Sequence[ListedFile], pla
                 except TakenError as error:
                     if not _is_whole(target):
                         raise DataError(f"{target} is not a fetched model; remove it") from error
-        shutil.rmtree(kept, ignore_errors=True)
+        shutil.rmtree(kept, ignore_errors=True)  # its files are links to those of a whole folder
 
 
 def _is_taken(file: ListedFile, folder: Path, kept: Path) -> bool:
