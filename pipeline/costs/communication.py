@@ -41,7 +41,7 @@ def sent_under(run: Run, parts: Partition, accumulation: int = 0) -> list[Estima
         return []
     accumulation = accumulation or step_of(run, parts.ranks)[0]
     found = [*_gradients(parts, accumulation), *_weights(parts, accumulation)]
-    if parts.stage:
+    if parts.stage:  # stage 0 has all gradients, so the norm needs no sum
         found.append(_sent("clip norm", "all-reduce", 8, "one float64"))
     if parts.stage == 2 and parts.offload:
         found.append(_sent("DeepSpeed's norm", "all-reduce", 4, "which offload cannot leave out"))
@@ -58,6 +58,7 @@ def sent_under(run: Run, parts: Partition, accumulation: int = 0) -> list[Estima
 def _gradients(parts: Partition, accumulation: int) -> list[Estimate]:
     """Sums over ranks, in fp32 whatever the network's arithmetic."""
     if parts.stage == 3:
+        # Padded to equal shares. Those that are kept whole need no gather, but a sum all the same.
         size = 4 * (parts.gathered + parts.kept_elements) * accumulation
         return [_sent("gradients", "reduce-scatter", size, "fp32, in every micro-batch")]
     elements = parts.padded if parts.flat_gradients else parts.total
@@ -68,8 +69,8 @@ def _gradients(parts: Partition, accumulation: int) -> list[Estimate]:
 
 
 def _weights(parts: Partition, accumulation: int) -> list[Estimate]:
-    """What ranks gather of the weights that others have updated."""
-    if parts.stage == 0:
+    """Gathering of the weights that other ranks have updated."""
+    if parts.stage == 0:  # every rank updates all of them itself
         return []
     elements = parts.padded
     when = "after the step"

@@ -48,7 +48,7 @@ class PlannedRun:
 
     @property
     def stage(self) -> int:
-        """Of ZeRO, in effect."""
+        """The stage of ZeRO, in effect."""
         return self.file.stage(self.run.precision)
 
     def phases(self, hardware: Hardware) -> tuple[Phase, ...]:
@@ -56,7 +56,7 @@ class PlannedRun:
         return make_phases(self.run, hardware.ranks, self.stage, self.train, self.validation)
 
     def hours(self, hardware: Hardware) -> Estimate:
-        """Of the whole run on some machines. Raises ConfigError as `phases` does."""
+        """Hours of the whole run on some machines. Raises ConfigError as `phases` does."""
         phases = self.phases(hardware)
         steps = [total("step", self.step(phase, hardware)) for phase in phases]
         return run_hours(phases, steps)
@@ -75,6 +75,7 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
     hardware = planned.hardware
     phases = planned.phases(hardware)
     several = len(phases) > 1
+    # The phase that needs the most memory.
     longest = max(phases, key=lambda phase: (phase.sequence_length, phase.plan.rows))
     lines = []
     for phase in phases:
@@ -128,10 +129,10 @@ def make_cost_plan(planned: PlannedRun, price: float, found: Sequence[str]) -> C
 def _answer(
     planned: PlannedRun, sections: Sequence[PlanSection], price: float
 ) -> list[tuple[str, str]]:
-    """What is asked first, by name, in a line each."""
+    """The answers to what users ask first, by name, in a line each."""
     parts = {
         (section.title.split()[0], part.name): part
-        for section in reversed(sections)
+        for section in reversed(sections)  # of equal names, the first one's value stays
         for part in section.estimates
     }
     steps = [section for section in sections if section.title.startswith("step")]
@@ -216,7 +217,7 @@ def _memory(planned: PlannedRun, phase: Phase) -> PlanSection:
 
 
 def _host(planned: PlannedRun, run: Run) -> list[PlanSection]:
-    """What offload needs of the memory of a GPU's host; no section without offload."""
+    """Memory of a GPU's host that offload needs; no section without offload."""
     if planned.hardware.device is None:
         return []
     found = host_memory(run, planned.hardware.ranks, planned.file)
@@ -233,7 +234,7 @@ def _host(planned: PlannedRun, run: Run) -> list[PlanSection]:
 
 
 def _least_stage(planned: PlannedRun) -> int:
-    """In bf16 stage 0 runs as 1."""
+    """The lowest stage that runs: in bf16, 0 runs as 1."""
     return 0 if planned.run.precision == "fp32" else 1
 
 
@@ -278,6 +279,7 @@ def preparation_time(run: Run, text: Estimate, shards: Estimate, cores: int) -> 
     moved = (text.value + shards.value) / DISK_BANDWIDTH[1]
     slowest = (text.most + shards.most) / DISK_BANDWIDTH[0]
     quickest = (text.least + shards.least) / DISK_BANDWIDTH[2]
+    # Cores and disks work at the same time, so the slower one decides.
     least = max(cpu / _BAND[1] * text.least / text.value, quickest)
     most = max(cpu / _BAND[0] * text.most / text.value, slowest)
     seconds = max(cpu, moved)
@@ -310,7 +312,7 @@ def efficiency(hardware: Hardware, hours_on: Callable[[Hardware], Estimate]) -> 
     for nodes in NODES:
         try:
             hours = hours_on(replace(hardware, nodes=nodes))
-        except ConfigError:
+        except ConfigError:  # too few sequences for so many ranks, and for any more
             break
         one = one or hours
         shares = sorted(

@@ -12,10 +12,11 @@ FEW_PASSES = 1.0
 
 
 def data_use(phases: Sequence[Phase]) -> list[Estimate]:
-    """What the whole run reads; passes and masks for each order of samples."""
+    """Everything that the run reads; passes and masks for each order of samples."""
     found = []
     orders = _orders(phases)
     for order, own in orders.items():
+        # An order's number begins with its length, see `Phase.order`.
         of = f", sequences of {order % LATER_ORDER}" if len(orders) > 1 else ""
         found += _passes(own, of)
     plans = [phase.plan for phase in phases]

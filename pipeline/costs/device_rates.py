@@ -16,14 +16,14 @@ CPU_CORE_FLOPS = (8e9, 30e9, 110e9)
 """Least, usual and most per second and core in fp32. The most is RoBERTa-base on two cores of a
 Xeon (tests/benchmarks/RESULTS.md: 0.72 sequences/s); toy sizes are far below it."""
 CPU_UPDATE_SECONDS = 13.5e-9
-"""Of the optimizer per weight and core: 0.84 s for RoBERTa-base on two cores (RESULTS.md)."""
+"""The optimizer's, per weight and core: 0.84 s for RoBERTa-base on two cores (RESULTS.md)."""
 CPU_BUS_BANDWIDTH = (0.3e9, 1e9, 3e9)
 """Bytes per second of gloo between ranks, assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRates:
-    """What a GPU is said to do."""
+    """The published rates of a GPU."""
 
     name: str
     memory: float
@@ -39,7 +39,7 @@ class DeviceRates:
     nic_bandwidth: float
     """Bytes per second of one network card of the maker's own node, which has one per GPU."""
     watts: tuple[float, float]
-    """At most: of the GPU alone, and of an eighth of the whole node (10.2 kW, A100 6.5 kW)."""
+    """Most power: of only the GPU, and of an eighth of the whole node (10.2 kW, A100 6.5 kW)."""
     utilization: tuple[float, float, float]
     """Least, usual and most share of the bf16 peak that encoder pretraining reaches."""
     utilization_source: str
@@ -78,17 +78,18 @@ GPUS = {
     ),
 }  # fmt: skip
 BOARDS: tuple[tuple[str, DeviceRates | float], ...] = (
+    # MIG before all others: a slice of a GPU also has the board's name, but not its rates.
     ("MIG", 0.0), ("B200", 2250e12), ("GH200", 989e12),
     ("H200 NVL", 835e12), ("H200", GPUS["h200"]), ("H100 PCIe", 756e12), ("H100 NVL", 835e12),
     ("H100", GPUS["h100"]), ("A100.*PCIe", 312e12), ("A100", GPUS["a100"]), ("L40S", 362e12),
 )  # fmt: skip
-"""Pattern of a part of a GPU's name, the first match; its rates, or the dense bf16 FLOP per second
-alone of a board that is not in the table, from NVIDIA's data sheets."""
+"""Pattern of a part of a GPU's name, the first match; its rates, or only the dense bf16 FLOP per
+second of a board that is not in the table, from NVIDIA's data sheets."""
 LINK_SHARE, NIC_SHARE = 0.8, 0.82
-"""What an all-reduce makes of the links: 330 of eight NICs' 400 GB/s, and as much of NVLink
+"""Share of the links that an all-reduce reaches: 330 of eight NICs' 400 GB/s, and as much of NVLink
 (assumed)."""
 MANY_GPUS_SHARE = 0.75
-"""Of that bandwidth from 512 GPUs on: 250 instead of 330 GB/s."""
+"""Share of that bandwidth that remains from 512 GPUs on: 250 instead of 330 GB/s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +102,13 @@ class Hardware:
     per_node: int
     """Ranks per node, one per GPU."""
     cores: int
-    """Per node."""
+    """CPU cores per node."""
     nics: int
     """Network cards per node."""
 
     @property
     def ranks(self) -> int:
-        """Over all nodes."""
+        """Ranks over all nodes."""
         return self.nodes * self.per_node
 
     @property
@@ -117,7 +118,7 @@ class Hardware:
 
     @property
     def units(self) -> int:
-        """What rates are per: GPUs, or cores over all nodes."""
+        """Units that rates are given per: GPUs, or cores over all nodes."""
         return self.ranks if self.device else self.nodes * self.cores
 
     @property
@@ -136,6 +137,7 @@ class Hardware:
         inside = LINK_SHARE * self.device.link_bandwidth
         usual = inside
         if self.nodes > 1:
+            # The slower link bounds a ring over both.
             usual = min(inside, NIC_SHARE * self.nics * self.device.nic_bandwidth)
         least = usual * (MANY_GPUS_SHARE if self.ranks >= 512 else 0.9)
         return least, usual, usual * 1.1

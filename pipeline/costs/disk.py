@@ -12,12 +12,12 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.staging import RESERVE, staged_bytes
 
 PARAMETER_BYTES = 3 * 4
-"""Of a checkpoint per parameter: its weight and the two moments of its gradient, in float32."""
+"""Bytes of a checkpoint per parameter: its weight and the two moments, in float32."""
 TEXT_BYTES = 4.2
-"""Of UTF-8 English per token of a vocabulary of 50,000 (facts of byte-level BPE: 4.2 to 4.4)."""
+"""Bytes of English in UTF-8 per token of a vocabulary of 50,000 (byte-level BPE: 4.2 to 4.4)."""
 _TEXT_BAND = (3.5, 4.5)
 DOCUMENT_SHARE = 0.40
-"""Of the text's bytes, as Parquet compressed by zstd: 2.55 times smaller."""
+"""Share of the text's bytes that Parquet with zstd takes: 2.55 times smaller."""
 _DOCUMENT_BAND = (0.33, 0.50)
 _TEXT_ASSUMPTION = f"{TEXT_BYTES} bytes of English per token; fewer with a small vocabulary"
 
@@ -81,7 +81,7 @@ def _tokens(manifest: Manifest) -> int:
 
 
 def _bytes(shards: Sequence[Shard], masks: int | None = None) -> int:
-    """Of rows and masks; masks: of so many duplicates, None for all."""
+    """Bytes of rows and masks; masks: count so many duplicates, None for all."""
     return sum(s.bytes + sum(mask.bytes for mask in s.masks[:masks]) for s in shards)
 
 

@@ -1,4 +1,4 @@
-"""One predicted quantity, with what it assumes beside it."""
+"""One predicted quantity, with what it assumes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Basis = Literal["computed", "published", "estimated", "measured here"]
-"""Where a value comes from: sizes that follow from the settings, a figure of the stated source,
+"""The source of a value: sizes that follow from the settings, a figure of the stated source,
 a formula with published or assumed rates, or this site's own runs."""
 
 
@@ -20,14 +20,14 @@ class Estimate:
     """bytes, seconds, ..."""
     basis: Basis
     assumption: str
-    """What must hold for the value to be right, in a few words."""
+    """Conditions under which the value is right, in a few words."""
     low: float | None = None
     """Lower end of a band; None if the value is exact."""
     high: float | None = None
     """Upper end of the band."""
 
     def __post_init__(self) -> None:
-        assert self.least <= self.value <= self.most, self
+        assert self.least <= self.value <= self.most, self  # a band around another value misleads
 
     @property
     def least(self) -> float:

@@ -32,12 +32,12 @@ TOKENS_PER_ROW = {
 }  # fmt: skip
 """Share of a row that is filled, and most tokens: of the sample corpus at 512."""
 ROW_BYTES = 27
-"""Per row, beside its ids; uncompressed, of the sample corpus in rows of 70 to 490 tokens."""
+"""Bytes per row without its ids; uncompressed, of the sample corpus in rows of 70 to 490 tokens."""
 MASK_BYTES = (0.13, 1 / 4, 12.9)
-"""Of a mask, beside its random ids: per token a bit, per predicted token two, and per row three
-offsets and the rest of the last bytes. With Arrow's own, measured as above."""
+"""Bytes of a mask without its random ids: per token a bit, per predicted token two, and per row
+three offsets and the rest of the last bytes. With Arrow's own, measured as above."""
 DOCUMENT_TOKENS = 571
-"""Of a document on average: of the sample corpus' news, its shortest texts, at 4.2 bytes each."""
+"""Tokens of an average document: of the sample's news, its shortest texts, at 4.2 bytes each."""
 _SHARD_TOKENS = 1 << 28
 NOWHERE = Path("--tokens")
 
@@ -76,6 +76,7 @@ def mean_row(run: Run) -> float:
 
 def _manifest(run: Run, tokens: int) -> Manifest:
     data = run.data
+    # Both splits get some, however few there are.
     held_out = min(tokens // 2, max(1, round(tokens * data.validation_fraction)))
     shards = [
         *_shards(run, TRAIN, tokens - held_out),
@@ -109,6 +110,7 @@ def _shards(run: Run, split: str, tokens: int) -> list[Shard]:
         own = min(_SHARD_TOKENS, tokens - number * _SHARD_TOKENS)
         rows = max(1, round(own / mean))
         name = shard_name(split, number)
+        # The two special tokens of a row are never predicted.
         predictions = round(data.masks.rate * (own - 2 * rows))
         size = _mask_bytes(data, own, rows, predictions) if data.duplicates else 0
         one = MaskFile(file="", predictions=predictions, bytes=size, xxh3_64="")
@@ -123,11 +125,11 @@ def _shards(run: Run, split: str, tokens: int) -> list[Shard]:
 
 
 def _id_bytes(data: DataSettings) -> int:
-    return 4 if data.vocab_size > 1 << 16 else 2
+    return 4 if data.vocab_size > 1 << 16 else 2  # as shards store ids: uint16 where they fit
 
 
 def _mask_bytes(data: DataSettings, tokens: int, rows: int, predictions: int) -> int:
-    """Of one mask of so many rows."""
+    """Bytes of one mask of so many rows."""
     per_token, per_prediction, per_row = MASK_BYTES
     per_prediction += data.masks.random_share * _id_bytes(data)
     return round(per_token * tokens + per_prediction * predictions + per_row * rows)

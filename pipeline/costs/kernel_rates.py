@@ -18,7 +18,7 @@ AttentionName = Literal["flash", "cudnn", "memory_efficient"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRates:
-    """What a GPU reaches in bf16, at rows of 512 tokens and heads of 64."""
+    """Rates that a GPU reaches in bf16, at rows of 512 tokens and heads of 64."""
 
     products: float
     """FLOP per second of a layer's products."""
@@ -27,19 +27,19 @@ class KernelRates:
     attention: Mapping[AttentionName, tuple[float, float]]
     """FLOP per second, forward and backward."""
     band: tuple[float, float]
-    """Around the time of a step: what else takes time, and what is assumed."""
+    """Factors around the time of a step, for what else takes time and what is assumed."""
     source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWork:
-    """What a micro-step asks of a device."""
+    """The work of a micro-step for a device."""
 
     product_flops: float
     attention_flops: Mapping[AttentionName, tuple[float, float]]
     """Forward and backward, by the kernel that computes it."""
     moved_bytes: float
-    """By all other kernels."""
+    """Bytes moved by all other kernels."""
 
 
 _MEASURED = "measured in a step on an H200 with torch 2.11 (RESULTS.md)"
@@ -48,11 +48,11 @@ _HERE, _ELSEWHERE = (0.95, 1.25), (0.8, 1.5)
 _HOPPER_ATTENTION: Mapping[AttentionName, tuple[float, float]] = {
     "flash": (176e12, 152e12),  # measured, with dropout; published: 282 and 198 without
     "cudnn": (348e12, 258e12),  # measured on full rows without dropout
-    "memory_efficient": (53e12, 65e12),  # measured alone, with dropout and a padding mask
+    "memory_efficient": (53e12, 65e12),  # measured separately, with dropout and padding
 }
 _BANDWIDTH_SHARE = 2.5 / 4.8
-"""Of the data sheet's bandwidth: 2.5 TB/s measured on an H200, where a copy moves 4.2; GELU takes
-longer to compute than to read. Assumed for the others too."""
+"""Share of the data sheet's bandwidth: 2.5 TB/s measured on an H200, where a copy moves 4.2; GELU
+takes longer to compute than to read. Assumed for the others too."""
 KERNEL_RATES: Mapping[str, KernelRates] = {
     "h100": KernelRates(
         products=766e12, bandwidth=_BANDWIDTH_SHARE * 3.35e12, attention=_HOPPER_ATTENTION,
@@ -73,7 +73,7 @@ KERNEL_RATES: Mapping[str, KernelRates] = {
         source="assumed: products at 75 % of the peak, attention between 22 and 48 %",
     ),
 }  # fmt: skip
-"""By the keys of `devices.GPUS`."""
+"""Rates by the keys of `device_rates.GPUS`."""
 
 
 def step_seconds(work: StepWork, rates: KernelRates) -> dict[str, float]:

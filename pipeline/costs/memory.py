@@ -25,7 +25,7 @@ def memory(run: Run, ranks: int, file: DeepSpeedFile, *, on_gpu: bool = True) ->
         *state(parts),
         *passing(parts, on_gpu),
         *([] if on_gpu else on_host(parts, pinned=False)),
-        *_rows(run, on_gpu, compiled=on_gpu and parts.stage < 3),
+        *_rows(run, on_gpu, compiled=on_gpu and parts.stage < 3),  # stage 3 compiles nothing
         *([_LIBRARIES] if on_gpu else []),
     ]
 
@@ -51,6 +51,7 @@ def largest_micro_batch(
         parts = memory(_with_rows(run, rows), ranks, file, on_gpu=on_gpu)
         return sum(part.most for part in parts) <= device_bytes
 
+    # Searched for: memory is not linear in rows, since chunks of the head have a limit.
     least, beyond = 0, 1
     while fits(beyond):
         least, beyond = beyond, 2 * beyond
@@ -84,7 +85,7 @@ _LIBRARIES = Estimate(
     "after an all-reduce (NVIDIA/nccl issue 864); 1.06 before (1685), twice for two groups",
     1.06e9, 3.2e9,
 )  # fmt: skip
-"""What a GPU's libraries hold; our numbers do not include it."""
+"""Memory of a GPU's libraries; our numbers do not include it."""
 
 
 def _with_rows(run: Run, rows: int) -> Run:
@@ -92,7 +93,8 @@ def _with_rows(run: Run, rows: int) -> Run:
 
 
 def state(parts: Partition) -> list[Estimate]:
-    """What a rank holds between steps, and the gradients that it sums for the next one."""
+    """Bytes that a rank holds between steps, and the gradients that it sums for the next one."""
+    # Stages 2 and 3 keep only the gradients of the rank's own part.
     held = {0: parts.total, 1: parts.total, 2: parts.overlapping, 3: parts.share}[parts.stage]
     if parts.width == 2 and parts.stage in (1, 2):
         held = parts.padded if parts.stage == 1 else parts.share
@@ -117,7 +119,7 @@ def state(parts: Partition) -> list[Estimate]:
 
 
 def on_host(parts: Partition, *, pinned: bool, pinned_weights: bool = False) -> list[Estimate]:
-    """What offload holds in host memory instead, between steps and in them.
+    """Bytes that offload holds in host memory instead, between steps and in them.
 
     pinned, pinned_weights: whether the optimizer's memory and that of the weights are locked for
     copies, which torch's allocator rounds up to powers of two.
@@ -158,7 +160,7 @@ def _optimizer_on_host(parts: Partition) -> list[Estimate]:
 
 
 def passing(parts: Partition, on_gpu: bool) -> list[Estimate]:
-    """What a rank holds for a part of a step, activations excepted."""
+    """Bytes that a rank holds for a part of a step, except for activations."""
     largest = max(parts.sizes)
     sending = parts.copy_bytes
     if parts.stage == 3 and not on_gpu:  # gloo, which sends without a GPU, copies what it reduces
@@ -201,7 +203,7 @@ def passing(parts: Partition, on_gpu: bool) -> list[Estimate]:
 
 
 def _rows(run: Run, on_gpu: bool, compiled: bool) -> list[Estimate]:
-    """What a micro-batch adds: computed, from a pass over tensors without storage; compiled: the
+    """Bytes that a micro-batch adds, from a pass over tensors without storage; compiled: if the
     heads of words are."""
     found, rows = activations(run, on_gpu), run.batch.per_device
     path = "a GPU's path, counted as if nothing were compiled" if on_gpu else "the CPU's path"

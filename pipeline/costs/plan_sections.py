@@ -35,7 +35,7 @@ class PlanSection:
 
 @dataclass(frozen=True, slots=True)
 class CostPlan:
-    """All that `pipeline.plan` says."""
+    """The whole output of `pipeline.plan`."""
 
     name: str
     machines: str
@@ -44,11 +44,11 @@ class CostPlan:
     lines: Sequence[str]
     """The same in words, as `pipeline.train --dry-run` prints them."""
     mixtures: Sequence[Sequence[CorpusUse]]
-    """How each phase reads the corpora of its mixture; empty without one."""
+    """Use of the corpora of each phase's mixture; empty without one."""
     sections: Sequence[PlanSection]
     warnings: Sequence[str]
     answer: Sequence[tuple[str, str]] = ()
-    """What is asked first, by name: hours, GPU-hours, cost, memory, what bounds a step."""
+    """Answers to what users ask first, by name: hours, GPU-hours, cost, memory, a step's bound."""
 
     def to_json(self) -> str:
         """One object: name, machines, answer, plans, mixtures, sections, warnings."""
@@ -65,10 +65,10 @@ class CostPlan:
             "warnings": self.warnings,
             "not_counted": NOT_COUNTED,
         }
-        return json.dumps(content, indent=1, allow_nan=False)
+        return json.dumps(content, indent=1, allow_nan=False)  # NaN is not JSON
 
     def to_lines(self) -> list[str]:
-        """For a terminal or a log."""
+        """The plan in lines for a terminal or a log."""
         width = min(MOST_COLUMNS, shutil.get_terminal_size((120, 24)).columns)
         found = [f"{self.name} on {self.machines}"]
         found += [f"  {name:10} {words}" for name, words in self.answer]
@@ -113,5 +113,6 @@ def band(part: Estimate) -> str:
     if part.least == part.most:
         return ""
     (least, one), (most, other) = _scale(part.least, part.unit), _scale(part.most, part.unit)
+    # The unit is said once if both ends have the same.
     least = least if one == other else f"{least} {one}"
     return f"{least} to {most} {other}".strip()

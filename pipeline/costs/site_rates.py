@@ -22,7 +22,7 @@ from pipeline.base.typed_json import build, read_object
 SITE = "site.json"
 SCHEMA_VERSION = 1
 _LOCK_SECONDS = 10.0
-"""For the file's lock. A run trains meanwhile, so it never waits long."""
+"""Longest wait for the file's lock; short, since a run trains meanwhile."""
 KEPT = 9
 """Newest rates that are kept under each key."""
 Rate = TypeVar("Rate")
@@ -30,13 +30,13 @@ Rate = TypeVar("Rate")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRate:
-    """What one run reached in its first steps."""
+    """Rates that one run reached in its first steps."""
 
     flops: float
     """Worked FLOP per second of a GPU or, without GPUs, of a core: see `training_time`."""
     step_seconds: float
     sequences_per_second: float
-    """Over all ranks."""
+    """Sequences over all ranks."""
     ranks: int
     measured_at: str
     versions: Mapping[str, str]
@@ -53,7 +53,7 @@ class MeasuredRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRates:
-    """What the doctor measured on the machines of a launch."""
+    """Rates that the doctor measured on the machines of a launch."""
 
     flops: float
     """FLOP per second of a matrix product: in bf16 of a GPU, in fp32 of a core."""
@@ -66,7 +66,7 @@ class MachineRates:
     @property
     def numbers(self) -> tuple[float, ...]:
         """Those that are above 0 on any machine."""
-        return self.flops, self.bus_bandwidth or 1.0, self.ranks
+        return self.flops, self.bus_bandwidth or 1.0, self.ranks  # 0 means that it was not measured
 
     def added_to(self, site: SiteRates, name: str) -> SiteRates:
         """The rates of a site and these, under their key."""
@@ -79,9 +79,9 @@ class SiteRates:
 
     schema_version: int = SCHEMA_VERSION
     rates: Mapping[str, tuple[MeasuredRate, ...]] = field(default_factory=dict)
-    """By `key`, oldest first."""
+    """Rates of runs by `key`, oldest first."""
     machines: Mapping[str, tuple[MachineRates, ...]] = field(default_factory=dict)
-    """By `machine_key`, oldest first."""
+    """Rates of machines by `machine_key`, oldest first."""
 
     def find(self, recipe: str, device: str, precision: str) -> tuple[MeasuredRate, ...]:
         """The rates of a recipe on a device; empty if none was measured."""
@@ -139,6 +139,7 @@ def read_site(path: Path | None) -> SiteRates:
         every: list[tuple[str, tuple[MeasuredRate | MachineRates, ...]]]
         every = [*found.rates.items(), *found.machines.items()]
         for name, rates in every:
+            # Zero would divide a plan by it, and JSON has numbers beyond any machine.
             if not all(1e-9 < value < 1e24 for rate in rates for value in rate.numbers):
                 raise ValueError(f"{name} has a rate that no machine reaches")
     except (ValueError, OSError) as error:
@@ -153,6 +154,7 @@ def add_rate(path: Path, name: str, rate: MeasuredRate | MachineRates) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(path.with_name(f".{path.name}.lock"), _LOCK_SECONDS):
+            # Read under the lock, or one of two rates is lost.
             content = asdict(rate.added_to(read_site(path), name))
             write_whole(path, json.dumps(content, indent=1).encode())
     except OSError as error:

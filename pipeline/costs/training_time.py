@@ -27,15 +27,15 @@ from pipeline.planning.schedule import sequences_until
 ESTIMATED: Basis = "estimated"
 HERE: Basis = "measured here"
 UPDATE_BYTES = 30
-"""Of memory traffic per weight: LAMB reads and writes gradients, masters and moments."""
+"""Bytes of memory traffic per weight: LAMB reads and writes gradients, masters and moments."""
 HOST_SECONDS = (1.5e-3, 4e-3, 9e-3)
-"""Per optimizer step of a GPU: launches, waits and small all-reduces; most as in MLPerf's BERT."""
+"""Host time per step of a GPU: launches, waits, small all-reduces; most as in MLPerf's BERT."""
 HIDDEN_SHARE = 0.6
-"""Of a micro-batch's compute, under which ZeRO stages 2 and 3 can hide collectives at best."""
+"""Share of a micro-batch's compute that at best hides collectives of ZeRO stages 2 and 3."""
 LOADER_TOKENS = 370e6
-"""Per second and core (RESULTS.md)."""
+"""Tokens per second and core (RESULTS.md)."""
 OTHERS_BAND = (0.4, 2.5)
-"""Around a rate that was measured with another recipe."""
+"""Factors around a rate that was measured with another recipe."""
 
 
 def work_flops(run: Run, plan: Plan, on_gpu: bool) -> int:
@@ -58,6 +58,7 @@ def step_parts(
     measured = site.find(run.name, hardware.kind, run.precision)
     if measured and not file.uses_host():
         parts = [_seconds("forward, backward and update", work, *_measured(measured))]
+        # Measured steps contain their collectives; only more ranks than those add to them.
         if hardware.ranks <= max(rate.ranks for rate in measured):
             return parts
         return [*parts, _communication(run, plan, hardware, file, parts[0], site)]
@@ -88,6 +89,7 @@ def run_hours(phases: Sequence[Phase], steps: Sequence[Estimate]) -> Estimate:
     parts = []
     for phase, step in zip(phases, steps, strict=True):
         batch = replace(phase.run.batch, sequences=phase.plan.sequences)
+        # In steps at the full batch: those of a batch warm-up are shorter.
         count = sequences_until(batch, phase.end - phase.begin) / phase.plan.sequences / 3600
         parts.append(_scale(step, "", "hours", count))
     found = total("hours", parts, "hours")
@@ -185,7 +187,7 @@ def _counted(
     kernels = replace(kernels, products=products)
     parts = step_seconds(step_work(run, plan.on_gpu.capacity), kernels)
     launches = launch_seconds(run)
-    each = max(sum(parts.values()), launches)
+    each = max(sum(parts.values()), launches)  # a host launches while the GPU computes
     words = ", ".join(f"{1e3 * seconds:.1f} ms of {part}" for part, seconds in parts.items())
     if each == launches:
         words = f"{1e3 * launches:.0f} ms of launches, longer than {words}"
@@ -215,7 +217,7 @@ def _bound_rates(
 
 
 def _doctors(measured: Sequence[MachineRates]) -> str:
-    """Where the doctor's rates are kept, and of when they are."""
+    """The file with the doctor's rates, and the date of the last."""
     count = f"{len(measured)} doctor's run{'s' * (len(measured) > 1)}"
     last = max(rate.measured_at for rate in measured)
     return f"site.json: {count}, the last on {last[:10]}"
@@ -226,6 +228,7 @@ def _update(plan: Plan, hardware: Hardware, on_host: bool) -> Estimate:
     share = plan.parameters / (plan.world_size if plan.zero_stage else 1)
     name, device = "optimizer update", hardware.device
     if device is None or on_host:
+        # A node's ranks share its cores.
         value = share * CPU_UPDATE_SECONDS * hardware.per_node / hardware.cores
         why = "0.84 s for RoBERTa-base on two cores (RESULTS.md)"
         if device:
@@ -261,7 +264,7 @@ def _communication(
     if plan.zero_stage >= 2 or (plan.zero_stage == 1 and run.precision == "fp32"):
         hidden = HIDDEN_SHARE * compute.value
         if plan.zero_stage == 1:
-            hidden /= plan.accumulation
+            hidden /= plan.accumulation  # stage 1 sends in the last micro-batch only
         how = f"at best hidden under {HIDDEN_SHARE:.0%} of compute"
     return Estimate(
         "exposed communication", moved / usual, "seconds", basis,
@@ -271,7 +274,7 @@ def _communication(
 
 
 def _host(hardware: Hardware) -> list[Estimate]:
-    """What the host adds to a step; a CPU computes itself."""
+    """Time that the host adds to a step; without a GPU, none."""
     if hardware.device is None:
         return []
     least, usual, most = HOST_SECONDS

@@ -48,7 +48,7 @@ _ENOUGH_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusEstimate:
-    """What a corpus, or several, will come to."""
+    """The predicted results and costs of a corpus, or of several."""
 
     documents: float
     text: float
@@ -56,19 +56,19 @@ class CorpusEstimate:
     tokens: float
     sequences: float
     disk: float
-    """Bytes of shards with their masks, and of what is kept beside them."""
+    """Bytes of shards with their masks, and of what is kept with them."""
     seconds: float
     """CPU time to extract and prepare."""
     characters: float = 0.0
-    """Of cleaned text."""
+    """Characters of cleaned text."""
     unknown: float = 0.0
-    """Characters behind unknown tokens."""
+    """Characters that become unknown tokens."""
     packed: float = 0.0
     """Bytes of the text as samples for tokenizers are compressed."""
     extracted: float = 0.0
     """Bytes of the Parquet files that are extracted from the corpus's files."""
     units: tuple[Work, ...] = ()
-    """The same by unit of work, and the choice of held-out documents."""
+    """The CPU time by unit of work, and for the choice of held-out documents."""
 
     def times(self, factor: float) -> CorpusEstimate:
         """Every number multiplied by `factor`, with as many times the units.
@@ -104,6 +104,7 @@ def estimate_corpora(
     growth = growth or {}
     if not sources:
         return found
+    # Thresholds of 0 hold nothing out, so that the whole sample is prepared as training text.
     worker = Worker.create(replace(job, thresholds=dict.fromkeys(job.corpora, 0)), vocabulary)
     for kind in find_kinds(sources):
         with tempfile.TemporaryDirectory() as folder:
@@ -152,13 +153,14 @@ def _try_out(worker: Worker, kind: Kind, folder: Path, growth: float) -> CorpusE
     name = f"sample of {corpus}"
     of_sample, of_short = (sniff(path, corpus, name, text_field="text") for path in (sample, short))
     _measure(worker, of_sample, folder)  # compiles kernels and fills the encoder's cache
-    fixed = _quickest(worker, of_short, folder)
+    fixed = _quickest(worker, of_short, folder)  # what a part costs, however short it is
     about = _quickest(worker, of_sample, folder)
     about = replace(
         about,
         seconds=max(0.0, about.seconds - fixed.seconds),
         disk=max(0.0, about.disk - fixed.disk),
     ).times(1 / share)
+    # Files that are extracted are cut by their text, others by their bytes on disk.
     parts = max(len(cut_tasks(sources)), math.ceil(about.text / SPLIT_BYTES))
     about = replace(
         about,
@@ -185,7 +187,7 @@ def _without_shards(written: WrittenSample, sample: Path) -> CorpusEstimate:
     with sample.open() as lines:
         texts = [json.loads(line)["text"].encode() for line in lines]
     text = b"".join(texts)
-    packed = len(pa.compress(text, "lz4_raw")) if text else 0
+    packed = len(pa.compress(text, "lz4_raw")) if text else 0  # as samples for tokenizers are
     return CorpusEstimate(
         documents=len(texts) * written.documents / written.share if texts else 0,
         text=len(text) / written.share if text else 0,

@@ -1,4 +1,4 @@
-"""What preparing, or training a tokenizer, needs of the disks at its peak, and if there is room.
+"""Room that preparing, or training a tokenizer, needs on the disks at its peak, and a check of it.
 
 1. While files are extracted, the disks hold the documents as Parquet; the units of those files that
    are put together at that time, one for each worker; and raw copies of published files, likewise,
@@ -40,9 +40,9 @@ estimated. Shards with ten masks are as large as the text.
 """
 _USUAL_MASKS = 10
 _SELECTED_BYTES = 10
-"""Of a document without its signature: id, reason and cluster, compressed, in both files."""
+"""Bytes of a document without its signature: id, reason and cluster, packed, in both files."""
 _FILES_BYTES = 4000
-"""Of the survey and the decisions of a split, without rows or columns of signatures."""
+"""Bytes of a split's survey and decisions, without rows or columns of signatures."""
 _PREPARING = "preparing", "fewer --workers or masks (--set data.duplicates=N)"
 _TRAINING = "training a tokenizer", "fewer --sample-bytes"
 
@@ -65,9 +65,9 @@ class DiskUse:
     """Surveys and decisions, which stay."""
     shards: float = 0.0
     pieces: float = 0.0
-    """Of the shards that are assembled at a time."""
+    """Pieces of the shards that are assembled at a time."""
     signatures: float = 0.0
-    """With --keep-signatures, of documents that are not dropped."""
+    """Signatures of documents that are not dropped, with --keep-signatures."""
     tokenizer: Path | None = None
     """Next to it is the sample; None: the tokenizers of `prepare`."""
 
@@ -84,7 +84,7 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """What a disk needs at the peak."""
+    """Room that a disk needs at the peak."""
 
     place: Path
     """An existing directory on the disk."""
@@ -94,7 +94,7 @@ class Peak:
 
     @property
     def fits(self) -> bool:
-        """Whether there is room."""
+        """True if there is room."""
         return self.needed <= self.free
 
 
@@ -105,7 +105,7 @@ def disk_use(
     written: float,
     sample_bytes: int = 0,
 ) -> DiskUse:
-    """What a preparation without selection writes.
+    """Bytes that a preparation without selection writes.
 
     sources: as `extracted_so_far` returns them; workers: of all parts; written: bytes of the shards
     that exist; sample_bytes: of text to train a tokenizer on.
@@ -123,6 +123,7 @@ def disk_use(
         for source in waiting
         if is_joined(source, (expected_units if source.published else cut_units)(source))
     ]
+    # Units that an interrupted run has left take no more room.
     made = sum(path.stat().st_size for path in (data_root() / "documents").glob(".*.parquet"))
     documents = sum(about.extracted for about in estimates.values())
     shards = sum(about.disk for about in estimates.values())
@@ -133,7 +134,7 @@ def disk_use(
         copies=copies[False],
         kept=copies[True],
         documents=max(0.0, documents - made),
-        units=sum(sorted(joined)[-workers:]),
+        units=sum(sorted(joined)[-workers:]),  # the largest, if all are put together at a time
         sample=packed * min(1.0, sample_bytes / max(1.0, text)),
         shards=max(0.0, shards - written),
         pieces=min(pieces, max(0.0, shards + pieces - written)),
@@ -157,12 +158,12 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
     documents = data_root() / "documents"
     tokenizer = use.tokenizer or data_root() / "tokenizers"
     stages = (
-        [(downloads(), use.copies + use.kept), (documents, use.documents + use.units)],
-        [(downloads(), use.kept), (documents, use.documents), (tokenizer, use.sample)],
+        [(downloads(), use.copies + use.kept), (documents, use.documents + use.units)],  # 1.
+        [(downloads(), use.kept), (documents, use.documents), (tokenizer, use.sample)],  # 2.
         [
             (downloads(), use.kept),
             (documents, use.documents + use.selection + use.signatures),
-            (output, use.shards + use.pieces),
+            (output, use.shards + use.pieces),  # 3.
         ],
     )
     places: dict[int, Path] = {}
@@ -171,7 +172,7 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
         sums: dict[int, float] = {}
         for path, size in stage:
             home = _existing(path)
-            disk = home.stat().st_dev
+            disk = home.stat().st_dev  # several of the paths may share a disk
             places.setdefault(disk, home)
             sums[disk] = sums.get(disk, 0.0) + size
         most |= {disk: max(size, most.get(disk, 0.0)) for disk, size in sums.items()}
@@ -179,8 +180,8 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
 
 
 def is_ample(sources: list[Source], output: Path, data: DataSettings | None = None) -> bool:
-    """Whether every disk has so much room that no estimate is needed; data: of the rows, if some
-    are to be made."""
+    """True if every disk has so much room that no estimate is needed; data: settings of the rows,
+    if some are to be made."""
     size = float(sum(most_text(sources).values()))
     if data:
         size *= data.segments.draws * max(1, data.duplicates / _USUAL_MASKS)
@@ -213,7 +214,7 @@ def describe_disks(use: DiskUse, output: Path, *, tight: bool = False) -> list[s
 
 
 def shards_so_far(named: Path | None, corpus: str, recipe: str) -> tuple[Path, float]:
-    """Where shards are or will be, and their bytes; those of complete shards are infinite.
+    """Directory of the shards, now or later, and their bytes; complete ones count as infinite.
 
     named: --output. The name of the usual directory is known only once all files are extracted, so
     of several of this corpus and recipe the largest counts.

@@ -1,4 +1,4 @@
-"""What `pipeline.prepare --dry-run` prints: documents, disk, hours, and what is held out.
+"""The output of `pipeline.prepare --dry-run`: documents, disk, hours, and what is held out.
 
 A preparation that may not fit on the disks is estimated before it starts, too, and refused.
 """
@@ -68,13 +68,13 @@ class Sampled:
     heads: list[Source]
     """Beginnings of published files."""
     factors: dict[str, float]
-    """By corpus: how many times as large as these all its published files are."""
+    """Size of all published files relative to these, by corpus."""
     growth: dict[str, float]
-    """By corpus: how many times as large as its beginning a published file is."""
+    """Size of a published file relative to its beginning, by corpus."""
 
     @property
     def files(self) -> list[Source]:
-        """All of them, one by one; they are made anew each time."""
+        """All of them, one by one; they are made again at each call."""
         return [file for source in self.given for file in source.files] + self.heads
 
 
@@ -97,7 +97,7 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
         sizes = {name: (about.documents, about.text) for name, about in estimates.items()}
         held_out = expected_hold_outs(files, sizes, data)
     output, written = shards_so_far(arguments.output, found.corpus, run.name)
-    written = written if written < math.inf else 0
+    written = written if written < math.inf else 0  # complete shards: estimate them as new ones
     use = _disk_use(arguments, sources, estimates, written, sample_bytes)
     for line in describe_estimate(estimates, describe_disks(use, output), workers):
         print(line)
@@ -134,6 +134,7 @@ def require_room(
     if written == math.inf and not any(map(is_extracted, sources)):
         return
     vocabulary = read_existing(arguments.tokenizer, found, run.data)
+    # An estimate takes seconds of the process that plans, and is asked for several times.
     key = (tuple(sources), vocabulary.sha256 if vocabulary else "")
     if key not in known:
         with _sampled(sources) as sampled:
@@ -166,7 +167,7 @@ def _disk_use(
     written: float,
     sample_bytes: int,
 ) -> DiskUse:
-    """What `prepare` writes, with its selection; the arguments are as `disk_use` takes them."""
+    """Bytes that `prepare` writes, with its selection; the arguments are as for `disk_use`."""
     use = disk_use(estimates, sources, _workers(arguments), written, sample_bytes)
     documents = sum(about.documents for about in estimates.values())
     return replace(
@@ -177,7 +178,7 @@ def _disk_use(
 
 
 def _selection(arguments: argparse.Namespace, sources: list[Source]) -> Selection:
-    """Of documents; without tasks if files are not extracted yet, as nothing is decided then."""
+    """The selection of documents; without tasks until all files are extracted."""
     tasks = [] if any(map(is_extracted, sources)) else cut_tasks(sources, SPLIT_BYTES)
     return plan_selection(
         tasks, arguments.dedup, arguments.filter, arguments.decontaminate, data_root() / "documents"
@@ -185,13 +186,13 @@ def _selection(arguments: argparse.Namespace, sources: list[Source]) -> Selectio
 
 
 def _may_drop(arguments: argparse.Namespace) -> bool:
-    """Whether documents are dropped that an estimate counts."""
+    """True if documents are dropped that an estimate counts."""
     selects = arguments.dedup != "none" or arguments.decontaminate or arguments.filter
     return bool(selects or arguments.map)
 
 
 def _workers(arguments: argparse.Namespace) -> int:
-    """Of all parts."""
+    """Workers of all parts."""
     return (arguments.part or (1, 1))[1] * (arguments.workers or cores())
 
 
@@ -229,7 +230,7 @@ def _estimate(
 def _estimate_all(
     sampled: Sampled, estimate: Callable[[list[Source], dict[str, float]], Estimates]
 ) -> Estimates:
-    """Of all files, by an estimate of those that are here."""
+    """Estimates of all files, by one of those that are here."""
     estimates = estimate(sampled.given, {})
     for corpus, about in estimate(sampled.heads, sampled.growth).items():
         about = about.times(sampled.factors[corpus])

@@ -69,7 +69,7 @@ class Kind:
     files: list[Source] = field(default_factory=list)
     """The user's, those in groups too."""
     parts: list[tuple[Source, int]] = field(default_factory=list)
-    """What becomes a Parquet file each, and the bytes of the files of this kind in it."""
+    """Sources that become a Parquet file each, and the bytes of this kind's files in it."""
     made: int = 0
     """Parquet files that are made of them; a pack counts for the kind of its first file."""
 
@@ -100,21 +100,21 @@ def find_kinds(sources: list[Source]) -> list[Kind]:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSample:
-    """What was written of a kind of files."""
+    """The sample that was written of a kind of files."""
 
     share: float
-    """Of the files' bytes."""
+    """Share of the files' bytes."""
     reading: float
     """CPU time of reading it from the files, and of extracting it."""
     documents: float
-    """How many documents each one that was written stands for: less than 1 if they were cut."""
+    """Documents that each one that was written stands for: less than 1 if they were cut."""
     extracted: float
     """Bytes of the Parquet files that all the files become; 0 if they are read where they are."""
 
 
 @dataclass(slots=True)
 class _Place:
-    """What was read of a piece."""
+    """The records that were read of a piece."""
 
     piece: Piece
     items: list[tuple[Item, int, int]] = field(default_factory=list)
@@ -140,7 +140,7 @@ def write_sample(kind: Kind, path: Path, growth: float = 1.0) -> WrittenSample:
     # Of small files, as many as hold the sample.
     mean = sum(piece.weight for piece in pieces) / len(pieces)
     number = min(len(pieces), max(PLACES, math.ceil(SAMPLE_BYTES / max(1.0, mean))))
-    chosen = [pieces[i * len(pieces) // number] for i in range(number)]
+    chosen = [pieces[i * len(pieces) // number] for i in range(number)]  # the same ones every time
     quota = SAMPLE_BYTES // len(chosen)
     next(_read_start(chosen[0], 1))  # imports the reader's packages
     places = [_read_place(piece, quota) for piece in chosen]
@@ -184,7 +184,7 @@ def _read_place(piece: Piece, quota: int) -> _Place:
     started_at = time.process_time()
     for item in _read_start(piece, quota):
         if isinstance(item, float):
-            place.passed = item
+            place.passed = item  # the last item: bytes on disk
             continue
         place.seconds += time.process_time() - started_at
         text = _text_of(item)
@@ -205,6 +205,7 @@ def _limit_pages(places: list[_Place], growth: float) -> None:
     for place, pages, shares in zip(places, sites, kept_shares(files, most)):
         for site, its in pages.items():
             expected = round(shares[site] * len(its), 6)
+            # Rounded by chance, or the mean over many small sites would be biased.
             kept = int(expected) + (_uniform(site) < expected % 1)
             for index in sorted(its, key=its.__getitem__)[kept:]:
                 item, length, documents = place.items[index]

@@ -1,4 +1,4 @@
-"""How many pages of each site a file keeps, with a limit per site, from a sample of its pages.
+"""Pages of each site that a file keeps, with a limit per site, estimated from a sample of them.
 
 Which pages are kept depends on all pages of a file. The others than the sampled ones join sites as
 in a Pitman-Yor process (Pitman and Yor 1997, "The two-parameter Poisson-Dirichlet distribution"),
@@ -21,9 +21,9 @@ _STRENGTHS = [10.0 ** (step / 4) for step in range(-4, 25)]
 _LIKENESS = [4.0**step for step in range(-1, 5)]
 """Negative discounts."""
 _MORE_SITES = [1.1**step for step in range(1, 60)]
-"""How many times as many sites there are as in the sample with the most."""
+"""Numbers of sites, relative to the sample with the most."""
 _DRAWS = 400
-"""Numbers of pages that are drawn for a site: their mean errs by a few per cent."""
+"""Draws of a site's number of pages: their mean errs by a few per cent."""
 
 
 def kept_shares(files: list[tuple[list[str], float]], most: int) -> list[dict[str, float]]:
@@ -34,13 +34,14 @@ def kept_shares(files: list[tuple[list[str], float]], most: int) -> list[dict[st
     """
     counts = [Counter(sites) for sites, _ in files]
     discount, strength = _fit([[*found.values()] for found in counts])
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # fixed, so that a dry run repeats its numbers
     shares = []
     for found, (sites, pages) in zip(counts, files):
         others = max(0, round(pages) - len(sites))
-        by_count = {}
+        by_count = {}  # sites with as many pages in the sample have the same share
         for count in sorted({*found.values()}):
             rest = len(sites) - count + strength + discount
+            # Given the sample, a site's share of all further pages is Beta(k - d, n - k + t + d).
             joining = rng.binomial(others, rng.beta(count - discount, rest, _DRAWS))
             by_count[count] = float(np.minimum(1.0, most / (count + joining)).mean())
         shares.append({site: by_count[count] for site, count in found.items()})
@@ -58,18 +59,21 @@ def _fit(samples: list[list[int]]) -> tuple[float, float]:
 
 
 def _log_likelihood(sizes: list[int], discount: float, strength: float) -> float:
-    """Of a sample's partition into sites of these sizes."""
+    """Log-likelihood of a sample's partition into sites of these sizes."""
     new = len(sizes) - 1
     if discount < 0:
         sites = strength / -discount
+        # (t + d)(t + 2d)...(t + (S-1)d), of the sites after the first: (-d)^(S-1) (m-1)!/(m-S)!.
         first = new * math.log(-discount) + math.lgamma(sites) - math.lgamma(sites - new)
     elif discount:
         ratio = strength / discount
         first = new * math.log(discount) + math.lgamma(ratio + new + 1) - math.lgamma(ratio + 1)
     else:
-        first = new * math.log(strength)
+        first = new * math.log(strength)  # t^(S-1), the limit for d = 0
+    # (1 - d)(2 - d)...(k - 1 - d), of the pages after the first of each site.
     within = sum(
         times * (math.lgamma(size - discount) - math.lgamma(1 - discount))
         for size, times in Counter(sizes).items()
     )
+    # All of it over (t + 1)...(t + n - 1).
     return first + within + math.lgamma(strength + 1) - math.lgamma(strength + sum(sizes))

@@ -1,7 +1,7 @@
-"""How long work takes on some workers, and what bounds it.
+"""The time that work takes on some workers, and what bounds it.
 
-Work is done in stages, one after the other, and a stage in units that one worker does alone, the
-largest first. A stage takes at least as long as its longest unit, with any number of workers.
+Work is done in stages, one after the other, and a stage in units of one worker each, the largest
+first. A stage takes at least as long as its longest unit, with any number of workers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.base.durations import in_words
 Stage = Literal["extract", "hold out", "prepare"]
 STAGES: tuple[Stage, ...] = ("extract", "hold out", "prepare")
 STARTUP_SECONDS = 3.0
-"""Of the command and its workers: imports, kernels, tokenizer."""
+"""Start of the command and its workers: imports, kernels, tokenizer."""
 _MANY_UNITS = 100
 _BOUND_BY_UNIT = 1.25
 """A stage that takes this many times as long as with units of any size is bound by a unit."""
@@ -28,7 +28,7 @@ class Work:
 
     stage: Stage
     name: str
-    """What is worked on, for messages."""
+    """Name of the work, for messages."""
     seconds: float
     """CPU time of a unit."""
     count: float = 1.0
@@ -36,12 +36,13 @@ class Work:
 
 def stage_seconds(units: list[Work], workers: int) -> float:
     """Time of a stage: each worker takes the largest unit that is left."""
+    # The last round is about a hundredth of the stage, so no queue is simulated.
     if sum(work.count for work in units) > _MANY_UNITS * workers:
         return max(*(work.seconds for work in units), cpu_seconds(units) / workers)
     busy = [0.0] * workers
     for work in sorted(units, key=lambda work: work.seconds, reverse=True):
         for _ in range(max(1, round(work.count))):
-            heapq.heapreplace(busy, busy[0] + work.seconds)
+            heapq.heapreplace(busy, busy[0] + work.seconds)  # by the worker that is free first
     return max(busy)
 
 

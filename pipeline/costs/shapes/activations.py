@@ -43,17 +43,18 @@ class Activations:
     """Bytes per row of a micro-batch."""
 
     encoders: int
-    """What embeddings and layers keep."""
+    """Bytes that embeddings and layers keep."""
     heads: int
-    """What the heads keep: logits of the slots above all."""
+    """Bytes that the heads keep: mostly logits of the slots."""
     working: int
-    """What the backward pass needs beyond that at its peak, gradients of weights excepted."""
+    """Bytes that the backward pass needs beyond that at its peak, without gradients of weights."""
 
 
 def activations(run: Run, on_gpu: bool, pieces: Sequence[int] = ()) -> Activations:
     """Bytes per row of a run's micro-batches; pieces: lengths of the pieces of each row, to which
     attention is confined, () for one that is as long as the row."""
     batch = replace(
+        # One value whatever the batch, so that the cache of `_per_row` serves all plans of a model.
         run.batch, sequences=1, per_device=1, warmup_steps=0, mixture=(), mixture_exponent=1.0,
         mixture_over="corpora", corpora=(),
     )  # fmt: skip
@@ -79,12 +80,12 @@ def trace(run: Run, on_gpu: bool, pieces: Sequence[int], rows: int) -> Activatio
         with _default_type(torch.float32 if run.precision == "fp32" else torch.bfloat16):
             model = shaped_model(run).train()
         inputs = micro_batch(run, rows, pieces)
-    given = [part for part in inputs if isinstance(part, Tensor)]
+    given = [part for part in inputs if isinstance(part, Tensor)]  # the loader's: they do not count
     with device, _Kernels(on_gpu), LiveBytes([*model.parameters(), *given]) as live:
         with _at_exits(model, live) as exits:
             sums = model(inputs)
         loss = torch.stack([sums[f"{part.name}_loss"] for part in model.parts]).sum()
-        held = live.peak = live.now
+        held = live.peak = live.now  # the peak of the backward pass, not of the forward's
         # the gradient of the first weights: through all layers, without those of other weights
         first = [encoder.embeddings.norm.weight for encoder in model.encoders()]
         torch.autograd.grad(loss, first, allow_unused=True)
@@ -175,6 +176,7 @@ class _Gates:
     """A GELU that is multiplied at once keeps what it is of, and not its value."""
 
     def __init__(self) -> None:
+        # Weak, or it would keep what is to be counted as freed.
         self._given = WeakTensorKeyDictionary()
 
     def gelu(self, value: Tensor, approximate: str = "none") -> Tensor:
@@ -250,7 +252,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._sizes[key] = storage.nbytes()
             self.now += storage.nbytes()
             self.peak = max(self.peak, self.now)
-            weakref.finalize(storage, self._freed, key)
+            weakref.finalize(storage, self._freed, key)  # called when the last tensor of it is gone
 
     def _freed(self, key: int) -> None:
         self.now -= self._sizes.pop(key)

@@ -25,7 +25,7 @@ def logical_count(run: Run) -> int:
 
 
 def shaped_model(run: Run) -> Model:
-    """The model of a run, for devices on which tensors have shapes alone."""
+    """The model of a run, for devices on which tensors have only shapes."""
     encoder = replace(run.encoder, initializer="normal")  # others look at values, and none are here
     return build_model(replace(run, encoder=encoder), seed=0)
 

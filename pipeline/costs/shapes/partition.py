@@ -1,4 +1,4 @@
-"""How ZeRO divides a run's parameters among ranks, and the buckets that their gradients pass.
+"""The division of a run's parameters among ranks by ZeRO, and the buckets of their gradients.
 
 What DeepSpeed 0.19.8 does, read in its source and compared with real ranks in
 `tests/pipeline/costs/test_real_ranks.py`.
@@ -20,11 +20,11 @@ KEPT_WHOLE = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """How many elements a rank holds, of a model in one ZeRO stage."""
+    """The elements that a rank holds of a model in one ZeRO stage."""
 
     ranks: int
     stage: int
-    """The effective one."""
+    """The effective stage."""
     width: int
     """Bytes of an element in the network's arithmetic."""
     sizes: tuple[int, ...]
@@ -36,9 +36,9 @@ class Partition:
     buffers: int
     """Buffers of that many elements through which gradients pass."""
     offload: bool = False
-    """Whether the optimizer's state is in host memory."""
+    """True if the optimizer's state is in host memory."""
     offload_weights: bool = False
-    """Whether the network's weights are there too."""
+    """True if the network's weights are there too."""
 
     @property
     def total(self) -> int:
@@ -48,6 +48,7 @@ class Partition:
     @property
     def padded(self) -> int:
         """The same in ZeRO's flat tensor (stages 1 and 2)."""
+        # Parts start at multiples of 4 bytes, two elements of fp16, for NCCL.
         return _up(self.total, 2 * self.ranks)
 
     @property
@@ -71,12 +72,12 @@ class Partition:
     def weights(self) -> int:
         """Elements of the network's weights that a rank holds between steps."""
         if self.stage == 3:
-            return self.share + sum(self.kept) * (self.ranks > 1)  # alone, a share is the whole
+            return self.share + sum(self.kept) * (self.ranks > 1)  # one rank's share is the whole
         return self.padded if self.stage else self.total
 
     @property
     def flat_gradients(self) -> bool:
-        """Whether gradients are summed in one flat tensor: DeepSpeed's BF16_Optimizer."""
+        """True if gradients are summed in one flat tensor: DeepSpeed's BF16_Optimizer."""
         return self.stage == 1 and self.width == 2
 
     @property
@@ -112,6 +113,7 @@ class Partition:
                 4 * sum(bucket) for bucket in _fill_buckets(self.sizes, self.bucket, past=True)
             )
         if self.stage == 3:
+            # In the order of the backward pass.
             padded = [_up(size, self.ranks) for size in self.sizes[::-1]]
             return max(4 * sum(bucket) for bucket in _fill_buckets(padded, self.bucket))
         part, most, begin = self.padded // self.ranks, 0, 0
@@ -136,6 +138,7 @@ def partition(run: Run, ranks: int, file: DeepSpeedFile) -> Partition:
     threshold = file.zero.get("stage3_param_persistence_threshold", KEPT_WHOLE)
     offload = stage > 1 and file.offloads()
     overlaps = bool(file.zero.get("overlap_comm", False))
+    # DeepSpeed turns it on for offload at stage 2.
     contiguous = bool(file.zero.get("contiguous_gradients", True)) or (offload and stage == 2)
     width = 4 if run.precision == "fp32" else 2
     buffers = {0: 0, 1: 0 if width == 2 else 1 + overlaps, 2: 1 + overlaps, 3: 1}[stage]
