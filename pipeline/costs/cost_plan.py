@@ -197,6 +197,7 @@ def _memory(planned: PlannedRun, phase: Phase) -> PlanSection:
     found = memory(run, ranks, planned.file, on_gpu=on_gpu)
     for stage in sorted({max(stage, _least_stage(planned)) for stage in STAGES}):
         mine = stage == planned.stage
+        # A given file is for one stage; the others are planned with those that ship.
         file = planned.file if mine else read_deepspeed_file(f"zero{stage}")
         parts = memory(run, ranks, file, on_gpu=on_gpu)
         why = f"the sum with --ds {file.name}; see what is not counted"
@@ -274,6 +275,7 @@ def _room(planned: PlannedRun, section: PlanSection) -> list[str]:
 def preparation_time(run: Run, text: Estimate, shards: Estimate, cores: int) -> list[Estimate]:
     """The offline stage on `cores` cores, of one node or several; text, shards: bytes."""
     rate = RATES[run.data.tokenizer]
+    # A split takes one worker, however many cores there are.
     work = Work("prepare", "a split", SPLIT_BYTES / rate, max(1.0, text.value / SPLIT_BYTES))
     cpu = stage_seconds([work], cores)
     moved = (text.value + shards.value) / DISK_BANDWIDTH[1]
@@ -314,7 +316,7 @@ def efficiency(hardware: Hardware, hours_on: Callable[[Hardware], Estimate]) -> 
             hours = hours_on(replace(hardware, nodes=nodes))
         except ConfigError:  # too few sequences for so many ranks, and for any more
             break
-        one = one or hours
+        one = one or hours  # NODES begins with 1
         shares = sorted(
             min(1.0, mine / (nodes * other))
             for mine, other in (

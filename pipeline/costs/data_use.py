@@ -42,6 +42,7 @@ def data_warnings(phases: Sequence[Phase]) -> list[str]:
         if passes >= FEW_PASSES:
             continue
         stored = _stored(own[0])
+        # Each pass reads one mask of every sequence.
         unread = f", and {stored - 1} of {stored} stored masks never" if stored > 1 else ""
         found.append(
             f"the run reads {passes:.1%} of its sequences of {order % LATER_ORDER}{unread}; train "

@@ -135,6 +135,7 @@ class Hardware:
         if not self.device:
             return CPU_BUS_BANDWIDTH
         inside = LINK_SHARE * self.device.link_bandwidth
+        # NCCL runs a ring over every card, so all cards of a node add up.
         usual = inside
         if self.nodes > 1:
             # The slower link bounds a ring over both.

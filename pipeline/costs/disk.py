@@ -25,7 +25,7 @@ _TEXT_ASSUMPTION = f"{TEXT_BYTES} bytes of English per token; fewer with a small
 def text_bytes(datasets: Sequence[Dataset]) -> Estimate:
     """Bytes of cleaned text; the same text at several lengths counts once."""
     counted = max(datasets, key=lambda dataset: _tokens(dataset.manifest)).manifest
-    known = sum(corpus.get("bytes", 0) for corpus in counted.corpora.values())
+    known = sum(corpus.get("bytes", 0) for corpus in counted.corpora.values())  # none for --tokens
     if known:
         return Estimate("raw text", known, "bytes", "computed", "as the manifests counted it")
     tokens = _tokens(counted)

@@ -58,6 +58,7 @@ def expected_datasets(run: Run, tokens: int) -> tuple[tuple[Dataset, ...], tuple
                 "--tokens cannot; give --data with their shards, or add --set batch.mixture=[] "
                 "--set batch.mixture_exponent=1 --set batch.corpora=[]"
             )
+        # Phases that read the same rows and masks.
         key = (part.data.sequence_length, mask_settings(part))
         if key in seen:
             continue
@@ -71,6 +72,7 @@ def expected_datasets(run: Run, tokens: int) -> tuple[tuple[Dataset, ...], tuple
 def mean_row(run: Run) -> float:
     """Tokens that a row of the run's format holds on average."""
     share, most = TOKENS_PER_ROW[run.data.format]
+    # Two special tokens and one of text.
     return max(3.0, min(share * run.data.sequence_length, most))
 
 

@@ -68,6 +68,8 @@ def not_planned(run: Run, ranks: int, file: DeepSpeedFile) -> list[str]:
     if parts.stage == 1 and file.offloads():
         found.append(f"{file.name} offloads at stage 1, which is planned as without; use stage 2")
     for key in ("stage3_max_live_parameters", "stage3_max_reuse_distance"):
+        # Below the size of the model, DeepSpeed releases weights before the backward pass needs
+        # them.
         value = int(file.zero.get(key, LIVE))
         if parts.stage == 3 and value < parts.total:
             found.append(

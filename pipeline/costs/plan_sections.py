@@ -104,6 +104,7 @@ def _lines(part: Estimate, width: int) -> list[str]:
     text = f"{part.basis}: {part.assumption}"
     return textwrap.wrap(
         text, max(width, len(start) + 30), initial_indent=start,
+        # Options and paths stay whole.
         subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 

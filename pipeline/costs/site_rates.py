@@ -89,11 +89,13 @@ class SiteRates:
 
     def links(self, device: str, nodes: int, per_node: int) -> tuple[MachineRates, ...]:
         """Those with an all-reduce, of so many ranks on so many nodes."""
+        # A link's rate depends on the number of ranks.
         found = self.machines.get(machine_key(device, nodes, per_node), ())
         return tuple(rate for rate in found if rate.bus_bandwidth)
 
     def products(self, device: str) -> tuple[MachineRates, ...]:
         """Those of a device, however many were measured."""
+        # A product's rate does not.
         names = (name for name in self.machines if name.startswith(f"{device} "))
         return tuple(rate for name in names for rate in self.machines[name])
 

@@ -144,6 +144,7 @@ def _compute(
     run: Run, plan: Plan, hardware: Hardware, file: DeepSpeedFile, site: SiteRates
 ) -> Estimate:
     """Forward and backward of a recipe that was not measured here, or with offload."""
+    # In this order: other recipes here, kernels that were counted, a share of the peak.
     name, device = "forward and backward", hardware.device
     work = work_flops(run, plan, device is not None) / hardware.units
     ending = f" {hardware.kind} {run.precision}"
@@ -167,13 +168,14 @@ def _compute(
         )
         return _seconds(name, work, rates, "estimated", why + bound + unused)
     kernels = KERNEL_RATES.get(device.name.lower())
+    # Stage 3 compiles nothing, so these kernels are not its own.
     if kernels and run.precision == "bf16" and file.stage(run.precision) < 3:
         return _counted(run, plan, hardware, kernels, site, unused)
     peak, shares = device.flops(run.precision), device.utilization
     why = f"{shares[0]:.0%} to {shares[2]:.0%} of {peak / 1e12:g} TFLOP/s; "
     why += device.utilization_source
     least, usual, most = (share * peak for share in shares)
-    known = site if run.precision == "bf16" else None
+    known = site if run.precision == "bf16" else None  # in which the doctor measures GPUs
     rates, bound = _bound_rates((least, usual, most), known, hardware)
     return _seconds(name, work, rates, "estimated", why + bound + unused)
 
@@ -183,6 +185,7 @@ def _counted(
 ) -> Estimate:
     """The kernels of a micro-batch at their rates, or the launches of its kernels if these take
     longer, in each micro-batch of a step."""
+    # Matrix products of the doctor are large, so no kernel of ours is faster.
     (_, _, products), bound = _bound_rates((0.0, 0.0, kernels.products), site, hardware)
     kernels = replace(kernels, products=products)
     parts = step_seconds(step_work(run, plan.on_gpu.capacity), kernels)
@@ -269,7 +272,7 @@ def _communication(
     return Estimate(
         "exposed communication", moved / usual, "seconds", basis,
         f"{moved / 1e9:.3g} GB per rank at {usual / 1e9:.3g} GB/s {where}; {how}",
-        max(0.0, moved / most - hidden), moved / least,
+        max(0.0, moved / most - hidden), moved / least,  # the usual value hides nothing, either
     )  # fmt: skip
 
 

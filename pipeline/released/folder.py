@@ -135,7 +135,7 @@ def weight_names(folder: Path) -> list[str]:
 
 
 def _names_in(path: Path) -> Iterator[str]:
-    with safe_open(path, framework="numpy") as file:
+    with safe_open(path, framework="numpy") as file:  # names only: numpy has no bfloat16
         yield from file.keys()
 
 

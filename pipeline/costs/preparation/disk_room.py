@@ -184,6 +184,7 @@ def is_ample(sources: list[Source], output: Path, data: DataSettings | None = No
     if some are to be made."""
     size = float(sum(most_text(sources).values()))
     if data:
+        # AMPLE allows for ten masks and one draw.
         size *= data.segments.draws * max(1, data.duplicates / _USUAL_MASKS)
     homes = {_existing(path) for path in (downloads(), data_root() / "documents", output)}
     return all(_free(home) >= AMPLE * size for home in homes)

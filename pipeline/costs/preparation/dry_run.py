@@ -131,7 +131,7 @@ def require_room(
         return
     place, written = shards_so_far(named, found.corpus, run.name)
     sources = extracted_so_far(sources, data_root() / "documents")
-    if written == math.inf and not any(map(is_extracted, sources)):
+    if written == math.inf and not any(map(is_extracted, sources)):  # nothing is left to write
         return
     vocabulary = read_existing(arguments.tokenizer, found, run.data)
     # An estimate takes seconds of the process that plans, and is asked for several times.
@@ -201,6 +201,8 @@ def _sampled(sources: list[Source]) -> Iterator[Sampled]:
     published = Counter(source.corpus for source in sources if source.published)
     with beginnings(sources) as (heads, factors):
         read = Counter(head.corpus for head in heads)
+        # All files by the beginnings of some: times the files per beginning, the size of each is
+        # left.
         growth = {corpus: factors[corpus] * read[corpus] / published[corpus] for corpus in factors}
         given = [source for source in sources if not source.published]
         yield Sampled(given, heads, factors, growth)
@@ -234,6 +236,7 @@ def _estimate_all(
     estimates = estimate(sampled.given, {})
     for corpus, about in estimate(sampled.heads, sampled.growth).items():
         about = about.times(sampled.factors[corpus])
+        # A corpus may have given files and published ones.
         estimates[corpus] = estimates[corpus].plus(about) if corpus in estimates else about
     return estimates
 

@@ -62,6 +62,7 @@ def describe_time(units: Iterable[Work], workers: int) -> str:
         spent[stage] = stage_seconds(mine, workers)
         divided = cpu_seconds(mine) / workers
         lost = spent[stage] - divided
+        # Of two such stages, the one that loses more time.
         if lost > worst and spent[stage] > _BOUND_BY_UNIT * divided:
             longest = max(mine, key=lambda unit: unit.seconds)
             worst = lost

@@ -247,7 +247,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _see(self, storage: torch.UntypedStorage) -> None:
-        key = storage._cdata
+        key = storage._cdata  # views share a storage, which counts once
         if key not in self._sizes:
             self._sizes[key] = storage.nbytes()
             self.now += storage.nbytes()

@@ -50,12 +50,12 @@ def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[
     member = ""
     for text in inputs:
         before, equals, path = text.partition("=")
-        if equals and before in members:
+        if equals and before in members:  # a path may hold =, so only a member's name counts
             member = before
         elif equals and before in CORPORA:
             raise ConfigError(f"--input {text}: {name} is {', '.join(members)}; drop {before}")
         elif member:
-            path = text
+            path = text  # more files of the member that was named last
         else:
             raise ConfigError(
                 f"--input {text}: name its member, --input {members[0]}=PATH... "
@@ -73,7 +73,7 @@ def _is_by_member(inputs: list[str]) -> bool:
     if len(inputs) != 1 or not Path(inputs[0]).is_dir():
         return False
     names = {path.name for path in Path(inputs[0]).iterdir() if not path.name.startswith(".")}
-    return len(names) > 1 and names <= CORPORA.keys()
+    return len(names) > 1 and names <= CORPORA.keys()  # one such folder is just a folder
 
 
 def _named(directory: Path, member: str) -> list[str]:

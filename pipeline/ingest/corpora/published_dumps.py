@@ -122,6 +122,7 @@ def _source(corpus: str, file: PublishedFile) -> Source:
         name=file.place.name,
         size=file.size,
         format="warc" if corpus == NEWS else "mediawiki",
+        # As published: there may be no file to sniff.
         compression="gz" if corpus == NEWS else "bz2",
         text_field="",
         plain_text=CORPORA[corpus].plain_text,

@@ -69,7 +69,7 @@ def corpus_sources(
         return corpus, sources
     if "" in inputs or not corpus:
         raise ConfigError("--corpus or --input is empty; give a name or path")
-    group = group_of(corpus, inputs, published)
+    group = group_of(corpus, inputs, published)  # before corpora: inputs of one may name members
     if group:
         files = member_inputs(corpus, group, inputs)
         if corpus in GROUPS:
@@ -99,6 +99,7 @@ def corpus_sources(
             f"unknown corpus {corpus!r}, and no path of that name; did you mean "
             f"{nearest(corpus, names)}? ({', '.join(names)}, or a path)"
         )
+    # A path names its corpus itself, without extensions.
     name = Path(corpus).absolute().name.split(".")[0] if not inputs else corpus
     _require_name(name, corpus)
     # A misspelled name would be read as the user's own corpus, without its licence and checks.
@@ -129,7 +130,7 @@ def _folder_sources(
         if str(path) not in describing:
             entries.setdefault(path.name.split(".")[0], []).append(str(path))
     for name, own in entries.items():
-        if not re.fullmatch(r"[\w-]+", name):
+        if not re.fullmatch(r"[\w-]+", name):  # it becomes the name of a folder
             raise ConfigError(
                 f"--by-folder: {own[0]} does not name a corpus; use letters, digits, '_' and '-'"
             )

@@ -66,7 +66,7 @@ def _look_up(dump: str, base: str) -> Entries:
         if not all(about.get("sha1") or about.get("md5") for about in files.values()):
             hashes = _sha1_sums(dump, base)
             files = {name: about | {"sha1": hashes[name]} for name, about in files.items()}
-        entries = _checked(dump, _entries(dump, files))
+        entries = _checked(dump, _entries(dump, files))  # names and sizes come from a network
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{shown} is not a list of a dump ({error!r}); use a mirror") from error
     if not entries:

@@ -216,6 +216,7 @@ def cut_units(source: Source) -> list[Unit]:
 
 def expected_units(source: Source) -> list[Unit]:
     """The units of a WARC file or a dump that is not here; it may turn out to be one unit."""
+    # Plain units are four times as large, about as much text.
     return _cut(source, UNIT_BYTES if source.compression else PLAIN_UNIT_BYTES)
 
 
@@ -268,7 +269,7 @@ def unit_records(unit: Unit, start: Place, span: Span) -> Records:
         if span.begin == END:
             span.begin = place
         if place >= stop:
-            span.end = place
+            span.end = place  # known, as this record was parsed, while a begin is a guess
             # The first of the next unit was taken.
             _remember(unit.source, stop, chain([(place, raw)], found))
             return
@@ -289,7 +290,7 @@ def _found(source: Source, start: Place) -> _Found:
         return iter(())
     found = None
     while _last:
-        last, state, place, rest = _last.pop()
+        last, state, place, rest = _last.pop()  # popped: what is read on cannot be read again
         if last == source and place <= start and state == state_of(source):  # it cannot go back
             found = rest
     if found is None:

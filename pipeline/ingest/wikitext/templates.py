@@ -73,7 +73,7 @@ def shows_words(name: str) -> bool:
 def expand_template(name: str, named: dict[str, str]) -> str:
     """The text that such a template shows. named: its arguments' text, by name or number."""
     values = [named[str(n)] for n in range(1, len(named) + 1) if str(n) in named]
-    values = values or [named[key] for key in _QUOTED if key in named]
+    values = values or [named[key] for key in _QUOTED if key in named]  # {{quote|text=...}}
     if not values:
         return ""
     if name == "val" or name in TEMPLATES:  # these look at what they are given
