@@ -1,4 +1,4 @@
-"""A number of tokens -> datasets without files, of which the phases of a run can be planned.
+"""A number of tokens -> datasets without files, from which the phases of a run can be planned.
 
 They have the rows that shards of so many tokens would have, as full as those of the sample corpus.
 No row can be read.

@@ -147,7 +147,7 @@ def _locked(part: Estimate, pinned: bool) -> Estimate:
 def _optimizer_on_host(parts: Partition) -> list[Estimate]:
     if not parts.offload:
         return []
-    # of stage 2 in fp32: whole parameters, summed over micro-batches
+    # stage 2 in fp32 has whole parameters, summed over micro-batches
     sums = {(2, 4): 4 * parts.overlapping, (3, 2): 4 * parts.share, (3, 4): 4 * parts.share}
     copies = parts.width * (parts.share + max(parts.sizes)) if parts.stage == 2 else 0
     return [
@@ -211,7 +211,7 @@ def _rows(run: Run, on_gpu: bool, compiled: bool) -> list[Estimate]:
     path = "a GPU's path, counted as if nothing were compiled" if on_gpu else "the CPU's path"
     words = f"{path}; {rows:,} full rows of {run.data.sequence_length:,}"
     slots = max_predictions(run.data)
-    # of the whole micro-batch: chunks are as large as their limit, whatever the rows
+    # for the whole micro-batch: chunks are as large as their limit, whatever the rows
     chunk = min(CHUNK_BYTES["cuda"], 4 * slots * rows * run.data.vocab_size)
     chunks = [
         _bytes("head chunks", 2 * chunk, "fp32 logits and their shifted copy, a chunk at a time")

@@ -77,7 +77,7 @@ def read_settings_file(path: Path) -> Run:
 def read_recipe(name: str | None, run_file: Path | None, changes: Sequence[str] = ()) -> Recipe:
     """The settings of RECIPE or --run with the changes of --set.
 
-    Raises ConfigError unless exactly one is given, and for what is no recipe or no model.
+    Raises ConfigError unless exactly one is given, and for what is not a recipe or a model.
     """
     if name and not run_file:
         return _read_named(name).with_changes(changes)

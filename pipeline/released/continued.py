@@ -33,7 +33,7 @@ PEAK_RATES = {
     "roberta": 5e-4,  # table 13
     "bert": 1e-4,  # family
     "spanbert": 1e-4,  # family
-    "albert": 1e-4,  # ours: BERT's; ALBERT was trained with LAMB, whose rates are no Adam's
+    "albert": 1e-4,  # ours: BERT's; ALBERT was trained with LAMB, whose rates are not Adam's
     "electra": 2e-4,  # family: of base and large
     "modernbert": 3e-4,  # family: base's second phase, which continues the first
 }

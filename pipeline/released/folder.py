@@ -51,7 +51,7 @@ TRAINED_HEADS = {
     "rtd_masked": (REPLACED,),
 }
 """objective.kind -> the heads that it trains, but for those of ELECTRA's generator."""
-_MODULES = {  # of a family; that of boundaries is not in it
+_MODULES = {  # modules of a family; SpanBERT's boundaries are in none
     MASKED: ("head.dense",),
     PAIRS: ("pair_head.pooler", "pair_head.classifier"),
     REPLACED: ("detection.dense", "detection.output"),

@@ -64,7 +64,7 @@ class HubModel:
 def fetch_model(name: str, models: Path) -> HubModel:
     """The folder of `ORG/NAME` or `ORG/NAME@REVISION`; what is missing is fetched.
 
-    models: the folder of all models. Raises ConfigError for what is no such name, for a model or
+    models: the folder of all models. Raises ConfigError for any other name, for a model or
     revision that the Hub does not give to this user, and for one whose weights we do not read;
     DataError if the fetch fails.
     """

@@ -1,1 +1,1 @@
-"""Addresses and names of files that are elsewhere -> whole local copies."""
+"""Addresses and names of remote files -> whole local copies."""

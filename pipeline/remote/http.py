@@ -195,7 +195,7 @@ def blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def length_of(text: str) -> int | None:
-    """The length that a header states; None if that is no length of a file."""
+    """The length that a header states; None if it cannot be a file's."""
     if not re.fullmatch(r"\s*[0-9]{1,20}\s*", text):  # int() refuses 5,000 digits
         return None
     return length if (length := int(text)) <= MOST_FILE_BYTES else None

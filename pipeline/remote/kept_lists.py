@@ -91,7 +91,7 @@ def kept_list(
     """The list kept in `folder`, or else what `read` returns, which is kept if `recording`.
 
     check: returns the entries, or raises ValueError, TypeError or KeyError for other ones. If
-    several processes want the list, one reads it and the others wait.
+    several processes need the list, one reads it and the others wait.
     """
     kept = folder / LIST
     if not kept.exists():

@@ -172,7 +172,7 @@ def _try_out(worker: Worker, kind: Kind, folder: Path, growth: float) -> CorpusE
     )
     (piece,) = cut(of_sample, sys.maxsize)
     if not kind.is_extracted:
-        reading -= time_to_read(piece)[0]  # of JSON lines, which was measured
+        reading -= time_to_read(piece)[0]  # the time for JSON lines, which was measured
     choice = _time_to_clean(piece)
     if not kind.is_extracted and not _is_plain_jsonl(sources[0]):
         choice += reading
@@ -244,7 +244,7 @@ def _measure(worker: Worker, source: Source, folder: Path) -> CorpusEstimate:
     """One pass over `source`; its parts are made in a new directory in `folder`."""
     worker.job = replace(worker.job, directory=Path(tempfile.mkdtemp(dir=folder)))
     tasks = cut_tasks([source])
-    started_at = time.process_time()  # CPU time: disks may be slower, which the user is told
+    started_at = time.process_time()  # CPU time: disks may be slower, as the output says
     for task in tasks:
         worker.do(task)
     parts = read_parts(worker.job.directory, tasks)

@@ -201,8 +201,7 @@ def _sampled(sources: list[Source]) -> Iterator[Sampled]:
     published = Counter(source.corpus for source in sources if source.published)
     with beginnings(sources) as (heads, factors):
         read = Counter(head.corpus for head in heads)
-        # All files by the beginnings of some: times the files per beginning, the size of each is
-        # left.
+        # A factor also covers files without a beginning here; this is the growth of one file.
         growth = {corpus: factors[corpus] * read[corpus] / published[corpus] for corpus in factors}
         given = [source for source in sources if not source.published]
         yield Sampled(given, heads, factors, growth)

@@ -164,7 +164,7 @@ def write_sample(kind: Kind, path: Path, growth: float = 1.0) -> WrittenSample:
     if kind.is_extracted:
         rows = [(name, item) for name, (item, _, _) in items]
         least = [(name, _shortened(item, 0)) for name, item in rows[:1]]
-        empty = _store(kind, least, path.parent)  # what a file has without much text
+        empty = _store(kind, least, path.parent)  # bytes of a file without much text
         started_at = time.process_time()
         size = _store(kind, rows, path.parent)
         reading += time.process_time() - started_at

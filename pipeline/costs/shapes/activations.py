@@ -63,7 +63,7 @@ def activations(run: Run, on_gpu: bool, pieces: Sequence[int] = ()) -> Activatio
 
 @functools.cache
 def _per_row(run: Run, on_gpu: bool, pieces: tuple[int, ...]) -> Activations:
-    """The difference that more rows make: what does not depend on rows is no activation."""
+    """The difference that more rows make: what does not depend on rows is not an activation."""
     rows = 64 if on_gpu else 4  # enough rows to outweigh the word table's gradient
     one, two = (trace(run, on_gpu, pieces, times * rows) for times in (1, 2))
     return Activations(

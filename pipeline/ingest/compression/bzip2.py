@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 _BLOCK, _END = 0x314159265359, 0x177245385090  # marks of a block and of a stream's end
 _MARK_BITS, _CHECKSUM_BITS = 48, 32
-_HEADER_BYTES = 4  # of a stream: BZh and a digit
+_HEADER_BYTES = 4  # a stream's header: BZh and a digit
 _STREAM_STARTS = {
     b"BZh%d" % level + mark.to_bytes(_MARK_BITS // 8, "big")
     for level in range(1, 10)

@@ -162,7 +162,8 @@ class FrameIndex:
             raise DataError(f"{path} is missing or damaged; remove it and run again") from error
         disk, sizes, ends_line = (table[name].to_numpy() for name in FRAMES_SCHEMA.names)
         content = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        return cls(disk, content, np.concatenate([[True], ends_line[:-1]]))  # by the run before
+        # A run starts a line if the run before it ended one.
+        return cls(disk, content, np.concatenate([[True], ends_line[:-1]]))
 
     def place_of(self, position: int) -> tuple[int, int]:
         """Where the frame starts on disk that gives a byte of the content, or one before it, and

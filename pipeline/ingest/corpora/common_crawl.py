@@ -4,7 +4,7 @@
 their lengths and versions are looked up file by file. Both are kept next to the files, so a list is
 read once, every part of an array uses the same one, and compute nodes need no network for it. A
 month that is not over has the files that there were when it was listed. Files that are listed and
-do not exist stop the command, or are left out, and stay so in the kept list.
+do not exist stop the command, or are skipped, and stay so in the kept list.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIRST_MONTH = "2016-08"
 _MOST_LIST_BYTES = 16 << 20
 """Largest unpacked list of paths; usual ones have about a hundred kilobytes."""
 _MOST_SHOWN = 200
-"""Characters shown of a word that is no path."""
+"""Characters shown of a word that is not a path."""
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
 
 
@@ -135,7 +135,7 @@ def _look_up_file(base: str, path: str) -> dict[str, Any]:
     try:
         size, version = look_up(f"{base}/{path}")
     except DataError as error:
-        if not is_gone(error):  # what cannot be reached may exist
+        if not is_gone(error):  # a file that cannot be reached may exist
             raise
         return {"path": path, "size": 0, "version": "", "is_missing": True}
     return {"path": path, "size": size, "version": version}

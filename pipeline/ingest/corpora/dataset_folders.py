@@ -28,7 +28,7 @@ JSON_DESCRIPTIONS = {DICT, INFO, "dataset_infos.json"}
 DESCRIPTIONS = JSON_DESCRIPTIONS | {STATE, CARD}
 """The same, and names that other files can have in a folder that is not a dataset."""
 
-_MOST_BYTES = 1 << 24  # of a description
+_MOST_BYTES = 1 << 24  # read of a description, at most
 _NAMED = 3
 """At most this many skipped files are listed by name."""
 

@@ -142,7 +142,7 @@ def is_path(given: str) -> bool:
 
 
 def _without_other_splits(inputs: list[str], folders: Folders) -> FoundFiles:
-    """The files without those that datasets in the inputs skip, which are told on stderr."""
+    """The files without those that datasets in the inputs skip, which are reported on stderr."""
     found = FoundFiles()
     datasets: list[DatasetFolder] = []
     for given in inputs:

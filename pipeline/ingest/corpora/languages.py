@@ -24,7 +24,7 @@ _FOLDER = re.compile(r"([a-z]{2,3})(?:[_-]([A-Z][a-z]{3}))?(?=[_-]|$)")
 
 
 def corpus_languages(given: Sequence[str], sources: Iterable[Source]) -> dict[str, str]:
-    """The language of each corpus of which it is known.
+    """The language of each corpus for which it is known.
 
     given: CODE or `by-folder`, for all corpora, and CORPUS=CODE, which prevails. Raises ConfigError
     for what is not a code, and for a corpus that is not in the input.

@@ -34,9 +34,9 @@ _TEXT = (pa.string(), pa.large_string(), pa.string_view())
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
 """Types as which pyarrow reads Parquet's BYTE_ARRAY without a logical type."""
 
-_FILE_START = 8  # of the first message: after the mark and padding
+_FILE_START = 8  # the first message follows the mark and padding
 _MAPPED_BYTES = 64 << 20  # a larger batch is mapped from disk, not read
-_MOST_BYTES = 512 << 20  # of a batch when it is decompressed
+_MOST_BYTES = 512 << 20  # largest batch after decompression
 _FOOTER_END = 10  # bytes after a file's footer: its length, and the mark again
 _READ_BYTES = 1 << 16
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages: Schema is 1

@@ -68,7 +68,7 @@ def _is_quoted(lines: str, mark: str, width: int) -> bool:
 def _rows(lines: str | Iterator[str], mark: str, is_quoted: bool) -> Iterator[list[str]]:
     """Rows as the standard library reads them, up to the first that it cannot read."""
     text = io.StringIO(lines, newline="") if isinstance(lines, str) else lines
-    csv.field_size_limit(BLOCK_BYTES)  # by default 131,072 characters
+    csv.field_size_limit(BLOCK_BYTES)  # the default, 131,072, is too short
     if is_quoted:
         rows = csv.reader(text, delimiter=mark)
     else:

@@ -39,7 +39,7 @@ _MOST_VALUE_BYTES = 1 << 28
 JSON_ARRAY_VERSION = 1
 """Part of a file's identity: increase it when the same file gives different records."""
 
-# A whole string, the start of one that goes on after the buffer, or a bracket.
+# A whole string, the start of one that continues after the buffer, or a bracket.
 _TOKEN = re.compile(rb'"(?:[^"\\]*(?:\\.[^"\\]*)*")?|[\[\]{}]', re.DOTALL)
 _SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,"\[\]{}]+|[}]', re.DOTALL)
 _BETWEEN = re.compile(rb"[\s,]*")
@@ -158,8 +158,8 @@ def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes
     if start >= end:
         return
     position, lines_read, read_to = start, 0, start
-    parts: list[bytes] = []  # of a line that continues in the next block
-    held = 0  # bytes of it
+    parts: list[bytes] = []  # parts of a line that continues in the next block
+    held = 0  # bytes in these parts
     for block in piece.blocks(start):
         # After the end, only the line that started before it counts.
         lines = block.split(b"\n", -1 if read_to < end else 1)
@@ -231,7 +231,7 @@ def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:
                 is_open, at = not is_open, at + 1
                 continue
             end, held = _element_end(buffer, at, held)
-            if end > len(buffer) - bool(block):  # a number could go on
+            if end > len(buffer) - bool(block):  # a number could continue
                 break
             yield before + at, buffer[at:end]
             at = end

@@ -27,7 +27,7 @@ from pipeline.ingest.documents.arrow_tables import (
     values,
 )
 
-_MANY_BYTES = 1 << 27  # in a row group whose rows may be of very different size
+_MANY_BYTES = 1 << 27  # in a large row group, rows may differ much in size
 _FEW_ROWS = 64
 EXTRACTION_MARK = b"tenfold_extraction"
 """Metadata key of files that `extraction` wrote: the fingerprint of their source."""
@@ -218,7 +218,7 @@ def _require_valid(batch: pa.RecordBatch, path: str) -> None:
 
 def _string_columns(schema: pa.Schema) -> list[int]:
     """Indices of the columns that can hold strings."""
-    empty = [pa.nulls(0, field.type) for field in schema]  # of no rows, but with all children
+    empty = [pa.nulls(0, field.type) for field in schema]  # no rows, but all children
     return [
         index for index, column in enumerate(empty) if any(True for _ in _string_arrays(column))
     ]

@@ -78,7 +78,7 @@ class PageChoice(NamedTuple):
 
 
 class Rewriting(NamedTuple):
-    """What changes the text of a file's documents after they are read."""
+    """Changes to the text of a file's documents after they are read."""
 
     path: str = ""
     """Absolute path of the file with the user's function; see `document_map`."""
@@ -126,7 +126,7 @@ class Source:
     text_field: str
     """Field with the text of JSON and tables; empty: text, body and content, see `first_text`."""
     plain_text: PlainText
-    """Whether plain text is one document, one book, or documents between blank lines or lines."""
+    """Unit of plain text: one document, one book, or documents between blank lines or lines."""
     licence: str
     pages: PageChoice = field(default=PageChoice())
     """Pages that are kept of WARC and WET files."""
@@ -364,7 +364,7 @@ class Extract:
     position: int
     """Decompressed bytes of the file up to the record's end, or slightly more."""
     noted: str = ""
-    """What to know about a text that is kept, such as that its stated encoding was wrong."""
+    """A remark on a text that is kept, such as that its stated encoding was wrong."""
 
 
 def end_of(piece: Piece) -> int:

@@ -84,7 +84,7 @@ WIKI_OBJECT = re.compile(
 
 _BLOCK = 512
 
-_CHECKSUM = slice(148, 156)  # of a header, in octal digits
+_CHECKSUM = slice(148, 156)  # the checksum of a header, in octal digits
 
 
 def is_tar(head: bytes) -> bool:

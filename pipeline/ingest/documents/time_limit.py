@@ -89,7 +89,7 @@ def exceeds(seconds: float) -> bool:
 def slow_items(began_at: float, do_one: Callable[[int], object], count: int) -> list[int]:
     """Indices of the items, of `count`, that take too long if each is done separately.
 
-    began_at: when all of them were begun, in this thread's CPU time; if they took less together,
+    began_at: this thread's CPU time when the first of them was started; if they took less together,
     none does. So the time of ordinary items is taken once for all.
     """
     if not exceeds(time.thread_time() - began_at):

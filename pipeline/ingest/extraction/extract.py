@@ -79,7 +79,7 @@ from pipeline.remote.copies import fetched, is_here, remove_copies
 
 FRAMES_FOLDER = "frames"
 """Folder, in the directory of extracted files, of the places where frames start."""
-_GROUP_BYTES = 256 << 30  # of raw files, whose units wait on the disk at a time
+_GROUP_BYTES = 256 << 30  # raw files whose units wait on the disk at a time
 
 
 def extract(

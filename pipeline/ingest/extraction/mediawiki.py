@@ -27,7 +27,7 @@ from pipeline.ingest.wikitext.prose import is_disambiguation, prose
 from pipeline.ingest.wikitext.wiki import Wiki
 
 _PART_BYTES = 1 << 16
-_MOST_CHARACTERS = 1 << 22  # of a page; MediaWiki allows 2 MB
+_MOST_CHARACTERS = 1 << 22  # characters of a page; MediaWiki allows 2 MB
 _LANGUAGE = "http://www.w3.org/XML/1998/namespace}lang"
 _PAGE = re.compile(rb"<page[\s>]")
 _TAG_BYTES = len(b"<page>")
@@ -102,8 +102,8 @@ class _Dump:
         self.path: list[str] = []
         self.wiki = Wiki()  # as far as the head of the file was read
         self.namespace = ""  # number of the one that is named here
-        self.words: list[str] | None = None  # of the element whose text is kept
-        self.held = 0  # characters of them
+        self.words: list[str] | None = None  # parts of the text that is kept of an element
+        self.held = 0  # characters in these parts
         self.fed: list[tuple[int, Place]] = []  # bytes of the parser's input, from which place on
         self.size = 0
         self.parser = expat.ParserCreate(namespace_separator="}")

@@ -49,7 +49,7 @@ TAR_VERSION = 2
 MARKUP_VERSION = 1
 """Increase it when only archives with HTML or XML give different documents."""
 
-_MOST_NAME_BYTES = 1 << 20  # of a long name or a pax header
+_MOST_NAME_BYTES = 1 << 20  # longest long name or pax header
 _DEPTH = 4
 _NULS_IN_TEXT = 0.1  # a larger share means UTF-16 or binary data
 _PAX_LENGTH = re.compile(rb"([0-9]{1,9}) ")
@@ -266,7 +266,7 @@ def _members(stream: BlockFile, name: str) -> Iterator[tuple[int, tarfile.TarInf
             raise DataError(
                 f"{name} is damaged (no header at byte {place}); fetch it again"
             ) from error
-        size = pax.get("size", "")  # of over 8 GiB, which the header's octal digits cannot hold
+        size = pax.get("size", "")  # over 8 GiB, which the header's octal digits cannot hold
         member = _Member(stream, int(size) if size.isdecimal() else header.size)
         padding = -member.left % _BLOCK
         if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):

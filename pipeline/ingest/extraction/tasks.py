@@ -123,7 +123,7 @@ class HelpTask:
 
     @property
     def weight(self) -> int:
-        """Nothing, as the file's own task counts; so help comes after all files were begun."""
+        """Nothing, as the file's own task counts; so help comes after all files are started."""
         return 0
 
     @property

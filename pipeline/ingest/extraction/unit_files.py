@@ -152,7 +152,7 @@ def _frames_table(unit: Unit, start: Place, span: Span) -> pa.Table:
 
 
 def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[Path, Span]]:
-    """The units' files and spans; writes those that are missing, or begin elsewhere than the one
+    """The units' files and spans; writes those that are missing, or do not begin where the one
     before ends."""
     files: list[tuple[Path, Span]] = []
     place = START
@@ -161,7 +161,7 @@ def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[P
         with one_at_a_time(lock_of(path)):  # as `only_once`: another process keeps what is locked
             span = _span(path)
             if span is None or (files and span.begin != place):
-                # Missing, or begun at a wrong guess: read from where the unit before it ended.
+                # Missing, or started at a wrong guess: read from where the unit before it ended.
                 with whole_file(path) as temporary:
                     write_unit(unit, place, temporary)
                 span = _span(path)

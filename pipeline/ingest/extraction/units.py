@@ -76,7 +76,7 @@ class MarkupInArchives:
     codes: tuple[int, ...]
     """Versions, as in `SlowFormat.code`."""
     finish: Callable[[Source, Callable[[], Records]], Records]
-    """The same as `SlowFormat.finish`."""
+    """Finishes a whole file, as `SlowFormat.finish` does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ class Stretch:
     def __init__(self, blocks: Iterator[_Bytes], position: int, is_plain: bool) -> None:
         self.blocks = blocks
         self.data = bytearray()  # read and not yet dropped
-        self.position = position  # of its first byte in the file, decompressed
+        self.position = position  # place of its first byte in the decompressed file
         self.is_plain = is_plain
         self.is_over = self.is_damaged = self.is_last = False
         self.member = self.next_member = 0  # byte of the file where a gzip member starts

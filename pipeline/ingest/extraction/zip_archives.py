@@ -35,7 +35,7 @@ ZIP_VERSION = 2
 _MOST_EXPANSION = 200  # text rarely shrinks to a twentieth
 _SMALL_BYTES = 64 << 20
 _ENCRYPTED = 1
-_END_MARK, _END_BYTES = b"PK\x05\x06", 22  # of the record that ends a directory
+_END_MARK, _END_BYTES = b"PK\x05\x06", 22  # start and size of the record that ends a directory
 
 
 @dataclass(frozen=True, slots=True)

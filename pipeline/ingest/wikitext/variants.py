@@ -58,7 +58,7 @@ def first_variants(wikitext: str, language: str) -> str:
     if not variants or "-{" not in wikitext:
         return wikitext
     pieces: list[str] = []
-    stack: list[tuple[str, int]] = []  # what is open: how it began, and the number of that piece
+    stack: list[tuple[str, int]] = []  # open marks, and the number of each one's piece
     depth = at = 0
     endless: set[str] = set()
     while found := _MARK.search(wikitext, at):

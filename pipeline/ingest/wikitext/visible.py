@@ -46,7 +46,7 @@ _VOID = frozenset({"br", "hr", "wbr", "li", "dd", "dt", "td", "th", "tr", "p"})
 def visible(wikitext: str) -> str:
     """The page with a mark in place of what is never prose; each end is looked for once."""
     parts, kept_to, at = [], 0, 0
-    endless: set[str] = set()  # what has no further end
+    endless: set[str] = set()  # elements without a further end
     while found := _BEGINNING.search(wikitext, at):
         end, name = found.end(), "!" if found[0] == "<!--" else (found[1] or "").lower()
         if name:
