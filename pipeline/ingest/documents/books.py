@@ -207,7 +207,6 @@ def _inside(text: str, cut: Counter[str]) -> str:
     end = footer.start() if footer else len(text)
     marks = [*_START.finditer(text, 0, end), *_SMALL_PRINT_END.finditer(text, 0, end)]
     begin = max((mark.end() for mark in marks), default=0)
-    # The oldest files end with it.
     small_print = _SMALL_PRINT.search(text)
     if small_print and not text[begin:end].strip():  # it follows the book
         begin, end = 0, small_print.start()
