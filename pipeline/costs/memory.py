@@ -96,7 +96,7 @@ def _with_rows(run: Run, rows: int) -> Run:
 
 def state(parts: Partition) -> list[Estimate]:
     """Bytes that a rank holds between steps, and the gradients that it sums for the next one."""
-    # Stages 2 and 3 keep only the gradients of the rank's own part.
+    # Ranks drop the gradients of other ranks' weights only from stage 2 on.
     held = {0: parts.total, 1: parts.total, 2: parts.overlapping, 3: parts.share}[parts.stage]
     if parts.width == 2 and parts.stage in (1, 2):
         held = parts.padded if parts.stage == 1 else parts.share
