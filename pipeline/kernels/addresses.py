@@ -21,6 +21,7 @@ def _load(item: Any) -> Any:
     def load(typing_context: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kind = context.get_value_type(item)
+            # align=1: a word may start at any byte of a bitmap.
             return builder.load(builder.inttoptr(arguments[0], kind.as_pointer()), align=1)
 
         return item(types.int64), generate
@@ -60,6 +61,7 @@ def _prefetch() -> Any:
             number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
             kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
             prefetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
+            # LLVM's arguments: read or write, locality from 0 to 3, and data or instructions.
             read, second_level, data = number(0), number(2), number(1)
             where = builder.inttoptr(arguments[0], byte)
             builder.call(prefetch, [where, read, second_level, data])
@@ -84,6 +86,7 @@ def _part() -> Any:
             )
             count = builder.sub(arguments[2], arguments[1])
             start = builder.gep(whole.data, [arguments[1]])
+            # No meminfo: numba counts references only of arrays that have one.
             context.populate_array(
                 found, data=start, shape=[count], strides=[size], itemsize=size, meminfo=None
             )
@@ -126,6 +129,7 @@ def load_word(address: int, size: int) -> np.uint64:
     if size >= 8:
         word = load_uint64(address)
         return word
+    # Eight bytes at once could reach beyond the buffer, and beyond its mapping.
     for byte in range(size):
         word |= np.uint64(load_uint8(address + byte)) << np.uint64(8 * byte)
     return word

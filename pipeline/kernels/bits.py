@@ -34,6 +34,7 @@ def _popcount(typing_context: Any, word: Any) -> Any:
 
 def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        # True leaves 0 undefined, so that no test for it is compiled.
         return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
 
     return types.uint64(types.uint64), generate
@@ -68,6 +69,8 @@ def equal_bytes(word: np.uint64, pattern: np.uint64) -> np.uint64:
     """High bit of each byte that is equal in both. A byte that differs by 1 may also be flagged,
     but only above an equal byte."""
     differ = word ^ pattern
+    # The subtraction sets the high bit of bytes that are 0, and of those above 0x80, which ~differ
+    # clears again.
     equal: np.uint64 = (differ - EVERY_ONE) & ~differ & EVERY_HIGH_BIT
     return equal
 
@@ -77,6 +80,7 @@ def between(index, start, stop):  # type: ignore[no-untyped-def]
     """The bits of word `index` that are in [start, stop), which must overlap the word; integers."""
     low = max(0, start - (index << 6))
     high = min(64, stop - (index << 6))
+    # The overlap keeps both shifts below 64: LLVM does not define longer ones.
     return (EVERY_BIT << U(low)) & (EVERY_BIT >> U(64 - high))
 
 
@@ -85,7 +89,7 @@ def count_characters(text: Bytes) -> int:
     """Characters of UTF-8 text."""
     count = 0
     for index in range(U(len(text))):
-        count += (text[index] & 0xC0) != 0x80
+        count += (text[index] & 0xC0) != 0x80  # not a continuation byte
     return count
 
 
@@ -94,12 +98,12 @@ def _window(start, stop):  # type: ignore[no-untyped-def]
     """The bits of [start, stop), at most 64, in the word of `start` and in the next; integers."""
     shift = U(start & 63)
     bits = EVERY_BIT >> U(64 - (stop - start))
-    return bits << shift, (bits >> U(1)) >> (U(63) - shift)
+    return bits << shift, (bits >> U(1)) >> (U(63) - shift)  # a shift by 64 is undefined
 
 
 @numba.njit(cache=True, nogil=True)
 def any_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
-    """Whether a bit of [start, stop) is set; bitmap: uint64 [words], one more than needed."""
+    """True if a bit of [start, stop) is set; bitmap: uint64 [words], one more than needed."""
     if stop - start <= 64:  # nearly always; avoids a loop, whose end is mispredicted
         low, high = _window(start, stop)
         index = U(start >> 6)
@@ -112,7 +116,7 @@ def any_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def all_in(bitmap, start, stop):  # type: ignore[no-untyped-def]
-    """Whether every bit of [start, stop) is set; bitmap: uint64 [words], one more than needed."""
+    """True if every bit of [start, stop) is set; bitmap: uint64 [words], one more than needed."""
     if stop - start <= 64:
         low, high = _window(start, stop)
         index = U(start >> 6)
@@ -142,7 +146,7 @@ def add_range(chosen, start, stop, most):  # type: ignore[no-untyped-def]
         low, high = _window(start, stop)
         index = U(start >> 6)
         clear = popcount(low & ~chosen[index]) + popcount(high & ~chosen[index + U(1)])
-        if np.int64(clear) <= most:
+        if np.int64(clear) <= most:  # else only some bits fit the budget
             chosen[index] |= low
             chosen[index + U(1)] |= high
             return np.int64(clear)

@@ -24,14 +24,14 @@ from pipeline.base.private_directories import own_directory, own_temporary_direc
 def kernel_directory(code: Path) -> Path:
     """The cache directory for kernels compiled from the Python files below `code`."""
     digest = xxhash.xxh3_64()
-    for path in sorted(code.rglob("*.py")):
+    for path in sorted(code.rglob("*.py")):  # rglob's order is the file system's
         digest.update(path.relative_to(code).as_posix().encode())
         digest.update(path.read_bytes())
     return caches() / f"kernels-{digest.hexdigest()}"
 
 
 def caches() -> Path:
-    """Where our caches are: below `XDG_CACHE_HOME` or the home directory."""
+    """Directory of all caches of Tenfold, below `XDG_CACHE_HOME` or the home directory."""
     return _cache_home() / "tenfold"
 
 
@@ -45,7 +45,7 @@ def _cache_home() -> Path:
 def set_kernel_cache() -> None:
     """Let numba keep kernels in a directory that only this user can change.
 
-    That is one among the temporary files if the usual one cannot be written. Raises ConfigError if
+    Falls back to a temporary directory if the usual one cannot be written. Raises ConfigError if
     others can change it.
     """
     given = str(numba.config.CACHE_DIR)  # type: ignore[attr-defined]
@@ -55,13 +55,14 @@ def set_kernel_cache() -> None:
 
 
 def set_torch_caches() -> None:
-    """The same for Inductor, Triton and extensions; call it before a model is compiled.
+    """As `set_kernel_cache`, for Inductor, Triton and extensions; call it before compiling a model.
 
     Inductor's own default is a directory in /tmp with a name that can be guessed. Extensions stay
     in torch's directory, which has a folder per version.
     """
     for variable, name in (("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")):
         wanted = Path(os.environ.get(variable) or caches() / name)
+        # In the environment, where torch and the processes that it starts look.
         os.environ[variable] = str(_writable(wanted, variable))
     extensions = os.environ.get("TORCH_EXTENSIONS_DIR") or _cache_home() / "torch_extensions"
     with contextlib.suppress(OSError):  # cannot be made, and so holds nothing to run
@@ -72,7 +73,7 @@ def _writable(wanted: Path, variable: str) -> Path:
     """`wanted`, made and checked; one among the temporary files if it cannot be written."""
     try:
         directory = own_directory(wanted, variable)
-        if os.access(directory, os.W_OK):
+        if os.access(directory, os.W_OK):  # what is there may be read-only
             return directory
     except OSError:  # no home directory, or a read-only one
         pass

@@ -13,6 +13,7 @@ def decode_character(buffer, place):  # type: ignore[no-untyped-def]
     """The non-ASCII character at `place` in buffer, uint8, and its length in bytes."""
     byte = np.int64(buffer[U(place)])
     code = np.int64(buffer[U(place + 1)] & 0x3F)
+    # The first byte tells the length: 110xxxxx is 2 bytes, 1110xxxx 3, 11110xxx 4.
     if byte < 0xE0:
         return (byte & 0x1F) << 6 | code, 2
     code = code << 6 | np.int64(buffer[U(place + 2)] & 0x3F)

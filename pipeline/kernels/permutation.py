@@ -14,7 +14,7 @@ from pipeline.kernels.bits import GOLDEN, mix
 
 IntArray = npt.NDArray[np.int64]
 
-MAX_COUNT = 1 << 62
+MAX_COUNT = 1 << 62  # so that sides are at most 2^31, as `_draw` needs
 ROUNDS = 8
 """Half-rounds; with 8, images of one and of two indices pass a chi-square test at any count."""
 
@@ -39,6 +39,7 @@ def round_keys(
 def sides(count: int) -> tuple[int, int]:
     """Sides of the smallest nearly square rectangle with at least `count` cells."""
     tall = np.int64(np.sqrt(np.float64(count)))
+    # A float's root is inexact for counts above 2^53.
     while tall * tall < count:
         tall += 1
     while tall > 1 and (tall - 1) * (tall - 1) >= count:
@@ -51,6 +52,7 @@ def _draw(value: int, key: np.uint64, bound: int) -> int:
     """A keyed hash of `value` in [0, bound), bound <= 2^31."""
     bits = (np.uint64(value) + key) * _MULTIPLY_1
     bits = (bits ^ (bits >> _32)) * _MULTIPLY_2
+    # A product's high half is in range, like a remainder, but without a slow division.
     drawn: int = np.int64(((bits >> _32) * np.uint64(bound)) >> _32)
     return drawn
 
@@ -67,7 +69,7 @@ def image(index: int, count: int, tall: int, wide: int, keys: npt.NDArray[np.uin
         column = index - row * wide
         for pair in range(0, keys.size, 2):
             row += _draw(column, keys[pair], tall)
-            row -= tall if row >= tall else 0
+            row -= tall if row >= tall else 0  # the sum is below 2 * tall
             column += _draw(row, keys[pair + 1], wide)
             column -= wide if column >= wide else 0
         index = row * wide + column
