@@ -1,4 +1,4 @@
-"""Whether prepared directories can be read together, by a run with certain settings."""
+"""Checks that prepared directories can be read together, by a run with certain settings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Prepared(Protocol):
 
     @property
     def directory(self) -> Path:
-        """Where it is."""
+        """The directory's path."""
 
     @property
     def manifest(self) -> Manifest:
-        """Its description."""
+        """The directory's manifest."""
 
 
 def check_datasets(
@@ -48,7 +48,7 @@ def check_datasets(
                 f"this recipe, or give --set data.tokenizer={kind} if that is what you want"
             )
         for name, value in settings.items():
-            if prepared.get(name) != value:
+            if prepared.get(name) != value:  # None: a setting that these shards lack
                 here = f"without data.{name}"
                 if name in prepared:
                     here = f"with data.{name}={prepared[name]}"
@@ -86,7 +86,7 @@ def as_read(run: Run, dataset: Prepared) -> Run:
     length = dataset.manifest.sequence_length
     alike = [part for *_, part in runs_of(run) if part.data.sequence_length == length]
     masked = [part for part in alike if is_masked_for(part, dataset)]
-    return [run, *alike, *masked][-1]
+    return [run, *alike, *masked][-1]  # the most specific one
 
 
 def check_shards(run: Run, datasets: Sequence[Prepared], tokenizer_sha256: str) -> None:
@@ -96,11 +96,12 @@ def check_shards(run: Run, datasets: Sequence[Prepared], tokenizer_sha256: str) 
         check_predicted(dataset.directory, dataset.manifest)
         settings = all_shard_settings(as_read(run, dataset).data)
         check_datasets([dataset], settings, tokenizer_sha256)
+    # Settings were compared per phase; a tokenizer is shared by all phases.
     check_datasets(datasets, {}, tokenizer_sha256)
 
 
 def is_masked_for(part: Run, dataset: Prepared) -> bool:
-    """Whether a dataset was prepared with the masks of a phase."""
+    """True if a dataset was prepared with the masks of a phase."""
     prepared = prepared_settings(dataset.manifest.data, dataset.directory)
     return all(prepared.get(path) == value for path, value in mask_settings(part).items())
 

@@ -59,13 +59,13 @@ KEPT_BLOCKS = 1 << 16
 """Record batches of masks whose addresses are kept; at least two duplicates are kept."""
 SAMPLED_BLOCKS = 16
 """Record batches that `some_lengths` reads, a few megabytes in all."""
-_NEVER = 1 << 32
+_NEVER = 1 << 32  # the loader's keys, dataset * cycle + duplicate, stay below 2^63
 """Epochs until drawn masks repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Where n rows are in memory."""
+    """The addresses of n rows in memory."""
 
     fields: StructArray
     """RECORD [n], for `decode.decode`."""
@@ -116,7 +116,7 @@ class Dataset:
 
     @classmethod
     def open(cls, directory: Path, split: str = TRAIN, skip_damaged: bool = False) -> Dataset:
-        """Open a split of a directory that `pipeline.prepare` wrote, in a process that is alone;
+        """Open a split of a directory that `pipeline.prepare` wrote, in a process without ranks;
         ranks open it with `cluster.shared_shards`.
 
         Raises DataError if a file is missing or its size differs from the manifest, or if the
@@ -143,7 +143,7 @@ class Dataset:
                 why = "it was prepared to evaluate on, with data.validation_fraction=1"
             raise DataError(f"{directory} has no {split} rows; {why}")
         masking = None
-        if split == TRAIN and manifest.duplicates == 0:
+        if split == TRAIN and manifest.duplicates == 0:  # validation masks are always stored
             masking = masking_of(directory, manifest, read_vocabulary(directory / "tokenizer"))
         dataset = cls(directory, manifest, manifest.of(split), masking)
         for shard, error in find_damage(directory, dataset.shards, sizes):
@@ -175,7 +175,7 @@ class Dataset:
 
     def _masked_by(self, law: Masking) -> Dataset:
         """The same rows with masks that are drawn."""
-        other, length = copy(self), self.manifest.sequence_length
+        other, length = copy(self), self.manifest.sequence_length  # shallow: files are shared
         slots = most_predictions(length, law.scheme, law.rate)
         other.masking = law
         other.manifest = replace(self.manifest, masking=law.describe(), max_predictions=slots)
@@ -187,11 +187,11 @@ class Dataset:
 
     @property
     def is_excluded(self) -> bool:
-        """Whether all of its shards are excluded."""
+        """True if all of its shards are excluded."""
         return bool(self._excluded.all())
 
     def read_of(self, rows: IntArray, chosen: IntArray | slice) -> IntArray | slice:
-        """Those of `chosen`, indices into `rows` [n], whose shards are not excluded."""
+        """The indices into `rows` [n] among `chosen` whose shards are not excluded."""
         if not self._excluded.any():
             return chosen
         places = np.arange(rows.size)[chosen]
@@ -220,7 +220,7 @@ class Dataset:
         manifest = replace(self.manifest, corpora={corpus: about}, totals=totals, shards=shards)
         part = Dataset(self.directory, manifest, shards, self.masking, self._has_files)
         part.part, part.damaged = shards[0].name, self.damaged
-        part._excluded, part._roots = self._excluded[span], self._roots[span]
+        part._excluded, part._roots = self._excluded[span], self._roots[span]  # slices: views
         return part
 
     @property
@@ -330,7 +330,7 @@ class Dataset:
             ("actions", masks.actions, masks.action_offsets),
             ("random_ids", masks.random_ids, masks.random_offsets),
         ):
-            addresses = fields[field]
+            addresses = fields[field]  # a view, filled in place
             addresses[:] = offsets[:-1]
             addresses *= column.itemsize
             addresses += column.ctypes.data
@@ -381,7 +381,7 @@ class Dataset:
         id_bytes, manifest = self.id_type.itemsize, self.manifest
         vocabulary = int(manifest.tokenizer["size"])
         columns = self._rows
-        bad = resolve_rows(
+        bad = resolve_rows(  # first: masks are checked against a row's tokens
             blocks, inside, columns.addresses, columns.checked, id_bytes, vocabulary,
             manifest.sequence_length, details, records,
         )  # fmt: skip

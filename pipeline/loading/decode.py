@@ -3,6 +3,13 @@
 `decode` widens the ids and applies the masks, `pieces` says which tokens attend to each other, and
 `segments` adds what only pairs need. A row's record says where its bytes are, see `resolve`.
 Legend: T tokens of a micro-batch, R rows, one after another, K slots, P pieces.
+
+`decode` goes over a row's bytes once:
+
+1. Widen its ids.
+2. Show [MASK] at every predicted position; the ids there become labels.
+3. Correct the few positions that show a random id, or the original one.
+4. If the pair is shown swapped, move segment B before A, and the slots with it.
 """
 
 from __future__ import annotations
@@ -46,6 +53,7 @@ def _widen(address: int, count: int, wide: bool, out: IntArray) -> None:
 def _fetch_row(record: Struct, wide: bool) -> None:
     """Prefetch the bytes of a row: rows lie far apart."""
     size = record.tokens * (4 if wide else 2)
+    # A line of 64 bytes at a time; of the other three, 64 bytes last for 256 predictions or more.
     for byte in range(0, size, 64):
         fetch(record.ids + byte)
     fetch(record.bitmap)
@@ -81,15 +89,17 @@ def decode(
         start = starts[row]
         end = start + tokens
         out = input_ids[start:end]
+        # 1.
         _widen(record.ids, tokens, wide, out)
         first = slot
         slot = _apply_mask(record, wide, special.mask, start, slot, out, positions, labels)
-        if record.swapped != 0 and record.second != 0:
+        if record.swapped != 0 and record.second != 0:  # 4.
             _swap(
                 record, special.separators, start, out, positions[first:slot],
                 labels[first:slot], moved,
             )  # fmt: skip
     input_ids[end:] = special.pad
+    # Unused slots point at token 0, which exists; with weight 0 they add nothing.
     weights[:slot] = 1
     weights[slot:] = 0
     positions[slot:] = 0
@@ -114,6 +124,7 @@ def _apply_mask(
     """
     size = (record.tokens + 7) // 8
     first = slot
+    # 2. A word of the bitmap at a time; the row's end may cut the last one short.
     for byte in range(0, size, 8):
         bits = load_word(record.bitmap + byte, size - byte)
         while bits != 0:
@@ -123,23 +134,23 @@ def _apply_mask(
             labels[slot] = out[place]
             out[place] = mask
             slot += 1
-    # Most actions are [MASK]: only the others are visited one by one.
+    # 3. Most actions are [MASK]: only the others are visited one by one.
     random_id = record.random_ids
     size = (record.predictions + 3) // 4
     for byte in range(0, size, 8):
         codes = load_word(record.actions + byte, size - byte)
-        at = first + 4 * byte
-        bits = codes & ~(codes >> U(1)) & LOW_BITS
+        at = first + 4 * byte  # a byte has four codes
+        bits = codes & ~(codes >> U(1)) & LOW_BITS  # code 1: a random id
         while bits != 0:
             place = positions[at + (np.int64(trailing_zeros(bits)) >> 1)] - start
             bits &= bits - U(1)
             out[place] = load_uint32(random_id) if wide else load_uint16(random_id)
             random_id += 4 if wide else 2
-        bits = (codes >> U(1)) & ~codes & LOW_BITS
+        bits = (codes >> U(1)) & ~codes & LOW_BITS  # code 2: kept
         while bits != 0:
             chosen = at + (np.int64(trailing_zeros(bits)) >> 1)
             bits &= bits - U(1)
-            out[positions[chosen] - start] = labels[chosen]
+            out[positions[chosen] - start] = labels[chosen]  # the label is the original id
     return slot
 
 
@@ -156,9 +167,10 @@ def _swap(
     """Show segment B before A: move the row's tokens and its slots, which stay ascending.
 
     separators: number of eos between the segments; start, out: as in `_apply_mask`;
-    positions, labels: the row's slots alone [predictions]; moved: scratch [2 x tokens or more].
+    positions, labels: only the row's slots [predictions]; moved: scratch [2 x tokens or more].
     """
     second = record.second
+    # Layout: bos, A, separators, B, eos; `second` is B's first token.
     size_a, size_b = max(0, second - 1 - separators), record.tokens - 1 - second
     moved[:size_a] = out[1 : 1 + size_a]
     separator = out[second - 1]
@@ -170,10 +182,12 @@ def _swap(
     slots_a = 0
     while slots_a < slots and positions[slots_a] - start < second:
         slots_a += 1
+    # B's slots come first now: rotated, they ascend again.
     moved[:slots] = positions
     moved[slots : 2 * slots] = labels
     for slot in range(slots):
         source = slot + slots_a if slot < slots - slots_a else slot - (slots - slots_a)
+        # A moves right by B and the separators; B's first token lands on 1.
         shift = size_b + separators if source < slots_a else 1 - second
         positions[slot] = moved[source] + shift
         labels[slot] = moved[slots + source]
@@ -200,7 +214,7 @@ def segments(
         tokens, second = record.tokens, record.second
         pair_labels[row] = record.label
         if second == 0:
-            second = tokens
+            second = tokens  # nothing is in the second segment
         elif record.swapped != 0:
             second = tokens - second + separators  # after <s>, B and the separators
             pair_labels[row] = 1
@@ -209,7 +223,7 @@ def segments(
 
 @numba.njit(cache=True, nogil=True)
 def piece_counts(records: StructArray, documents: bool) -> IntArray:
-    """The pieces of each row [R], see `pieces`."""
+    """Number of pieces of each row [R], see `pieces`."""
     counts = np.ones(records.size, np.int64)
     for row in range(records.size):
         record = records[row]
@@ -230,11 +244,12 @@ def pieces(
     """
     counts = piece_counts(records, documents)
     rows, end = records.size, 0
+    # Room for the most pieces of dead tokens; what is unused is cut off at the end.
     bounds = np.zeros(counts.sum() + -(-size // longest) + 1, np.int32)
     used = 0
     for row in range(rows):
         record = records[row]
-        for document in range(1, counts[row]):
+        for document in range(1, counts[row]):  # the first one starts where the row does
             used += 1
             bounds[used] = starts[row] + np.int64(load_uint16(record.starts + 2 * document))
         used += 1

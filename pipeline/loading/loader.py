@@ -6,8 +6,13 @@ rank r of W takes positions [G r / W, G (r + 1) / W) of the step, in micro-batch
 integer, the number of sequences consumed: to seek, pass another number. The batch or the world size
 may change there. While the batch grows, the step's number is needed too.
 
-The stream runs in one direction: locate the rows of a step, resolve their addresses, count, then
-decode its micro-batches one by one, at most `prefetch` ahead of the reader.
+The stream runs in one direction. For each step:
+
+1. Locate its rows in the order.
+2. With `data.reader=read`, request their record batches; some steps wait while threads read.
+3. Resolve the addresses of rows and masks, which checks their values.
+4. Place the rows in micro-batches, and count what the losses are divided by.
+5. Decode the micro-batches one by one, at most `prefetch` ahead of the reader.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from pipeline.loading.prefetch import in_background
 from pipeline.loading.resolve import RECORD, StructArray, put_records
 
 MOST = 1 << 32
-"""More tokens, predictions or pieces than any row has."""
+"""A bound that no row's tokens, predictions or pieces reach."""
 READ_AHEAD = 1 / 4
 """Share of a window whose record batches are read ahead; two steps at least."""
 
@@ -51,7 +56,7 @@ class Step:
     counts: LossCounts
     """Counts of this rank's part, for `training.step_count`."""
     samples: Located
-    """Where this rank's sequences come from, in the order of the samples."""
+    """Sources of this rank's sequences, in the order of the samples."""
     accumulation: int
     """Micro-batches of this step on this rank; other ranks may have more, see
     `Loader.pad_micro_batches`."""
@@ -108,6 +113,7 @@ class Loader:
         self.close()
         decoded: Generator[tuple[Step, MicroBatch], None, None] = self._decode(consumed, number)
         if self.prefetch:
+            # A thread is enough: kernels run without the interpreter's lock.
             decoded = in_background(decoded, self.prefetch)
         self._running = decoded
         return _group(decoded)
@@ -168,6 +174,7 @@ class Loader:
         pool = ThreadPoolExecutor(READ_THREADS) if self.reader == "read" else None
         try:
             for step, rows in self._resolve_steps(consumed, number, pool):
+                # 5.
                 for micro_batch, chosen in enumerate(rows.placed):
                     yield (
                         step,
@@ -178,7 +185,7 @@ class Loader:
                             step.samples[chosen],
                         ),
                     )
-        finally:
+        finally:  # also when the reader closes the generator in the middle
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
 
@@ -195,12 +202,14 @@ class Loader:
         start = consumed
         while waiting or end is None or start < end:
             while len(waiting) <= ahead and (end is None or start < end):
+                # 1. Only the last step of a validation pass is short.
                 sequences = self.share.sequences_of(number)
                 positions = self.share.positions(start, sequences)
                 samples = self.order.locate(
                     positions if end is None else positions[positions < end]
                 )
                 waiting.append((number, start, sequences, samples))
+                # 2. The oldest step in the queue has had the longest time to be read.
                 if pool is not None:
                     for dataset, duplicate, chosen in self._group_samples(samples):
                         dataset.request(samples.row[chosen], duplicate, pool)
@@ -212,7 +221,7 @@ class Loader:
         cycles = np.array([dataset.cycle for dataset in self.datasets])
         duplicate = (samples.pass_number - 1) % cycles[samples.dataset]
         keys = samples.dataset * int(cycles.max()) + duplicate
-        alike = keys.size > 0 and bool((keys == keys[0]).all())
+        alike = keys.size > 0 and bool((keys == keys[0]).all())  # nearly always: then a slice
         for places in [np.zeros(1, np.int64)] if alike else places_by_key(keys):
             dataset, number = divmod(int(keys[places[0]]), int(cycles.max()))
             chosen = slice(None) if alike else places
@@ -225,17 +234,21 @@ class Loader:
     ) -> tuple[Step, _StepRows]:  # fmt: skip
         records = np.zeros(len(samples), RECORD)
         held: list[object] = []
+        # 3. Rows of excluded shards stay all zeros: they have no tokens.
         for dataset, duplicate, chosen in self._group_samples(samples):
             indices, details = samples.row[chosen], self._builder.details
             if dataset.staging and indices.size:
+                # The earliest pass of the step: its masks and those of the next are kept.
                 dataset.staging.follow(int(samples.pass_number[chosen].min()))
             if pool is None:
                 found = dataset.records(indices, duplicate, details)
             else:
+                # In `blocks` order a step may reach from one window into the next.
                 keep = 2 * self.order.window
                 found = dataset.read_records(indices, duplicate, pool, keep, details)
             put_records(records, chosen, found.fields)
             held.append(found.held)
+        # 4. Before decoding: ranks exchange the counts of a step early.
         placed = self._place(records, sequences)
         if self.order.end is not None:
             sequences = min(sequences, self.order.end - consumed)
@@ -256,6 +269,7 @@ class Loader:
         capacity, least = self._builder.form.capacity, 1
         if capacity is None:
             rows, least = self.share.per_device, self.share.accumulation_of(sequences)
+            # Only the number of rows counts on a CPU, so ranks have equally many micro-batches.
             capacity = Capacity(*(rows * most for most in (MOST, MOST, 1, MOST)))
         pieces = self._builder.pieces(records)
         return place(records["tokens"], records["predictions"], pieces, capacity, least)

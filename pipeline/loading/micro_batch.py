@@ -64,7 +64,7 @@ class MicroBatch:
     """[K] 1 for used slots, 0 for the rest: sum the loss with these, never divide by K."""
     counts: LossCounts
     samples: Located
-    """Where the sequences come from."""
+    """Sources of the sequences."""
     edge_ids: tuple[int, int]
     """Ids of the first and last token of a row, bos and eos."""
     segment_ids: torch.Tensor | None = None
@@ -105,7 +105,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """What only some objectives need from a loader."""
+    """Fields of a micro-batch that only some objectives need."""
 
     most_targets: int = 0
     """Most targets of a span, for `LossCounts.boundaries`; 0 counts none."""
@@ -118,7 +118,7 @@ NO_EXTRAS = Extras()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchForm:
-    """What a loader's micro-batches look like."""
+    """The form of a loader's micro-batches."""
 
     attention: Attention = "row"
     """See `BatchSettings`."""
@@ -148,7 +148,7 @@ class BatchBuilder:
 
     @classmethod
     def of(cls, manifest: Manifest, form: BatchForm) -> BatchBuilder:
-        """For datasets prepared like the one of `manifest`."""
+        """Builder for datasets prepared like the one of `manifest`."""
         tokenizer = manifest.tokenizer
         special_ids = np.zeros(1, decode.SPECIAL_IDS)
         for name in ("bos", "pad", "eos", "mask"):
@@ -164,16 +164,16 @@ class BatchBuilder:
 
     @property
     def documents(self) -> bool:
-        """Whether documents are pieces, not rows."""
+        """True if documents are pieces, not rows."""
         return self.form.attention == "document"
 
     @property
     def details(self) -> bool:
-        """Whether a micro-batch needs the documents and segments of its rows."""
+        """True if a micro-batch needs the documents and segments of its rows."""
         return self.documents or self.pairs
 
     def pieces(self, records: StructArray) -> IntArray:
-        """The pieces of each of `records` [n]."""
+        """Number of pieces of each of `records` [n]."""
         return decode.piece_counts(records, self.documents)
 
     def counts(self, records: StructArray) -> LossCounts:
@@ -200,6 +200,7 @@ class BatchBuilder:
         integers = self._empty(tokens + 2 * slots, torch.int64)
         input_ids, positions, labels = integers.split_with_sizes((tokens, slots, slots))
         weights = self._empty(slots, torch.float32)
+        # Views: the kernel writes into the tensors.
         outputs = [tensor.numpy() for tensor in (input_ids, positions, labels, weights)]
         decode.decode(records, starts, self.special_ids, *outputs)
         bounds = decode.pieces(records, starts, tokens, self.length, self.documents)
@@ -213,6 +214,8 @@ class BatchBuilder:
             micro_batch=micro_batch,
             input_ids=input_ids,
             cu_seqlens=self._fill(bounds, self._most_pieces(len(bounds) - 1) + 1, tokens),
+            # Not the longest piece here: shapes depend on this, and a GPU needs the same at every
+            # step.
             longest=self.length,
             row_starts=self._fill(starts, self._rows(len(records)), 0),
             positions=positions,
@@ -280,6 +283,7 @@ def boundary_targets(records: StructArray, special_ids: StructArray, most: int) 
             if (load_uint8(bitmap + (place >> 3)) >> (place & 7)) & 1:
                 size += 1
             elif size:
+                # Special tokens are never predicted, so each span ends before its row does.
                 if not (
                     _is_edge(ids, place - size - 1, wide, bos, eos)
                     or _is_edge(ids, place, wide, bos, eos)
@@ -291,7 +295,7 @@ def boundary_targets(records: StructArray, special_ids: StructArray, most: int) 
 
 @numba.njit(cache=True, nogil=True)
 def _is_edge(ids: int, place: int, wide: bool, bos: int, eos: int) -> bool:
-    """Whether token `place` of the row whose ids are at address `ids` is bos or eos."""
+    """True if token `place` of the row whose ids are at address `ids` is bos or eos."""
     token = (
         np.int64(load_uint32(ids + 4 * place)) if wide else np.int64(load_uint16(ids + 2 * place))
     )
@@ -311,6 +315,7 @@ def draw_bits(seed: int, samples: Located, starts: IntArray, positions: IntArray
     """
     drawn = np.zeros(len(positions), np.int64)
     if len(samples):
+        # Unused slots point at token 0 and draw its bits; their weight is 0.
         row = np.searchsorted(starts, positions, side="right") - 1
         origin = (samples.dataset[row], samples.pass_number[row], samples.row[row])
         _fill_bits(np.uint64(seed), *origin, positions - starts[row], drawn)
@@ -326,7 +331,7 @@ def _fill_bits(
     places: IntArray,
     drawn: IntArray,
 ) -> None:
-    """Fill `drawn` [K]; the others [K]: of each slot."""
+    """Fill `drawn` [K]; the other arrays [K] hold each slot's origin."""
     for slot in range(len(drawn)):
         word = mix(seed + GOLDEN)
         for part in (dataset[slot], pass_number[slot], rows[slot], places[slot]):

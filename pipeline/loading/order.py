@@ -32,7 +32,7 @@ from pipeline.kernels.permutation import MAX_COUNT, ROUNDS, IntArray, image, rou
 from pipeline.loading.proportions import Proportions, shares_of
 
 ORDER_VERSION, MIXTURE_VERSION = 1, 2
-"""Of an order by size, and of one by weight: increased whenever the same seed gives another one; a
+"""Versions of an order by size and by weight, raised when the same seed gives another order. A
 resumed run needs the same version."""
 CYCLE = 4096
 """Samples of a mixture by weight that are shuffled together."""
@@ -49,13 +49,14 @@ def _permute_rows(
 ) -> IntArray:
     """Global order: the rows at `positions` [n] of passes `passes` [n].
 
-    count: rows of a pass; seed, stream: of the key.
+    count: rows of a pass; seed, stream: parts of the key.
     """
     rows = np.empty_like(positions)
     keys = np.empty(ROUNDS, np.uint64)
     tall, wide = sides(count)
-    keyed = np.int64(-1)
+    keyed = np.int64(-1)  # no pass yet
     for item in range(positions.size):
+        # Positions ascend, so keys change only where a pass ends.
         if passes[item] != keyed:
             keyed = passes[item]
             round_keys(keys, seed, _ROWS, stream, keyed, 0)
@@ -69,7 +70,7 @@ def _block_span(block: int, block_starts: IntArray, row_starts: IntArray) -> tup
     totals [pieces + 1]."""
     piece = np.searchsorted(block_starts, block, side="right") - 1
     first = row_starts[piece] + (block - block_starts[piece]) * BATCH_ROWS
-    return first, min(BATCH_ROWS, row_starts[piece + 1] - first)
+    return first, min(BATCH_ROWS, row_starts[piece + 1] - first)  # a piece's last block is short
 
 
 @numba.njit(cache=True, nogil=True)
@@ -78,7 +79,7 @@ def _window_starts(
 ) -> IntArray:
     """The position at which each window of pass `number` starts, and the end of the last one.
 
-    block_starts, row_starts: [pieces + 1]; window: blocks; seed, stream: of the key.
+    block_starts, row_starts: [pieces + 1]; window: in blocks; seed, stream: parts of the key.
     """
     blocks = block_starts[-1]
     starts = np.empty((blocks + window - 1) // window + 1, np.int64)
@@ -86,6 +87,7 @@ def _window_starts(
     round_keys(keys, seed, _BLOCKS, stream, number, 0)
     tall, wide = sides(blocks)
     position = np.int64(0)
+    # Blocks differ in size, so a window's start depends on every block before it.
     for index in range(blocks):
         if index % window == 0:
             starts[index // window] = position
@@ -108,7 +110,7 @@ def _permute_in_windows(
 ) -> IntArray:
     """Blocks order: the rows at `positions` [n] of pass `number`.
 
-    starts: from `_window_starts` [windows + 1]; the other arguments as there. A window's blocks are
+    starts: from `_window_starts` [windows + 1]; other arguments: as there. A window's blocks are
     kept until a position is in another window.
     """
     rows = np.empty_like(positions)
@@ -121,10 +123,11 @@ def _permute_in_windows(
         position = positions[item]
         if current < 0 or position < starts[current] or position >= starts[current + 1]:
             current = np.searchsorted(starts, position, side="right") - 1
+            # `keys` serves two bijections: of the blocks here, of the window's rows below.
             round_keys(keys, seed, _BLOCKS, stream, number, 0)
             blocks = block_starts[-1]
             block_tall, block_wide = sides(blocks)
-            used = min(window, blocks - current * window)
+            used = min(window, blocks - current * window)  # the last window may have fewer
             size = np.int64(0)
             for slot in range(used):
                 block = image(current * window + slot, blocks, block_tall, block_wide, keys)
@@ -147,7 +150,7 @@ def _cycle_slots(quotas: IntArray, seed: int, number: int) -> IntArray:
     keys = np.empty(ROUNDS, np.uint64)
     round_keys(keys, seed, _MIX, 0, number, 0)
     tall, wide = sides(CYCLE)
-    ends = np.cumsum(quotas)
+    ends = np.cumsum(quotas)  # dataset d has the images [ends[d - 1], ends[d])
     seen = np.zeros(quotas.size, np.int64)
     for slot in range(CYCLE):
         dataset = np.searchsorted(ends, image(slot, CYCLE, tall, wide, keys), side="right")
@@ -197,10 +200,10 @@ class _SampleStream:
             rows = _permute_rows(positions, passes, count, order.seed, self.number)
         else:
             rows = np.empty_like(positions)
-            for number in np.unique(passes).tolist():
+            for number in np.unique(passes).tolist():  # seldom more than two
                 chosen = passes == number
                 rows[chosen] = self._in_windows(order, positions[chosen], number)
-        if self.dataset_starts.size == 2:
+        if self.dataset_starts.size == 2:  # one dataset: no search for each row
             return Located(np.full_like(rows, self.first_dataset), passes, rows)
         dataset = np.searchsorted(self.dataset_starts, rows, side="right") - 1
         return Located(self.first_dataset + dataset, passes, rows - self.dataset_starts[dataset])
@@ -208,7 +211,7 @@ class _SampleStream:
     def _in_windows(self, order: Order, positions: IntArray, number: int) -> IntArray:
         layout = (self.block_starts, self.row_starts, order.window, order.seed, self.number, number)
         if number not in self.windows:
-            for passed in list(self.windows)[:-1]:
+            for passed in list(self.windows)[:-1]:  # the last pass stays: a step may cross its end
                 del self.windows[passed]
             self.windows[number] = _window_starts(*layout)
         return _permute_in_windows(positions, self.windows[number], *layout)
@@ -223,12 +226,12 @@ class Order:
     seed: int
     """The run's seed, not that of the datasets' masks."""
     piece_rows: tuple[IntArray, ...]
-    """For each dataset the number of rows of each piece of its shards, in the manifest's order."""
+    """Rows of each piece of each dataset's shards, in the manifest's order."""
     weights: tuple[float, ...] = ()
-    """How often each dataset is read, relative to the others; empty: by size."""
+    """Relative rate at which each dataset is read; empty: by size."""
     before: tuple[int, ...] = ()
-    """Samples of each dataset that earlier orders read, if mixed by weight: it continues after
-    them. Empty: none."""
+    """Samples of each dataset that earlier orders read, if mixed by weight: this order
+    continues after them. Empty: none."""
     window: int = 64
     """Record batches in a window, for `blocks`."""
     skipped: tuple[tuple[int, int], ...] = ()
@@ -324,8 +327,9 @@ class Order:
     def _cycle(self, cycle: int) -> tuple[IntArray, IntArray]:
         """Samples of each dataset before a cycle, and its `_cycle_slots`; the last four stay."""
         if cycle not in self._cycles:
-            while len(self._cycles) >= 4:
+            while len(self._cycles) >= 4:  # a step of 8,192 meets three
                 del self._cycles[next(iter(self._cycles))]
+            # 1. Counts at both ends of the cycle. 2. Their difference is its quotas. 3. See there.
             begin, end = (self._proportions.counts((cycle + at) * CYCLE) for at in (0, 1))
             slots = _cycle_slots(end - begin, self.seed, cycle)
             self._cycles[cycle] = self._before + begin, slots
@@ -334,13 +338,13 @@ class Order:
 
 def places_by_key(keys: IntArray) -> list[IntArray]:
     """The places of each distinct key among `keys` [n], in the order of the keys."""
-    places = np.argsort(keys, kind="stable")
+    places = np.argsort(keys, kind="stable")  # stable: in each, places ascend
     return np.split(places, np.flatnonzero(np.diff(keys[places])) + 1) if keys.size else []
 
 
 def places_of(positions: IntArray, skipped: tuple[tuple[int, int], ...]) -> IntArray:
     """The p-th place outside all [begin, end) of `skipped`, for each p of positions [n]."""
-    for begin, end in skipped:
+    for begin, end in skipped:  # sorted: p is past the earlier ones
         positions = positions + (positions >= begin) * (end - begin)
     return positions
 
@@ -352,7 +356,7 @@ def _starts(counts: IntArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Which positions one rank reads, and its micro-batch size."""
+    """The positions that one rank reads, and its micro-batch size."""
 
     sequences: int
     """G: sequences of an optimizer step over all ranks; fewer at first if the batch grows."""
@@ -378,5 +382,6 @@ class Share:
 
     def positions(self, consumed: int, sequences: int) -> IntArray:
         """Positions [about G / W] of this rank in the step of G that starts at `consumed`."""
+        # Each position has one reader, also where W does not divide G.
         bounds = [sequences * rank // self.world_size for rank in (self.rank, self.rank + 1)]
         return np.arange(consumed + bounds[0], consumed + bounds[1])

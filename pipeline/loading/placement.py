@@ -34,7 +34,7 @@ one more micro-batch on every rank."""
 
 
 class Capacity(NamedTuple):
-    """The most that a micro-batch holds; the sizes of its tensors on a GPU."""
+    """Limits of a micro-batch; on a GPU, the sizes of its tensors."""
 
     tokens: int
     """T."""
@@ -59,10 +59,10 @@ def place(
     tokens, predictions, pieces: of each row [n]; rows without tokens are in no micro-batch. Every
     row fits in a micro-batch of its own.
     """
-    read = np.flatnonzero(tokens)
+    read = np.flatnonzero(tokens)  # rows of excluded shards have none
     sizes = np.stack([tokens[read], predictions[read], np.ones_like(read), pieces[read]], 1)
     chosen, used = _first_fit(sizes.astype(np.int64), np.array(capacity, np.int64))
-    order = np.argsort(chosen, kind="stable")
+    order = np.argsort(chosen, kind="stable")  # 2. stable: the step's order
     bounds = np.searchsorted(chosen[order], np.arange(max(used, least) + 1)).tolist()
     return [read[order[first:stop]] for first, stop in pairwise(bounds)]
 
@@ -78,6 +78,7 @@ def expected_tokens(
     shares = weights / weights.sum()
     mean = float(lengths @ shares)
     deviation = float(((lengths - mean) ** 2 @ shares) ** 0.5)
+    # A sum of many rows is about normal; a union bound covers the ranks.
     above = NormalDist().inv_cdf(1 - EXCEEDED / ranks) * deviation * rows**0.5
     return rows * mean, min(rows * mean + above, rows * float(lengths.max()))
 
@@ -90,9 +91,10 @@ def _first_fit(sizes: IntArray, capacity: IntArray) -> tuple[IntArray, int]:
     """
     count, kinds = sizes.shape
     chosen = np.empty(count, np.int64)
-    left = np.empty((count, kinds), np.int64)
+    left = np.empty((count, kinds), np.int64)  # at most a micro-batch per row
     used = first = 0
     for row in range(count):
+        # 1.
         batch = first
         while batch < used and not _fits(sizes[row], left[batch]):
             batch += 1

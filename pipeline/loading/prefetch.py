@@ -29,7 +29,7 @@ class _Buffer(Generic[Item]):
         with self.changed:
             if len(self.items) >= self.depth:
                 self.changed.wait_for(lambda: self.ended or len(self.items) <= self.depth // 2)
-            if not self.items:
+            if not self.items:  # only then does the reader wait
                 self.changed.notify()
             self.items.append(item)
             return not self.ended
@@ -49,9 +49,9 @@ class _Buffer(Generic[Item]):
                 if not self.items:
                     break
                 item = self.items.popleft()
-                if len(self.items) == self.depth // 2:
+                if len(self.items) == self.depth // 2:  # met once on the way down: one wake-up
                     self.changed.notify()
-            yield item
+            yield item  # outside the lock, which the writer needs meanwhile
         if self.error is not None:
             raise self.error
 
@@ -70,7 +70,7 @@ def in_background(source: Generator[Item, None, None], depth: int) -> Generator[
             for item in source:
                 if not buffer.put(item):
                     break
-            source.close()
+            source.close()  # here: another thread cannot close a generator that runs
         except BaseException as raised:  # the reader raises it, where it can be handled
             error = raised
         buffer.end(error)
@@ -80,5 +80,5 @@ def in_background(source: Generator[Item, None, None], depth: int) -> Generator[
     try:
         yield from buffer.get()
     finally:
-        buffer.end()
+        buffer.end()  # wakes a writer that waits for room
         thread.join()

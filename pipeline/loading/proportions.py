@@ -27,6 +27,7 @@ def shares_of(weights: tuple[float, ...]) -> IntArray:
         raise ConfigError(f"mixture weights {_some(weights)} have an infinite sum; lower them")
     exact = np.asarray(weights, np.float64) / sum(weights) * WHOLE
     shares = np.floor(exact).astype(np.int64)
+    # stable: ties go to the first dataset on any machine.
     by_remainder = np.argsort(shares - exact, kind="stable")
     shares[by_remainder[: WHOLE - shares.sum()]] += 1
     if shares.min() == 0:
@@ -54,6 +55,7 @@ class Proportions:
     def __init__(self, shares: IntArray) -> None:
         """shares: from `shares_of` [datasets]."""
         self._datasets = shares.size
+        # Leaves of share 0 fill the tree up to a power of two.
         level = np.zeros(1 << (shares.size - 1).bit_length(), np.int64)
         level[: shares.size] = shares
         self._levels = [level]
@@ -65,7 +67,8 @@ class Proportions:
         """Samples of each dataset [datasets] among the first `samples`."""
         found = np.array([samples], np.int64)
         for nodes, children in zip(self._levels[:0:-1], self._levels[-2::-1], strict=True):
-            whole, left = np.maximum(nodes, 1), children[::2]
+            whole, left = np.maximum(nodes, 1), children[::2]  # 0: a node of such leaves
+            # Whole rounds are exact. `rest` and `left` are at most 2^31, so their product fits.
             rounds, rest = np.divmod(found, whole)
             lefts = rounds * left + (rest * left + whole // 2) // whole
             found = np.stack([lefts, found - lefts], 1).reshape(-1)

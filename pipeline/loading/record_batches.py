@@ -36,12 +36,12 @@ BUS_MESSAGE = (
     b"command again: it checks every file's size and names the bad file, or skips it with "
     b"data.damaged=skip\n"
 )
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None, use_errno=True)  # use_errno: for get_errno
 _mmap, _munmap = _libc.mmap, _libc.munmap
 _mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _mmap.restype = ctypes.c_size_t
 _munmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
-_MAP_FAILED = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
+_MAP_FAILED = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1  # (void *) -1
 _HANDLERS: list[Any] = []
 """Keeps what the handler refers to alive until the process ends."""
 
@@ -54,7 +54,7 @@ LOOK_SECONDS = 10.0
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the record batches and the shards of a split start.
+    """Starts of the record batches and the shards of a split.
 
     A shard's last record batch is shorter than 1,024 rows, and so is that of each of its pieces.
     """
@@ -66,7 +66,7 @@ class Layout:
 
     @classmethod
     def of(cls, shard_pieces: Sequence[Sequence[int]]) -> Layout:
-        """From the rows of each piece of each shard."""
+        """Layout of a split, from the rows of each piece of each shard."""
         rows = [batch_rows(pieces) for pieces in shard_pieces]
         row_starts = np.cumsum(np.concatenate([[0], *rows]), dtype=np.int64)
         return cls(row_starts, np.cumsum([0, *map(len, rows)], dtype=np.int64))
@@ -153,7 +153,7 @@ class Columns:
         """Make record batches `blocks` [n] addressable by mapping the files that hold them."""
         if self._mapped_originals and time.monotonic() >= self._next_look:
             self._move_to_copies()
-        for block in np.unique(blocks[self._loaded[blocks] == 0]).tolist():
+        for block in np.unique(blocks[self._loaded[blocks] == 0]).tolist():  # in file order
             if self._loaded[block] == 0:  # else mapped with another record batch of its shard
                 self._map_shard(self.layout.shard_of(block))
 
@@ -161,6 +161,7 @@ class Columns:
         """Start reading the record batches in `blocks` [n] that are not read or being read."""
         for block in np.unique(blocks).tolist():
             started = self._reading.get(block)
+            # A cancelled read is of an earlier iteration, whose pool was shut down.
             if block not in self._read and (started is None or started.cancelled()):
                 self._reading[block] = pool.submit(self.read, block)
 
@@ -176,7 +177,7 @@ class Columns:
             if self._loaded[block] == 0:
                 self._put(batch, block)
         for block in list(self._read)[: max(0, len(self._read) - len(needed) - keep)]:
-            self.addresses[block] = np.zeros((), self.addresses.dtype)
+            self.addresses[block] = np.zeros((), self.addresses.dtype)  # else dangling
             del self._read[block]
         return [self._read[block] for block in needed]
 
@@ -190,7 +191,7 @@ class Columns:
         return corpus_in(batch, path)
 
     def _map_shard(self, shard: int) -> None:
-        if self.copies:
+        if self.copies:  # until its copy is found
             self._mapped_originals.add(shard)
         self._from_copy(shard, self._map_file)
 
@@ -208,7 +209,7 @@ class Columns:
         return path if path and size_of(path) == size else None
 
     def _from_copy(self, shard: int, read: Callable[[Path, int], Found]) -> Found:
-        """What `read` finds in the copy of a shard's file, or else in the file."""
+        """The result of `read` on the copy of a shard's file, or else on the file."""
         if copy := self._copy_of(shard):
             with suppress(DataError):  # the copy was removed, or the node's disk fails
                 found = read(copy, shard)
@@ -235,7 +236,7 @@ class Columns:
         return self._from_copy(shard, lambda path, shard: self._read_file(path, shard, number))
 
     def _read_file(self, path: Path, shard: int, number: int) -> pa.RecordBatch:
-        check_is_file(path)
+        check_is_file(path)  # opening a pipe would wait for a writer
         with _reading(path), pa.OSFile(str(path)) as source:
             return self._open(source, path, shard).get_batch(number)
 
@@ -272,6 +273,7 @@ class Columns:
         found = np.zeros((), self.addresses.dtype)
         for field in self.schema:
             buffers = batch.column(batch.schema.get_field_index(field.name)).buffers()
+            # Arrow's buffers: validity, data; of lists and binaries: validity, offsets, ..., data.
             offsets, data = (buffers[1], buffers[-1]) if len(buffers) > 2 else (None, buffers[1])
             if mapping is not None and not all(_is_within(part, mapping) for part in buffers):
                 raise DataError(
@@ -292,7 +294,7 @@ class Columns:
                 items,
             )
         self.addresses[block] = found
-        self.checked[block] = 0
+        self.checked[block] = 0  # other memory: ids are checked again
 
 
 class _Mapping:
@@ -302,7 +304,7 @@ class _Mapping:
         found = _mmap(None, size, mmap.PROT_READ, mmap.MAP_PRIVATE, descriptor, 0)
         self.address, self.size, self._munmap = found, size, _munmap
         if found == _MAP_FAILED:
-            number, self.size = ctypes.get_errno(), 0
+            number, self.size = ctypes.get_errno(), 0  # nothing to unmap
             raise OSError(number, os.strerror(number))
 
     def __del__(self) -> None:
@@ -318,7 +320,7 @@ def map_file(path: Path, size: int) -> pa.Buffer:
     of shards would exceed the usual limit of 1,024 open files.
     """
     try:
-        # without waiting, as for the writer of a pipe
+        # Without waiting: of a pipe, for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         check_size(path.parent, path.name, size, MISSING)
@@ -327,8 +329,8 @@ def map_file(path: Path, size: int) -> pa.Buffer:
         check_size(path.parent, path.name, size, size_of(descriptor))
         mapping = _Mapping(descriptor, size)
     finally:
-        os.close(descriptor)
-    return pa.foreign_buffer(mapping.address, size, mapping)
+        os.close(descriptor)  # the mapping outlives it
+    return pa.foreign_buffer(mapping.address, size, mapping)  # base: unmapped with the last buffer
 
 
 @contextmanager
@@ -341,7 +343,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _is_within(part: pa.Buffer | None, mapping: pa.Buffer) -> bool:
-    """Whether the bytes of a buffer, if any, are in the mapping."""
+    """True if the bytes of a buffer, if any, are in the mapping."""
     if part is None or part.size == 0:
         return True
     start = part.address - mapping.address

@@ -61,7 +61,7 @@ RECORD = struct(
     *("second", "label"),  # start of segment B or 0, label of the pair
     "swapped",  # 1: show B before A
 )
-"""Where a row is in memory and what it holds. All zeros: a row that is left out."""
+"""Addresses and sizes of a row and its mask. All zeros: a row that is skipped."""
 _RECORD_BYTES = np.dtype((np.void, RECORD.itemsize))
 
 AHEAD = 2
@@ -85,7 +85,7 @@ def _item_range(column: Struct, row: int) -> tuple[int, int]:
 
 @numba.njit(cache=True, nogil=True)
 def _ids_below(address: int, count: int, id_bytes: int, vocabulary: int) -> bool:
-    """Whether `count` ids at `address` are below `vocabulary`; id_bytes: 2 or 4."""
+    """True if `count` ids at `address` are below `vocabulary`; id_bytes: 2 or 4."""
     # A maximum of the ids' own type compiles to one vector instruction per 16 ids or more.
     if id_bytes == 4:
         wide_ids, widest = carray(uint32_pointer(address), count), np.uint32(0)
@@ -120,12 +120,13 @@ def resolve_rows(
     for item in range(blocks.size):
         if item + AHEAD < blocks.size:
             ahead, row = columns[blocks[item + AHEAD]], rows[item + AHEAD]
+            # A shuffled row's offsets are in no cache; its bytes are fetched in `decode`.
             fetch(ahead.input_ids.offsets + 4 * row)
             if details:
                 fetch(ahead.document_starts.offsets + 4 * row)
         block, row, record = columns[blocks[item]], rows[item], records[item]
         first, tokens = _item_range(block.input_ids, row)
-        if tokens < 2 or tokens > length:
+        if tokens < 2 or tokens > length:  # at least bos and eos
             return item
         record.ids = block.input_ids.data + first * id_bytes
         record.tokens = tokens
@@ -156,7 +157,7 @@ def _resolve_details(columns: Struct, row: int, record: Struct) -> bool:
     previous = np.int64(0)
     for document in range(1, documents):
         start = np.int64(load_uint16(record.starts + 2 * document))
-        if start <= previous or start >= record.tokens - 1:
+        if start <= previous or start >= record.tokens - 1:  # the last token is eos
             return False
         previous = start
     if record.second == 0:
@@ -164,6 +165,7 @@ def _resolve_details(columns: Struct, row: int, record: Struct) -> bool:
         return one_segment
     labelled = record.label == IN_ORDER or record.label == RANDOM_NEXT
     possible: bool = labelled or record.label == UNLABELLED
+    # At least bos, a token and a separator before B; a token and eos from B on.
     return possible and record.second >= 3 and record.second < record.tokens - 1
 
 
@@ -221,11 +223,13 @@ def _resolve_mask(
     for byte in range(0, size, 8):
         predictions += popcount(load_word(record.bitmap + byte, size - byte))
     record.predictions = np.int64(predictions)
+    # Bits after the last token must be 0, or `decode` would write outside the row.
     beyond = np.int64(load_uint8(record.bitmap + size - 1)) >> (record.tokens - 8 * (size - 1))
     first, size = _item_range(columns.actions, row)
     if beyond != 0 or record.predictions > slots or size != (record.predictions + 3) // 4:
         return False
     record.actions = columns.actions.data + first
+    # So must the rest of the last byte of actions, which `decode` would take for actions.
     if record.predictions & 3 != 0:
         last = np.int64(load_uint8(record.actions + size - 1))
         if last >> (2 * (record.predictions & 3)) != 0:
@@ -237,8 +241,8 @@ def _resolve_mask(
     first, size = _item_range(columns.random_ids, row)
     record.random_ids = columns.random_ids.data + first * id_bytes
     if columns.swapped.data != 0:
-        coins = np.int64(load_uint8(columns.swapped.data + (row >> 3)))
+        coins = np.int64(load_uint8(columns.swapped.data + (row >> 3)))  # LSB first
         record.swapped = (coins >> (row & 7)) & 1
-    if size != np.int64(randoms):
+    if size != np.int64(randoms):  # `decode` takes one for each action 1
         return False
     return _ids_below(record.random_ids, size, id_bytes, vocabulary)

@@ -2,7 +2,7 @@
 
 Ranks share the work, see `cluster.shared_shards`: rank r of W asks for the sizes of files r, r + W,
 ... of the list that the manifest gives to all of them. The sizes of all ranks are added up, and
-each rank compares all of them. So every rank finds the same damage and says the same of it.
+each rank compares all of them. So every rank finds the same damage, in the same words.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IntArray = npt.NDArray[np.int64]
 def file_sizes(
     directory: Path, shards: Sequence[Shard], rank: int = 0, world_size: int = 1
 ) -> IntArray:
-    """`size_of` the files of each shard [shards x files], 0 for those of other ranks."""
+    """`size_of` each shard's files [shards x files]; 0 for files of other ranks."""
     names = [file.file for shard in shards for file in shard.files()]
     sizes = np.zeros(len(names), np.int64)
     for number in range(rank, len(names), world_size):
@@ -39,6 +39,7 @@ def find_damage(
     sizes: `file_sizes` of all ranks. A duplicate may lack all of its files.
     """
     expected = np.array([[file.bytes for file in shard.files()] for shard in shards])
+    # Kind 0 are the rows, kind k the masks of duplicate k - 1.
     by_kind = sizes.reshape(expected.shape).T
     for kind, (found, needed) in enumerate(zip(by_kind, expected.T, strict=True)):
         if kind and (found == MISSING).all():

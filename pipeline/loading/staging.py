@@ -3,7 +3,7 @@
 A `Staging` follows the datasets of one directory, such as thousands of corpora. One process per
 node copies the rows and the masks of the current pass, 2.2 bytes per token, then the masks of the
 next pass, and removes those of earlier passes.
-Nobody waits for a copy: a file is read from the shared file system until its copy is there, and
+No reader waits for a copy: a file is read from the shared file system until its copy is there, and
 again once the copy is removed. Copies appear whole or not at all, and are hashed on the way, so a
 restarted run keeps those that are there.
 """
@@ -28,7 +28,7 @@ from pipeline.data.shards.manifest import Manifest, MaskFile, Shard, check_size
 RESERVE = 1 << 30
 """Bytes of the disk that are left free for others."""
 MASKS_AT_ONCE = 2
-"""Of an epoch, and of the next, which is copied ahead."""
+"""Duplicates on the disk at a time: an epoch's, and the next one's, which is copied ahead."""
 _CHUNK = 1 << 22
 _LOCK = ".lock"
 
@@ -51,7 +51,7 @@ class StagedPart:
         self.duplicates: tuple[int, ...] | None = None
         """Masks of this pass and the next; None before the first, and when no phase reads them."""
         self.is_waiting = False
-        """Whether the thread has yet to see `duplicates`."""
+        """True while the part is in the queue of the copying thread."""
         self._staging = staging
 
     def follow(self, pass_number: int) -> None:
@@ -71,7 +71,8 @@ class StagedPart:
         return [*self.shards, *masks]
 
     def missing(self, files: Iterable[Shard | MaskFile]) -> list[Shard | MaskFile]:
-        """Those of `files` of which no copy is here."""
+        """The files among `files` without a copy."""
+        # A copy is renamed into place when it is complete, so its size is proof enough.
         return [file for file in files if size_of(self.copies / file.file) != file.bytes]
 
     def remove_others(self, files: Iterable[Shard | MaskFile]) -> None:
@@ -79,7 +80,7 @@ class StagedPart:
         kept = {file.file.partition("/")[0] for file in files}
         for folder in (self.copies / "rows", *self.copies.glob("mask-*")):
             if folder.name not in kept:
-                shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)  # memory of mapped files stays
 
 
 class Staging:
@@ -102,6 +103,7 @@ class Staging:
         are complete. Raises ConfigError if others can change the copies."""
         self.shared = shared
         name, fingerprint = shared.resolve().name, manifest.fingerprint[:16]
+        # Directories of equal names but other shards must not share copies.
         self.copies = root / (name if fingerprint in name else f"{name}-{fingerprint}")
         """Directory of the copies, and of the folders of its parts."""
         with suppress(OSError):  # it cannot be made: `_run` reports this, and there are no copies
@@ -116,7 +118,7 @@ class Staging:
         self._closed = False
         self._is_full = False
         self.is_copying = False
-        """Whether this process makes the copies; another run of this node may make them."""
+        """True if this process makes the copies; another run of this node may make them."""
         self._thread: threading.Thread | None = None
 
     def part(self, shards: tuple[Shard, ...], name: str = "") -> StagedPart:
@@ -134,13 +136,14 @@ class Staging:
 
     def copy_in_background(self) -> None:
         """Make the copies in this process; call it on one process per node."""
+        # daemon: a process that dies in a copy leaves only a temporary file.
         self._thread = threading.Thread(target=self._run, name="staging", daemon=True)
         self._thread.start()
 
     def see(self, part: StagedPart) -> None:
-        """Copy what a part wants now, after what others wanted before."""
+        """Queue a part, whose wanted files have changed, after those that wait."""
         with self._changed:
-            if not part.is_waiting:
+            if not part.is_waiting:  # queued once, however often it changes
                 part.is_waiting = True
                 self._waiting.append(part)
                 self._changed.notify()
@@ -161,6 +164,7 @@ class Staging:
             self.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
             with open_lock(self.copies / _LOCK) as lock:
                 if self._locks(lock):
+                    # Under the lock these are of killed processes: no other process writes here.
                     remove_temporaries(self.copies)
                     self._copy_until_closed()
         except (OSError, DataError) as error:
@@ -184,6 +188,7 @@ class Staging:
                 part = self._waiting.popleft()
                 part.is_waiting = False
             files = part.files()
+            # Old masks go first, so that the disk has room for the new ones.
             part.remove_others(files)
             self._copy_missing(part, part.missing(files))
 
@@ -191,6 +196,7 @@ class Staging:
         for number, file in enumerate(missing):
             if self._closed:
                 return
+            # Looked at before each file, since other runs fill the same disk.
             rest = sum(file.bytes for file in missing[number:])
             free = shutil.disk_usage(self.copies).free
             if file.bytes + self._reserve > free:
@@ -207,7 +213,7 @@ class Staging:
             self._announce_copies()
 
     def _announce_copies(self) -> None:
-        """Say that all are there: of many corpora once, as some begin a pass at every moment."""
+        """Report that all copies exist; of many corpora once, as some start a pass at any time."""
         parts = [*self.parts.values()]
         if self._announce:
             size = sum(file.bytes for part in parts for file in part.files())
@@ -223,11 +229,12 @@ class Staging:
         digest = xxhash.xxh3_64()
         try:
             source = check_size(self.shared, file.file, file.bytes)
+            # A copy need not survive a power failure: not lasting.
             with whole_file(copy, lasting=False) as temporary, temporary.open("wb") as writer:
                 for chunk in _chunks(source):
                     digest.update(chunk)
                     writer.write(chunk)
-                    if self._closed:
+                    if self._closed:  # `whole_file` then removes what it has
                         raise DataError("stopped")
                 if digest.hexdigest() != file.xxh3_64:
                     raise DataError(f"{source} is damaged: its hash does not match the manifest")
