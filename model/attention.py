@@ -49,11 +49,11 @@ FLASH_HEAD = 256
 def attention_kernel(
     device: torch.device, dtype: torch.dtype, head_size: int, recorded: bool
 ) -> AttentionKernel:
-    """The kernel for tensors of this type; recorded: a gradient is."""
+    """The kernel for tensors of this type; recorded: True if a gradient is recorded."""
     if device.type == "cpu":
         if dtype == torch.bfloat16:
             return "softmax_attention"
-        fast = dtype == torch.float32 and recorded
+        fast = dtype == torch.float32 and recorded  # marks sign bits of float32
         return "row_attention" if fast else "scaled_dot_product_attention"
     flash = dtype in FLASH_TYPES and _capability(device) >= FLASH_CAPABILITY
     flash = flash and head_size % 8 == 0 and head_size <= FLASH_HEAD
@@ -77,6 +77,7 @@ def attend_in_pieces(
     """
     dtype, device = projected_T3HK.dtype, projected_T3HK.device
     kernel, recorded = chosen, torch.is_grad_enabled()
+    # Without a gradient `row_attention` would keep weights that no backward pass reads.
     if kernel is None or (device.type == "cpu" and not recorded):
         kernel = attention_kernel(device, dtype, projected_T3HK.shape[-1], recorded)
     if kernel == "flash_attention":
@@ -112,7 +113,7 @@ def attend_from(
     half = projected_T3HK.dtype == torch.bfloat16
     attend = _BY_NAME["softmax_attention" if half else "scaled_dot_product_attention"]
     placed_N2HK = layout.gathered(projected_T3HK[:, 1:])
-    if layout.order is not None:
+    if layout.order is not None:  # blocks sort pieces by length
         query_PHK = query_PHK[layout.order]
     parts, row = [], 0
     for block in layout.blocks:
@@ -139,6 +140,7 @@ def flash_attention(
     `torch.nn.attention.varlen` calls the same operator, with dropout fixed at 0.
     """
     bounds, longest = pieces.cu_seqlens, pieces.longest
+    # The two False: not causal, and no mask returned for debugging.
     mixed_THK: Tensor = torch.ops.aten._flash_attention_forward(
         query_THK, key_THK, value_THK, bounds, bounds, longest, longest, dropout, False, False,
         window_size_left=reach, window_size_right=reach,
@@ -175,8 +177,10 @@ def softmax_attention(
     shown: as in `Attend`; a query that sees nothing mixes all. For bfloat16 on a CPU, where torch's
     fused kernel takes three times as long forward and backward.
     """
+    # Keys are scaled, not scores: K numbers per key, not one per query.
     scores_nHQL = query_nHQK @ (key_nHLK * key_nHLK.shape[-1] ** -0.5).transpose(-1, -2)
     if shown is not None:
+        # The lowest number, not -inf: the softmax of a row of -inf is not a number.
         scores_nHQL = scores_nHQL.masked_fill(~shown, torch.finfo(scores_nHQL.dtype).min)
     weights_nHQL = drop(scores_nHQL.softmax(-1), dropout)
     return weights_nHQL @ value_nHLK
@@ -198,6 +202,7 @@ def _pad(values_TnHK: Tensor, pieces: Pieces) -> tuple[Tensor, ...]:
     empty piece shows one place, because a softmax over none is not a number."""
     bounds = pieces.cu_seqlens.long()
     places_S = torch.arange(pieces.longest, device=bounds.device)
+    # Places after the last token repeat it; `shown` leaves them out of the softmax.
     taken_PS = (bounds[:-1, None] + places_S).clamp(max=len(values_TnHK) - 1)
     shown_PS = places_S < bounds.diff().clamp(min=1)[:, None]
     return (*values_TnHK[taken_PS].permute(2, 0, 3, 1, 4), shown_PS)
@@ -208,5 +213,5 @@ def _widen(shown_nL: Tensor | None) -> Tensor | None:
 
 
 def _capability(device: torch.device) -> tuple[int, int]:
-    """That of a GPU; tensors of the meta device stand for those of a recent one."""
+    """Compute capability of a GPU; the meta device stands for a recent one."""
     return torch.cuda.get_device_capability(device) if device.type == "cuda" else (9, 0)

@@ -31,10 +31,10 @@ FLOOR = {
     torch.bfloat16: 2**-7,
     torch.float16: 2**-10,
 }
-"""Allowed beyond that, by type: 1 to 16 of its roundings, as kernels add in another order. On an
+"""Allowed beyond it, by type: 1 to 16 of its roundings, as kernels add in another order. On an
 H200 flash attention in bfloat16 is off by 2.2e-3, and by 2.4e-3 in gradients."""
 TF32_FLOOR = 2**-9
-"""The same for float32 on a GPU, where torch's kernels may multiply in TF32, of 10 bits."""
+"""Floor of float32 on a GPU, where torch's kernels may multiply in TF32, of 10 bits."""
 MOST_HEADS = 2
 MOST_TOKENS = 1024
 """Drawn at most, unless a piece is longer: half a second of a CPU at length 512. Heads do not
@@ -44,7 +44,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """How a run attends."""
+    """The attention of a run."""
 
     device: torch.device
     dtype: torch.dtype
@@ -53,16 +53,16 @@ class Case:
     longest: int
     """Tokens of the longest piece."""
     tokens: int
-    """Of a micro-batch."""
+    """Tokens of a micro-batch."""
     dropout: float
-    """Of attention weights."""
+    """Dropout probability of attention weights."""
     window: int | None = None
     """Tokens to each side; None: the whole piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Passes:
-    """What both passes give: mixed values [T, H, K], gradients [T, 3, H, K]."""
+    """Results of both passes: mixed values [T, H, K], gradients [T, 3, H, K]."""
 
     mixed: Tensor
     gradients: Tensor
@@ -72,17 +72,18 @@ def candidates(cases: Sequence[Case]) -> tuple[AttentionKernel, ...]:
     """The kernels that may serve all encoders of a model in training, in the order of preference:
     the one that the table of `model.attention` names, then `padded_attention`."""
     named = {attention_kernel(each.device, each.dtype, each.head_size, True) for each in cases}
+    # Encoders that would take different kernels have only the padded one in common.
     if named <= {"padded_attention"} or len(named) > 1:
         return ("padded_attention",)
     return (*named, "padded_attention")
 
 
 def find_fault(kernel: AttentionKernel, case: Case) -> str:
-    """Why a kernel cannot be relied on, "" if it can."""
+    """The reason why a kernel cannot be relied on, "" if it can."""
     devices = [case.device] if case.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         torch.manual_seed(SEED)
-        pieces = pieces_of(_lengths(case), case.device)
+        pieces = pieces_of(_lengths(case), case.device)  # 1.
         given, upstream = _draw(case, int(pieces.cu_seqlens[-1]))
         try:
             found = _passes(kernel, given, upstream, pieces, 0.0, case.window)
@@ -90,16 +91,17 @@ def find_fault(kernel: AttentionKernel, case: Case) -> str:
         except RuntimeError as error:
             first, *_ = str(error).split("\n")
             return f"failed: {first}"
-        oracle = _products(given.double(), upstream.double(), pieces, case.window)
+        oracle = _products(given.double(), upstream.double(), pieces, case.window)  # 2.
         plain = _products(given, upstream, pieces, case.window)
     for part in ("mixed", "gradients"):
         exact = getattr(oracle, part)
         off = _worst(getattr(found, part), exact, pieces)
+        # 3.
         limit = ERROR_FACTOR * _worst(getattr(plain, part), exact, pieces) + _floor(case)
         if not off <= limit:  # NaN is not either
             what = "values" if part == "mixed" else "gradients"
             return f"has an error of {off:.2g} in its {what}, where {limit:.2g} is the limit"
-        if not getattr(dropped, part).isfinite().all():
+        if not getattr(dropped, part).isfinite().all():  # 4.
             return f"gives numbers that are not finite with dropout {case.dropout:g}"
     return ""
 
@@ -123,7 +125,7 @@ def _lengths(case: Case) -> list[int]:
 def _draw(case: Case, tokens: int) -> tuple[Tensor, Tensor]:
     """Query, key and value [T, 3, H, K], and the gradient of the mixed values [T, H, K]."""
     shape = (tokens, 4, min(case.heads, MOST_HEADS), case.head_size)
-    drawn = torch.randn(shape).to(case.device, case.dtype)
+    drawn = torch.randn(shape).to(case.device, case.dtype)  # on the CPU: the same anywhere
     return drawn[:, :3].contiguous(), drawn[:, 3].contiguous()
 
 
@@ -156,6 +158,6 @@ def _backward(leaf: Tensor, mixed: Tensor, upstream: Tensor) -> _Passes:
 
 def _worst(found: Tensor, exact: Tensor, pieces: Pieces) -> float:
     """The largest relative error of a piece, by the norms of all its numbers."""
-    lengths = pieces.cu_seqlens.diff().tolist()[:-1]
+    lengths = pieces.cu_seqlens.diff().tolist()[:-1]  # the last one is empty: 0 / 0
     parts = zip(torch.split(found.double(), lengths), torch.split(exact, lengths), strict=True)
     return torch.stack([(own - each).norm() / each.norm() for own, each in parts]).max().item()

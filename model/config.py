@@ -15,7 +15,7 @@ VOCABULARY_MULTIPLE = 128
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerDesign:
-    """How layers are built. The defaults are BERT's (Devlin et al. 2019, sec. 3.1)."""
+    """Design of the layers. The defaults are BERT's (Devlin et al. 2019, sec. 3.1)."""
 
     norm: Literal["post", "pre"] = "post"
     """LayerNorm after each residual sum; or before each part of a layer, except before the first,
@@ -23,9 +23,9 @@ class LayerDesign:
     gated: bool = False
     """Multiply what the feed-forward part's GELU gives by a second projection (Shazeer 2020)."""
     biases: bool = True
-    """Whether projections and LayerNorms add a vector; the words' scores always do."""
+    """True if projections and LayerNorms add a vector; the words' scores always do."""
     sharing: Literal["none", "all", "attention", "feed_forward"] = "none"
-    """What the layers of a group share: nothing, all weights, or one part."""
+    """Weights that the layers of a group share: none, all, or those of one part."""
     groups: int = 1
     """Number of equal groups of consecutive layers that share weights; 1 with sharing=none."""
     position_kind: Literal["learned", "rotary"] = "learned"
@@ -34,16 +34,17 @@ class LayerDesign:
     rotary_base: float = 10_000.0
     """Wavelengths of rotary positions grow to this many radians; of layers that see all."""
     local_rotary_base: float = 10_000.0
-    """The same of layers with a window."""
+    """Bound of the wavelengths of layers with a window, as above."""
     window: int = 0
     """A token attends to this many others, half on each side; even; 0: to its whole piece."""
     global_every: int = 1
     """Every so many layers, from the first, one has no window."""
     dropout_places: Literal["all", "attention_output"] = "all"
-    """Where hidden units are dropped: the embeddings and both parts' outputs, or attention's."""
+    """Places of dropout of hidden units: the embeddings and both parts' outputs, or attention's."""
 
     def reach(self, index: int) -> int | None:
         """Tokens to each side that layer `index` attends to; None: all of the piece."""
+        # Every 3 layers: 0, 3, ..., which include the last of ModernBERT's 22 and of its 28.
         return self.window // 2 if self.window and index % self.global_every else None
 
 

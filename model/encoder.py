@@ -47,7 +47,7 @@ class Encoder(nn.Module):
         """Hidden vectors [T, D].
 
         pieces: which tokens attend to each other. segment_ids_T: see `Embeddings.forward`.
-        places_P: return the vector of one token of each piece alone, [P, D], for which most of the
+        places_P: return only the vector of one token of each piece, [P, D], for which most of the
         last layer is not computed; in eval mode, and no piece is empty.
         """
         assert places_P is None or not self.training
@@ -62,18 +62,18 @@ class Encoder(nn.Module):
         for depth in lower:
             stream = self.layers[self.order[depth]](stream, reaches[depth])
         last, reach = self.layers[self.order[top]], reaches[top]
-        if places_P is not None and reach.window is not None:
+        if places_P is not None and reach.window is not None:  # `attend_from` has none
             hidden_TD: Tensor = last(stream, reach).normed_TD
             return hidden_TD[places_P]
         hidden: Tensor = last(stream, reach, places_P).normed_TD
         return hidden
 
     def _reaches(self, pieces: Pieces, places_T: Tensor, dtype: torch.dtype) -> list[Reach]:
-        """What each layer attends to; those with a window have a rotation of their own."""
+        """The reach of each layer; layers with a window have a rotation of their own."""
         config = self.config
         on_cpu = pieces.cu_seqlens.device.type == "cpu"
         layout = lay_out(pieces.cu_seqlens, config.heads) if on_cpu else None
-        rotations: dict[float, Rotation] = {}
+        rotations: dict[float, Rotation] = {}  # two at most, shared by layers
         found = []
         for depth in range(config.layers):
             window, rotation = config.reach(depth), None
@@ -92,6 +92,7 @@ class Encoder(nn.Module):
         limit = torch._dynamo.config.recompile_limit
         torch._dynamo.config.recompile_limit = max(limit, MOST_GRAPHS)
         for module in (self.embeddings, *self.layers):
+            # Static: all micro-batches of a GPU have the same shapes.
             module.compile(dynamic=False, backend=backend)
 
 
@@ -161,6 +162,7 @@ def initialize(
     Numbers are drawn on the CPU in the order of the parameters, regardless of their device.
     """
     generator = torch.Generator().manual_seed(seed)
+    # Sets of identities, not names: a shared parameter has several names, and is drawn once.
     norms = {id(part.weight) for part in module.modules() if isinstance(part, nn.LayerNorm)}
     words = {id(part.words.weight) for part in module.modules() if isinstance(part, Embeddings)}
     projections = [part.projection for part in module.modules() if isinstance(part, Encoder)]
@@ -215,4 +217,5 @@ def sinusoids(positions: int, width: int) -> Tensor:
     half = -(-width // 2)
     frequencies = positions ** -torch.linspace(0, 1, half)
     angles = torch.arange(positions)[:, None] * frequencies
+    # A sine has mean square 1/2; an odd width drops one cosine.
     return 2**0.5 * torch.cat([angles.sin(), angles.cos()], 1)[:, :width]

@@ -1,12 +1,12 @@
 """The parts of a Transformer layer, built as `LayerDesign` says.
 
-Four choices make a layer: where LayerNorm stands (`_post_norm`, `_pre_norm`), how places are told
+Four choices make a layer: where LayerNorm stands (`_post_norm`, `_pre_norm`), how positions enter
 (a table in `Embeddings`, or `model.rotary`), which feed-forward part it has (`FEED_FORWARD`), and
 how far it attends (`Reach`).
 
 A layer ends with the LayerNorm of its last sum in either design, so that all layers, the first one
 included, are the same code. With LayerNorm before each part, that is the norm before the next
-layer's attention, or, in the last layer, before the heads: transformers counts it to these.
+layer's attention, or, in the last layer, before the heads, where transformers counts it.
 
 Legend: T tokens, P pieces (see `model.pieces`), D width, E width of embeddings, H heads, K head
 size, F feed-forward.
@@ -29,7 +29,7 @@ from model.rotary import Rotation, rotate
 
 
 class Reach(NamedTuple):
-    """What the tokens of a layer attend to."""
+    """The tokens that those of a layer attend to."""
 
     pieces: Pieces
     layout: BlockLayout | None = None
@@ -37,21 +37,21 @@ class Reach(NamedTuple):
     window: int | None = None
     """Tokens to each side; None: the whole piece."""
     rotation: Rotation | None = None
-    """Of queries and keys; None if places are told by the embeddings."""
+    """Rotation of queries and keys; None if the embeddings hold positions."""
 
 
 class Stream(NamedTuple):
     """Hidden vectors [T, D] between two parts of layers."""
 
     residual_TD: Tensor
-    """What the next part's output is added to."""
+    """The sum that the next part's output is added to."""
     normed_TD: Tensor
-    """What the next part reads."""
+    """The input of the next part."""
 
 
 class Embeddings(nn.Module):
-    """Sum of word, position and segment vectors, normalised; with rotary positions the word's
-    alone."""
+    """Sum of word, position and segment vectors, normalised; with rotary positions only
+    the word's."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -71,13 +71,14 @@ class Embeddings(nn.Module):
         """Vectors [T, E].
 
         places_T: position of each token in its piece, from 0. segment_ids_T: None if every token is
-        in segment 0; ignored if the table has one row, as in RoBERTa, which marks two segments by
-        separators alone.
+        in segment 0; ignored if the table has one row, as in RoBERTa, which marks two segments only
+        by separators.
         """
         if not self.has_tables:
             words_TE: Tensor = self.dropout(self.norm(self.words(input_ids_T)))
             return words_TE
         if segment_ids_T is None or self.segments.num_embeddings == 1:
+            # One row is enough: it broadcasts over the tokens.
             segment_ids_T = torch.zeros(1, dtype=torch.int64, device=input_ids_T.device)
         placed_TE = self.positions(places_T + self.position_offset) + self.segments(segment_ids_T)
         embedded_TE: Tensor = self.dropout(self.norm(self.words(input_ids_T) + placed_TE))
@@ -97,7 +98,7 @@ class Attention(nn.Module):
         self.kernel: AttentionKernel | None = None
 
     def forward(self, hidden_TD: Tensor, reach: Reach, places_P: Tensor | None = None) -> Tensor:
-        """[T, D]. places_P: the token of each piece that alone attends, without dropout and a
+        """[T, D]. places_P: the only token of each piece that attends, without dropout and a
         window, [P, D]; None: all do."""
         projected_T3HK = self.query_key_value(hidden_TD).unflatten(-1, (3, self.heads, -1))
         if reach.rotation is not None:
@@ -109,6 +110,7 @@ class Attention(nn.Module):
                 projected_T3HK, pieces, layout, dropout, self.kernel, reach.window
             )
         else:
+            # 0: the query.
             mixed = attend_from(projected_T3HK[places_P, 0], projected_T3HK, pieces, layout)
         output: Tensor = self.output(mixed.flatten(1))
         return output
@@ -141,7 +143,7 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         """Vectors [T, D], computed through [T, 2 F]."""
-        changed_TF, gate_TF = self.inner(hidden_TD).chunk(2, -1)
+        changed_TF, gate_TF = self.inner(hidden_TD).chunk(2, -1)  # in transformers' order
         gated_TD: Tensor = self.outer(F.gelu(changed_TF, approximate=self.approximate) * gate_TF)
         return gated_TD
 
@@ -208,5 +210,6 @@ def set_dropout(model: nn.Module, hidden: float, attention: float) -> None:
     for module in model.modules():
         if isinstance(module, Dropout):
             module.probability = hidden
+        # Its weights are dropped inside the kernel, which takes the probability as a number.
         elif isinstance(module, Attention):
             module.dropout = attention

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 APPROXIMATIONS = {"gelu": "none", "gelu_tanh": "tanh"}
-"""What `F.gelu` calls the activations of `EncoderConfig`."""
-HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+"""Activations of `EncoderConfig` -> their names in `F.gelu`."""
+HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")  # private, so it may go
 
 
 class Linear(nn.Linear):
@@ -56,6 +56,7 @@ def linear(
     """
     if _suits_onednn(input, weight):
         after = "none" if approximate is None else "gelu"
+        # The last two: no numbers, and which GELU.
         product: Tensor = torch.ops.mkldnn._linear_pointwise(
             input, weight, bias, after, [], approximate or ""
         )
@@ -71,5 +72,5 @@ def _suits_onednn(input: Tensor, weight: Tensor) -> bool:
         and input.dtype == weight.dtype == torch.float32
         and weight.dim() == 2
         and not torch.is_grad_enabled()
-        and not torch.is_autocast_enabled("cpu")
+        and not torch.is_autocast_enabled("cpu")  # autocast does not cast for this operator
     )

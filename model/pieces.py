@@ -45,7 +45,7 @@ class Pieces(NamedTuple):
     """At least the length of the longest piece."""
 
     def to(self, device: torch.device | str) -> Pieces:
-        """The same on `device`; a copy from pinned memory does not block."""
+        """These pieces on `device`; a copy from pinned memory does not block."""
         return self._replace(cu_seqlens=self.cu_seqlens.to(device, non_blocking=True))
 
 
@@ -58,7 +58,7 @@ def pieces_of(lengths: Sequence[int], device: torch.device | str = "cpu") -> Pie
 def piece_of(cu_seqlens: Tensor, tokens: int) -> Tensor:
     """The piece [T] of each token."""
     numbers = torch.arange(tokens, dtype=cu_seqlens.dtype, device=cu_seqlens.device)
-    return torch.searchsorted(cu_seqlens[1:], numbers, right=True)
+    return torch.searchsorted(cu_seqlens[1:], numbers, right=True)  # right: none in empty ones
 
 
 def positions_in_pieces(cu_seqlens: Tensor, tokens: int) -> Tensor:
@@ -68,12 +68,12 @@ def positions_in_pieces(cu_seqlens: Tensor, tokens: int) -> Tensor:
 
 
 class WindowSpan(NamedTuple):
-    """Places of a block's rows that attend together, and those that they may attend to."""
+    """Places of a block's rows that attend together, and the places that they may attend to."""
 
     queries: slice
     keys: slice
     shown: Tensor | None
-    """Which, broadcast to [n, H, queries, keys]; None: all."""
+    """True for pairs that attend, broadcast to [n, H, queries, keys]; None: all."""
 
 
 class RowBlock(NamedTuple):
@@ -96,11 +96,11 @@ class RowBlock(NamedTuple):
         return own.view(rows, length, *placed.shape[1:])
 
     def outgrows(self, heads: int) -> bool:
-        """Whether attention's weights of one row take more than `GROUP_BYTES`."""
+        """True if attention's weights of one row take more than `GROUP_BYTES`."""
         return 4 * heads * self.longest**2 > GROUP_BYTES
 
     def shown(self) -> Tensor | None:
-        """Which places hold tokens [n, longest], or None if all do."""
+        """True for places that hold tokens [n, longest], or None if all do."""
         if min(self.lengths) == self.longest:
             return None
         return torch.arange(self.longest) < torch.tensor(self.lengths)[:, None]
@@ -154,10 +154,12 @@ def lay_out(cu_seqlens: Tensor, heads: int) -> BlockLayout:
     or single rows."""
     bounds = cu_seqlens.numpy().astype(np.int64)
     lengths = np.diff(bounds)
-    starts, lengths = bounds[:-1][lengths > 0], lengths[lengths > 0]
+    starts, lengths = bounds[:-1][lengths > 0], lengths[lengths > 0]  # no row for empty ones
     alike = lengths.min() == lengths.max()
+    # 1.
     if alike or _most_rows(int(lengths.min()), heads) == 1:
         return BlockLayout(_blocks(lengths.tolist(), heads))
+    # 2. Longest first, so that a block is as wide as its first row.
     order = np.argsort(-lengths, kind="stable")
     starts, lengths = starts[order], lengths[order]
     blocks = _blocks(lengths.tolist(), heads)
@@ -183,6 +185,7 @@ def _blocks(lengths: list[int], heads: int) -> list[RowBlock]:
     while row < len(lengths):
         longest = lengths[row]
         stop = min(len(lengths), row + _most_rows(longest, heads))
+        # Ends at the first row, which is the longest.
         while lengths[stop - 1] < LEAST_FILLED * longest:
             stop -= 1
         blocks.append(RowBlock(first, lengths[row:stop]))

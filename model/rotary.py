@@ -1,6 +1,6 @@
 """Rotary positions: queries and keys turned by angles that grow with their place.
 
-The product of a query and a key then depends on the distance of their tokens alone (Su et al. 2021,
+The product of a query and a key then depends only on the distance of their tokens (Su et al. 2021,
 sec. 3.2). Components k and k + K/2 of a head are turned together, as in GPT-NeoX and transformers.
 
 Legend: T tokens, H heads, K head size.
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class Rotation(NamedTuple):
-    """Of each token, [T, 1, 1, K / 2]."""
+    """Cosine and sine of each token's angles, [T, 1, 1, K / 2]."""
 
     cos: Tensor
     sin: Tensor
@@ -34,10 +34,10 @@ def rotation_of(places_T: Tensor, size: int, base: float, dtype: torch.dtype) ->
 
 
 def rotate(projected_T3HK: Tensor, rotation: Rotation) -> Tensor:
-    """The same with turned queries and keys, computed in float32 at least."""
+    """Projections with turned queries and keys, computed in float32 at least."""
     kind = projected_T3HK.dtype
     exact = torch.promote_types(kind, torch.float32)
-    first, second = projected_T3HK[:, :2].to(exact).chunk(2, -1)
+    first, second = projected_T3HK[:, :2].to(exact).chunk(2, -1)  # values are not turned
     cos, sin = rotation
     turned = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
     return torch.cat([turned.to(kind), projected_T3HK[:, 2:]], 1)

@@ -22,7 +22,7 @@ from torch import Tensor
 from model.dropout import kept_scale, random_int16, threshold
 from model.pieces import RowBlock
 
-SIGN = -(1 << 31)
+SIGN = -(1 << 31)  # of a float32, as an int32
 ATEN = torch.ops.aten
 
 
@@ -38,12 +38,18 @@ def row_attention(
 
 
 class _RowAttention(torch.autograd.Function):
-    """Flash attention's backward pass, with stored weights instead of recomputed ones."""
+    """Flash attention's backward pass, with stored weights instead of recomputed ones.
+
+    Forward, span by span: 1. softmax of the scores; 2. mark dropped weights by their sign; 3. mix
+    the values of the others. Backward: 4. gradients of values; 5. of scores, through dropout and
+    softmax; 6. of queries and keys.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, projected_N3HK: Tensor, blocks: list[RowBlock], dropout: float, reach: int | None
     ) -> Tensor:
+        # A slice of the projections is not contiguous; blocks are views of what is.
         out_NHK = torch.empty_like(projected_N3HK[:, 0], memory_format=torch.contiguous_format)
         kept = []
         for block in blocks:
@@ -57,9 +63,12 @@ class _RowAttention(torch.autograd.Function):
                 kept.append(log_sums_nHL)
                 continue
             for queries, keys, shown in block.spans(reach):
+                # 1.
                 weights_nHQL = _weights(query[:, :, queries], key[:, :, keys], shown)
-                if dropout:
+                if dropout:  # 2.
                     _mark_dropped(weights_nHQL, threshold(dropout))
+                # 3. Marked weights are negative, so relu drops them; the softmax has no other
+                # negatives.
                 mixed = (weights_nHQL.relu() @ value[:, :, keys]).mul_(kept_scale(dropout))
                 out[:, :, queries].copy_(mixed)
                 kept.append(weights_nHQL)
@@ -70,7 +79,7 @@ class _RowAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_NHK: Tensor) -> tuple[Tensor | None, ...]:
         projected_N3HK, out_NHK = ctx.saved_tensors
-        overlap = ctx.reach is not None  # of the keys of neighbouring spans
+        overlap = ctx.reach is not None  # spans share keys with their neighbours
         grad_projected = (torch.zeros_like if overlap else torch.empty_like)(projected_N3HK)
         store = Tensor.add_ if overlap else Tensor.copy_
         root, scale = out_NHK.shape[-1] ** -0.5, kept_scale(ctx.dropout)
@@ -94,9 +103,13 @@ class _RowAttention(torch.autograd.Function):
                 mean = (out * grad).sum(-1, keepdim=True)
                 grad = grad * scale
                 shown = weights.relu()
+                # 4.
                 store(to_value[:, :, keys], shown.transpose(-1, -2) @ grad)
+                # 5. The mean is taken under all weights, so dropped ones count with their absolute
+                # value.
                 to_scores = (grad @ value[:, :, keys].transpose(-1, -2)).mul_(shown)
                 to_scores.addcmul_(torch.abs(weights, out=shown), mean, value=-1).mul_(root)
+                # 6.
                 to_query[:, :, queries].copy_(to_scores @ key[:, :, keys])
                 store(to_key[:, :, keys], to_scores.transpose(-1, -2) @ query[:, :, queries])
         return grad_projected, None, None, None
@@ -107,14 +120,16 @@ def _is_fused(block: RowBlock, query_nHLK: Tensor, dropout: float, reach: int | 
 
 
 def _weights(query_nHQK: Tensor, key_nHLK: Tensor, shown: Tensor | None) -> Tensor:
+    # Queries are scaled, not scores: K numbers each, not L.
     scores_nHQL = (query_nHQK * query_nHQK.shape[-1] ** -0.5) @ key_nHLK.transpose(-1, -2)
     if shown is not None:
-        scores_nHQL.masked_fill_(~shown, -math.inf)
+        scores_nHQL.masked_fill_(~shown, -math.inf)  # every query sees some key
     weights_nHQL: Tensor = scores_nHQL.softmax(-1)
     return weights_nHQL
 
 
 def _mark_dropped(weights: Tensor, below: int) -> None:
     """Set the sign bit of each weight with the dropout probability, in place."""
+    # Below the threshold a difference is negative; the weight takes over its sign bit.
     signs = random_int16(weights.shape).to(torch.int32).sub_(below).bitwise_and_(SIGN)
     weights.view(torch.int32).bitwise_or_(signs)

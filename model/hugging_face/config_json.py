@@ -30,7 +30,7 @@ COMMON = {
 }
 """Our setting -> theirs, for settings with the same value in every family; the rest is below."""
 SHARES = ("dropout", "attention_dropout", "layer_norm_eps", "initializer_range")
-"""Those that may be 0 and need not be whole numbers."""
+"""Settings that may be 0 and need not be whole numbers."""
 
 POOLING = "classifier_pooling"
 """ModernBERT's setting of what its task heads read; pretraining has no use for it."""
@@ -89,6 +89,7 @@ def check_numbers(theirs: Mapping[str, Any]) -> None:
     sizes = ("embedding_size", "num_hidden_groups", "max_position_embeddings")
     for ours, name in [*COMMON.items(), *((name, name) for name in sizes)]:
         value = theirs.get(name, 1)
+        # JSON's true is an int in Python.
         number = isinstance(value, int | float) and not isinstance(value, bool)
         share = ours in SHARES
         if not number or not (0 <= value < 1e9 if share else isinstance(value, int) and value > 0):
@@ -118,7 +119,7 @@ def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
     family = family_named(model_type_of(theirs))
     if family is MODERNBERT:
         return family, modern_config(theirs)
-    # folders from 2019, such as BioBERT's and SpanBERT's, omit these and rely on class defaults
+    # Folders from 2019, such as BioBERT's and SpanBERT's, omit these and rely on class defaults.
     theirs = {"layer_norm_eps": 1e-12, "pad_token_id": int(family.after_pad), **theirs}
     needed = {*COMMON.values(), "max_position_embeddings", "hidden_act", "pad_token_id"}
     needed |= {"embedding_size", "num_hidden_groups"} if family.factorised else set()
@@ -153,7 +154,7 @@ def our_config(theirs: Mapping[str, Any]) -> tuple[Family, EncoderConfig]:
             f"num_hidden_groups={groups} cannot be loaded: {layers} layers are not a multiple of it"
         )
     size = theirs["embedding_size" if family.factorised else "hidden_size"]
-    # ALBERT with neither is a sharing of groups of one layer: without sharing it would be a BERT
+    # ALBERT with neither shares in groups of one layer: without sharing it would be a BERT.
     alone = groups == layers and not (family.factorised and size == theirs["hidden_size"])
     return family, EncoderConfig(
         **{ours: theirs[name] for ours, name in COMMON.items()},

@@ -58,9 +58,9 @@ class LogicalParameter:
     shape: tuple[int, ...]
     """Its shape in transformers; it takes prod(shape) numbers from `start`."""
     decay: bool
-    """Whether weight decay applies: true for matrices and embeddings, not biases and LayerNorm."""
+    """True if weight decay applies: to matrices and embeddings, not to biases and LayerNorm."""
     adapt: bool
-    """Whether LAMB's trust ratio scales its update: true for the same parameters."""
+    """True if LAMB's trust ratio scales its update: that of the same parameters."""
 
 
 def family(model: Model) -> Family:
@@ -86,11 +86,12 @@ def logical_parameters(model: Model) -> list[LogicalParameter]:
 def named_parameters(
     modules: Names, module: nn.Module, config: EncoderConfig
 ) -> list[LogicalParameter]:
-    """As `logical_parameters`, of any module; modules: see `Family`; config: of the encoder."""
+    """The logical parameters of any module; modules: see `Family`; config: of its encoder."""
     found = []
     for parameter_name, parameter in module.named_parameters():
         names = _their_names(modules, parameter_name, config.layers)
         padded = parameter_name in PADDED
+        # Ours may stack several of theirs, of equal shapes.
         rows = config.vocab_size if padded else parameter.shape[0] // len(names)
         shape = (rows, *parameter.shape[1:])
         for index, name in enumerate(names):
@@ -133,6 +134,7 @@ def from_hugging_face(
     state = {todays_name(name): weight for name, weight in state.items()}
     check_sizes(own, own_config, config, state)
     pair_names = [names[0] for module, names in own.modules.items() if "pair_head" in module]
+    # The classifier, not the pooler: folders without this head may have a pooler.
     pairs = any(name.startswith(f"{pair_names[-1]}.") for name in state) if pair_names else False
     unused = own.unused if pairs else (*own.unused, *(f"{name}." for name in pair_names))
     state = without_mapping(own, own_config, state)
@@ -141,7 +143,7 @@ def from_hugging_face(
     boundary_part = recorded_part(config, LossPart(name="sbo", weight=1.0, per="boundaries"))
     model = MaskedLanguageModel(
         own_config,
-        seed=0,
+        seed=0,  # of no effect: `fill` sets all weights
         pair_weight=pair_part.weight if pairs else 0.0,
         boundary_weight=boundary_part.weight if boundaries else 0.0,
     )
@@ -188,7 +190,7 @@ def views(module: nn.Module, logical: Sequence[LogicalParameter]) -> dict[str, T
     parameters = dict(module.named_parameters())
     return {
         part.name: parameters[part.parameter_name]
-        .flatten()[part.start : part.start + prod(part.shape)]
+        .flatten()[part.start : part.start + prod(part.shape)]  # a view, as it is contiguous
         .view(part.shape)
         for part in logical
     }
@@ -231,6 +233,7 @@ def copies_of(config: EncoderConfig, own: Family) -> dict[str, str]:
         owner = shared_from(config, index)
         for module in own.modules:
             part = module.removeprefix("encoder.layers.{}.")
+            # The owner is in `modules` under its own number; the others need an entry.
             if part != module and part.startswith(config.sharing) and owner != index:
                 for kind in ("weight", "bias"):
                     names = own.modules[module]
@@ -247,7 +250,7 @@ def _their_names(modules: Names, parameter_name: str, layers: int) -> list[str]:
     layer = next((int(part) for part in parts if part.isdigit()), 0)
     pattern = ".".join("{}" if part.isdigit() else part for part in parts)
     last = pattern.replace("{}", "{last}")
-    if layer == layers - 1 and last in modules:
+    if layer == layers - 1 and last in modules:  # a norm there has a name of its own
         pattern = last
     table = BOUNDARY_HEAD if pattern in BOUNDARY_HEAD else modules
     return [f"{theirs.format(layer, next=layer + 1)}.{kind}" for theirs in table[pattern]]

@@ -40,6 +40,7 @@ def to_folders(model: ReplacedTokenModel) -> tuple[Folder, Folder]:
     state = {name: piece.detach().clone() for name, piece in view_parameters(model).items()}
     detector = {name: weight for name, weight in state.items() if not name.startswith(OWNED)}
     common = _common(tied=model.generator is None, own=model.own_embeddings)
+    # Shared weights are in both folders, so that each loads without the other.
     filler = {name: weight for name, weight in detector.items() if name.startswith(common)}
     filler |= {
         name.removeprefix(OWNED): weight for name, weight in state.items() if name.startswith(OWNED)
@@ -68,6 +69,7 @@ def from_folders(
     config, generator = electra_config(detector[1]), electra_config(filler[1])
     check_sizes(ELECTRA, config, detector[1], detector[0])
     check_sizes(ELECTRA, generator, filler[1], filler[0])
+    # Two networks may have equal sizes, so weights decide.
     tied = config == generator and all(
         torch.equal(weight, detector[0][name])
         for name, weight in filler[0].items()
@@ -93,7 +95,7 @@ def from_folders(
 
 
 def _objective(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> tuple[Kind, float]:
-    """What the encoder of a folder does, and the weight of its part of the loss."""
+    """The objective of a folder's encoder, and the weight of its part of the loss."""
     restores = any(name.startswith(RESTORING_PREFIX) for name in state)
     copies = any(name.startswith(COPYING_PREFIX) for name in state)
     kind: Kind = "rtd"
@@ -101,6 +103,7 @@ def _objective(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> tuple[
         kind = "all_tokens_mlm" if copies else "replace_mlm"
     name, per = PARTS[kind]
     part = recorded_part(config, LossPart(name=name, weight=WEIGHTS[name], per=per))
+    # Both kinds have the same weights; only the record tells what the mean is over.
     if kind == "rtd" and part.per == "predictions":
         kind = "rtd_masked"
     if PARTS[kind] != (name, part.per):
@@ -126,7 +129,7 @@ def join_folders(
     for alias, name in ELECTRA.tied.items():
         if alias in filler and not torch.equal(filler[alias], filler[name]):
             raise ValueError(f"{alias} differs from {name}; only tied weights can be loaded")
-    owned = filler.keys() - ELECTRA.tied.keys() - set(shared)
+    owned = filler.keys() - ELECTRA.tied.keys() - set(shared)  # aliases were compared
     return {**detector, **{OWNED + name: filler[name] for name in owned}}
 
 

@@ -18,6 +18,7 @@ def their_electra_config(config: EncoderConfig, architecture: str) -> dict[str, 
             f"position_offset={config.position_offset} and sharing={config.sharing}: ELECTRA "
             "needs position_offset=0 and sharing=none"
         )
+    # transformers' ElectraGeneratorPredictions has a gelu that no setting changes.
     if config.activation != "gelu":
         raise ValueError(f"activation={config.activation}: ELECTRA's generator needs gelu")
     return {

@@ -1,4 +1,4 @@
-"""What transformers calls each family: its classes, its module names, its settings.
+"""transformers' names for each family: its classes, its modules, its settings.
 
 A family is a value of `Family`; that of a model follows from its configuration and heads.
 `hugging_face` uses these names to convert weights in both directions.
@@ -16,9 +16,9 @@ Names = Mapping[str, tuple[str, ...]]
 
 
 DESIGNED = ("norm", "gated", "biases", "position_kind")
-"""What a family fixes of the design of its layers."""
+"""Fields of `LayerDesign` that every family fixes."""
 OF_ROTARY = ("window", "global_every", "rotary_base", "local_rotary_base")
-"""What it fixes besides if its positions are learned, which use none of these."""
+"""Fields that it also fixes if its positions are learned, which use none of these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,22 +41,22 @@ class Family:
     activations: Mapping[str, str]
     """Our name of the activation -> theirs."""
     after_pad: bool
-    """Whether positions start after the pad id instead of at 0."""
+    """True if positions start after the pad id instead of at 0."""
     factorised: bool
-    """Whether embeddings may be narrower than hidden vectors, and layers may share weights. Models
+    """True if embeddings may be narrower than hidden vectors, and layers may share weights. Models
     with neither belong to a family without."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings whose value is fixed."""
     design: LayerDesign = field(default_factory=LayerDesign)
-    """How its layers are built, in what `DESIGNED` names."""
+    """Design of its layers, in the fields of `DESIGNED`."""
 
     @property
     def prefix(self) -> str:
-        """Of the encoder's names in models with heads, which its own class drops."""
+        """Prefix of the encoder's names in models with heads, which its own class drops."""
         return self.modules["encoder.embeddings.words"][0].partition(".")[0] + "."
 
     def changes(self, config: EncoderConfig, pairs: bool) -> dict[str, Any]:
-        """What would make a model one of this family: fields of its configuration and their values.
+        """Changes that make a model one of this family: fields of its configuration, and values.
 
         `pairs`, whether it has a pair head, counts as a field. Empty if the model is of the family.
         """
@@ -151,7 +151,7 @@ BERT = Family(
         "pair_head.classifier": ("cls.seq_relationship",),
     },
     tied=_tied("cls.predictions", "bert"),
-    unused=("bert.embeddings.position_ids", "bert.embeddings.token_type_ids"),
+    unused=("bert.embeddings.position_ids", "bert.embeddings.token_type_ids"),  # buffers
     activations={"gelu": "gelu", "gelu_tanh": "gelu_new"},
     after_pad=False,
     factorised=False,
@@ -191,7 +191,7 @@ ALBERT = Family(
     activations={"gelu": "gelu", "gelu_tanh": "gelu_new"},
     after_pad=False,
     factorised=True,
-    settings={"inner_group_num": 1},
+    settings={"inner_group_num": 1},  # a group repeats one layer
 )
 
 ELECTRA = Family(
@@ -227,7 +227,7 @@ converts their configurations. An encoder that restores words has the class of a
 has no copy probability: these names are ours."""
 COPYING_PREFIX = "copying."
 RESTORING_PREFIX = "generator_predictions."
-"""Of an encoder that restores words, and of any generator in its own folder."""
+"""Prefix of the head of an encoder that restores words, and of any generator in its own folder."""
 
 MODERNBERT = Family(
     model_type="modernbert",
@@ -261,7 +261,7 @@ NAMES_WITHOUT_CLASS: Names = {
     **BERT.modules,
     "encoder.projection": ("bert.embeddings_project",),
 }
-"""Of a model that transformers has no class for, which is trained for comparisons alone."""
+"""Names of a model that transformers has no class for, which is trained only for comparisons."""
 
 BOUNDARY_HEAD = {
     "boundary_head": ("span_boundary",),

@@ -33,7 +33,7 @@ POSITIONS = "embeddings.position_embeddings.weight"
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRows:
-    """Where the rows of the model's tokens come from; the others keep their initialization."""
+    """Sources of the rows of the model's tokens; other rows keep their initialization."""
 
     ours: Tensor
     """Ids in the model of tokens that the folder has too [n]."""
@@ -44,7 +44,7 @@ class EmbeddingRows:
     pieces: Tensor
     """The pieces: ids in the folder [k]."""
     owners: Tensor
-    """The index in `new` that each piece belongs to [k]."""
+    """For each piece, the index in `new` of its token [k]."""
 
     def copy(self, rows: Tensor, given: Tensor) -> None:
         """Set rows of the model's table, or entries of its bias, from the folder's `given`."""
@@ -57,10 +57,10 @@ class EmbeddingRows:
 
 
 def can_deepen(ours: EncoderConfig, theirs: EncoderConfig) -> bool:
-    """Whether a folder's layers can be those of a model with another number of them."""
+    """True if a folder's layers can become those of a model with another number of layers."""
     if ours.sharing == "all":
         return True
-    kinds = theirs.global_every if theirs.window else 1  # which repeat
+    kinds = theirs.global_every if theirs.window else 1  # a copy keeps its source's kind
     return ours.layers > theirs.layers and theirs.layers % (ours.groups * kinds) == 0
 
 
@@ -83,6 +83,7 @@ def _nearest(layer: int, ours: EncoderConfig, theirs: EncoderConfig) -> int:
         for source in range(theirs.layers)
         if (theirs.reach(source) is None) == (ours.reach(layer) is None)
     ]
+    # In whole numbers, so that no rounding decides ties: the lower layer wins.
     return min(alike, key=lambda source: abs(source * ours.layers - layer * theirs.layers))
 
 
@@ -102,7 +103,9 @@ def deepen(
         else:
             found[name] = weight
     for layer, source in enumerate(source_layers(ours, theirs)):
+        # A layer that the folder lacks is reported by `take_over`.
         weights = by_layer.get(source, {})
+        # See the module: layer 0 reads the embeddings' norm instead of one of its own.
         if ours.norm == "pre" and layer and not source:
             first = f"{own.modules[f'{part}.embeddings.norm'][0]}."
             kinds = [name.removeprefix(first) for name in state if name.startswith(first)]
@@ -121,6 +124,7 @@ def lengthen(
     """
     offset, rows = ours.position_offset, theirs.positions + theirs.position_offset
     index = torch.arange(max(rows, ours.positions + offset))
+    # Rows of a table that is longer already stay.
     source = torch.where(index < rows, index, offset + (index - offset) % theirs.positions)
     return {
         name: weight[source] if name.endswith(POSITIONS) and len(weight) == rows else weight

@@ -15,7 +15,7 @@ from model.objectives.masked_language import LossPart
 
 ENTRY = "loss_parts"
 """The key in config.json: by name of the part, its weight and what it is a mean over."""
-COUNTS = get_args(get_type_hints(LossPart)["per"])
+COUNTS = get_args(get_type_hints(LossPart)["per"])  # annotations are text there
 
 
 def loss_entry(parts: Sequence[LossPart]) -> dict[str, Any]:
@@ -38,6 +38,7 @@ def recorded_part(config: Mapping[str, Any], default: LossPart) -> LossPart:
     weight: Any = entry.get("weight")
     per: Any = entry.get("per")
     number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    # JSON allows an int that no float can hold.
     if not number or not 0 < weight <= sys.float_info.max or per not in COUNTS:
         raise ValueError(
             f"{ENTRY}={parts!r} cannot be loaded; each part needs a weight above 0 and per, one of "

@@ -2,8 +2,8 @@
 
 transformers 4.48 to 4.57 reads `global_rope_theta`, `local_rope_theta` and
 `global_attn_every_n_layers`; since 5.0 it reads `rope_parameters` and `layer_types`, and falls back
-on the others. A folder with one form alone would be another model, silently, to half of its users,
-so both are written.
+on the others. A folder with only one form would silently be another model to half of its users, so
+both are written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIXED = {
 """`classifier_activation` is that of the head of masked words, too."""
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 DEFAULT = {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0}
-"""Of transformers, for folders that do not say."""
+"""transformers' defaults, for folders that do not say."""
 DEFAULT_EVERY, DEFAULT_WINDOW = 3, 128
 DEFAULT_SHARES = {
     "embedding_dropout": 0.0, "attention_dropout": 0.0, "norm_eps": 1e-5, "initializer_range": 0.02
@@ -58,10 +58,11 @@ def their_modern_config(config: EncoderConfig) -> dict[str, Any]:
         "model_type": "modernbert",
         **{theirs: getattr(config, ours) for ours, theirs in (SIZES | SHARES).items()},
         **FIXED,
+        # Else --init would drop embeddings that training did not drop.
         **({} if config.dropout_places == "all" else {SHARES["dropout"]: 0.0}),
         "initializer_cutoff_factor": 2.0,  # unused; text-embeddings-inference refuses its absence
         "mlp_dropout": 0.0,
-        # a window of 0 is never used, but has to be a number
+        # A window of 0 is never used, but has to be a number.
         "local_attention": config.window or DEFAULT_WINDOW,
         "global_attn_every_n_layers": config.global_every if config.window else 1,
         "global_rope_theta": config.rotary_base,
@@ -77,8 +78,8 @@ def their_modern_config(config: EncoderConfig) -> dict[str, Any]:
 
 
 def untold(dropout: float, places: str) -> str:
-    """What a model with `dropout`, in its `dropout_places`, was trained with and transformers'
-    configuration cannot say; "" if it says all."""
+    """The part of a model's `dropout`, in its `dropout_places`, that transformers' configuration
+    cannot state; "" if it states all."""
     if not dropout:
         return ""
     if places == "all":
@@ -101,7 +102,7 @@ def modern_config(theirs: Mapping[str, Any]) -> EncoderConfig:
                "a number in [0, 1e9)")  # fmt: skip
     for name, value in FIXED.items():
         _check(name, theirs.get(name, value), theirs.get(name, value) == value, repr(value))
-    if theirs["hidden_size"] % (2 * theirs["num_attention_heads"]):
+    if theirs["hidden_size"] % (2 * theirs["num_attention_heads"]):  # pairs turn
         raise ValueError(
             f"num_attention_heads={theirs['num_attention_heads']} cannot be loaded; it must divide "
             f"hidden_size={theirs['hidden_size']} into even sizes, which rotary positions need"
@@ -128,7 +129,7 @@ def _design(theirs: Mapping[str, Any]) -> dict[str, Any]:
         "biases": False,
         "position_kind": "rotary",
         "rotary_base": _base(theirs, GLOBAL, "global_rope_theta"),
-        # without windows it is never used, and the settings of a run refuse what has no effect
+        # Without windows it is never used, and the settings of a run refuse what has no effect.
         "local_rotary_base": DEFAULT["local_rope_theta"]
         if every == 1
         else _base(theirs, LOCAL, "local_rope_theta"),
@@ -138,7 +139,7 @@ def _design(theirs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _every(theirs: Mapping[str, Any]) -> int:
-    """How many layers apart those without a window are."""
+    """Distance of layers without a window, in layers."""
     layers = theirs["num_hidden_layers"]
     kinds = theirs.get("layer_types")
     if kinds is None:
@@ -149,7 +150,7 @@ def _every(theirs: Mapping[str, Any]) -> int:
     if not isinstance(kinds, list) or len(kinds) != layers:
         raise ValueError(f"layer_types cannot be loaded; it must list num_hidden_layers={layers}")
     found = [depth for depth, kind in enumerate(kinds) if kind == GLOBAL]
-    every = found[1] if len(found) > 1 else int(layers)
+    every = found[1] if len(found) > 1 else int(layers)  # only layer 0: no period
     for depth, kind in enumerate(kinds):
         wanted = LOCAL if depth % every else GLOBAL
         _check(f"layer_types[{depth}]", kind, kind == wanted,
@@ -178,5 +179,6 @@ def _is_number(value: object) -> bool:
 
 
 def _check(name: str, value: object, is_legal: bool, wanted: str) -> None:
+    # JSON's true is an int in Python, but no number.
     if not is_legal or (isinstance(value, bool) and wanted.startswith("a ")):
         raise ValueError(f"{name}={value!r} cannot be loaded; it must be {wanted}")

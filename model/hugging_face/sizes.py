@@ -1,4 +1,4 @@
-"""A configuration's sizes against the shapes of the weights beside it, before a model is built.
+"""A configuration's sizes against the shapes of its folder's weights, before a model is built.
 
 A model takes the memory that its configuration asks for, which may be more than any machine has;
 the weights of a folder are no larger than their files.
@@ -38,13 +38,14 @@ def check_sizes(
         if name not in state:
             raise ValueError(f"weights do not fit: missing {name}")
         shape = tuple(state[name].shape)
-        for setting, size in zip(settings, (*shape, 0, 0), strict=False):
-            # a gate is as large again
+        for setting, size in zip(settings, (*shape, 0, 0), strict=False):  # 0: too few dimensions
+            # A gate is as large again.
             wanted = theirs[setting] * (1 + (setting == "intermediate_size" and config.gated))
             if wanted != size or len(shape) != 2:
                 raise ValueError(
                     f"{name} has shape {shape}, the configuration has {setting}={theirs[setting]}"
                 )
+    # With shared weights a folder has one layer per group.
     layers = config.layers if config.sharing == "none" else config.groups
     pattern = own.modules["encoder.layers.{}.feed_forward.inner"][0] + ".weight"
     before, after = pattern.split("{}")

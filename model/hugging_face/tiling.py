@@ -20,8 +20,8 @@ from model.config import EncoderConfig
 from model.hugging_face.families import Family
 
 Axis = Literal["", "width", "heads", "inner"]
-"""What the rows or the columns of a matrix are: hidden units, the units of all heads, those of the
-feed-forward part, or something that does not grow."""
+"""Meaning of the rows or the columns of a matrix: hidden units, the units of all heads, those of
+the feed-forward part, or something that does not grow."""
 WIDTHS = frozenset(("layers", "width", "embedding_width", "heads", "feed_forward"))
 """Settings of an encoder that may be larger than a folder's."""
 LAYER = "encoder.layers.{}."
@@ -46,12 +46,12 @@ AXES: Mapping[str, tuple[Axis, Axis]] = {
 
 
 def is_wider(ours: EncoderConfig, theirs: EncoderConfig) -> bool:
-    """Whether a model's weights have other sizes than a folder's."""
+    """True if a model's weights have other sizes than a folder's."""
     return (ours.width, ours.feed_forward) != (theirs.width, theirs.feed_forward)
 
 
 def why_not_wider(ours: EncoderConfig, theirs: EncoderConfig) -> str:
-    """Why a folder's weights cannot be tiled for a model, and what would do; "" if they can."""
+    """The reason why a folder's weights cannot be tiled for a model, or ""."""
     for name in ("width", "feed_forward", "layers"):
         value, least = getattr(ours, name), getattr(theirs, name)
         if value < least:
@@ -95,8 +95,8 @@ def widen(
     }
     found = {}
     for name, weight in state.items():
-        module = own.tied.get(name, name).rpartition(".")[0]
-        pattern = re.sub(r"\.\d+\.", ".{}.", module, count=1)
+        module = own.tied.get(name, name).rpartition(".")[0]  # an alias grows like its owner
+        pattern = re.sub(r"\.\d+\.", ".{}.", module, count=1)  # the layer's
         axes = AXES.get(modules.get(pattern, ""), ("", ""))
         for dimension, axis in enumerate(axes[: weight.dim()]):
             if axis:
@@ -114,5 +114,5 @@ def _source_units(new: int, old: int, size: int) -> Tensor:
 
 def _tile(weight: Tensor, dimension: int, source: Tensor, old: int) -> Tensor:
     """A weight with one dimension tiled, which may stack several matrices of `old` units."""
-    stacked = range(0, weight.shape[dimension], old)
+    stacked = range(0, weight.shape[dimension], old)  # a step per matrix
     return weight.index_select(dimension, torch.cat([source + start for start in stacked]))

@@ -57,7 +57,7 @@ def encoders(
     """The encoder of a model as its folder describes it, and that of a folder's configuration.
 
     A folder stores shared layers as copies and its configuration does not say so; `take_over`
-    compares them. generator: whether it is the configuration of ELECTRA's generator. Raises
+    compares them. generator: True if it is the configuration of ELECTRA's generator. Raises
     ValueError for a folder of another family, or with settings that we do not support.
     """
     own = family(model)
@@ -66,6 +66,7 @@ def encoders(
     found = _their_encoder(own, theirs)
     if isinstance(model, ReplacedTokenModel):
         return model.generator_config if generator else model.config, found
+    # By way of a config.json, as the folder's: it says less of sharing than the model does.
     _, exported = our_config(their_config(model.config, model.pair_head is not None))
     return _as_groups(exported, model.config), _as_groups(found, model.config)
 
@@ -160,6 +161,7 @@ def _grow(
     """A folder's weights with the layers, widths and positions of the model; theirs, generator: the
     configurations of the folder and of its generator."""
     own, found = family(model), _their_encoder(family(model), theirs)
+    # Wider before deeper: each layer is tiled once, then copied.
     state = widen(state, own, model.config, found)
     state = deepen(state, own, "encoder", model.config, found)
     if generator is not None and isinstance(model, ReplacedTokenModel):
@@ -170,7 +172,7 @@ def _grow(
 
 def _with_prefix(state: dict[str, Tensor], own: Family) -> dict[str, Tensor]:
     """Add the encoder's prefix to names saved without heads, such as `BertModel`'s."""
-    if any(name.startswith(own.prefix) for name in state):
+    if any(name.startswith(own.prefix) for name in state):  # saved with heads
         return state
     return {own.prefix + name: weight for name, weight in state.items()}
 
@@ -191,6 +193,7 @@ def _owners(model: Model) -> dict[str, str]:
 
 
 def _copy(name: str, piece: Tensor, given: Tensor, rows: EmbeddingRows | None) -> None:
+    # A vocabulary may differ in its rows, never in their width.
     expected = given.shape if rows is None else (piece.shape[0], *given.shape[1:])
     if tuple(expected) != tuple(piece.shape):
         raise ValueError(

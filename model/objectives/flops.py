@@ -1,4 +1,4 @@
-"""FLOPs of a step and parameters of a model, computed from sizes alone.
+"""FLOPs of a step and parameters of a model, computed only from sizes.
 
 Counts model FLOPs, the usual basis of utilisation figures: those of the matrix products, two per
 multiply-add, and three times the forward pass for a step. Element-wise work, recomputation and
@@ -28,12 +28,14 @@ def step_flops(
     tokens = sequences * sequence_length
     layer = 2 * (_attention_matrices(config) + _feed_forward_matrices(config))
     per_token = config.layers * layer + 2 * _projection(config)
+    # The head's dense matrix, then the word table.
     per_prediction = 2 * (config.width + config.vocab_size) * config.embedding_width
     if boundary_head:
         per_prediction += 2 * (
             _boundary_matrices(config) + config.vocab_size * config.embedding_width
         )
     per_sequence = attention_flops(config, sequence_length)
+    # The pooler, then two logits.
     per_sequence += 2 * (config.width + 2) * config.width if pair_head else 0
     return 3 * (tokens * per_token + predictions * per_prediction + sequences * per_sequence)
 
@@ -48,7 +50,7 @@ def attention_flops(config: EncoderConfig, length: int) -> int:
         reach = config.reach(depth)
         near = length - 1 if reach is None else min(reach, length - 1)
         seen += length * (2 * near + 1) - near * (near + 1)  # less what lies beyond both ends
-    return 4 * config.width * seen
+    return 4 * config.width * seen  # scores and mixing, two per multiply-add
 
 
 def detection_flops(
@@ -60,8 +62,8 @@ def detection_flops(
     predictions: int,
     kind: Kind = "rtd",
 ) -> int:
-    """As `step_flops`, for ELECTRA: the generator's step, then the encoder with a head per token or
-    per prediction.
+    """FLOPs of a step of ELECTRA: the generator's, then the encoder's with a head per token or per
+    prediction.
 
     generator: `config` itself if one encoder does both; kind: see `replaced_tokens`.
     """
@@ -77,8 +79,8 @@ def detection_flops(
     filler = step_flops(
         generator, sequences=sequences, sequence_length=sequence_length, predictions=predictions
     )
-    head = (config.width + 1) * config.width if name == "rtd" else 0
-    head += config.width if kind == "all_tokens_mlm" else 0
+    head = (config.width + 1) * config.width if name == "rtd" else 0  # dense, then one logit
+    head += config.width if kind == "all_tokens_mlm" else 0  # the copy gate
     return filler + encoder + 3 * judged * 2 * head
 
 
@@ -104,6 +106,7 @@ def parameter_count(
         part: config.groups if part in shared else config.layers
         for part in ("attention", "feed_forward")
     }
+    # Dense, its norm and a bias per word; the word table is the embeddings'.
     head = (width + biases + norm) * size + config.vocab_size
     pair = (width + 1) * width + (width + 1) * 2 if pair_head else 0
     stored = layers["attention"] * attention + layers["feed_forward"] * feed_forward
@@ -123,6 +126,7 @@ def detection_parameters(
     own_embeddings: bool = False,
 ) -> int:
     """Parameters of ELECTRA's two encoders and heads; shared ones count once."""
+    # 3: the dense layer's bias, and both vectors of its LayerNorm.
     words = (config.width + 3) * config.embedding_width + config.vocab_size
     copying = config.width + 1 if kind == "all_tokens_mlm" else 0
     second = (config.width + 1) * config.width + config.width + 1
@@ -130,7 +134,7 @@ def detection_parameters(
         second = words + copying
     if tied:
         return parameter_count(config) + second
-    shared = 0 if own_embeddings else (_rows(config) + 2) * config.embedding_width
+    shared = 0 if own_embeddings else (_rows(config) + 2) * config.embedding_width  # 2: LayerNorm
     return parameter_count(config) - words + second + parameter_count(generator) - shared
 
 

@@ -35,7 +35,7 @@ class Inputs(NamedTuple):
 
     input_ids_T: Tensor
     pieces: Pieces
-    """Which tokens attend to each other."""
+    """Bounds within which tokens attend to each other."""
     positions_K: Tensor
     """Predicted tokens; slots of weight 0 may be dropped."""
     labels_K: Tensor
@@ -85,7 +85,7 @@ class Objective(Protocol):
 class MaskedLanguageModel(nn.Module):
     """Predicts the original words at chosen positions, and whether two segments belong together.
 
-    Masked words alone are RoBERTa's objective. With segment pairs it is BERT's, whose second
+    With only masked words it is RoBERTa's objective; with segment pairs BERT's, whose second
     segment may be random (NSP), or ALBERT's, whose segments may be swapped (SOP); the data decide
     which. SpanBERT predicts masked words a second time, from the tokens around their span (SBO).
     """
@@ -114,11 +114,11 @@ class MaskedLanguageModel(nn.Module):
         self.boundary_head = SpanBoundaryHead(config, words) if boundary_weight else None
         if boundary_weight:
             self.parts += (LossPart(name="sbo", weight=boundary_weight, per="boundaries"),)
-        initialize(self, config, seed, initializer)
+        initialize(self, config, seed, initializer)  # last: draws go by order of parameters
 
     @property
     def config(self) -> EncoderConfig:
-        """Of the encoder, whose rotary positions may change."""
+        """Configuration of the encoder, whose rotary wavelengths may change."""
         return self.encoder.config
 
     def encoders(self) -> list[Encoder]:
@@ -130,6 +130,7 @@ class MaskedLanguageModel(nn.Module):
         if inputs.words_only:
             return compute_word_losses(self.encoder, self.head, inputs)
         hidden_TD = self.encoder(inputs.input_ids_T, inputs.pieces, inputs.segment_ids_T)
+        # One pass of the encoder serves all heads.
         sums = masked_language_sums(self.head, hidden_TD, inputs)
         if self.pair_head and inputs.pair_labels_R is not None:
             assert inputs.row_starts_R is not None
@@ -157,7 +158,7 @@ class MaskedLanguageModel(nn.Module):
 
 
 def compute_word_losses(encoder: Encoder, head: MaskedLanguageHead, inputs: Inputs) -> Sums:
-    """What `Inputs.words_only` asks for."""
+    """The result for `Inputs.words_only`: the losses of the predicted words."""
     hidden_KD = encoder(inputs.input_ids_T, inputs.pieces, inputs.segment_ids_T, inputs.positions_K)
     return {"word_losses": head(hidden_KD, inputs.labels_K)[0]}
 
@@ -196,10 +197,11 @@ def boundary_sums(head: SpanBoundaryHead, hidden_TD: Tensor, inputs: Inputs) -> 
 def pair_sums(head: PairHead, first_RD: Tensor, labels_R: Tensor) -> Sums:
     """The sums of pair, from the hidden vectors of each sequence's first token; those labelled -1
     are ignored."""
-    logits_R2 = head(first_RD).float()
+    logits_R2 = head(first_RD).float()  # for the cross-entropy
     labelled_R = labels_R >= 0
+    # -1 is no class: it becomes 0, and the loss there is multiplied by 0.
     losses_R = F.cross_entropy(logits_R2, labels_R.clamp(min=0), reduction="none")
     return {
         "pair_loss": (losses_R * labelled_R).sum(),
-        "pair_correct": (logits_R2.argmax(-1) == labels_R).float().sum(),
+        "pair_correct": (logits_R2.argmax(-1) == labels_R).float().sum(),  # never -1
     }

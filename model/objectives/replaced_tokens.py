@@ -44,8 +44,8 @@ class ReplacedTokenHead(nn.Module):
 
 
 Kind = Literal["rtd", "rtd_masked", "replace_mlm", "all_tokens_mlm"]
-"""What the encoder does with a generator's words (Clark et al. 2020, sec. 3.5): judges every token
-(ELECTRA), judges those at the masked positions alone ("ELECTRA 15 %"), or restores the words, see
+"""The encoder's task with a generator's words (Clark et al. 2020, sec. 3.5): judge every token
+(ELECTRA), judge only those at the masked positions ("ELECTRA 15 %"), or restore the words, see
 `replaced_words`."""
 PARTS: dict[Kind, tuple[str, Literal["predictions", "tokens"]]] = {
     "rtd": ("rtd", "tokens"),
@@ -98,6 +98,7 @@ class ReplacedTokenModel(nn.Module):
         words, copies = self.encoder.embeddings.words, kind == "all_tokens_mlm"
         self.restoring = RestoringHead(config, words, copies=copies) if name == "words" else None
         outputs = [self.detection.output] if self.detection else []
+        # After sharing, so that a shared table is drawn once.
         initialize(self, config, seed, initializer, outputs)
 
     def encoders(self) -> list[Encoder]:
@@ -187,6 +188,7 @@ def replace_tokens(inputs: Inputs, words_K: Tensor) -> tuple[Tensor, Tensor]:
     # Unused slots point at the very first token: they write back what is there.
     shown_T = ids_T.scatter(0, positions_K, torch.where(used_K, words_K, ids_T[positions_K]))
     changed_T = torch.zeros(len(ids_T), device=ids_T.device)
+    # They write 0 for it, which is right: a first token is never predicted.
     changed_T.scatter_(0, positions_K, ((words_K != inputs.labels_K) & used_K).float())
     return shown_T, changed_T
 
@@ -223,6 +225,7 @@ def histograms(logits: Tensor, replaced: Tensor, weights: Tensor) -> Tensor:
     scaled = (logits.detach().double() + LARGEST) * (BINS / (2 * LARGEST))
     bins = scaled.clamp(0, BINS - 1).long() + BINS * replaced.long()
     counts = torch.zeros(2 * BINS, dtype=torch.float64, device=bins.device)
+    # float64, as float32 does not count beyond 2^24.
     counts.scatter_add_(0, bins.flatten(), weights.double().flatten())
     return counts.view(2, BINS)
 
@@ -232,5 +235,5 @@ def area_under_curve(original: Tensor, changed: Tensor) -> float:
 
     original, changed: histograms [BINS]. 0.5 is chance; nan if either is empty.
     """
-    below = original.cumsum(0) - original
+    below = original.cumsum(0) - original  # original tokens of lower bins
     return float((changed * (below + original / 2)).sum() / (original.sum() * changed.sum()))

@@ -40,11 +40,15 @@ class RestoringHead(nn.Module):
             return losses_N, found_N
         losses_N, found_N, _, (top_N, seen_N) = self.words(hidden_ND, labels_N, shown_K=shown_N)
         gate_N = self.copy(hidden_ND)[:, 0].float()
+        # Logarithms, because the sigmoid of a large gate rounds to 0 or 1.
         copied_N, drawn_N = F.logsigmoid(gate_N), F.logsigmoid(-gate_N)
         kept_N = shown_N == labels_N
         drawn_loss_N = losses_N - drawn_N
+        # If the shown word is right, copying adds to its probability; else only drawing can give
+        # it.
         mixed_N = torch.where(kept_N, -torch.logaddexp(copied_N, -drawn_loss_N), drawn_loss_N)
         with torch.no_grad():
+            # The shown word is the answer if copied or drawn it beats the likeliest word, drawn.
             shows_N = torch.logaddexp(copied_N, drawn_N + seen_N) >= drawn_N + top_N
             right_N = torch.where(kept_N, shows_N | found_N, ~shows_N & found_N)
         return mixed_N, right_N
@@ -53,6 +57,7 @@ class RestoringHead(nn.Module):
 def originals(inputs: Inputs) -> Tensor:
     """The unmasked words [T]."""
     ids_T, positions_K = inputs.input_ids_T, inputs.positions_K
+    # Unused slots point at token 0 and write back what is there.
     labels_K = torch.where(inputs.weights_K > 0, inputs.labels_K, ids_T[positions_K])
     return ids_T.scatter(0, positions_K, labels_K)
 
@@ -63,7 +68,7 @@ def restored_sums(
     """The sums of words, at the predicted positions, or with a copy probability at all tokens.
 
     shown_T: the input with the generator's words; weights_T: 1 for tokens of sequences. Counts the
-    tokens that are replaced, and those of them that are restored.
+    tokens that are replaced, and how many of these are restored.
     """
     labels_T = originals(inputs)
     places, weights = inputs.positions_K, inputs.weights_K

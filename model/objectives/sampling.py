@@ -41,24 +41,28 @@ def first_word(weights_nV: Tensor, waits: Tensor) -> Tensor:
     """
     words = weights_nV.shape[1]
     count, size = _rounds(words)
-    padded = F.pad(weights_nV, (0, count * size - words))
+    padded = F.pad(weights_nV, (0, count * size - words))  # weight 0 never wins
     blocks_nGM = padded.view(len(padded), count, size)
+    # 1. The first of some exponential times has the sum of their rates, so blocks race as words do.
+    # The largest weight / wait is the smallest wait / weight, without a division by 0.
     block_n = (blocks_nGM.sum(-1) / waits[:, :count]).argmax(-1)
     inside_nM = blocks_nGM[torch.arange(len(block_n), device=block_n.device), block_n]
+    # 2. Words of that block, by waits that the first race did not use.
     word_n: Tensor = block_n * size + (inside_nM / waits[:, count:]).argmax(-1)
     return word_n
 
 
 def _rounds(words: int) -> tuple[int, int]:
     """Blocks, and words of a block."""
-    size = math.isqrt(words - 1) + 1
+    size = math.isqrt(words - 1) + 1  # rounded up
     return -(-words // size), size
 
 
 def waiting_times(seeds_n: Tensor, count: int) -> Tensor:
-    """Exponential random numbers [n, count] in float32, above 0; depends on the seeds alone."""
+    """Exponential random numbers [n, count] in float32, above 0; depends only on the seeds."""
     counter = torch.arange(1, count + 1, device=seeds_n.device) * GOLDEN
     mixed = _mix(seeds_n[:, None] + counter)
+    # + 0.5: never 0, whose logarithm is infinite.
     uniform = ((_shift_right(mixed, 64 - _BITS) + 0.5) * 2.0**-_BITS).float()
     return -uniform.log()
 
@@ -72,4 +76,5 @@ def _mix(words: Tensor) -> Tensor:
 
 def _shift_right(words: Tensor, by: int) -> Tensor:
     """Shift right, treating the numbers as unsigned."""
+    # int64 shifts copies of its sign in, which the mask clears.
     return (words >> by) & ((1 << (64 - by)) - 1)

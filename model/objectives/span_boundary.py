@@ -54,6 +54,7 @@ def boundaries(
     predicted = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     predicted.scatter_(0, positions_K, weights_K > 0)
     places = torch.arange(len(ids), device=ids.device)
+    # The running maximum is the last token before that is not predicted; flipped, the next one.
     before = torch.where(predicted, 0, places).cummax(0).values
     after = torch.where(predicted, len(ids) - 1, places).flip(0).cummin(0).values.flip(0)
     left_K, right_K = before[positions_K], after[positions_K]
@@ -85,7 +86,7 @@ class SpanBoundaryHead(nn.Module):
         self.word_losses: Callable[..., WordLosses] = word_losses
 
     def forward(self, hidden_TD: Tensor, found: Boundaries, labels_K: Tensor) -> WordLosses:
-        """Of the predicted words."""
+        """Losses of the predicted words."""
         ends = (hidden_TD.index_select(0, found.left), hidden_TD.index_select(0, found.right))
         joined = torch.cat([*ends, self.places(found.place)], -1)
         first_KD = self.first_norm(self.first(joined))

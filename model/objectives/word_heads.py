@@ -22,16 +22,16 @@ from model.objectives.sampling import first_word, race
 
 CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30, "meta": 1 << 30}
 """Most bytes of float32 logits processed at a time; on a CPU they should fit in its cache. Tensors
-of the meta device have shapes alone, and stand for those of a GPU."""
+of the meta device have only shapes, and stand for those of a GPU."""
 
 
 class WordLosses(NamedTuple):
-    """What is known of each predicted position; the gradient is that of `losses` alone."""
+    """Results for each predicted position; only `losses` has a gradient."""
 
     losses: Tensor
     """Cross-entropy [K] in nats, float32."""
     found: Tensor
-    """Whether the label is the likeliest word [K]."""
+    """True if the label is the likeliest word [K]."""
     sampled: Tensor | None
     """A word [K] drawn from the distribution; None if not asked for."""
     log_probabilities: Tensor | None
@@ -97,7 +97,7 @@ def word_losses(
     """
     results = _WordLosses.apply(  # type: ignore[no-untyped-call]
         hidden_KD, words_WD, bias_W, labels_K, vocab_size, waits_K, shown_K,
-        torch.is_grad_enabled(),  # which it cannot see itself
+        torch.is_grad_enabled(),  # inside `forward` it is always False
     )  # fmt: skip
     losses_K, found_K, sampled_K, log_2K = cast(tuple[Tensor, ...], results)
     return WordLosses(
@@ -120,7 +120,7 @@ def fusible_word_losses(
     hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, vocab_size: int,
     waits_K: Tensor | None = None, shown_K: Tensor | None = None,
 ) -> WordLosses:  # fmt: skip
-    """As `word_losses`, in operations that a compiler fuses.
+    """The losses of `word_losses`, in operations that a compiler fuses.
 
     A logit is chosen by comparing indices and not by gathering, whose gradient would be scattered.
     """
@@ -137,6 +137,7 @@ def fusible_word_losses(
         found_K = logits_KV.argmax(-1) == labels_K
         top_K = logits_KV.amax(-1)
         if waits_K is not None:
+            # Less the largest logit, exp cannot overflow; the race needs no sum of 1.
             sampled_K = first_word((logits_KV - top_K[:, None]).exp(), waits_K)
         if shown_K is not None:
             log_2K = torch.stack([top_K, of(shown_K)]) - total_K
@@ -151,7 +152,7 @@ class _WordLosses(torch.autograd.Function):
         ctx: Any, hidden_KD: Tensor, words_WD: Tensor, bias_W: Tensor, labels_K: Tensor, size: int,
         waits_K: Tensor | None, shown_K: Tensor | None, recorded: bool,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-        # gradients are disabled in here, so `linear` alone cannot tell training from inference
+        # Gradients are disabled in here, so `linear` cannot tell training from inference.
         if recorded:
             logits_KW = torch.addmm(bias_W, hidden_KD, words_WD.T)
         else:
@@ -160,17 +161,19 @@ class _WordLosses(torch.autograd.Function):
         found_K = torch.empty(len(labels_K), dtype=torch.bool, device=logits_KW.device)
         sampled_K = torch.empty_like(labels_K)
         log_2K = torch.empty(2, 0 if shown_K is None else len(labels_K), device=logits_KW.device)
+        # 4: logits are widened to float32 a chunk at a time.
         chunk = max(1, CHUNK_BYTES[logits_KW.device.type] // (4 * size))
         for start in range(0, len(labels_K), chunk):
             part = slice(start, start + chunk)
             logits, labels = logits_KW[part, :size], labels_K[part]
             top, likeliest = logits.max(-1)
             found_K[part] = likeliest == labels
-            shifted = logits.float() - top.float()[:, None]
+            shifted = logits.float() - top.float()[:, None]  # exp is at most 1
             of_label = shifted.gather(1, labels[:, None])[:, 0]
             if shown_K is not None:
                 log_2K[0, part] = 0  # the likeliest word's, shifted
                 log_2K[1, part] = shifted.gather(1, shown_K[part][:, None])[:, 0]
+            # From here on `shifted` holds probabilities, not yet normalised.
             total = shifted.exp_().sum(-1)
             if shown_K is not None:
                 log_2K[:, part] -= total.log()
@@ -180,7 +183,7 @@ class _WordLosses(torch.autograd.Function):
             if recorded:
                 logits.copy_(shifted.div_(total[:, None]))
         if recorded:
-            logits_KW[:, size:] = 0
+            logits_KW[:, size:] = 0  # no gradient
             ctx.probabilities = logits_KW
             ctx.save_for_backward(hidden_KD, words_WD, labels_K)
         ctx.mark_non_differentiable(found_K, sampled_K, log_2K)
@@ -191,6 +194,7 @@ class _WordLosses(torch.autograd.Function):
         hidden_KD, words_WD, labels_K = ctx.saved_tensors
         assert ctx.probabilities is not None, "the backward pass works in place and runs only once"
         grad_KW, ctx.probabilities = ctx.probabilities, None
+        # The gradient of the logits is their probabilities, less 1 at the label.
         minus_one = torch.full_like(labels_K[:, None], -1, dtype=grad_KW.dtype)
         grad_KW.scatter_add_(1, labels_K[:, None], minus_one)
         grad_KW *= grad_K[:, None].to(grad_KW.dtype)

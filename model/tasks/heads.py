@@ -20,8 +20,8 @@ from model.dropout import Dropout
 from model.pieces import Pieces
 
 Kind = Literal["classification", "choices", "tags", "spans"]
-"""What a head predicts: a label or a number per row, the best of several rows, a label per token,
-or the first and the last token of an answer."""
+"""The predictions of a head: a label or a number per row, the best of several rows, a label per
+token, or the first and the last token of an answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,21 +29,21 @@ class HeadDesign:
     """A head of transformers."""
 
     architecture: str
-    """Its class."""
+    """Its class in transformers."""
     dense: str = ""
     """Name of the matrix before the output layer; "" if there is none."""
     output: str
     """Name of the output layer."""
     activation: Literal["tanh", "gelu"] = "tanh"
-    """After `dense`."""
+    """Activation after `dense`."""
     norm: str = ""
     """Name of the LayerNorm after the activation; "" if there is none."""
     drops_first: bool = False
-    """Whether vectors are also dropped before `dense`."""
+    """True if vectors are also dropped before `dense`."""
     drops: bool = True
-    """Whether there is dropout before the output layer."""
+    """True if there is dropout before the output layer."""
     summary: bool = False
-    """Whether the dropout is ELECTRA's `summary_last_dropout`, which has its own probability."""
+    """True if the dropout is ELECTRA's `summary_last_dropout`, which has its own probability."""
 
     @property
     def pretrained(self) -> tuple[str, ...]:
@@ -52,6 +52,7 @@ class HeadDesign:
 
 
 def _spans(family: str) -> HeadDesign:
+    # transformers has no dropout before the output layer of this class.
     return HeadDesign(
         architecture=f"{family}ForQuestionAnswering", output="qa_outputs", drops=False
     )
@@ -95,7 +96,7 @@ HEADS: Mapping[str, Mapping[Kind, HeadDesign]] = {
             architecture="RobertaForSequenceClassification",
             dense="classifier.dense",
             output="classifier.out_proj",
-            drops_first=True,
+            drops_first=True,  # in all, twice
         ),
         "choices": _pooled("RobertaForMultipleChoice", "roberta.pooler.dense"),
         "tags": _tags("Roberta"),
@@ -106,7 +107,7 @@ HEADS: Mapping[str, Mapping[Kind, HeadDesign]] = {
             architecture="ElectraForSequenceClassification",
             dense="classifier.dense",
             output="classifier.out_proj",
-            activation="gelu",
+            activation="gelu",  # tanh in RoBERTa's head
             drops_first=True,
         ),
         "choices": HeadDesign(
@@ -156,8 +157,8 @@ class TaskHead(nn.Module):
 
 
 class WordBag(nn.Module):
-    """In the encoder's place: the first token of a row becomes the mean of the row's embeddings,
-    and every other token its own. It knows no order and no context."""
+    """Stands in for the encoder: the first token of a row becomes the mean of the row's embeddings,
+    every other token its own embedding, without order or context."""
 
     def __init__(self, words: nn.Embedding) -> None:
         """words: the word table [W, E] to start from, which is copied."""
@@ -176,5 +177,6 @@ class WordBag(nn.Module):
 def means(vectors_TD: Tensor, pieces: Pieces) -> Tensor:
     """The mean of the vectors of each piece [P, D]; on a GPU, too, the same in every run."""
     lengths_P = pieces.cu_seqlens.long().diff()
+    # Not a scatter, whose sums on a GPU depend on the order of its threads.
     means_PD: Tensor = torch.segment_reduce(vectors_TD, "mean", lengths=lengths_P, axis=0)
     return means_PD

@@ -63,7 +63,7 @@ class TaskInputs:
 
 @dataclass(frozen=True, slots=True)
 class TaskDesign:
-    """What a model predicts."""
+    """The predictions of a model."""
 
     kind: Kind
     labels: tuple[str, ...]
@@ -76,7 +76,7 @@ class TaskDesign:
 
     @property
     def reads_rows(self) -> bool:
-        """Whether the head reads one vector per row."""
+        """True if the head reads one vector per row."""
         return self.kind in ("classification", "choices")
 
 
@@ -113,13 +113,13 @@ def read_task_model(
     """A model with the encoder of a folder; parts of the head that the folder lacks are drawn.
 
     What precedes the output layer, such as a pooler, is taken from the folder, also from one of
-    pretraining. The output layer is taken if
-    the folder has it for the same kind and labels. Raises ValueError for weights that are
-    missing or of another shape, and for settings that we do not support.
+    pretraining. The output layer is taken if the folder has it for the same kind and labels. Raises
+    ValueError for weights that are missing or of another shape, and for settings that we do not
+    support.
     """
     state = {todays_name(name): weight for name, weight in state.items()}
     own, encoder = encoder_of(config)
-    check_sizes(own, encoder, config, state)
+    check_sizes(own, encoder, config, state)  # before the model takes memory
     model = random_task_model(config, task, seed)
     state = without_mapping(model.family, model.config, state)
     pieces = views(model, model.logical_parameters())
@@ -128,6 +128,7 @@ def read_task_model(
     if missing:
         raise ValueError(f"weights do not fit: missing {named(missing)}")
     names = tuple(dict(config.get("id2label") or {}).values())
+    # The class tells the kind; an output layer for other labels may have the same shape.
     same_head = design.architecture in (config.get("architectures") or []) and (
         not task.labels or names == task.labels
     )
@@ -180,6 +181,7 @@ def write_task_model(model: TaskModel) -> tuple[dict[str, Tensor], dict[str, Any
         config = their_config(model.config, False) | {"architectures": [design.architecture]}
     dropout = model.head.dropout.probability
     name, default = _dropout_setting(model.family, model.config, design)
+    # If absent, this setting falls back on the encoder's dropout.
     if name != DROPOUT or (design.drops and dropout != default):
         config[name] = dropout
     config = with_pooling(config, model.pooling)
@@ -187,11 +189,13 @@ def write_task_model(model: TaskModel) -> tuple[dict[str, Tensor], dict[str, Any
         config["id2label"] = {str(index): name for index, name in enumerate(model.task.labels)}
         config["label2id"] = {name: index for index, name in enumerate(model.task.labels)}
     elif model.task.kind == "classification":
+        # transformers counts the entries of id2label: one is a regression.
         config |= {"problem_type": "regression", "id2label": {"0": "score"},
                    "label2id": {"score": 0}}  # fmt: skip
     pieces = views(model, model.logical_parameters())
     state = {name: piece.detach().clone() for name, piece in pieces.items()}
     state |= identity_mapping(model.config, model.family)
+    # transformers has a copy per layer of what layers share here.
     for alias, name in copies_of(model.config, model.family).items():
         state[alias] = state[name].clone()
     return state, config
@@ -225,6 +229,7 @@ def _dropout(
     given = config.get(name)
     if given is None:
         return default
+    # type, not isinstance: true is an int.
     if type(given) not in (int, float) or not 0 <= given <= 1:
         raise ValueError(f"{name}={given!r} cannot be loaded; it must be a number in [0, 1]")
     return float(given)
@@ -240,7 +245,7 @@ def _dropout_setting(own: Family, encoder: EncoderConfig, design: HeadDesign) ->
 
 
 def pooling_of(config: Mapping[str, Any]) -> Pooling:
-    """What stands for a row; raises ValueError for what transformers has no name for."""
+    """The vector that stands for a row; raises ValueError if transformers has no such pooling."""
     is_modern = model_type_of(config) == MODERNBERT.model_type
     pooling = config.get(POOLING, "cls") if is_modern else "cls"
     if pooling not in get_args(Pooling):
@@ -255,7 +260,7 @@ def _is_of_head(name: str, design: HeadDesign) -> bool:
 def _is_kept(
     name: str, piece: Tensor, state: Mapping[str, Tensor], design: HeadDesign, *, same_head: bool
 ) -> bool:
-    """Whether a weight of the head is taken from the folder."""
+    """True if a weight of the head is taken from the folder."""
     if name not in state or state[name].shape != piece.shape:
         return False
     return same_head or name.rpartition(".")[0] in design.pretrained
