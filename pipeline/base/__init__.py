@@ -1,1 +1,1 @@
-"""What every room shares: errors, files, folders that appear whole, and the ways of commands."""
+"""Shared by all rooms: errors, files, folders that appear whole, and the ways of commands."""

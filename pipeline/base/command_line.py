@@ -32,7 +32,7 @@ class HelpFormatter(argparse.HelpFormatter):
     def __init__(self, prog: str) -> None:
         """prog: name of the command."""
         columns = shutil.get_terminal_size().columns
-        super().__init__(prog, width=min(columns, MOST_COLUMNS) - 2)
+        super().__init__(prog, width=min(columns, MOST_COLUMNS) - 2)  # 2: argparse's margin
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if "\n" in text else super()._fill_text(text, width, indent)
@@ -256,7 +256,7 @@ def add_part_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _workers(text: str) -> int:
-    if not (text.isdecimal() and int(text)):
+    if not (text.isdecimal() and int(text)):  # int() takes signs and spaces, too
         raise ConfigError(f"--workers must be positive, got {text}; omit it for all cores")
     return int(text)
 
@@ -302,6 +302,7 @@ def downloads() -> Path:
 
 def cores() -> int:
     """The number of cores that this process may use."""
+    # A job may be bound to some cores; cpu_count counts those of the machine.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,7 +1,7 @@
 """Seconds -> words, in the two forms that all commands print.
 
 `in_words` is for what has passed or is left: `3 h 07 min`. `in_one_unit` is for estimates, which
-stand beside their bounds: `2.78 h`, with three digits and a name that both bounds can share.
+stand next to their bounds: `2.78 h`, with three digits and a name that both bounds can share.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ _UNITS = (
     (2 * 365 * 86400, 365 * 86400, "years"), (2 * 86400, 86400, "days"), (7200, 3600, "h"),
     (120, 60, "min"), (1, 1, "s"), (1e-9, 1e-3, "ms"), (0, 1, "s"),
 )  # fmt: skip
-"""From how many seconds on, seconds of the unit, its name."""
+"""Least seconds for a unit, the unit in seconds, its name."""
 
 
 def in_words(seconds: float) -> str:
@@ -31,7 +31,8 @@ def in_one_unit(seconds: float) -> str:
 
 
 def digits_and_unit(seconds: float) -> tuple[str, str]:
-    """What `in_one_unit` prints, as two words."""
+    """The two words of `in_one_unit`."""
     size, unit = next((size, unit) for least, size, unit in _UNITS if seconds >= least)
     count = seconds / size
+    # From 999.5 on three digits would print as 1e+03.
     return f"{count:,.0f}" if count >= 999.5 else f"{count:.3g}", unit

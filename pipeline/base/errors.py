@@ -35,7 +35,7 @@ class PipelineError(Exception):
     """An error in the user's input; the message states the problem, the values and the remedy."""
 
     exit_code = EXIT_USER_ERROR
-    """Of the command that it ends."""
+    """Exit code of the command that it ends."""
 
     def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
         """problems: if there are several, each with its values and remedy, one line each."""
@@ -53,7 +53,7 @@ class DataError(PipelineError):
     def __init__(
         self, message: str, file: Path | None = None, *, problems: Sequence[str] = ()
     ) -> None:
-        """file: the file of a shard that alone is damaged."""
+        """file: the only damaged file of a shard."""
         super().__init__(message, problems)
         self.file = file
 
@@ -83,11 +83,12 @@ def run_command(main: Callable[[], None], *, at_once: bool = False) -> None:
         _run(main)
         code = 0
     except SystemExit as stop:
+        # As the interpreter would: None is 0, and a text is 1.
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:
         traceback.print_exc()
         code = 1
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):  # closed, or its reader is gone
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
@@ -131,7 +132,7 @@ def _run(main: Callable[[], None]) -> None:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output (`| head`) closed the pipe; this is not an error.
-        sys.stderr.close()
+        sys.stderr.close()  # else the flush at exit reports it
         sys.exit(0)
     except OSError as error:
         # A full, read-only or missing disk. No file is left half-written.
@@ -151,6 +152,6 @@ def _run(main: Callable[[], None]) -> None:
         )
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would print a traceback
         print("interrupted; run the same command again to resume", file=sys.stderr)
         sys.exit(EXIT_BY_USER)

@@ -23,7 +23,7 @@ _ADVICE = {
 }  # fmt: skip
 _BLOCK_BYTES = 1 << 20
 MISSING, NOT_A_FILE = -1, -2
-"""In place of the size of a file."""
+"""Stand for the size of a file that has none."""
 _PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
@@ -54,24 +54,26 @@ def whole_file(
     temporary = temporary_path(path)
     try:
         yield temporary
+        # Any descriptor will do: fsync writes out all of the file, whoever wrote it.
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
+        # No lock: if another process is faster still, its file is replaced by an equally whole one.
         if not replaces and path.exists():
             temporary.unlink()
             return
-        temporary.replace(path)
+        temporary.replace(path)  # atomic: readers see either file
         if lasting:
             sync_directory(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise DataError(why_not_written(path, error, size)) from error
-    except BaseException:
+    except BaseException:  # Ctrl-C, too
         temporary.unlink(missing_ok=True)
         raise
 
 
 def why_not_written(path: Path, error: OSError, size: int = 0) -> str:
-    """What to tell the user if `path` cannot be written; size: bytes it takes, 0 if unknown."""
+    """Message for the user if `path` cannot be written; size: bytes it takes, 0 if unknown."""
     advice = _ADVICE.get(error.errno or 0, "fix this")
     needed = f", which takes {size / 1e6:,.1f} MB" if size else ""
     reason = error.strerror or error
@@ -81,12 +83,12 @@ def why_not_written(path: Path, error: OSError, size: int = 0) -> str:
 def size_of(path: Path | int) -> int:
     """Bytes of a plain file, else MISSING or NOT_A_FILE; asks the file system once.
 
-    path: or a descriptor.
+    path: a path, or an open descriptor.
     """
     try:
         found = os.stat(path)  # noqa: PTH116, as Path has no descriptors
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # a link to itself
             raise
         return MISSING
     return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
@@ -103,7 +105,7 @@ def bytes_in(folder: Path) -> int:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether this is the name of a file, and no path that could leave a directory."""
+    """True if this is the name of a file, not a path that could leave a directory."""
     return bool(_PLAIN_NAME.fullmatch(name))
 
 
@@ -116,9 +118,9 @@ def make_directory(directory: Path, remedy: str = "set TENFOLD_ROOT") -> None:
 
 
 def remove_temporaries(directory: Path) -> None:
-    """Remove files that processes which are gone had not renamed yet."""
+    """Remove files that were not renamed yet when their processes ended."""
     for path in directory.glob(".*.tmp"):
-        with suppress(OSError):  # another process removes it; or it is in nobody's way
+        with suppress(OSError):  # another process removes it, or it stays and does no harm
             if path.is_file() and is_abandoned(path, time.time() - path.stat().st_mtime):
                 path.unlink()
 
@@ -144,20 +146,20 @@ def sync_directory(directory: Path) -> None:
 def one_at_a_time(path: Path, seconds: float | None = None) -> Iterator[IO[Any] | None]:
     """Hold an exclusive lock on the file `path`.
 
-    Yields the open file, for child processes to keep the lock; None, and anyone may be inside, on
-    a file system without locks. seconds: how long to wait for it,
-    None for ever. Raises DataError if that is too short.
+    Yields the open file, for child processes to keep the lock; None on a file system without
+    locks, where several processes may be inside. seconds: how long to wait for the lock, None for
+    ever. Raises DataError if that is too short.
     """
     is_alone: bool | None = True
     with open_lock(path) as lock:
         if seconds is None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            except OSError:
+            except OSError:  # a file system without locks
                 is_alone = False
         else:
             end = time.monotonic() + seconds
-            while (is_alone := try_lock(lock)) is False:
+            while (is_alone := try_lock(lock)) is False:  # None: without locks, do not wait
                 if time.monotonic() > end:
                     raise DataError(f"{path} is locked by another process; rerun when it has ended")
                 time.sleep(0.1)
@@ -201,7 +203,7 @@ def try_lock(file: IO[Any]) -> bool | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock on the file `path` now; False if that cannot be told.
+    """True if a process holds the lock on the file `path` now; False if that is unknown.
 
     Changes nothing. Raises DataError if `path` is a link.
     """

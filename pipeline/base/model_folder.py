@@ -1,8 +1,8 @@
-"""What commands that use the network check before they import it.
+"""Checks of commands that use the neural network, before they import it.
 
 `python -m` puts the current directory first on the path, and `model` is a common name: a user's
 folder or file of that name hides ours. And torch may not be installed. Both end in one line instead
-of a ModuleNotFoundError, and --help needs neither. Preparing does not use the network.
+of a ModuleNotFoundError, and --help works without either. Preparing needs neither.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check_imports(parse: Callable[[], object]) -> None:
 
 def check_model_folder() -> None:
     """Raises ConfigError if `import model` would find another folder or file than ours."""
-    spec = find_spec("model")
+    spec = find_spec("model")  # without running it
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if any((Path(folder) / MARK).is_file() for folder in folders):
         return

@@ -1,7 +1,7 @@
 """The device that computes nothing, on which tests run the GPU's path (tests/null_gpu).
 
-Weights and scores made there look like any others. So files name this device, what reads weights or
-scores refuses them, and its rates are those of no GPU.
+Weights and scores made there look like any others. So files name this device, readers of weights or
+scores refuse them, and its rates are those of no GPU.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from pipeline.base.errors import CheckpointError
 
 NULL = "null"
-"""What files say in place of a device's name."""
+"""Stands in files for a device's name."""
 KEY = "tenfold_device"
 """Entry of a folder's config.json, which is another library's file; only there if it is NULL."""
 _NAME = "Tenfold null GPU"
-"""How the device's name starts, as its driver tells it."""
+"""Start of the device's name, as its driver reports it."""
 
 
 def recorded_device(name: str) -> str:
-    """What files say of the device with this name: the name, or NULL."""
+    """The name of a device as files record it: itself, or NULL."""
     return NULL if name.startswith(_NAME) else name
 
 
@@ -27,9 +27,9 @@ def null_entry(device: str) -> dict[str, str]:
 
 
 def refuse_null(device: object, what: object) -> None:
-    """Raises CheckpointError for a file that says it is from the null device.
+    """Raises CheckpointError for a file that is recorded to be from the null device.
 
-    device: what the file says, whatever that is; what: its name.
+    device: the file's entry, of any type; what: the file's name.
     """
     if device == NULL:
         raise CheckpointError(

@@ -18,7 +18,7 @@ Point = tuple[int, float]
 WIDTH, HEIGHT = 360, 200
 """In CSS pixels at the width of a phone; larger screens magnify it."""
 PNG_WIDTH, PNG_HEIGHT, _PNG_HEAD = 560, 315, 34
-"""The same for a PNG, which has more room, and the height of title and key."""
+"""Size of a PNG, which has more room, and the height of title and key."""
 _PNG_PIXELS, _FINE = 800, 3
 """Width of a PNG in pixels. It is drawn _FINE times as large, since Pillow's lines have steps."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 10, 26
@@ -192,7 +192,7 @@ def _drawn(plot: Plot) -> list[tuple[str, Sequence[Point]]]:
 
 
 def _shapes(frame: _Frame, plot: Plot) -> Iterator[_Shape]:
-    """What is in the frame, from back to front."""
+    """The shapes in the frame, from back to front."""
     yield from _axes(frame)
     yield from _marks(frame, plot)
     for number, (_, points) in enumerate(_drawn(plot)):
@@ -259,6 +259,7 @@ def _frame(series: Sequence[tuple[str, Sequence[Point]]], width: int, height: in
     steps, values = zip(*(point for _, part in series for point in part), strict=True)
     logarithmic = _is_logarithmic(values)
     ends = _range(values, logarithmic)
+    # A run's axis starts at step 0, so a plot of step 0 only would have no width.
     return _Frame(width, height, min(0, *steps), max(*steps, 1), *ends, logarithmic)
 
 
@@ -272,7 +273,9 @@ def _range(values: Sequence[float], logarithmic: bool) -> tuple[float, float]:
     low, high = min(values), max(values)
     if logarithmic:
         return low / 1.1, high * 1.1
+    # Never 0: equal values need a height, by which `y` divides.
     room = 0.04 * (high - low) or abs(high) * 0.1 or 1.0
+    # From 0, unless the values are far above it for their spread.
     return (low - room if low < 0 or low > room else 0.0), high + room
 
 
@@ -280,7 +283,9 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers between two ends, at most `most` and one."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
+    # 0.999 forgives the rounding of the logarithm, which would skip to the next width.
     width = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    # 1e-9: an end that is a tick itself stays one.
     first = math.ceil(low / width - 1e-9)
     return [number * width for number in range(first, math.floor(high / width + 1e-9) + 1)]
 
@@ -314,12 +319,13 @@ def _axes(frame: _Frame) -> Iterator[_Shape]:
         yield _Text(_LEFT - 5, y + 3.5, "end", short_number(level))
     for step in ticks(frame.first, frame.last, 4):
         x = frame.x(step)
-        anchor = "end" if x > frame.right - 12 else "middle"
+        anchor = "end" if x > frame.right - 12 else "middle"  # else it sticks out
         yield _Text(x, frame.height - 12, anchor, short_number(step))
 
 
 def _marks(frame: _Frame, plot: Plot) -> Iterator[_Shape]:
     for number, (step, name) in enumerate(plot.marks):
+        # Three heights in turn, so that labels of close phases do not overlap.
         x, y = frame.x(step), _TOP + 9 + 11 * (number % 3)
         anchor, gap = ("end", -3) if x > frame.width * 0.7 else ("start", 3)
         yield _Line("mark", [(x, _TOP), (x, frame.bottom)])

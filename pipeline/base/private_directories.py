@@ -1,6 +1,6 @@
 """Directories that only this user can change: for compiled code, and for copies that are trusted.
 
-Whoever can write to a cache of compiled code, or to a directory above it, runs code as the user who
+Users who can write to a cache of compiled code, or to a directory above it, run code as the one who
 loads it. Every level of the path is checked, with its links, and everything below it that others
 can reach.
 """
@@ -55,10 +55,10 @@ class _Refused(Exception):
 def _resolve(path: Path, links: int = 0) -> Path:
     """An absolute path without links; directories that are missing are made.
 
-    A level is looked up once those above it are checked, so that nobody else can replace what was
-    seen there. links: how many led to this path.
+    A level is looked up once those above it are checked, so that no other user can replace what
+    was seen there. links: how many led to this path.
     """
-    if path.name == "..":
+    if path.name == "..":  # of what the parent's links lead to
         return _resolve(path.parent, links).parent
     parent = _resolve(path.parent, links) if path.name else path
     others_write = bool(path.name) and _others_can_write(parent, parent.lstat())
@@ -76,6 +76,7 @@ def _resolve(path: Path, links: int = 0) -> Path:
         return _resolve(parent / level.readlink(), links + 1)
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(f"{level} is not a directory")
+    # In a sticky directory, such as /tmp, others cannot replace entries that are not theirs.
     if not status.st_mode & stat.S_ISVTX:
         _check_mode(level, status)
     return level
@@ -84,7 +85,7 @@ def _resolve(path: Path, links: int = 0) -> Path:
 def _check_tree(path: Path, is_reachable: bool = True) -> None:
     """Raise _Refused if `path` or something below it is another's, or writable by others.
 
-    Nobody else can enter a directory of mode 700, so there only its entries' owners matter, in case
+    No other user can enter a directory of mode 700, so only its entries' owners matter, in case
     that others could write to it before; in one that others can enter, everything below it counts.
     """
     status = path.lstat()
@@ -100,7 +101,7 @@ def _check_tree(path: Path, is_reachable: bool = True) -> None:
 
 
 def _check_owner(path: Path, status: os.stat_result, is_parent: bool = False) -> None:
-    """Raise _Refused if `path` belongs to somebody else; is_parent: it may be root's in a container
+    """Raise _Refused if `path` is another user's; is_parent: it may be root's in a container
     that does not know root, as it is above a cache, and not where others can write."""
     owner = status.st_uid
     if owner not in (0, os.geteuid()) and not (is_parent and owner == _unknown_owner()):
@@ -115,7 +116,8 @@ def _check_mode(path: Path, status: os.stat_result) -> None:
 
 
 def _others_can_write(path: Path, status: os.stat_result) -> bool:
-    """Whether group or others can; with an access list, the group's bit is its maximum."""
+    """True if group or others can; with an access list, the group's bit is its maximum."""
+    # Only the group's bit: then it matters who is in the group, or on a list.
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) != stat.S_IWGRP:
         return bool(status.st_mode & stat.S_IWOTH)
     try:
@@ -127,7 +129,7 @@ def _others_can_write(path: Path, status: os.stat_result) -> bool:
 
 @cache
 def _is_own_group(group: int) -> bool:
-    """Whether a group is this user's own, without other members."""
+    """True if a group is this user's own, without other members."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:  # in containers, users without a name

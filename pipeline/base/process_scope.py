@@ -1,7 +1,7 @@
-"""Which processes this one can see, and what those that are gone left unfinished.
+"""The processes that this one can see, and the unfinished files of those that are gone.
 
-What is not whole yet has the name `.NAME.SCOPE-PROCESS.RANDOM.tmp`. So whoever finds it knows
-whether it is in use, also where locks exclude nobody (Lustre mounted with localflock).
+An unfinished file or folder has the name `.NAME.SCOPE-PROCESS.RANDOM.tmp`, which tells whether it
+is in use, even where locks exclude no process (Lustre mounted with localflock).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 import xxhash
 
 STALE_SECONDS = 24 * 3600.0
-"""Age at which what a process left that cannot be seen, such as one on another node, counts as
-abandoned: no work goes on for so long without a write."""
+"""Age at which a file of a process that cannot be seen, such as one on another node, counts as
+abandoned: no work takes so long without a write."""
 _TEMPORARY = re.compile(r"\.(.+)\.([0-9a-f]{8})-(\d{1,9})\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 
@@ -28,15 +28,16 @@ def process_scope() -> str:
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # IDs start again after a boot, and in each container.
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return uuid.uuid4().hex
 
 
 def is_running(process: int) -> bool:
-    """Whether a process of this scope runs, or another one that has its ID by now."""
+    """True if a process of this scope runs, or another one that has its ID by now."""
     try:
-        os.kill(process, 0)
+        os.kill(process, 0)  # 0: only asks
     except ProcessLookupError:
         return False
     except PermissionError:  # another user's
@@ -50,13 +51,13 @@ def temporary_ending() -> str:
 
 
 def name_when_whole(temporary: Path) -> str:
-    """The name that what is at a temporary path would get; "" if it is no temporary path."""
+    """The final name of what is at a temporary path; "" if the path is not temporary."""
     found = _TEMPORARY.fullmatch(temporary.name)
     return found[1] if found else ""
 
 
 def is_abandoned(temporary: Path, idle_seconds: float) -> bool:
-    """Whether the process that wrote to a temporary path is gone; idle: since its last write."""
+    """True if the process that wrote to a temporary path is gone; idle: since its last write."""
     found = _TEMPORARY.fullmatch(temporary.name)
     if found and found[2] == _scope():
         return not is_running(int(found[3]))

@@ -37,11 +37,12 @@ def tracked(
 
 @contextmanager
 def counting(doing: str, unit: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show progress on standard error. Yields what is called with the number of units just done.
+    """Show progress on standard error. Yields a function to call with the units just done.
 
-    doing: e.g. verifying; unit: in the plural, e.g. shards; total: None if nobody knows it.
+    doing: e.g. verifying; unit: in the plural, e.g. shards; total: None if unknown.
     """
     row = int(os.environ.get("LOCAL_RANK", "0"))  # ranks of torchrun share a terminal
+    # disable=None shows the bar on terminals only; `_counting` prints lines elsewhere.
     bar = tqdm(total=total, desc=doing, unit=f" {unit}", disable=None, leave=False, position=row)
 
     def say(done: int, seconds: float) -> None:
@@ -106,7 +107,7 @@ def calling_each(seconds: float, call: Callable[[], None]) -> Iterator[None]:
         while not is_over.wait(seconds):
             call()
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=work, daemon=True)  # never keeps the process
     thread.start()
     try:
         yield
@@ -132,7 +133,7 @@ def note(text: str) -> None:
 
 
 def note_loading(package: str) -> None:
-    """Say on a terminal that a package is about to be imported, unless it is here already.
+    """Say on a terminal that a package is about to be imported, unless it is imported already.
 
     It takes seconds, or a minute from a busy file system. Elsewhere a mistake stays one line.
     """

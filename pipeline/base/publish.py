@@ -1,6 +1,6 @@
 """Folders that appear whole: written under a name of their own, synced, then renamed.
 
-Several processes may write the same folder, also where locks exclude nobody (Lustre mounted without
+Several processes may write the same folder, even where locks exclude none (Lustre mounted without
 flock, or with localflock): the kernel does not rename a folder onto one that holds files, so the
 first rename wins, and the others get TakenError. What a killed process left is removed by the next
 one that writes the same folder.
@@ -19,6 +19,7 @@ from pipeline.base.errors import DataError, PipelineError
 from pipeline.base.files import sync_directory, temporary_path, why_not_written
 from pipeline.base.process_scope import is_abandoned, name_when_whole
 
+# POSIX allows either of the first two for a folder that holds files; the third is for a file.
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
@@ -55,7 +56,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise DataError(why_not_written(path, error)) from error
     try:
-        with suppress(OSError):  # what cannot be removed is in nobody's way
+        with suppress(OSError):  # leftovers do no harm
             _remove_abandoned(place, scratch.stat().st_mtime)
         yield scratch
     finally:
@@ -100,7 +101,7 @@ def _naming(path: Path, scratch: Path) -> Iterator[None]:
 
 
 def _sync_all(folder: Path) -> None:
-    """Have a folder survive a power failure; what is synced already costs no wait."""
+    """Make a folder survive a power failure; files that are synced already cost no wait."""
     for directory, _, files in os.walk(folder, topdown=False):
         for name in files:
             descriptor = os.open(Path(directory, name), os.O_RDONLY | os.O_NOFOLLOW)
@@ -120,7 +121,7 @@ def _remove_abandoned(path: Path, now: float) -> None:
 
 
 def _last_write(folder: Path) -> float:
-    """When anything in a folder last changed; now and then a file is gone when it is looked at."""
+    """Time of the last change in a folder; files that vanish meanwhile do not count."""
     newest = 0.0
     for directory, _, files in os.walk(folder):
         for path in (Path(directory), *(Path(directory, name) for name in files)):

@@ -23,7 +23,7 @@ _SIGNED = {
     "sig": "s[eiprtv]|srt?|ss|spr|sip|skoid|sktid|skt|ske|sks|skv|sdd|saoid|suoid|scid",
 }
 """Parameters of a signed query, of Amazon, Google and Azure; those of "signature" and "sig" have
-common names and are part of one only beside these."""
+common names and belong to one only next to these."""
 _RECORDED = re.compile(r" \(object [0-9a-f]{16}\)$")
 _SHORTEST = 4  # shorter parts stand in any message
 
@@ -87,7 +87,7 @@ def _object_link(link: str) -> str:
 
 
 def _split_login(rest: str) -> tuple[str, str, str]:
-    """User and password, the @ behind them, and the rest of what follows a scheme."""
+    """User and password, the @ after them, and the rest of what follows a scheme."""
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     if "@" in authority or not _HOST.fullmatch(authority):
         return rest.rpartition("@") if "@" in rest else ("", "", _HIDDEN)
@@ -95,7 +95,7 @@ def _split_login(rest: str) -> tuple[str, str, str]:
 
 
 def _secrets(url: str) -> list[str]:
-    """What `show_url` leaves out of a URL, in parts as services quote them, longest first."""
+    """The parts of a URL that `show_url` drops, as services quote them, longest first."""
     found: set[str] = set()
     for link in _CHAIN.split(url):
         if given := _LINK.fullmatch(link):

@@ -1,4 +1,4 @@
-"""JSON values -> what annotations say: dataclasses, tuples, numbers; and files that we wrote.
+"""JSON values -> values of annotated types: dataclasses, tuples, numbers; and files that we wrote.
 
 A file may be damaged or edited by hand. All functions raise ValueError that says what is wrong
 with the content; the caller adds the file's name and the remedy, see `name_damage`.
@@ -169,7 +169,7 @@ def _entries(kinds: tuple[Any, ...], value: object, where: str) -> tuple[Any, ..
 
 
 def _expect(kind: Any, value: object, where: str) -> Any:
-    if type(value) is not kind:
+    if type(value) is not kind:  # not isinstance: true is no 1
         found = WORDS.get(type(value), type(value).__name__)
         raise ValueError(f"{where or 'it'} is {found}, not {WORDS.get(kind, kind)}")
     return value
