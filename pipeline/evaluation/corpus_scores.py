@@ -22,7 +22,7 @@ MEAN_LOSS, WORST_LOSS = "corpora_mlm_loss", "worst_mlm_loss"
 """Fields for many corpora: the mean of their losses, in which each counts the same, and the highest
 one."""
 LANGUAGE = "language/"
-"""Before the name of a language in a field, where a corpus has its own: `loss/language/en`."""
+"""Prefix of the name of a language in a field, where a corpus has its own: `loss/language/en`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Scores:
     def total(cls, scores: Iterable[Scores]) -> Scores:
         """The scores of all sequences of `scores` together."""
         first, *others = scores
-        sums = dict(first.sums)
+        sums = dict(first.sums)  # a copy: `add` changes it
         for other in others:
             add(sums, other.sums)
         counts = zip(*(first.counts, *(other.counts for other in others)), strict=True)
@@ -58,7 +58,7 @@ class Scores:
         if "mlm_loss" not in found:
             return found
         loss = found["mlm_loss"]
-        perplexity = math.exp(loss) if loss < 700 else math.inf
+        perplexity = math.exp(loss) if loss < 700 else math.inf  # exp overflows above 709
         return found | {"accuracy": found["mlm_accuracy"], "perplexity": perplexity}
 
     def fields(self, prefix: str) -> dict[str, float]:
@@ -107,6 +107,7 @@ def language_scores(scores: Mapping[str, Scores], datasets: Iterable[Dataset]) -
             recorded.setdefault(corpus, set()).update(filter(None, [about.get("language")]))
     members: dict[str, list[Scores]] = {}
     for corpus, part in scores.items():
+        # Of several languages there is no telling which rows have which.
         if len(recorded[corpus]) == 1:
             (language,) = recorded[corpus]
             members.setdefault(language, []).append(part)

@@ -81,7 +81,7 @@ def parse_evaluate() -> argparse.Namespace:
 def _split_amount(given: str) -> tuple[int, Path | None]:
     """The N or the FILE of --pseudo-perplexity."""
     try:
-        sequences = int(given or 0)
+        sequences = int(given or 0)  # a file named 100 can be given as ./100
     except ValueError:
         return 0, Path(given)
     if sequences < 0:

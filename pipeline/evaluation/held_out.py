@@ -58,19 +58,20 @@ class SequenceLosses(NamedTuple):
     """The loss at [MASK] of each sequence that was read, in that order."""
 
     mask_loss: list[float]
-    """Sums, not means."""
+    """Sum of the losses of each sequence, not the mean."""
     mask_count: list[float]
-    """Numbers of such positions."""
+    """Number of such positions of each sequence."""
 
     def add(self, inputs: Inputs, losses_K: Tensor, rows: int) -> None:
-        """Append those of a micro-batch of `rows` sequences."""
+        """Append the losses of a micro-batch of `rows` sequences."""
         assert inputs.row_starts_R is not None
-        starts_R = inputs.row_starts_R[:rows]
+        starts_R = inputs.row_starts_R[:rows]  # zeros after them would not ascend
         row_K = torch.searchsorted(starts_R, inputs.positions_K, right=True) - 1
         shown_K = inputs.input_ids_T[inputs.positions_K]
         masked_K = (inputs.weights_K * (shown_K == inputs.mask_id)).double()
         for values, each_K in ((self.mask_loss, losses_K * masked_K), (self.mask_count, masked_K)):
             sums_R = torch.zeros(rows, dtype=torch.float64)
+            # On the CPU: a GPU adds the entries of an index in no fixed order.
             values += sums_R.index_add_(0, row_K.cpu(), each_K.cpu()).tolist()
 
 
@@ -78,6 +79,7 @@ def in_file_order(
     losses: Mapping[str, SequenceLosses], datasets: Sequence[Dataset]
 ) -> dict[str, list[float]]:
     """Losses of the sequences of each corpus -> those of all, in the order of the shards."""
+    # Iterators: a corpus with rows in several directories continues where it stopped.
     left = {corpus: zip(*own, strict=True) for corpus, own in losses.items()}
     pairs = [
         pair
@@ -131,7 +133,7 @@ def _after(most: int, rows: IntArray) -> tuple[tuple[int, int], ...]:
 
 
 def _full_rows(datasets: Sequence[Dataset], rows: int) -> Capacity:
-    """What `rows` rows take at most, however they are filled."""
+    """Room for `rows` rows, however they are filled."""
     length = datasets[0].manifest.sequence_length
     slots = max(dataset.manifest.max_predictions for dataset in datasets)
     return Capacity(rows * length, rows * slots, rows, rows * length // 2)
@@ -169,8 +171,8 @@ def evaluate(
     """Scores over one pass of the loader; None if `stopped` returns True before its end.
 
     parts: of the loss whose sums `forward` returns; total: adds up over ranks; stopped: returns the
-    same on every rank; sequences: gets the losses of this rank's sequences. The caller puts the
-    model in eval mode.
+    same on every rank; sequences: receives the losses of this rank's sequences. The caller puts
+    the model in eval mode.
     """
     mask_id = loader.datasets[0].manifest.tokenizer["mask"]
     sums: Sums = {}
@@ -185,9 +187,11 @@ def evaluate(
                 inputs = inputs._replace(each_word=True)
             found = forward(inputs)
             if sequences is not None:
+                # Taken out: values of single positions do not add up over micro-batches.
                 sequences.add(inputs, found.pop("word_losses"), len(batch.samples.row))
             add(sums, found)
             counts += batch.counts
+    # Counts and sums in one all-reduce; counts are exact in float64.
     everywhere = total(torch.cat([torch.from_numpy(counts).double(), pack_sums(sums)]))
     reached = LossCounts(*map(int, everywhere[: len(counts)].tolist()))
     return Scores(parts, unpack(everywhere[len(counts) :], sums), reached)
@@ -239,7 +243,7 @@ def read_unmasked(loader: Loader, count: int) -> list[Tensor]:
         found += [both_2T[:, row].clone() for row in batch.rows]
         if len(found) >= count:
             break
-    loader.close()
+    loader.close()  # its thread reads ahead
     return found[:count]
 
 

@@ -32,6 +32,7 @@ def loss_sum(parts: Sequence[LossPart], sums: Sums, counts: LossCounts) -> Tenso
     first, *others = parts
     loss = sums[f"{first.name}_loss"] * first.weight
     for part in others:
+        # The sum is divided by the first part's count later, so others bring the ratio of counts.
         share = part.weight * first_count(parts, counts) / _count(part, counts)
         loss = loss + sums[f"{part.name}_loss"] * share
     return loss
@@ -81,6 +82,7 @@ def pack_sums(sums: Sums) -> Tensor:
     """All sums in one vector on the CPU, for an all-reduce."""
     if not sums:
         return torch.zeros(0, dtype=torch.float64)
+    # Joined before they leave the device: one copy, and one wait, for all.
     return torch.cat([value.flatten() for value in sums.values()]).cpu().double()
 
 

@@ -20,6 +20,7 @@ LOSS_OF = "mlm_loss/"
 
 def scores_as_json(name: str, device: str, scores: Mapping[str, Any]) -> str:
     """One JSON object: the model's name, the device's and the scores; NaN becomes null."""
+    # Only NaN differs from itself; JSON has no NaN.
     unknown = [k for k, found in scores.items() if isinstance(found, float) and found != found]
     about = {"model": name, "device": device}
     return json.dumps(about | dict(scores) | dict.fromkeys(unknown))
@@ -78,6 +79,6 @@ def _report_held_out(name: str, result: Mapping[str, Any]) -> None:
         )
     if "words_recall" in result:
         print(f"  replaced tokens     {result['words_recall']:.2%} restored")
-    if others and "loss" in result:
+    if others and "loss" in result:  # absent if a part has nothing to score
         weighted = [f"{result[ENTRY][part]['weight']:g} x {PARTS[part]}" for part in others]
         print(f"  all parts           {result['loss']:.4f} nats = loss + {' + '.join(weighted)}")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 CHUNK_TAG = re.compile(r"O|[BIES](-.*)?", re.DOTALL)
-"""A tag of which entities are made."""
+"""A tag that entities are made of."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -27,7 +27,7 @@ def f1(gold: Sequence[str], predicted: Sequence[str], positive: str) -> float:
     """F1 of one label; 0 if it neither occurs nor is predicted."""
     pairs = list(zip(gold, predicted, strict=True))
     hits = sum(left == right == positive for left, right in pairs)
-    total = sum((left == positive) + (right == positive) for left, right in pairs)
+    total = sum((left == positive) + (right == positive) for left, right in pairs)  # 2 TP + FP + FN
     return 2 * hits / total if total else 0.0
 
 
@@ -40,7 +40,7 @@ def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
 def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
     """Matthews' correlation of any number of labels (Gorodkin 2004); 0 if one side is constant."""
     labels = {label: index for index, label in enumerate(sorted({*gold, *predicted}))}
-    table = np.zeros((len(labels), len(labels)))
+    table = np.zeros((len(labels), len(labels)))  # floats: the spread grows with count^4
     for left, right in zip(gold, predicted, strict=True):
         table[labels[left], labels[right]] += 1
     count, right_count = table.sum(), np.trace(table)
@@ -53,11 +53,12 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
 def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
     """Pearson's correlation; NaN if one side is constant."""
     left, right = np.asarray(gold, float), np.asarray(predicted, float)
+    # Compared exactly: the norm of a constant may round to a little above 0.
     if (left == left[0]).all() or (right == right[0]).all():
         return math.nan
     left, right = left - left.mean(), right - right.mean()
     left, right = left / np.linalg.norm(left), right / np.linalg.norm(right)
-    return float(np.clip(left @ right, -1, 1))
+    return float(np.clip(left @ right, -1, 1))  # rounding may exceed 1
 
 
 def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float:
@@ -81,7 +82,8 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """
     found: set[tuple[str, int, int]] = set()
     open_type, first, before = "", 0, "O"
-    for index, tag in enumerate([*tags, "O"]):
+    for index, tag in enumerate([*tags, "O"]):  # O: closes the last entity
+        # A tag without a type has the type _, as in seqeval.
         part, type_ = tag[0], tag[1:].split("-", maxsplit=1)[-1] or "_"
         starts = part != "O" and (part in "BS" or before in "OES" or type_ != open_type)
         if before != "O" and (starts or part == "O"):

@@ -28,7 +28,7 @@ def summarize_seeds(values: Sequence[float]) -> dict[str, object]:
 def t_quantile(freedom: int) -> float:
     """The two-sided 95 % quantile of Student's t: P(|t| <= q) = 0.95."""
     low, high = 1.0, 13.0  # 12.71 at one degree of freedom
-    while high - low > 1e-12:
+    while high - low > 1e-12:  # P rises with the bound
         middle = (low + high) / 2
         low, high = (middle, high) if t_within(middle, freedom) < CONFIDENCE else (low, middle)
     return low

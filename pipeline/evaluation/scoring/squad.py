@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = str.maketrans("", "", string.punctuation)  # only ASCII's, as in theirs
 
 
 def normalize_answer(text: str) -> str:
@@ -60,8 +60,10 @@ def best_threshold(
     names = sorted(gold, key=lambda name: null[name])
     current = float(sum(not gold[name] for name in names))  # everything is unanswered
     best, threshold = current, float("-inf")
+    # In this order a rising threshold turns one question after the other into an answered one.
     for index, name in enumerate(names):
         current += answer_f1(gold[name], predicted[name]) - (not gold[name])
+        # Equal null scores are on the same side of any threshold.
         ends = index + 1 == len(names) or null[names[index + 1]] != null[name]
         if ends and current > best:
             best, threshold = current, null[name]
@@ -69,14 +71,14 @@ def best_threshold(
 
 
 def _accepted(gold: Sequence[str]) -> Sequence[str]:
-    """As version 2.0: answers of which nothing remains count as no answer."""
+    """Accepted answers by the rule of version 2.0: an answer of which nothing remains is none."""
     return [answer for answer in gold if normalize_answer(answer)] or [""]
 
 
 def _word_f1(answer: str, predicted: str) -> float:
     left, right = normalize_answer(answer).split(), normalize_answer(predicted).split()
     if not left or not right:
-        return float(left == right)
+        return float(left == right)  # one of them is no answer
     common = sum((Counter(left) & Counter(right)).values())
     return 2 * common / (len(left) + len(right)) if common else 0.0
 

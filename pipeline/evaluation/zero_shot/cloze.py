@@ -39,6 +39,7 @@ class Cloze:
 def read_text_lines(path: Path) -> list[str]:
     """The lines of a text that are not empty. Raises DataError if there are none."""
     try:
+        # utf-8-sig: some editors put a byte-order mark first.
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 ({error.reason} at byte {error.start})") from error
@@ -61,6 +62,7 @@ def fill_masks(
     for line in lines:
         text = tokenizer.encode(line.replace(MASK, own), add_special_tokens=False).ids
         ids = torch.tensor([vocabulary.bos, *text, vocabulary.eos], device=device)
+        # Looked for in the ids: the line may have the model's own mask token instead.
         if vocabulary.mask not in text:
             raise DataError(f"the line {line[:60]!r} has no {MASK}; write one in it")
         if len(ids) > model.config.positions:

@@ -1,8 +1,8 @@
-"""Paradigms of minimal pairs -> how often the right sentence has the higher score.
+"""Paradigms of minimal pairs -> the share of pairs whose right sentence scores higher.
 
 The score of a sentence is its pseudo-log-likelihood, the sum over its tokens, in float32. A tie
-counts half: a model that knows nothing scores 50 %. Beside it stands what word frequencies alone
-score, where shards to count words in are given.
+counts half: a model that knows nothing scores 50 %. Next to it is the score of word
+frequencies, if shards to count words in are given.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GrammarTest:
     def of(
         cls, paradigms: Sequence[Paradigm], vocabulary: Vocabulary, positions: int
     ) -> GrammarTest:
-        """For a model with this vocabulary and positions; errors as `encode_sentences`."""
+        """The test for a model with this vocabulary and positions; errors as `encode_sentences`."""
         sentences = list(
             dict.fromkeys(
                 side for paradigm in paradigms for pair in paradigm.pairs for side in pair
@@ -61,13 +61,13 @@ class GrammarTest:
 
 @dataclass(frozen=True, slots=True)
 class PairScore:
-    """The share of pairs of which the right sentence scores higher."""
+    """The share of pairs whose right sentence scores higher."""
 
     accuracy: float
     standard_error: float
     """Over pairs; of a mean over paradigms, as if their pairs were independent. nan of one pair."""
     frequency_accuracy: float
-    """The same by word frequencies alone; nan if they are not known."""
+    """Accuracy of word frequencies; nan if they are not known."""
     pairs: int
 
     @classmethod
@@ -110,7 +110,7 @@ def score_grammar(
 ) -> GrammarScores:
     """Score all paradigms.
 
-    counts: of each token in text [V], for the baseline; the others: see `log_probabilities`.
+    counts: occurrences of each token [V], for the baseline; others: see `log_probabilities`.
     """
     sequences = list(test.sequences.values())
     found = log_probabilities(
@@ -140,7 +140,7 @@ def _frequencies(sequences: Sequence[MaskableSequence], counts: Counts | None) -
     if counts is None:
         return [0.0] * len(sequences)
     logs = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
-    # fsum: the same tokens in another order are a tie
+    # fsum is exact, so the same tokens in another order are a tie.
     return [math.fsum(logs[sequence.ids[sequence.places]]) for sequence in sequences]
 
 
@@ -161,7 +161,7 @@ def count_tokens(datasets: Iterable[Dataset], size: int) -> Counts:
         for shard in dataset.manifest.of(TRAIN):
             path = check_size(dataset.directory, shard.file, shard.bytes)
             try:
-                with pa.memory_map(str(path)) as source:
+                with pa.memory_map(str(path)) as source:  # only ids are read
                     reader = pa.ipc.open_file(source)
                     for number in range(reader.num_record_batches):
                         ids = reader.get_batch(number).column("input_ids").flatten().to_numpy()

@@ -23,7 +23,7 @@ MOST_BYTES = 64 << 20
 """Largest file of pairs; all of BLiMP has 26 MB."""
 ENDINGS = (".txt", ".jsonl")
 NOT_PAIRS = ("README", "LICENSE", "LICENCE", "COPYING", "CREDITS", "NOTICE", "CHANGELOG")
-"""Names of texts that stand beside pairs, in any case."""
+"""Names of texts that come with pairs, in upper or lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _has_pairs(name: PurePath) -> bool:
 
 
 def _files(path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Where it is, its name, and the content, of each file of pairs."""
+    """Path, name and content of each file of pairs."""
     paths = sorted(path.iterdir()) if path.is_dir() else [path]
     for file in paths:
         if file.suffix == ".zip":
@@ -96,9 +96,11 @@ def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
                     f"{path}: the member {member.filename!r} lies outside the archive; "
                     "create it again from the files"
                 )
+            # macOS adds a file of metadata to each member, under __MACOSX/ and with a dot.
             hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
             if _has_pairs(name) and not hidden and not member.is_dir():
                 where = f"{path}/{name}"
+                # Before it is read: a small zip may hold gigabytes.
                 _check_size(where, member.file_size)
                 yield where, name.name, archive.read(member)
 

@@ -35,7 +35,7 @@ LogProbabilities = npt.NDArray[np.float32]
 Forward = Callable[[Inputs], Sums]
 """A model, or a model under ZeRO."""
 ALONE = -1
-"""The word of a token that is masked alone, or not at all."""
+"""The word of a token that is masked by itself, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def encode_sentences(
     positions: tokens that the model has positions for. Raises DataError for a sentence that has no
     tokens, has unknown ones, or is too long.
     """
-    tokenizer = Tokenizer.from_str(vocabulary.text_json())
+    tokenizer = Tokenizer.from_str(vocabulary.text_json())  # a written [MASK] stays text
     encodings = tokenizer.encode_batch(list(sentences), add_special_tokens=False)
     return [
         _sequence(sentence, encoding, vocabulary, positions, within_word)
@@ -127,10 +127,11 @@ def log_probabilities(
     often on every rank.
     """
     starts = np.cumsum([0, *(len(sequence.places) for sequence in sequences)])
+    # Each entry is set by one rank and 0 on the others, so the sum over ranks is the whole.
     found = torch.zeros(int(starts[-1]), dtype=torch.float64)
     batches = masked_batches([len(s.ids) for s in sequences], starts, device)
     for first in range(0, len(batches), ranks.world_size):
-        # at ZeRO stage 3 a forward pass gathers weights: a rank without a batch scores the last
+        # At ZeRO stage 3 a forward pass gathers weights: a rank without a batch scores the last.
         mine = first + ranks.rank
         chosen = batches[min(mine, len(batches) - 1)]
         on_batch(len(chosen))
@@ -174,7 +175,7 @@ def _masked_copies(
     places_B = np.array(
         [sequences[n].places[copy - starts[n]] for n, copy in zip(numbers, chosen, strict=True)]
     )
-    labels_B = ids_BS[rows_B, places_B]
+    labels_B = ids_BS[rows_B, places_B]  # before it is masked
     own_B1 = words_BS[rows_B, places_B][:, None]
     later_BS = np.arange(ids_BS.shape[1]) > places_B[:, None]
     ids_BS[later_BS & (words_BS == own_B1) & (own_B1 != ALONE)] = mask_id

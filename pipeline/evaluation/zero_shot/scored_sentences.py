@@ -40,12 +40,13 @@ def score_sentences(
     """Scores as fields, and tables of the pairs and of the masks; the model is on the device.
 
     text: lines for pseudo-perplexity; grammar: minimal pairs; cloze: lines with masks; None: not
-    scored. datasets: shards to count words in, for what word frequencies alone score.
+    scored. datasets: shards to count words in, for the score of word frequencies.
     """
     result: dict[str, Any] = {}
     tables = []
     if text:
         lines, positions = read_text_lines(text), model.config.positions
+        # Token by token, as pseudo-perplexity is defined (Salazar et al. 2020).
         sequences = encode_sentences(lines, vocabulary, positions, within_word=False)
         result |= score_pseudo_perplexity(model, sequences, vocabulary.mask, device)
     if grammar:
