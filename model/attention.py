@@ -113,7 +113,7 @@ def attend_from(
     half = projected_T3HK.dtype == torch.bfloat16
     attend = _BY_NAME["softmax_attention" if half else "scaled_dot_product_attention"]
     placed_N2HK = layout.gathered(projected_T3HK[:, 1:])
-    if layout.order is not None:  # blocks sort pieces by length
+    if layout.order is not None:  # blocks take the longest first
         query_PHK = query_PHK[layout.order]
     parts, row = [], 0
     for block in layout.blocks:

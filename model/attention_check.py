@@ -31,7 +31,7 @@ FLOOR = {
     torch.bfloat16: 2**-7,
     torch.float16: 2**-10,
 }
-"""Allowed beyond it, by type: 1 to 16 of its roundings, as kernels add in another order. On an
+"""Error allowed beyond that, by type: 1 to 16 roundings, as kernels add in another order. On an
 H200 flash attention in bfloat16 is off by 2.2e-3, and by 2.4e-3 in gradients."""
 TF32_FLOOR = 2**-9
 """Floor of float32 on a GPU, where torch's kernels may multiply in TF32, of 10 bits."""
@@ -125,7 +125,7 @@ def _lengths(case: Case) -> list[int]:
 def _draw(case: Case, tokens: int) -> tuple[Tensor, Tensor]:
     """Query, key and value [T, 3, H, K], and the gradient of the mixed values [T, H, K]."""
     shape = (tokens, 4, min(case.heads, MOST_HEADS), case.head_size)
-    drawn = torch.randn(shape).to(case.device, case.dtype)  # on the CPU: the same anywhere
+    drawn = torch.randn(shape).to(case.device, case.dtype)  # drawn on the CPU: equal anywhere
     return drawn[:, :3].contiguous(), drawn[:, 3].contiguous()
 
 
@@ -158,6 +158,6 @@ def _backward(leaf: Tensor, mixed: Tensor, upstream: Tensor) -> _Passes:
 
 def _worst(found: Tensor, exact: Tensor, pieces: Pieces) -> float:
     """The largest relative error of a piece, by the norms of all its numbers."""
-    lengths = pieces.cu_seqlens.diff().tolist()[:-1]  # the last one is empty: 0 / 0
+    lengths = pieces.cu_seqlens.diff().tolist()[:-1]  # the empty one has no norm
     parts = zip(torch.split(found.double(), lengths), torch.split(exact, lengths), strict=True)
     return torch.stack([(own - each).norm() / each.norm() for own, each in parts]).max().item()

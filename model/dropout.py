@@ -43,7 +43,7 @@ def drop(value: Tensor, probability: float) -> Tensor:
 def random_int16(shape: torch.Size | tuple[int, ...]) -> Tensor:
     """Uniform 16-bit integers on the CPU, from torch's default generator."""
     count = math.prod(shape)
-    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)  # all 2^64
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)  # any int64
     return draws.view(torch.int16)[:count].view(shape)
 
 

@@ -62,7 +62,7 @@ class Encoder(nn.Module):
         for depth in lower:
             stream = self.layers[self.order[depth]](stream, reaches[depth])
         last, reach = self.layers[self.order[top]], reaches[top]
-        if places_P is not None and reach.window is not None:  # `attend_from` has none
+        if places_P is not None and reach.window is not None:  # `attend_from` has no window
             hidden_TD: Tensor = last(stream, reach).normed_TD
             return hidden_TD[places_P]
         hidden: Tensor = last(stream, reach, places_P).normed_TD

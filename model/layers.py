@@ -110,7 +110,7 @@ class Attention(nn.Module):
                 projected_T3HK, pieces, layout, dropout, self.kernel, reach.window
             )
         else:
-            # 0: the query.
+            # Of the chosen tokens only the query is needed; all others give keys and values.
             mixed = attend_from(projected_T3HK[places_P, 0], projected_T3HK, pieces, layout)
         output: Tensor = self.output(mixed.flatten(1))
         return output
@@ -143,7 +143,7 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         """Vectors [T, D], computed through [T, 2 F]."""
-        changed_TF, gate_TF = self.inner(hidden_TD).chunk(2, -1)  # in transformers' order
+        changed_TF, gate_TF = self.inner(hidden_TD).chunk(2, -1)  # halves as in transformers
         gated_TD: Tensor = self.outer(F.gelu(changed_TF, approximate=self.approximate) * gate_TF)
         return gated_TD
 

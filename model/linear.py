@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 APPROXIMATIONS = {"gelu": "none", "gelu_tanh": "tanh"}
 """Activations of `EncoderConfig` -> their names in `F.gelu`."""
-HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")  # private, so it may go
+HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")  # a private operator, so it may vanish
 
 
 class Linear(nn.Linear):
@@ -56,7 +56,7 @@ def linear(
     """
     if _suits_onednn(input, weight):
         after = "none" if approximate is None else "gelu"
-        # The last two: no numbers, and which GELU.
+        # The last two arguments are the GELU's: no numbers, and its approximation.
         product: Tensor = torch.ops.mkldnn._linear_pointwise(
             input, weight, bias, after, [], approximate or ""
         )

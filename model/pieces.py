@@ -58,7 +58,7 @@ def pieces_of(lengths: Sequence[int], device: torch.device | str = "cpu") -> Pie
 def piece_of(cu_seqlens: Tensor, tokens: int) -> Tensor:
     """The piece [T] of each token."""
     numbers = torch.arange(tokens, dtype=cu_seqlens.dtype, device=cu_seqlens.device)
-    return torch.searchsorted(cu_seqlens[1:], numbers, right=True)  # right: none in empty ones
+    return torch.searchsorted(cu_seqlens[1:], numbers, right=True)  # right: skips empty ones
 
 
 def positions_in_pieces(cu_seqlens: Tensor, tokens: int) -> Tensor:
@@ -154,7 +154,7 @@ def lay_out(cu_seqlens: Tensor, heads: int) -> BlockLayout:
     or single rows."""
     bounds = cu_seqlens.numpy().astype(np.int64)
     lengths = np.diff(bounds)
-    starts, lengths = bounds[:-1][lengths > 0], lengths[lengths > 0]  # no row for empty ones
+    starts, lengths = bounds[:-1][lengths > 0], lengths[lengths > 0]  # empty ones get no row
     alike = lengths.min() == lengths.max()
     # 1.
     if alike or _most_rows(int(lengths.min()), heads) == 1:

@@ -22,7 +22,7 @@ from torch import Tensor
 from model.dropout import kept_scale, random_int16, threshold
 from model.pieces import RowBlock
 
-SIGN = -(1 << 31)  # of a float32, as an int32
+SIGN = -(1 << 31)  # the sign bit of a float32, seen as an int32
 ATEN = torch.ops.aten
 
 
@@ -67,8 +67,7 @@ class _RowAttention(torch.autograd.Function):
                 weights_nHQL = _weights(query[:, :, queries], key[:, :, keys], shown)
                 if dropout:  # 2.
                     _mark_dropped(weights_nHQL, threshold(dropout))
-                # 3. Marked weights are negative, so relu drops them; the softmax has no other
-                # negatives.
+                # 3. Marked weights are negative, so relu zeroes them; no others are.
                 mixed = (weights_nHQL.relu() @ value[:, :, keys]).mul_(kept_scale(dropout))
                 out[:, :, queries].copy_(mixed)
                 kept.append(weights_nHQL)
@@ -105,8 +104,7 @@ class _RowAttention(torch.autograd.Function):
                 shown = weights.relu()
                 # 4.
                 store(to_value[:, :, keys], shown.transpose(-1, -2) @ grad)
-                # 5. The mean is taken under all weights, so dropped ones count with their absolute
-                # value.
+                # 5. The mean is under all weights: abs takes the marks off dropped ones.
                 to_scores = (grad @ value[:, :, keys].transpose(-1, -2)).mul_(shown)
                 to_scores.addcmul_(torch.abs(weights, out=shown), mean, value=-1).mul_(root)
                 # 6.
@@ -123,7 +121,7 @@ def _weights(query_nHQK: Tensor, key_nHLK: Tensor, shown: Tensor | None) -> Tens
     # Queries are scaled, not scores: K numbers each, not L.
     scores_nHQL = (query_nHQK * query_nHQK.shape[-1] ** -0.5) @ key_nHLK.transpose(-1, -2)
     if shown is not None:
-        scores_nHQL.masked_fill_(~shown, -math.inf)  # every query sees some key
+        scores_nHQL.masked_fill_(~shown, -math.inf)  # no row of only -inf: a query sees some key
     weights_nHQL: Tensor = scores_nHQL.softmax(-1)
     return weights_nHQL
 

@@ -151,7 +151,7 @@ BERT = Family(
         "pair_head.classifier": ("cls.seq_relationship",),
     },
     tied=_tied("cls.predictions", "bert"),
-    unused=("bert.embeddings.position_ids", "bert.embeddings.token_type_ids"),  # buffers
+    unused=("bert.embeddings.position_ids", "bert.embeddings.token_type_ids"),  # not parameters
     activations={"gelu": "gelu", "gelu_tanh": "gelu_new"},
     after_pad=False,
     factorised=False,
@@ -191,7 +191,7 @@ ALBERT = Family(
     activations={"gelu": "gelu", "gelu_tanh": "gelu_new"},
     after_pad=False,
     factorised=True,
-    settings={"inner_group_num": 1},  # a group repeats one layer
+    settings={"inner_group_num": 1},  # groups have one layer, "albert_layers.0"
 )
 
 ELECTRA = Family(

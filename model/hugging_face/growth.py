@@ -124,7 +124,7 @@ def lengthen(
     """
     offset, rows = ours.position_offset, theirs.positions + theirs.position_offset
     index = torch.arange(max(rows, ours.positions + offset))
-    # Rows of a table that is longer already stay.
+    # A table that is longer than the model's keeps its rows.
     source = torch.where(index < rows, index, offset + (index - offset) % theirs.positions)
     return {
         name: weight[source] if name.endswith(POSITIONS) and len(weight) == rows else weight

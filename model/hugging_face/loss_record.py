@@ -15,7 +15,7 @@ from model.objectives.masked_language import LossPart
 
 ENTRY = "loss_parts"
 """The key in config.json: by name of the part, its weight and what it is a mean over."""
-COUNTS = get_args(get_type_hints(LossPart)["per"])  # annotations are text there
+COUNTS = get_args(get_type_hints(LossPart)["per"])  # postponed annotations are text
 
 
 def loss_entry(parts: Sequence[LossPart]) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def modern_config(theirs: Mapping[str, Any]) -> EncoderConfig:
                "a number in [0, 1e9)")  # fmt: skip
     for name, value in FIXED.items():
         _check(name, theirs.get(name, value), theirs.get(name, value) == value, repr(value))
-    if theirs["hidden_size"] % (2 * theirs["num_attention_heads"]):  # pairs turn
+    if theirs["hidden_size"] % (2 * theirs["num_attention_heads"]):  # numbers turn in pairs
         raise ValueError(
             f"num_attention_heads={theirs['num_attention_heads']} cannot be loaded; it must divide "
             f"hidden_size={theirs['hidden_size']} into even sizes, which rotary positions need"
@@ -150,7 +150,7 @@ def _every(theirs: Mapping[str, Any]) -> int:
     if not isinstance(kinds, list) or len(kinds) != layers:
         raise ValueError(f"layer_types cannot be loaded; it must list num_hidden_layers={layers}")
     found = [depth for depth, kind in enumerate(kinds) if kind == GLOBAL]
-    every = found[1] if len(found) > 1 else int(layers)  # only layer 0: no period
+    every = found[1] if len(found) > 1 else int(layers)  # only layer 0 is global
     for depth, kind in enumerate(kinds):
         wanted = LOCAL if depth % every else GLOBAL
         _check(f"layer_types[{depth}]", kind, kind == wanted,

@@ -96,7 +96,7 @@ def widen(
     found = {}
     for name, weight in state.items():
         module = own.tied.get(name, name).rpartition(".")[0]  # an alias grows like its owner
-        pattern = re.sub(r"\.\d+\.", ".{}.", module, count=1)  # the layer's
+        pattern = re.sub(r"\.\d+\.", ".{}.", module, count=1)  # the layer's number
         axes = AXES.get(modules.get(pattern, ""), ("", ""))
         for dimension, axis in enumerate(axes[: weight.dim()]):
             if axis:
@@ -114,5 +114,5 @@ def _source_units(new: int, old: int, size: int) -> Tensor:
 
 def _tile(weight: Tensor, dimension: int, source: Tensor, old: int) -> Tensor:
     """A weight with one dimension tiled, which may stack several matrices of `old` units."""
-    stacked = range(0, weight.shape[dimension], old)  # a step per matrix
+    stacked = range(0, weight.shape[dimension], old)  # where each matrix starts
     return weight.index_select(dimension, torch.cat([source + start for start in stacked]))

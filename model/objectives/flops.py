@@ -134,7 +134,7 @@ def detection_parameters(
         second = words + copying
     if tied:
         return parameter_count(config) + second
-    shared = 0 if own_embeddings else (_rows(config) + 2) * config.embedding_width  # 2: LayerNorm
+    shared = 0 if own_embeddings else (_rows(config) + 2) * config.embedding_width  # + 2: LayerNorm
     return parameter_count(config) - words + second + parameter_count(generator) - shared
 
 

@@ -44,8 +44,7 @@ class RestoringHead(nn.Module):
         copied_N, drawn_N = F.logsigmoid(gate_N), F.logsigmoid(-gate_N)
         kept_N = shown_N == labels_N
         drawn_loss_N = losses_N - drawn_N
-        # If the shown word is right, copying adds to its probability; else only drawing can give
-        # it.
+        # If the shown word is right, copying adds to its probability; else only drawing helps.
         mixed_N = torch.where(kept_N, -torch.logaddexp(copied_N, -drawn_loss_N), drawn_loss_N)
         with torch.no_grad():
             # The shown word is the answer if copied or drawn it beats the likeliest word, drawn.

@@ -54,7 +54,7 @@ def first_word(weights_nV: Tensor, waits: Tensor) -> Tensor:
 
 def _rounds(words: int) -> tuple[int, int]:
     """Blocks, and words of a block."""
-    size = math.isqrt(words - 1) + 1  # rounded up
+    size = math.isqrt(words - 1) + 1  # the square root, rounded up
     return -(-words // size), size
 
 

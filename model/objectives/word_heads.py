@@ -168,7 +168,7 @@ class _WordLosses(torch.autograd.Function):
             logits, labels = logits_KW[part, :size], labels_K[part]
             top, likeliest = logits.max(-1)
             found_K[part] = likeliest == labels
-            shifted = logits.float() - top.float()[:, None]  # exp is at most 1
+            shifted = logits.float() - top.float()[:, None]  # so exp cannot overflow
             of_label = shifted.gather(1, labels[:, None])[:, 0]
             if shown_K is not None:
                 log_2K[0, part] = 0  # the likeliest word's, shifted
@@ -183,7 +183,7 @@ class _WordLosses(torch.autograd.Function):
             if recorded:
                 logits.copy_(shifted.div_(total[:, None]))
         if recorded:
-            logits_KW[:, size:] = 0  # no gradient
+            logits_KW[:, size:] = 0  # padding words get no gradient
             ctx.probabilities = logits_KW
             ctx.save_for_backward(hidden_KD, words_WD, labels_K)
         ctx.mark_non_differentiable(found_K, sampled_K, log_2K)

@@ -96,7 +96,7 @@ HEADS: Mapping[str, Mapping[Kind, HeadDesign]] = {
             architecture="RobertaForSequenceClassification",
             dense="classifier.dense",
             output="classifier.out_proj",
-            drops_first=True,  # in all, twice
+            drops_first=True,  # a second time, as RobertaClassificationHead
         ),
         "choices": _pooled("RobertaForMultipleChoice", "roberta.pooler.dense"),
         "tags": _tags("Roberta"),
