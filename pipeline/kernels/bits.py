@@ -98,7 +98,7 @@ def _window(start, stop):  # type: ignore[no-untyped-def]
     """The bits of [start, stop), at most 64, in the word of `start` and in the next; integers."""
     shift = U(start & 63)
     bits = EVERY_BIT >> U(64 - (stop - start))
-    return bits << shift, (bits >> U(1)) >> (U(63) - shift)  # a shift by 64 is undefined
+    return bits << shift, (bits >> U(1)) >> (U(63) - shift)  # in two: a shift by 64 is undefined
 
 
 @numba.njit(cache=True, nogil=True)

@@ -220,7 +220,7 @@ class Dataset:
         manifest = replace(self.manifest, corpora={corpus: about}, totals=totals, shards=shards)
         part = Dataset(self.directory, manifest, shards, self.masking, self._has_files)
         part.part, part.damaged = shards[0].name, self.damaged
-        part._excluded, part._roots = self._excluded[span], self._roots[span]  # slices: views
+        part._excluded, part._roots = self._excluded[span], self._roots[span]  # shared: views
         return part
 
     @property

@@ -53,7 +53,7 @@ def _widen(address: int, count: int, wide: bool, out: IntArray) -> None:
 def _fetch_row(record: Struct, wide: bool) -> None:
     """Prefetch the bytes of a row: rows lie far apart."""
     size = record.tokens * (4 if wide else 2)
-    # A line of 64 bytes at a time; of the other three, 64 bytes last for 256 predictions or more.
+    # One cache line at a time; at 512 tokens the other three take about a line each.
     for byte in range(0, size, 64):
         fetch(record.ids + byte)
     fetch(record.bitmap)
@@ -89,7 +89,7 @@ def decode(
         start = starts[row]
         end = start + tokens
         out = input_ids[start:end]
-        # 1.
+        # 1. Before the mask, which takes labels from the widened ids.
         _widen(record.ids, tokens, wide, out)
         first = slot
         slot = _apply_mask(record, wide, special.mask, start, slot, out, positions, labels)

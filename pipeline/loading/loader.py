@@ -174,7 +174,7 @@ class Loader:
         pool = ThreadPoolExecutor(READ_THREADS) if self.reader == "read" else None
         try:
             for step, rows in self._resolve_steps(consumed, number, pool):
-                # 5.
+                # 5. One at a time: memory holds few decoded micro-batches, not a whole step.
                 for micro_batch, chosen in enumerate(rows.placed):
                     yield (
                         step,

@@ -329,7 +329,7 @@ class Order:
         if cycle not in self._cycles:
             while len(self._cycles) >= 4:  # a step of 8,192 meets three
                 del self._cycles[next(iter(self._cycles))]
-            # 1. Counts at both ends of the cycle. 2. Their difference is its quotas. 3. See there.
+            # 1. Counts at both ends of the cycle; 2. their difference; 3. in `_cycle_slots`.
             begin, end = (self._proportions.counts((cycle + at) * CYCLE) for at in (0, 1))
             slots = _cycle_slots(end - begin, self.seed, cycle)
             self._cycles[cycle] = self._before + begin, slots
@@ -338,13 +338,13 @@ class Order:
 
 def places_by_key(keys: IntArray) -> list[IntArray]:
     """The places of each distinct key among `keys` [n], in the order of the keys."""
-    places = np.argsort(keys, kind="stable")  # stable: in each, places ascend
+    places = np.argsort(keys, kind="stable")  # stable: a key's places ascend
     return np.split(places, np.flatnonzero(np.diff(keys[places])) + 1) if keys.size else []
 
 
 def places_of(positions: IntArray, skipped: tuple[tuple[int, int], ...]) -> IntArray:
     """The p-th place outside all [begin, end) of `skipped`, for each p of positions [n]."""
-    for begin, end in skipped:  # sorted: p is past the earlier ones
+    for begin, end in skipped:  # in order: p is past earlier ones
         positions = positions + (positions >= begin) * (end - begin)
     return positions
 

@@ -94,7 +94,7 @@ def _first_fit(sizes: IntArray, capacity: IntArray) -> tuple[IntArray, int]:
     left = np.empty((count, kinds), np.int64)  # at most a micro-batch per row
     used = first = 0
     for row in range(count):
-        # 1.
+        # 1. First fit, from the first micro-batch that is not full.
         batch = first
         while batch < used and not _fits(sizes[row], left[batch]):
             batch += 1

@@ -27,7 +27,7 @@ def shares_of(weights: tuple[float, ...]) -> IntArray:
         raise ConfigError(f"mixture weights {_some(weights)} have an infinite sum; lower them")
     exact = np.asarray(weights, np.float64) / sum(weights) * WHOLE
     shares = np.floor(exact).astype(np.int64)
-    # stable: ties go to the first dataset on any machine.
+    # Stable: ties go to the first dataset on any machine.
     by_remainder = np.argsort(shares - exact, kind="stable")
     shares[by_remainder[: WHOLE - shares.sum()]] += 1
     if shares.min() == 0:

@@ -36,7 +36,7 @@ BUS_MESSAGE = (
     b"command again: it checks every file's size and names the bad file, or skips it with "
     b"data.damaged=skip\n"
 )
-_libc = ctypes.CDLL(None, use_errno=True)  # use_errno: for get_errno
+_libc = ctypes.CDLL(None, use_errno=True)  # else get_errno gives 0
 _mmap, _munmap = _libc.mmap, _libc.munmap
 _mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _mmap.restype = ctypes.c_size_t
@@ -153,7 +153,7 @@ class Columns:
         """Make record batches `blocks` [n] addressable by mapping the files that hold them."""
         if self._mapped_originals and time.monotonic() >= self._next_look:
             self._move_to_copies()
-        for block in np.unique(blocks[self._loaded[blocks] == 0]).tolist():  # in file order
+        for block in np.unique(blocks[self._loaded[blocks] == 0]).tolist():  # sorted: file order
             if self._loaded[block] == 0:  # else mapped with another record batch of its shard
                 self._map_shard(self.layout.shard_of(block))
 
@@ -177,7 +177,7 @@ class Columns:
             if self._loaded[block] == 0:
                 self._put(batch, block)
         for block in list(self._read)[: max(0, len(self._read) - len(needed) - keep)]:
-            self.addresses[block] = np.zeros((), self.addresses.dtype)  # else dangling
+            self.addresses[block] = np.zeros((), self.addresses.dtype)  # freed below
             del self._read[block]
         return [self._read[block] for block in needed]
 
@@ -191,7 +191,7 @@ class Columns:
         return corpus_in(batch, path)
 
     def _map_shard(self, shard: int) -> None:
-        if self.copies:  # until its copy is found
+        if self.copies:  # dropped again if its copy is found
             self._mapped_originals.add(shard)
         self._from_copy(shard, self._map_file)
 
@@ -320,7 +320,7 @@ def map_file(path: Path, size: int) -> pa.Buffer:
     of shards would exceed the usual limit of 1,024 open files.
     """
     try:
-        # Without waiting: of a pipe, for its writer.
+        # O_NONBLOCK: opening a pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         check_size(path.parent, path.name, size, MISSING)
@@ -330,7 +330,7 @@ def map_file(path: Path, size: int) -> pa.Buffer:
         mapping = _Mapping(descriptor, size)
     finally:
         os.close(descriptor)  # the mapping outlives it
-    return pa.foreign_buffer(mapping.address, size, mapping)  # base: unmapped with the last buffer
+    return pa.foreign_buffer(mapping.address, size, mapping)  # which keeps it mapped
 
 
 @contextmanager
