@@ -109,6 +109,7 @@ def validation_loader(
     skipped = () if most is None else _after(most, np.array(shard_rows))
     piece_rows = tuple(dataset.piece_rows for dataset in datasets)
     order = Order(kind="sequential", seed=0, piece_rows=piece_rows, skipped=skipped)
+    # One micro-batch per rank and step, so that ranks can stop after any of them.
     share = Share(sequences=rows * world_size, per_device=rows, world_size=world_size, rank=rank)
     compressed = any(dataset.manifest.compression != "none" for dataset in datasets)
     return Loader(

@@ -80,6 +80,7 @@ def add(total: Sums, sums: Sums) -> None:
 
 def pack_sums(sums: Sums) -> Tensor:
     """All sums in one vector on the CPU, for an all-reduce."""
+    # An objective adds its sums in one order, so the vectors of all ranks agree.
     if not sums:
         return torch.zeros(0, dtype=torch.float64)
     # Joined before they leave the device: one copy, and one wait, for all.

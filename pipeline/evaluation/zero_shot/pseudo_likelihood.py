@@ -153,6 +153,7 @@ def masked_batches(lengths: Sequence[int], starts: Ids, device: torch.device) ->
         groups.setdefault(length, []).append(np.arange(starts[number], starts[number + 1]))
     found = []
     for length, members in sorted(groups.items(), reverse=True):
+        # Equal lengths need no pads; one that exceeds the budget is a batch of one copy.
         rows = max(1, BATCH_TOKENS.get(device.type, BATCH_TOKENS["cuda"]) // length)
         copies = np.concatenate(members)
         found += [copies[first : first + rows] for first in range(0, len(copies), rows)]
@@ -167,6 +168,7 @@ def _masked_copies(
     device: torch.device,
 ) -> Inputs:
     """The copies with these numbers; all their sequences have one length."""
+    # right: a sequence without places has no copy.
     numbers = np.searchsorted(starts, chosen, side="right") - 1
     rows_B = np.arange(len(chosen))
     ids_BS = np.stack([sequences[number].ids for number in numbers])
