@@ -99,7 +99,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.per_sequence and not arguments.data:
         raise ConfigError("--per-sequence writes losses of held-out sequences; give --data")
     rate = arguments.mask_rate
-    if rate is not None and not 0 <= rate < 1:
+    if rate is not None and not 0 <= rate < 1:  # NaN, too
         raise ConfigError(f"--mask-rate must be in [0, 1), got {rate:g}")
     if rate is not None and not arguments.data:
         raise ConfigError(f"--mask-rate {rate:g} masks held-out sequences; give --data")

@@ -76,6 +76,7 @@ def fill_masks(
         best = probabilities.topk(min(MOST, probabilities.shape[-1]))
         guesses = tuple(
             tuple(
+                # Special tokens may be guesses, too, and then are shown.
                 Guess(str(tokenizer.decode([token], skip_special_tokens=False)), probability)
                 for probability, token in zip(values, tokens, strict=True)
             )

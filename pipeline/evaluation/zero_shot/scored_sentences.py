@@ -56,6 +56,7 @@ def score_sentences(
         counts = count_tokens(datasets, vocabulary.size) if datasets else None
         with counting("scoring", "masked copies") as on_batch:
             scores = score_grammar(model, test, device, counts, on_batch=on_batch)
+        # The hash tells which pairs were scored without reading them again.
         result["grammar"] = scores.fields() | {"hash": pairs_hash(paradigms)}
         tables.append(report_grammar(scores))
     if cloze:
