@@ -34,19 +34,24 @@ class TaskBatch:
 
 def epoch_order(lengths: Sequence[int], rows: int, seed: int, epoch: int) -> list[list[int]]:
     """Indices of the features of each batch of an epoch: random, in batches of similar length."""
+    # keyed, so an epoch's order does not depend on what was drawn before it
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
     sizes = np.asarray(lengths)
     batches: list[list[int]] = []
     for first in range(0, len(order), rows * GROUP):
         group = order[first : first + rows * GROUP]
+        # stable: equal lengths keep their random order, whatever numpy's default sort does with
+        # ties
         group = group[np.argsort(-sizes[group], kind="stable")]
         batches += [group[at : at + rows].tolist() for at in range(0, len(group), rows)]
+    # each group is now sorted by length, so its batches are shuffled, too
     return [batches[index] for index in rng.permutation(len(batches))]
 
 
 def by_length(lengths: Sequence[int], rows: int) -> list[list[int]]:
     """Indices of the features of each batch for prediction, longest first."""
+    # the largest batch comes first: if memory is short, that shows at once
     order = np.argsort(-np.asarray(lengths), kind="stable").tolist()
     return [order[at : at + rows] for at in range(0, len(order), rows)]
 

@@ -46,22 +46,22 @@ class Window:
     offsets: list[tuple[int, int]]
     """Characters of the paragraph that each of its tokens stands for."""
     best: list[bool]
-    """Whether no other window shows the token with more context."""
+    """True if no other window shows the token with more context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What is trained on at a time: an example, the rows of all its choices, or a window."""
+    """One unit of training: an example, the rows of all its choices, or a window."""
 
     example: int
-    """Index of the example."""
+    """Index of its example."""
     rows: tuple[Row, ...]
     targets: tuple[float, ...]
     """A label, a number, a label per place, the index of the right choice, or the positions of an
     answer's first and last token, 0 if the window has none; empty if unknown."""
     window: Window | None = None
     words: tuple[int, ...] = ()
-    """Word of each place."""
+    """Index of the word at each place."""
 
 
 @dataclass(slots=True)
@@ -87,14 +87,15 @@ class RowEncoder:
     vocabulary: Vocabulary
     length: int
     doubled: bool = field(init=False)
-    """Whether two separators stand between two texts, as RoBERTa's tokenizer puts them."""
+    """True if two separators stand between two texts, as in RoBERTa's tokenizer."""
     tokenizer: Tokenizer = field(init=False)
     lost: Lost = field(default_factory=Lost)
 
     def __post_init__(self) -> None:
         self.tokenizer = Tokenizer.from_str(self.vocabulary.text_json())
+        # text_json has special tokens as text, so only the whole file's template can be counted
         whole = Tokenizer.from_str(self.vocabulary.tokenizer_json)
-        self.doubled = whole.num_special_tokens_to_add(True) > 3
+        self.doubled = whole.num_special_tokens_to_add(True) > 3  # [CLS] A [SEP] B [SEP] has three
 
     def encode(
         self, examples: Sequence[Example], kind: TaskKind, labels: Sequence[str]
@@ -131,7 +132,7 @@ class RowEncoder:
         The longer text loses tokens at its end until both fit.
         """
         if second is None:
-            kept = min(len(first), self.length - 2)
+            kept = min(len(first), self.length - 2)  # its first and last special tokens
             return self._row(first[:kept], None, [0]), kept < len(first)
         space = self.length - 3 - self.doubled
         short = min(len(first), len(second))
@@ -139,6 +140,7 @@ class RowEncoder:
         if is_cut:
             half = space // 2
             if short <= half:
+                # what dropping tokens one by one from the longer text ends with
                 sizes = (short, space - short) if short == len(first) else (space - short, short)
             else:
                 sizes = (space - half, half)
@@ -172,7 +174,10 @@ class RowEncoder:
 
     def _tags(self, examples: Sequence[Example], numbers: dict[str, int]) -> list[Feature]:
         """Words are encoded one by one, each after a space; the head reads their first pieces."""
+        # each distinct word once: its ids do not depend on its neighbours here, and text repeats
+        # words
         words = sorted({word for example in examples for word in example.texts})
+        # byte-level BPE spells a word after a space otherwise; the others do not
         space = " " if self.vocabulary.kind == BYTE_BPE else ""
         pieces = dict(zip(words, self.ids([f"{space}{word}" for word in words])))
         found = []
@@ -181,10 +186,10 @@ class RowEncoder:
             places, shown = [], []
             for number, word in enumerate(example.texts):
                 own = pieces[word]
-                if own and len(ids) + 1 < self.length - 1:
+                if own and len(ids) + 1 < self.length - 1:  # + 1 for bos, - 1 for eos
                     places.append(len(ids) + 1)
                     shown.append(number)
-                ids += own
+                ids += own  # past the end, too: `lost` counts it, the row cuts it
             self.lost.words += len(example.texts) - len(shown)
             self.lost.texts += len(ids) > self.length - 2
             targets: tuple[float, ...] = ()
@@ -195,6 +200,7 @@ class RowEncoder:
         return found
 
     def _spans(self, examples: Sequence[Example]) -> list[Feature]:
+        # SQuAD asks several questions about each paragraph, which is encoded once
         paragraphs = sorted({example.texts[1] for example in examples})
         located = {}
         for text, encoding in zip(paragraphs, self._encodings(paragraphs)):
@@ -203,9 +209,11 @@ class RowEncoder:
         found = []
         for index, example in _number(examples):
             ids, offsets = located[example.texts[1]]
+            # or a short row is all question
             question = questions[index][: min(QUESTION, self.length // 2)]
             self.lost.texts += len(question) < len(questions[index])
             space = self.length - len(question) - 3 - self.doubled
+            # at run_squad.py's 384 a third is its 128; windows of shorter rows overlap as much
             starts = window_starts(len(ids), space, min(STRIDE, self.length // 3))
             wanted = answer_tokens(example, offsets)
             held = False
@@ -213,12 +221,13 @@ class RowEncoder:
                 part = offsets[start : start + space]
                 row = self._row(question, ids[start : start + space], [])
                 first = len(row.ids) - 1 - len(part)
+                # the head reads every token, and how many there are is known only with the row
                 row = Row(row.ids, row.second, list(range(len(row.ids))))
                 inside = wanted is not None and start <= wanted[0] and wanted[1] < start + len(part)
                 held |= inside
                 targets: tuple[float, ...] = ()
                 if example.gold is not None:
-                    targets = (0, 0)
+                    targets = (0, 0)  # bos stands for "not in this window" (run_squad.py)
                 if inside and wanted is not None:
                     targets = (wanted[0] - start + first, wanted[1] - start + first)
                 best = most_context(starts, number, len(ids), space)
@@ -255,7 +264,9 @@ def answer_tokens(example: Example, offsets: Sequence[tuple[int, int]]) -> tuple
     answers = [a for a in example.gold if isinstance(a, Answer)] if example.gold else []  # type: ignore[union-attr]
     if not answers:
         return None
+    # others are further annotators', for scoring; training takes one, as run_squad.py
     begin, end = answers[0].start, answers[0].start + len(answers[0].text)
+    # a token of white space has an empty span, which overlaps no answer
     inside = [
         index for index, (start, stop) in enumerate(offsets)
         if start < end and stop > begin and stop > start
@@ -267,7 +278,7 @@ def window_starts(tokens: int, space: int, stride: int) -> list[int]:
     """First token of each window; the last window reaches the end of the paragraph."""
     starts = [0]
     while starts[-1] + space < tokens:
-        starts.append(starts[-1] + min(stride, space))
+        starts.append(starts[-1] + min(stride, space))  # a longer stride would skip tokens
     return starts
 
 
@@ -277,6 +288,7 @@ def most_context(starts: Sequence[int], number: int, tokens: int, space: int) ->
     if len(starts) == 1:
         return [True] * min(space, tokens)
     places = np.arange(tokens)
+    # below every score, so windows without the token never win
     scores = np.full((len(starts), tokens), -1.0)
     for index, start in enumerate(starts):
         stop = min(tokens, start + space)
@@ -285,5 +297,6 @@ def most_context(starts: Sequence[int], number: int, tokens: int, space: int) ->
         scores[index, start:stop] += 0.01 * (stop - start)
     start = starts[number]
     stop = min(tokens, start + space)
+    # argmax takes the first of equals: ties go to the earlier window, as in run_squad.py
     best: list[bool] = (scores[:, start:stop].argmax(0) == number).tolist()
     return best

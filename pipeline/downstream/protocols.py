@@ -34,7 +34,7 @@ class TuningProtocol:
     warmup: float
     """Share of the steps, after which the rate falls linearly to 0."""
     weight_decay: float
-    """Not of biases and LayerNorm."""
+    """Never applied to biases and LayerNorm."""
     beta2: float = 0.999
     epsilon: float = 1e-6
     clip: float = 1.0
@@ -42,9 +42,9 @@ class TuningProtocol:
     layer_decay: float = 1.0
     """Factor of the rate from a layer to the one below it."""
     dropout: float = 0.1
-    """Of the encoder, whatever the model was trained with."""
+    """Dropout of the encoder, whatever the model was trained with."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Of the matrix products in training; weights, their updates and predictions are float32."""
+    """Format of matrix products in training; weights, updates and predictions are float32."""
     grid: tuple[tuple[float, int], ...] = ()
     """Published grid of (peak_lr, rows), of which the best is reported."""
     max_steps: int = 0
@@ -93,7 +93,7 @@ ALBERT = TuningProtocol(
     length=512,
     warmup=0.1,
     weight_decay=0.01,
-    dropout=0.0,
+    dropout=0.0,  # most tasks of table 14; _ALBERT_STEPS has the others
 )
 ELECTRA = TuningProtocol(
     source="Clark",
@@ -116,7 +116,7 @@ SPANBERT = TuningProtocol(
 )
 MODERNBERT = TuningProtocol(
     source="Warner",
-    peak_lr=3e-5,  # SST-2's, for tasks that it has not
+    peak_lr=3e-5,  # SST-2's, for tasks without a published rate
     rows=16,
     epochs=3,
     length=256,
@@ -124,7 +124,7 @@ MODERNBERT = TuningProtocol(
     weight_decay=0.1,
     beta2=0.98,
     clip=0.0,
-    # as released; the authors' .1 is after attention's output alone, which folders cannot say
+    # as released; the authors' .1 is only after attention's output, which folders cannot express
     dropout=0.0,
 )
 SMALL = replace(
@@ -176,7 +176,7 @@ _CHANGES: dict[tuple[str, str], dict[str, Any]] = {
     ("modernbert", "spans"): {"length": 512},  # ours: as ELECTRA's
     ("small", "spans"): {"length": 384},  # Devlin sec. 4.2
 }  # fmt: skip
-"""What differs by task, or else by kind of task."""
+"""Differences from the general protocol by task, or else by kind of task."""
 
 _ALBERT_STEPS: dict[str, tuple[float, int, float, int, float]] = {
     # task: peak_lr, rows, dropout, steps, warm-up steps (table 14)
@@ -196,7 +196,7 @@ _ALBERT_STEPS: dict[str, tuple[float, int, float, int, float]] = {
 
 
 def usual_protocol(family: str, width: int) -> str:
-    """The name in PROTOCOLS of what a model of this family and width is fine-tuned with."""
+    """Name in PROTOCOLS of the protocol for a model of this family and width."""
     return "small" if width <= SMALL_WIDTH and family != "electra" else family
 
 
@@ -209,10 +209,10 @@ def protocol_for(name: str, task: LabelledTask, width: int) -> TuningProtocol:
     if name == "albert" and task.name in _ALBERT_STEPS:
         rate, rows, dropout, steps, warmup = _ALBERT_STEPS[task.name]
         changes = {"peak_lr": rate, "rows": rows, "dropout": dropout, "max_steps": steps,
-                   "warmup": warmup / steps,
+                   "warmup": warmup / steps,  # table 14 counts steps, a protocol takes a share
                    "length": 384 if task.name == "squad1" else 512}  # fmt: skip
     if name == "electra" and width >= 1024:
-        changes |= {"peak_lr": 5e-5, "layer_decay": 0.9}
+        changes |= {"peak_lr": 5e-5, "layer_decay": 0.9}  # Clark, table 7, Large
     elif name == "electra" and width <= 256:
         changes |= {"peak_lr": 3e-4}  # Clark, table 7
     return replace(PROTOCOLS[name], **changes)

@@ -57,7 +57,7 @@ SCORES = "scores.json"
 
 
 def check_started_from(output: Path, start: StartingWeights) -> None:
-    """Raises CheckpointError unless a fine-tuning has finished, and began with these weights."""
+    """Raises CheckpointError unless `output` holds a finished fine-tuning of these weights."""
     path = output / SCORES
     try:
         before = read_object(path)["model"]["encoder_hash"]
@@ -79,6 +79,7 @@ def assemble_scores(
 ) -> dict[str, Any]:
     """The content of scores.json; about: the parts that are known before training."""
     found = [(job, result_of(work.folder(job) / RESULT)) for job in jobs]
+    # it has no seed, point or rate
     results = [(job, result) for job, result in found if job.arm != TFIDF]
     metric = work.task.metrics[0]
     medians = [
@@ -97,6 +98,7 @@ def assemble_scores(
         if points:
             point = chosen if chosen in points else min(points)
             baselines[arm] = _summaries(results, arm, point)
+    # the price of the score, so baselines are left out
     seconds = sum(result["seconds"] for job, result in results if job.arm == MODEL)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -141,9 +143,11 @@ def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -
     try:
         weights = load_weights(folder / WEIGHTS)
     except FileNotFoundError:
-        weights = {}  # they have been published before, or by another process just now
+        weights = {}  # already published, by this command or by another process just now
     if weights:
+        # training ran with the protocol's dropout, so the folder's configuration states it
         start = work.start.with_dropout(work.points[best.point].dropout)
+        # no pretrained weights are read: all are filled next
         model = start.random_model(work.design, best.seed)
         fill_task_model(model, weights)
         try:
@@ -153,7 +157,10 @@ def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -
             print(error, flush=True)
         write_whole(work.output / PREDICTIONS, (folder / PREDICTIONS).read_bytes())
         names = [f"{FINE_TUNED}/", PREDICTIONS, *_submit(work, model, encoder)]
+    # last: check_started_from, and the user, take it for a finished fine-tuning
     write_whole(work.output / SCORES, json.dumps(scores, indent=1).encode())
+    # until scores.json is there, a publication that was killed starts again from these; names with
+    # a dot are folders that another process is still writing
     for path in work.output.glob(f"jobs/[!.]*/{WEIGHTS}"):
         path.unlink(missing_ok=True)
     return [*names, SCORES]
@@ -193,7 +200,7 @@ def describe_device(device: torch.device) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of what computes."""
+    """Versions of the software that computes."""
     return {"tenfold": __version__, "torch": torch.__version__}
 
 

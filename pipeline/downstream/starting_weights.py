@@ -53,7 +53,7 @@ class StartingWeights:
     """Weights to start from, under transformers' names."""
 
     origin: str
-    """In words, for scores.json."""
+    """Name of the source in words, for scores.json."""
     family: str
     """Whose protocol applies: the model type, or spanbert."""
     state: Mapping[str, Tensor]
@@ -120,6 +120,7 @@ def load_start(path: Path) -> StartingWeights:
             f"the tokenizer of {saved.directory} is no longer at {tokenizer}; export the run with "
             "--data and fine-tune that folder"
         )
+    # not the row length of these shards: a first phase on short rows would cut the tokenizer there
     return replace(start_of(saved, tokenizer), length=record.trained_length(saved.step))
 
 
@@ -127,10 +128,12 @@ def start_of(saved: SavedRun, tokenizer: Path) -> StartingWeights:
     """The weights of a run that is loaded; tokenizer: its folder."""
     origin = f"{saved.directory} step {saved.step:,}"
     if isinstance(saved.model, ReplacedTokenModel):
+        # the discriminator; the generator is not fine-tuned
         state, config = to_folders(saved.model)[0]
     else:
         with _fitting(origin):
             state, config = to_hugging_face(saved.model)
+    # the weights do not show it: a run from a folder with mean pooling must not become one of [CLS]
     config = with_pooling(config, recorded_pooling(saved.directory))
     return _start(origin, state, config, tokenizer)
 
@@ -151,10 +154,12 @@ def load_fine_tuned(output: Path, start: StartingWeights) -> StartingWeights:
             f"--init-from {output} is of family {found.config.get('model_type')}, the model is "
             f"{start.config.get('model_type')}; give an output of the same model"
         )
+    # its embeddings would be looked up under ids of other pieces
     if found.vocabulary.sha256 != start.vocabulary.sha256:
         raise CheckpointError(
             f"--init-from {output} has another tokenizer; give an output of the same model"
         )
+    # fine-tuned SpanBERTs are saved without their boundary head, so the folder reads as plain BERT
     return replace(found, family=start.family)
 
 
@@ -171,14 +176,17 @@ def save_folder(
     device: on which the weights were computed; only the null device is written.
     """
     state, config = write_task_model(model)
-    if device == NULL:
+    if device == NULL:  # its weights look like any others, so the folder has to say it
         config[KEY] = NULL
     vocabulary = start.vocabulary
     config |= {**special_ids(vocabulary, model.family), "dtype": "float32"}
     with whole_folder(folder, replaces=True) as written:
+        # the source has vocab.txt or vocab.json
         if not (start.tokenizer / "tokenizer.json").exists():
             write_whole(written / "tokenizer.json", vocabulary.tokenizer_json.encode())
         else:
+            # RoBERTa's tags were trained on words after a space; the tokenizer must add it for the
+            # first
             tags = model.task.kind == "tags"
             copy_for_transformers(start.tokenizer, written, vocabulary, start.length, words=tags)
         write_weights(state, written / WEIGHTS)
@@ -209,7 +217,7 @@ def _start(
     with _fitting(origin):
         own, design = encoder_of(config)
     prefix = own.prefix
-    if not any(name.startswith(prefix) for name in state):  # an encoder saved by itself
+    if not any(name.startswith(prefix) for name in state):  # saved from the bare encoder class
         state = {
             name if name.startswith(BOUNDARY_PREFIX) else f"{prefix}{name}": weight
             for name, weight in state.items()
@@ -219,6 +227,7 @@ def _start(
     encoder = [name for name in state if name.startswith(prefix)]
     encoder = [name for name in encoder if not name.startswith(f"{prefix}pooler.")]
     family = "spanbert" if boundaries and kind != ELECTRA.model_type else kind
+    # an id beyond the embeddings fails only in training, at the first row that has it
     if vocabulary.size > design.vocab_size:
         raise CheckpointError(
             f"{tokenizer} has {vocabulary.size:,} ids, the model {design.vocab_size:,}; give "
@@ -231,9 +240,9 @@ def _start(
 
 
 def _hash(text: str, state: Mapping[str, Tensor], names: Iterable[str]) -> str:
-    """Of a text and the tensors of these names."""
+    """Hash of a text and the tensors of these names."""
     digest = xxhash.xxh3_64(text.encode())
-    for name in sorted(names):
+    for name in sorted(names):  # the order in a file depends on who saved it
         digest.update(name.encode())
         # as bytes, because numpy has no bfloat16
         digest.update(state[name].contiguous().view(-1).view(torch.uint8).numpy().data)

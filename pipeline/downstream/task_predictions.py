@@ -31,9 +31,9 @@ BEST = 20
 LONGEST_ANSWER = 30
 """In tokens (run_squad.py, max_answer_length)."""
 LOWEST = -1e9
-"""Stands for minus infinity, which JSON has not."""
+"""Stands for minus infinity, which JSON lacks."""
 OUTSIDE = "O"
-"""Tag of a word that its row has no room for."""
+"""Tag of a word that does not fit in its row."""
 
 Prediction = str | float | list[str]
 
@@ -68,6 +68,7 @@ def predictions(
 ) -> list[Predicted]:  # fmt: skip
     """The prediction of each example."""
     if task.kind == "spans":
+        # SQuAD 1.1 has no such question, and its scores have no threshold
         answerable = any(example.gold == () for example in examples)
         return _spans(examples, features, logits, answerable=answerable)
     makers: dict[str, Callable[[Example, Feature, Tensor], Predicted]] = {
@@ -91,7 +92,7 @@ def score(found: Sequence[Predicted], task: LabelledTask) -> dict[str, float]:
         flat = [
             (left, right)
             for tags, ours in zip(gold, predicted)
-            for left, right in zip(tags, ours, strict=True)
+            for left, right in zip(tags, ours, strict=True)  # words that were cut have OUTSIDE
         ]
         found_scores = {"accuracy": accuracy(*zip(*flat))}
         if "entity_f1" in task.metrics:
@@ -125,6 +126,7 @@ def majority(
         names = [
             name for gold in golds for name in (gold if isinstance(gold, tuple) else (str(gold),))
         ]
+        # max takes the first of equals: sorted, or ties would follow the hash order of each process
         constant = max(sorted({str(name) for name in names}), key=names.count)
     answerless = any(gold == () for gold in golds)
     values: list[Prediction] = []
@@ -151,6 +153,7 @@ def submission(found: Sequence[Predicted], name: str) -> bytes:
     lines = ["index\tprediction"]
     for index, part in enumerate(found):
         value = part.predicted
+        # STS-B is rated from 0 to 5, and a linear head is not bounded
         shown = f"{min(5.0, max(0.0, value)):.3f}" if isinstance(value, float) else str(value)
         lines.append(f"{part.id if name == 'AX.tsv' else index}\t{shown}")
     return ("\n".join(lines) + "\n").encode()
@@ -184,7 +187,7 @@ def _tags(
     example: Example, feature: Feature, logits_NL: Tensor, labels: Sequence[str]
 ) -> Predicted:
     tags = [OUTSIDE] * len(example.texts)
-    if not feature.words:
+    if not feature.words:  # the mean below would be NaN
         return Predicted(example.id, _plain(example), tags, 0.0)
     shares, best = logits_NL.softmax(-1).max(-1)
     for word, label in zip(feature.words, best.tolist()):
@@ -205,6 +208,7 @@ def _spans(
     for feature, found in zip(features, logits):
         index = feature.example
         none = float(found[0].sum())
+        # run_squad.py: the window that is least sure of "no answer" speaks for the question
         null[index] = min(none, null.get(index, math.inf))
         candidate = best_answer(examples[index].texts[1], feature, found)
         if candidate is not None and candidate[0] > best.get(index, (-math.inf, ""))[0]:
@@ -214,6 +218,7 @@ def _spans(
         value, text = best.get(index, (LOWEST, ""))
         row = Predicted(example.id, _plain(example), text, value)
         if answerable:
+            # without any answer to give, "no answer" wins at every threshold
             row = replace(row, null=null[index] - value if text else -LOWEST)
         rows.append(row)
     return rows
@@ -227,7 +232,9 @@ def best_answer(paragraph: str, feature: Feature, logits_N2: Tensor) -> tuple[fl
     inside = logits_N2[window.first : stop]
     if not len(inside):  # a blank paragraph
         return None
+    # a start counts only in the window that shows its token with the most context (run_squad.py)
     starts = inside[:, 0].masked_fill(~torch.tensor(window.best), -math.inf)
+    # 20 x 20 sums per window; all pairs of a row of 384 would be 147,456
     start_values, start_places = starts.topk(min(BEST, len(inside)))
     end_values, end_places = inside[:, 1].topk(min(BEST, len(inside)))
     sums = start_values[:, None] + end_values[None]
@@ -235,8 +242,9 @@ def best_answer(paragraph: str, feature: Feature, logits_N2: Tensor) -> tuple[fl
     sums = sums.masked_fill((sizes < 0) | (sizes >= LONGEST_ANSWER), -math.inf)
     place = int(sums.argmax())
     value = float(sums.flatten()[place])
-    if value == -math.inf:
+    if value == -math.inf:  # every pair ends before it starts, or is too long
         return None
+    # cut from the paragraph: decoded ids would be lower case, with spaces around punctuation
     first = window.offsets[int(start_places[place // len(end_places)])][0]
     last = window.offsets[int(end_places[place % len(end_places)])][1]
     return value, paragraph[first:last]
@@ -244,7 +252,7 @@ def best_answer(paragraph: str, feature: Feature, logits_N2: Tensor) -> tuple[fl
 
 def _span_scores(found: Sequence[Predicted]) -> dict[str, float]:
     """SQuAD's; where questions may have no answer, at threshold 0 and at the best one."""
-    rows = {str(number): part for number, part in enumerate(found)}  # ids may be there twice
+    rows = {str(number): part for number, part in enumerate(found)}  # ids may repeat
     gold = {name: part.gold for name, part in rows.items()}
     texts = {name: str(part.predicted) for name, part in rows.items()}
     if all(part.null == -math.inf for part in found):
@@ -252,5 +260,5 @@ def _span_scores(found: Sequence[Predicted]) -> dict[str, float]:
     null = {name: part.null for name, part in rows.items()}
     decided = {name: "" if null[name] > 0 else text for name, text in texts.items()}
     best, threshold = best_threshold(gold, texts, null)
-    threshold = max(LOWEST, threshold)
+    threshold = max(LOWEST, threshold)  # all questions have an answer: -inf, which JSON lacks
     return squad_scores(gold, decided) | {"best_f1": best, "null_threshold": threshold}

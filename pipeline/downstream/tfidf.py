@@ -17,16 +17,16 @@ from pipeline.downstream.finetune_tasks import TaskKind
 from pipeline.downstream.reading.examples import Example
 
 KINDS: tuple[TaskKind, ...] = ("classification", "regression", "choices")
-"""Of tasks that predict from whole texts; spans and tags are places in them."""
+"""Kinds of tasks that predict from whole texts; spans and tags are places in them."""
 STRENGTH = 10.0
 """Inverse strength of the penalty on logistic regression's weights (C): SST-2's dev
 with its first 10,000 training phrases has 80.8 % with it, and 79.7 % with scikit-learn's 1."""
 ITERATIONS = 1_000
-TOKEN = re.compile(r"\w+|[^\w\s]")
+TOKEN = re.compile(r"\w+|[^\w\s]")  # scikit-learn's own drops punctuation and single letters
 
 
 def why_not(kind: TaskKind) -> str:
-    """Why the baseline cannot be had for a kind of task, in a line; empty if it can."""
+    """Reason why the baseline cannot run for a kind of task, in a line; empty if it can."""
     if kind not in KINDS:
         return f"the baseline tfidf predicts from whole texts, and {kind} are places in them"
     try:
@@ -40,6 +40,7 @@ def fit_predict(
     training: Sequence[Example], sets: Sequence[Sequence[Example]], kind: TaskKind
 ) -> list[list[str | float]]:
     """Fit on the training examples that have a gold; the prediction of each example of each set."""
+    # here, not above: an extra that only this baseline needs
     from sklearn.linear_model import LogisticRegression, Ridge
 
     known = [example for example in training if example.gold is not None]
@@ -51,6 +52,7 @@ def fit_predict(
         linear = LogisticRegression(C=STRENGTH, max_iter=ITERATIONS)
         golds = [example.gold for example in known]
     if kind == "choices":
+        # a binary question for each choice: is it the right one?
         golds = [str(place) == e.gold for e in known for place in range(len(e.texts) - 1)]
         known = _choices(known)
     if len(set(golds)) == 1:  # one choice each, which logistic regression refuses
@@ -73,7 +75,9 @@ class _Features:
 
         self.columns: list[Any] = []
         for place in range(len(training[0].texts)):
+            # 1 + log(count): one repeated word does not decide
             column = TfidfVectorizer(analyzer=_terms, sublinear_tf=True)
+            # on training texts only: with development texts their frequencies would leak
             self.columns.append(column.fit([example.texts[place] for example in training]))
 
     def of(self, examples: Sequence[Example]) -> Any:
@@ -97,12 +101,13 @@ def _terms(text: str) -> list[str]:
 
 
 def _choices(examples: Sequence[Example]) -> list[Example]:
-    """An example for each choice, of its text alone: what is common to all decides nothing in a
-    linear model."""
+    """An example for each choice, of only its own text: what all choices share decides nothing in
+    a linear model."""
     return [Example(e.id, (choice,), None) for e in examples for choice in e.texts[1:]]
 
 
 def _best(examples: Sequence[Example], scores: Any) -> list[str | float]:
     """The index of each example's best choice, as text."""
+    # np.split takes inner bounds: with the last end it would return one empty part more
     ends = np.cumsum([len(example.texts) - 1 for example in examples])
     return [str(int(part.argmax())) for part in np.split(scores, ends[:-1])]

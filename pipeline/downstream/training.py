@@ -58,6 +58,7 @@ def fine_tune(
     optimizer = make_optimizer(model, protocol)
     segments = model.config.segment_types > 1
     losses: list[float] = []
+    # dropout and new heads draw from the global generator: forked, so the caller's stays untouched
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         model.train()
@@ -66,6 +67,7 @@ def fine_tune(
             batch = collate([usable[index] for index in chosen], segments=segments, device=device)
             with torch.autocast(device.type, torch.bfloat16, protocol.precision == "bf16"):
                 logits_NL = model(batch.inputs)
+            # softmax in bfloat16 loses small losses
             loss = task_loss(logits_NL.float(), batch, kind)
             loss.backward()  # type: ignore[no-untyped-call]
             if protocol.clip:
@@ -75,12 +77,15 @@ def fine_tune(
             )
             optimizer.step()
             optimizer.zero_grad()
+            # waits for the device every step, so that a diverged run ends here and not hours later
             losses.append(loss.item())
             if not math.isfinite(losses[-1]):
                 raise DivergedError(
                     f"the loss is {losses[-1]} at step {step} of seed {seed}; lower the rate with "
                     f"--learning-rate (it is {protocol.peak_lr})"
                 )
+            # steps differ in tokens, so the holes in malloc's heap do not fit the next tensors:
+            # without this a mini's heap grew by 250 MB in 100 steps
             if device.type == "cpu" and step % STEPS_BETWEEN_RETURNS == 0:
                 return_free_memory()
     model.eval()
@@ -91,12 +96,14 @@ def fine_tune(
 def make_optimizer(model: TaskModel, protocol: TuningProtocol) -> torch.optim.AdamW:
     """AdamW with a group per depth and decay; each group's `scale` multiplies the rate."""
     names = [name for name, _ in model.named_parameters()]
+    # a bag of words has no layers
     layers = model.config.layers if isinstance(model.encoder, Encoder) else 0
     depths = [0] * len(names)
     if protocol.layer_decay != 1 and layers:
-        depths = [layers + 2 - depth for depth in layer_depths(names, layers)]
+        depths = [layers + 2 - depth for depth in layer_depths(names, layers)]  # 0 for the head
     groups: dict[tuple[int, bool], list[torch.nn.Parameter]] = {}
     for depth, (_, parameter) in zip(depths, model.named_parameters()):
+        # biases and LayerNorm are vectors
         groups.setdefault((depth, parameter.dim() > 1), []).append(parameter)
     return torch.optim.AdamW(
         [
@@ -107,10 +114,10 @@ def make_optimizer(model: TaskModel, protocol: TuningProtocol) -> torch.optim.Ad
             }
             for (depth, decays), parameters in groups.items()
         ],
-        lr=0.0,
+        lr=0.0,  # set_rates sets it before every step
         betas=(0.9, protocol.beta2),
         eps=protocol.epsilon,
-        fused=True,
+        fused=True,  # one pass over the tensors of a group, not one per operation
     )
 
 
@@ -124,7 +131,7 @@ def follow_linear_schedule(step: int, total: int, warmup: float) -> float:
     """Factor of the rate at a step counted from 0: up to 1, then down to 0."""
     first = math.ceil(warmup * total)
     if step < first:
-        return step / first
+        return step / first  # 0 at the first step, as in transformers' schedule
     return max(0.0, (total - step) / max(1, total - first))
 
 
@@ -147,6 +154,7 @@ def task_loss(logits_NL: Tensor, batch: TaskBatch, kind: TaskKind) -> Tensor:
 
 def pad_features(logits_N: Tensor, counts: Sequence[int]) -> Tensor:
     """Logits of each feature in a row of its own, -inf after its last."""
+    # -inf has no share in the softmax, so features of fewer tokens are not diluted
     return torch.nn.utils.rnn.pad_sequence(
         by_feature(logits_N, counts), batch_first=True, padding_value=-math.inf
     )

@@ -80,7 +80,7 @@ def prepare_work(
     files = [("", data.dev), *((f"{split.path.stem}_", split) for split in data.more_dev)]
     for split in data.splits():
         check_gold(split.examples, split.path)
-        if not is_published(task):
+        if not is_published(task):  # published tables have dropped rows without a label
             check_meant(split.examples, task.labels, split.path)
         if task.kind in ("classification", "regression", "tags"):
             check_varied(split.examples, split.path, is_training=split is data.train)
@@ -91,6 +91,7 @@ def prepare_work(
         note("these tags mark no entities (O, B-PER, I-PER), so they are scored by accuracy alone")
     return TuningWork(
         task=scored,
+        # transformers has one class for both: regression is a head with one output
         design=TaskDesign("classification" if task.kind == "regression" else task.kind, labels),
         start=start,
         points=protocol.points(),
@@ -109,7 +110,7 @@ def prepare_work(
 def describe_work(
     arguments: argparse.Namespace, data: TaskData, start: StartingWeights, protocol: TuningProtocol
 ) -> dict[str, Any]:
-    """What must be equal for an output to be continued, files by their content."""
+    """Settings that must be equal for an output to be continued; files count by their content."""
     examples = {"training": data.train, "development": data.dev} | {
         split.path.stem: split for split in data.more_dev
     }
@@ -125,6 +126,7 @@ def describe_work(
         "baselines": arguments.baselines,
         **null_entry(device_name(compute_device())),
         **{
+            # the files may have moved, or be in another format
             f"{name} examples": f"{len(split.examples):,} with hash {content_hash(split.examples)}"
             for name, split in examples.items()
         },
