@@ -39,7 +39,7 @@ class Copies:
 
 
 def find_copies(data: TaskData) -> list[Copies]:
-    """Per development set, see `count_shared_examples`."""
+    """Copies per development set, see `count_shared_examples`."""
     sets = {"development": data.dev} | {split.path.stem: split for split in data.more_dev}
     return [
         Copies(name, len(s.examples), count_shared_examples(s.examples, data.train.examples))
@@ -48,7 +48,7 @@ def find_copies(data: TaskData) -> list[Copies]:
 
 
 def describe_data(task: LabelledTask, data: TaskData, copies: list[Copies]) -> Iterator[str]:
-    """What a user should know of the files before hours of training."""
+    """Lines that a user should see before hours of training."""
     if data.train.taken:
         yield f"{data.train.path}: {data.train.taken}"
     for split in data.splits():
@@ -84,6 +84,7 @@ def count_shared_examples(examples: Sequence[Example], training: Sequence[Exampl
     Texts are compared as `--dedup exact` compares documents: the same words in the same order,
     whatever their case, punctuation and white space.
     """
+    # each text once: MNLI has three hypotheses per premise, SQuAD several questions per paragraph
     texts = sorted({text for part in (examples, training) for e in part for text in e.texts})
     cleaned = clean(texts)
     keys = dict(zip(texts, word_hashes(cleaned.buffer, cleaned.offsets)[:, 0].tolist()))

@@ -31,7 +31,7 @@ from pipeline.downstream.reading.hub_tasks import fetch_task
 from pipeline.downstream.reading.tables import TableColumns
 
 MOST_SEED = 2**31
-"""Of --first-seed; generators take no larger ones."""
+"""Largest --first-seed; generators take no larger ones."""
 
 
 def parse_finetune() -> argparse.Namespace:
@@ -264,7 +264,7 @@ def choose_task(arguments: argparse.Namespace) -> LabelledTask:
 def _check_columns(kind: TaskKind, arguments: argparse.Namespace) -> None:
     """Raises ConfigError for columns that are too many, or of no use."""
     texts, target = arguments.text, arguments.target
-    needed = {"spans": 2, "tags": 1}.get(kind, len(texts))
+    needed = {"spans": 2, "tags": 1}.get(kind, len(texts))  # others: one or two
     if texts and (len(texts) != needed or needed > 2):
         raise ConfigError(f"--text {' '.join(texts)}: {kind} takes {min(needed, 2)}")
     if target in texts:
@@ -303,6 +303,7 @@ def choose_task_files(
         raise ConfigError(f"--task {task.name} needs --train FILE, and --dev FILE or --dev-share")
     train = arguments.train or find_file(arguments.data, task.train, task)
     if arguments.dev or share:
+        # a file that is named replaces all published ones, MNLI's second set included
         return train, arguments.dev, ()
     if not task.dev:
         if task.dev_share:
@@ -335,6 +336,7 @@ def apply_changes(protocol: TuningProtocol, arguments: argparse.Namespace) -> Tu
     """The protocol with the command line's numbers. Raises ConfigError for an illegal one."""
     found = protocol
     if arguments.epochs is not None:
+        # else ALBERT's steps would win
         found = replace(found, epochs=arguments.epochs, max_steps=0)
     if arguments.learning_rate is not None:
         found = replace(found, peak_lr=arguments.learning_rate)
@@ -350,9 +352,9 @@ def apply_changes(protocol: TuningProtocol, arguments: argparse.Namespace) -> Tu
         if not found.grid:
             raise ConfigError(f"{found.source} has no grid for this task; drop --grid published")
     else:
-        found = replace(found, grid=())
+        found = replace(found, grid=())  # or points() would try the paper's
     for option, value in (("--epochs", found.epochs), ("--learning-rate", found.peak_lr)):
-        if not 0 < value < math.inf:
+        if not 0 < value < math.inf:  # False for NaN, too
             raise ConfigError(f"{option} must be positive, got {value:g}; give a number above 0")
     check_least(("--rows", found.rows, 1), ("--length", found.length, LEAST_LENGTH))
     return found
@@ -363,6 +365,7 @@ def choose_part(arguments: argparse.Namespace) -> tuple[int, int]:
 
     Raises ConfigError unless --part is I/N with I from 1 to N, or if ranks share the jobs already.
     """
+    # from the environment: ranks share files, not messages, so there is no process group to ask
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if not arguments.part:
         return int(os.environ.get("RANK", "0")), ranks

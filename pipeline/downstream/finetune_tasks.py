@@ -44,7 +44,7 @@ class LabelledTask:
     train: tuple[str, ...]
     """Names of the training file, the first that exists is read."""
     dev: tuple[str, ...]
-    """Names of the development file; empty if `dev_share` of the training file is it."""
+    """Names of the development file; empty if it is `dev_share` of the training file."""
     more_dev: tuple[str, ...] = ()
     """Further development files, scored apart."""
     layout: Layout = "table"
@@ -53,11 +53,11 @@ class LabelledTask:
     """None if they are those of training."""
     tests: tuple[TestFile, ...] = ()
     positive: str = "1"
-    """The label that F1 is of."""
+    """The label whose F1 is reported."""
     dev_share: float = 0.0
     """Share of the training file that is the development file if there is none."""
     labels: tuple[str, ...] = ()
-    """Named by the user; () if they are those of the training file."""
+    """Labels named by the user; () if they are those of the training file."""
     begins_with: str = ""
     """A task whose fine-tuned weights the published scores start from."""
 
@@ -72,7 +72,7 @@ class Split:
     unlabelled: int = 0
     """Rows that were dropped as they have no label."""
     taken: str = ""
-    """The format and the columns that were read, for the terminal; empty of other files."""
+    """The format and the columns that were read, for the terminal; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class TaskData:
     dev: Split
     more_dev: tuple[Split, ...] = ()
     labels: tuple[str, ...] = ()
-    """Named ones, or those of the whole training file; () for kinds without labels."""
+    """Labels that were named, or those of the whole training file; () for kinds without labels."""
     is_divided: bool = False
-    """Whether development is a share of the training file."""
+    """True if development is a share of the training file."""
 
     def splits(self) -> tuple[Split, ...]:
-        """All: training, development, and further development files."""
+        """Training, development, and further development files."""
         return self.train, self.dev, *self.more_dev
 
 
@@ -112,6 +112,7 @@ def _glue(
 
 
 PAIR = ("sentence1", "sentence2")
+# CoLA's train and dev have no header line, its test file has
 _COLA = TableColumns(
     texts=("sentence",), label="label", header=("source", "label", "mark", "sentence")
 )
@@ -134,6 +135,7 @@ TASKS: dict[str, LabelledTask] = {
             name="cola",
             kind="classification",
             metrics=("matthews", "accuracy"),
+            # GLUE's name, then the original release's
             train=("train.tsv", "in_domain_train.tsv", "raw/in_domain_train.tsv"),
             dev=("dev.tsv", "in_domain_dev.tsv", "raw/in_domain_dev.tsv"),
             columns=_COLA,
@@ -151,6 +153,7 @@ TASKS: dict[str, LabelledTask] = {
             kind="classification",
             metrics=_BOTH,
             train=("train.tsv", "msr_paraphrase_train.txt"),
+            # Microsoft's release has a labelled test file
             dev=("dev.tsv", "msr_paraphrase_test.txt"),
             columns=_MRPC,
             tests=(
@@ -189,7 +192,7 @@ TASKS: dict[str, LabelledTask] = {
                     submission="MNLI-mm.tsv",
                 ),
                 TestFile(
-                    name="diagnostic.tsv",
+                    name="diagnostic.tsv",  # AX has no training data: MNLI's model and labels
                     columns=TableColumns(texts=PAIR, id="index"),
                     submission="AX.tsv",
                 ),
@@ -253,7 +256,7 @@ TASKS: dict[str, LabelledTask] = {
             train=("wikigold.conll.txt",),
             dev=(),
             layout="conll",
-            dev_share=0.2,  # nobody has published a split
+            dev_share=0.2,  # no split is published
         ),
         LabelledTask(
             name="wnut17",
@@ -272,7 +275,7 @@ METRICS: dict[TaskKind, tuple[str, ...]] = {
     "tags": ("entity_f1", "accuracy"),
     "spans": ("f1", "exact"),
 }
-"""Of a user's own tasks."""
+"""Metrics of a user's own tasks, by kind."""
 
 
 def as_fetched(task: LabelledTask) -> LabelledTask:
@@ -296,7 +299,7 @@ def read_task(
 ) -> TaskData:  # fmt: skip
     """The examples for training and scoring.
 
-    train_rows: how many examples of training are kept, the first; 0: all. The labels are still
+    train_rows: keep only so many training examples, from the start; 0: all. The labels are still
     those of the whole file, so that few-shot scores have the same classes at every number of rows.
     dev: None if `dev_share` of the training file is for development, see `divide_examples`. Raises
     DataError for a file that does not fit the task, or has too few groups or labels to be divided.
@@ -308,6 +311,7 @@ def read_task(
     columns = task.dev_columns or task.columns
     kept = slice(train_rows or None)
     if dev is None:
+        # divided before it is cut: development is the same at every --train-rows
         training, held_out = divide_examples(first.examples, dev_share)
         if not training or not held_out:
             groups = len({example.group or index for index, example in enumerate(first.examples)})
@@ -333,7 +337,7 @@ def read_split(task: LabelledTask, path: Path, columns: TableColumns) -> Split:
 def read_tests(task: LabelledTask, directory: Path) -> dict[str, list[Example]]:
     """The examples of each test file that the directory has, by the name of its submission.
 
-    Files with other columns are passed over. Raises DataError for one that cannot be read.
+    Files with other columns are skipped. Raises DataError for one that cannot be read.
     """
     found = {}
     for test in task.tests:
@@ -344,12 +348,13 @@ def read_tests(task: LabelledTask, directory: Path) -> dict[str, list[Example]]:
 
 
 def _header(path: Path) -> list[str]:
+    # only names are compared: read_split refuses what is not Unicode
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         return file.readline().rstrip("\r\n").split("\t")
 
 
 def scored_by_tags(task: LabelledTask, tags: Sequence[str]) -> LabelledTask:
-    """The task; one of parts of speech, say, is scored by accuracy alone, as it has no entities.
+    """The task; without entities (parts of speech, say) it is scored only by accuracy.
 
     tags: those of training. Raises DataError if a published task has tags without entities.
     """

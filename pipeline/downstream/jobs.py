@@ -59,7 +59,7 @@ class TuningJob:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """Name of the job's folder."""
         return f"{self.arm}-{self.point}-{self.seed}"
 
 
@@ -82,12 +82,12 @@ class TuningWork:
     output: Path
 
     def folder(self, job: TuningJob) -> Path:
-        """Of a job's files."""
+        """Folder of a job's files."""
         return self.output / "jobs" / job.name
 
 
 def choose_arms(baselines: str, missing: str) -> tuple[str, ...]:
-    """Arms that are trained; missing: why TF-IDF is not, which `all` passes over.
+    """Arms to train; missing: the reason why TF-IDF cannot run, which `all` ignores.
 
     Raises ConfigError if it was asked for by name.
     """
@@ -112,11 +112,12 @@ def claim_output(output: Path, settings: dict[str, Any]) -> None:
     """
     make_directory(output / "jobs", "name another --output")
     before = record_once(output / SETTINGS, settings, "give another --output")
+    # as the file has it, where tuples are lists
     check_same_work(output, before, json.loads(json.dumps(settings)))
 
 
 def is_done(work: TuningWork, job: TuningJob) -> bool:
-    """Whether a job has its result."""
+    """True if the job has its result."""
     return (work.folder(job) / RESULT).exists()
 
 
@@ -132,7 +133,7 @@ def result_of(path: Path) -> dict[str, Any]:
 def hold_job(work: TuningWork, job: TuningJob) -> Iterator[None]:
     """Hold the lock of a job, whose files one process writes. Raises ConfigError if another does,
     such as an element of an array that was submitted twice."""
-    path = work.output / f".{job.name}.lock"
+    path = work.output / f".{job.name}.lock"  # outside its folder, which appears whole
     with hold_lock(path) as lock:
         if lock is None:
             raise ConfigError(
@@ -161,6 +162,7 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
     try:
         with whole_folder(folder) as written:
             write_whole(written / PREDICTIONS, b"".join(lines))
+            # baselines are compared, never published
             if model is not None and job.arm == MODEL:
                 save_weights(model, written / WEIGHTS)
             write_whole(written / RESULT, json.dumps(result, indent=1).encode())
@@ -168,6 +170,7 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
         print(f"{folder} was finished by another process first; its result counts", flush=True)
         return result_of(folder / RESULT)
     if job.arm == MODEL:
+        # after publishing, so that this seed is among those compared
         _drop_worse_weights(work, job.point)
     return result
 
@@ -181,7 +184,7 @@ def _run_fine_tuning(
     began = time.monotonic()
     rates = _of_bag(protocol) if job.arm == BAG else protocol
     fit = fine_tune(model, work.train, work.task.kind, rates, job.seed, work.device, job.name)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - began  # training only
     found = [predict_examples(work, model, examples, own) for _, examples, own in work.dev]
     return model, {
         "peak_lr": rates.peak_lr, "rows": protocol.rows, "steps": fit.steps, "loss": fit.loss,
@@ -216,10 +219,11 @@ def merit(work: TuningWork, result: Mapping[str, Any]) -> tuple[float, int]:
 
 
 def _drop_worse_weights(work: TuningWork, point: int) -> None:
-    """Keep the best weights of a grid point alone: large models have gigabytes per seed."""
+    """Keep only the best weights of a grid point: large models have gigabytes per seed."""
     found = {path: result_of(path) for path in work.output.glob(f"jobs/{MODEL}-{point}-*/{RESULT}")}
+    # all processes sort alike, so whichever runs last, the best weights remain
     for path in sorted(found, key=lambda path: merit(work, found[path]))[:-1]:
-        path.with_name(WEIGHTS).unlink(missing_ok=True)
+        path.with_name(WEIGHTS).unlink(missing_ok=True)  # others may have dropped it
 
 
 def predict_examples(

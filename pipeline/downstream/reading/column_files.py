@@ -40,7 +40,7 @@ _HEADER = re.compile(
     r"(words?|tokens?|form)\s(.*\s)?((ner_?|pos_?)?tags?|ner|pos|labels?)\s*", re.I
 )
 _ID = re.compile(r"\d+([-.]\d+)?")
-_MOST_DIGITS = 9
+_MOST_DIGITS = 9  # int() refuses 5,000 digits with a ValueError
 
 
 def is_column_file(path: Path, wanted: Sequence[str]) -> bool:
@@ -64,22 +64,26 @@ def read_conll(path: Path, word: str = "", tag: str = "") -> ExampleTable:
     word, tag: names or numbers of columns; empty: see 3 above. Raises DataError for a column that
     the file lacks, and for a line without a word and its tag.
     """
+    # not splitlines(), which ends lines at U+2028 and form feeds inside words
     lines = [line.rstrip("\r") for line in read_decoded(path).split("\n")]
     if _HEADER.fullmatch(lines[0]):
-        lines[0] = ""
-    names = _column_names(lines)
+        lines[0] = ""  # 5. blank, not removed: messages count lines
+    names = _column_names(lines)  # 2.
     first = next((_split(line) for line in lines if _is_word_line(line, names)), [])
     if names and not tag:
         raise DataError(
             f"{path} has the columns {', '.join(names)}; name that of the tags, such as "
             "--target UPOS"
         )
+    # 3.
     word_at = _place(path, word or ("FORM" if "FORM" in names else "1"), names, first)
     tag_at = _place(path, tag, names, first) if tag else -1
     examples: list[Example] = []
     words: list[str] = []
     tags: list[str] = []
+    # the additional empty line ends the last sentence
     for number, line in enumerate([*lines, ""], 1):
+        # 1.
         if not line.strip() or line.split(maxsplit=1)[0] == SENTENCE_BREAK:
             if words:
                 check_tags(tuple(words), tags, str(path))
@@ -87,6 +91,7 @@ def read_conll(path: Path, word: str = "", tag: str = "") -> ExampleTable:
                 words, tags = [], []
         elif _is_word_line(line, names):
             columns = [value.strip() for value in _split(line)]
+            # at least a word and a tag, even if tag_at is -1
             is_long = len(columns) > max(1, word_at, tag_at)
             if not (is_long and columns[word_at] and columns[tag_at]):
                 raise DataError(f"{path} line {number}: {line!r} is not a word and its tag")
@@ -106,6 +111,7 @@ def _column_names(lines: Sequence[str]) -> tuple[str, ...]:
             return tuple(line.removeprefix(_GLOBAL).split())
         if line and not line.startswith("#"):
             columns = line.split("\t")
+            # CoNLL-U itself does not name its columns: ten, and an ID in the first
             is_named = len(columns) == len(CONLL_U) and _ID.fullmatch(columns[0])
             return CONLL_U if is_named else ()
     return ()
@@ -116,13 +122,15 @@ def _is_word_line(line: str, names: Sequence[str]) -> bool:
     if not line.strip() or line.split(maxsplit=1)[0] == SENTENCE_BREAK:
         return False
     if not names:
-        return not COMMENT.match(line)
+        return not COMMENT.match(line)  # 4.
     if line.startswith("#"):
         return False
+    # ranges (3-4) repeat the words after them; empty nodes (8.1) are not in the text
     return names[0] != "ID" or _split(line)[0].isdecimal()
 
 
 def _split(line: str) -> list[str]:
+    # words of CoNLL-U may contain spaces, but never tabs
     return line.split("\t") if "\t" in line else line.split()
 
 

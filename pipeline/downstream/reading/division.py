@@ -18,8 +18,8 @@ import numpy as np
 from pipeline.downstream.reading.examples import Answer, Example
 
 DIVISION_SEED = 0
-"""Of the random order. It is no option, and not the seed of a fine-tuning: all seeds, models and
-parts of a job must be scored on the same examples."""
+"""Seed of the random order. It is not an option, nor the seed of a fine-tuning: all seeds, models
+and parts of a job must be scored on the same examples."""
 BINS = 10
 """Ranges of numbers, with equally many examples, that count as labels."""
 
@@ -34,7 +34,8 @@ def divide_examples(
     strata = _strata(examples)
     units: dict[Hashable, list[int]] = {}
     for index, example in enumerate(examples):
-        units.setdefault(example.group or index, []).append(index)
+        units.setdefault(example.group or index, []).append(index)  # 1.
+    # 2.
     order = np.random.default_rng(DIVISION_SEED).permutation(len(units)).tolist()
     members = list(units.values())
     counts = [_count(strata, members[unit]) for unit in order]
@@ -62,7 +63,7 @@ def _choose(counts: Sequence[Mapping[Hashable, int]], share: float) -> list[int]
             seen[label] += number
             # by how much (share * seen - held)^2 falls if the unit is held out
             gain += number * (2 * (share * seen[label] - held[label]) - number)
-            is_last |= left[label] == number
+            is_last |= left[label] == number  # 3.
         if is_last:
             continue
         if gain > 0:
@@ -90,6 +91,7 @@ def _strata(examples: Sequence[Example]) -> list[frozenset[Hashable]]:
     """The labels of each example: of a number its bin, of answers whether there are any, of tags
     the distinct ones."""
     numbers = [example.gold for example in examples if isinstance(example.gold, float)]
+    # np.quantile refuses an empty list
     edges = np.quantile(numbers or [0.0], np.arange(1, BINS) / BINS)
     found: list[frozenset[Hashable]] = []
     for example in examples:
@@ -97,7 +99,7 @@ def _strata(examples: Sequence[Example]) -> list[frozenset[Hashable]]:
         if isinstance(gold, float):
             found.append(frozenset([int(np.searchsorted(edges, gold))]))
         elif isinstance(gold, tuple) and all(isinstance(part, Answer) for part in gold):
-            found.append(frozenset([bool(gold)]))
+            found.append(frozenset([bool(gold)]))  # () is a question without an answer
         elif isinstance(gold, tuple):
             found.append(frozenset(gold))
         else:

@@ -37,8 +37,8 @@ class HubTask:
     revision: str = "main"
     labels: tuple[str, ...] = ()
     """Names of the label's numbers; empty if published files have the numbers."""
-    change: Callable[[Record], Record] = dict
-    """From a record of the Hub's to one with `columns`."""
+    change: Callable[[Record], Record] = dict  # a copy, as names replace numbers in it
+    """Turns a record of the Hub into one with `columns`."""
 
 
 def _flat_race(record: Record) -> Record:
@@ -49,7 +49,7 @@ def _flat_race(record: Record) -> Record:
 
 _GLUE = "nyu-mll/glue"
 _PAIR = TableColumns(texts=("sentence1", "sentence2"), label="label", id="idx")
-_ENTAILMENT = ("entailment", "not_entailment")
+_ENTAILMENT = ("entailment", "not_entailment")  # the Hub's 0 and 1
 _SPANS = TableColumns(texts=("question", "context"), label="answers", id="id")
 _TAGS = TableColumns(texts=("tokens",), label="ner_tags", id="id")
 _ENDINGS = ("ending0", "ending1", "ending2", "ending3")
@@ -79,7 +79,7 @@ HUB: dict[str, HubTask] = {
     "stsb": _glue("stsb", _PAIR),
     "mnli": _glue(
         "mnli", TableColumns(texts=("premise", "hypothesis"), label="label", id="idx"),
-        ("entailment", "neutral", "contradiction"),
+        ("entailment", "neutral", "contradiction"),  # by the Hub's numbers
         ("train", "validation_matched", "validation_mismatched"),
     ),
     "qnli": _glue(
@@ -127,8 +127,8 @@ HUB: dict[str, HubTask] = {
         splits=("wnut_17/train/*.parquet", "wnut_17/validation/*.parquet"),
     ),
 }  # fmt: skip
-"""By the names of `tasks.TASKS`. Nobody has published wikigold there with its own split."""
-FILES = ("train.jsonl", "dev.jsonl", "dev-2.jsonl")
+"""Tasks by their names in `finetune_tasks.TASKS`; wikigold is not there with a split of its own."""
+FILES = ("train.jsonl", "dev.jsonl", "dev-2.jsonl")  # in the order of HubTask.splits
 
 
 def fetch_task(task: str, directory: Path) -> None:
@@ -141,6 +141,7 @@ def fetch_task(task: str, directory: Path) -> None:
         raise ConfigError(f"--fetch knows {', '.join(HUB)}, not {task}; give its files by --data")
     source = HUB[task]
     make_directory(directory, "name another --data")
+    # elements of a job array start at the same time
     with one_at_a_time(directory / ".lock"):
         for name, split in zip(FILES, source.splits):
             if not (directory / name).exists():
@@ -159,6 +160,7 @@ def _fetch(source: HubTask, split: str, path: Path, name: str) -> None:
         for listed in tracked(files, f"fetching {name}", "files"):
             for record in read_table_rows(str(download(repository, commit, listed, parts))):
                 lines.write(json.dumps(_plain(source, record), ensure_ascii=False) + "\n")
+    # only now: an interrupted fetch continues with its parts
     shutil.rmtree(parts, ignore_errors=True)
 
 

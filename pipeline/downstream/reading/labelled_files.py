@@ -31,8 +31,8 @@ from pipeline.ingest.encodings.decoding import wide_or_marked
 Record = dict[str, Any]
 PlacedRow = tuple[str, Record | None]
 """Its place for messages, and its values by column; None for a line with too few."""
-_ZIP = b"PK\x03\x04"
-_LARGEST_FIELD = 1 << 27
+_ZIP = b"PK\x03\x04"  # also .xlsx and .ods
+_LARGEST_FIELD = 1 << 27  # csv's own 131,072 characters are too few for articles
 DELIMITED = "-separated"
 """The end of the form of a table whose columns are named by its first line."""
 _NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
@@ -40,12 +40,12 @@ _NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 
 @dataclass(frozen=True, slots=True)
 class LabelledTable:
-    """A file and its rows, which are read once."""
+    """A file and its rows, which can be iterated once."""
 
     form: str
     """For the terminal: Parquet, tab-separated."""
     columns: tuple[str, ...]
-    """Of all rows, or of JSON those of the first; empty if the file is."""
+    """Columns of all rows, for JSON those of the first row; empty for an empty file."""
     rows: Iterator[PlacedRow]
 
 
@@ -69,10 +69,11 @@ def decode_content(path: Path, content: bytes) -> str:
         )
     encoding = wide_or_marked(content) or "utf-8"
     try:
+        # decode() keeps the mark as a character, in UTF-8 and where the byte order is named
         text = content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not {encoding.upper()}: {error.reason}; convert it") from error
-    if "\0" in text[:HEAD_BYTES]:
+    if "\0" in text[:HEAD_BYTES]:  # NUL is legal UTF-8
         raise DataError(f"{path} is binary; give JSON lines, CSV, TSV or Parquet")
     return text
 
@@ -96,6 +97,7 @@ def open_table(
         return _keyed("JSON array", _read_array(path, text))
     if is_json(path, text):
         return _keyed("JSON lines", _read_lines(path, text))
+    # GLUE's form is known, and a guess might read train and dev differently
     if is_published and name_ending(path) != "csv":
         mark = "\t"
         is_quoted = False
@@ -130,6 +132,7 @@ def columns_shown(columns: Sequence[str]) -> str:
 
 def _keyed(form: str, rows: Iterator[tuple[str, Record]]) -> LabelledTable:
     """Rows that name their columns themselves."""
+    # one row ahead: JSON and Parquet name their columns only in rows
     first = next(rows, None)
     if first is None:
         return LabelledTable(form, (), iter(()))
@@ -137,6 +140,7 @@ def _keyed(form: str, rows: Iterator[tuple[str, Record]]) -> LabelledTable:
 
 
 def _read_lines(path: Path, text: str) -> Iterator[tuple[str, Record]]:
+    # not splitlines(): U+2028 is legal in strings
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -160,10 +164,10 @@ def _read_array(path: Path, text: str) -> Iterator[tuple[str, Record]]:
 
 
 def _is_quoted(path: Path, text: str, mark: str, width: int) -> bool:
-    """Whether quotes enclose values, rather than being a part of them, see 4 above."""
+    """True if quotes enclose values, rather than being a part of them, see 4 above."""
     if name_ending(path) == "csv":
         return True
-    if '"' not in text:
+    if '"' not in text:  # the usual case, which saves both passes
         return False
     bare = [len(row) for _, row in _read_bare(text, mark) if not _is_blank(row)]
     try:
@@ -171,11 +175,12 @@ def _is_quoted(path: Path, text: str, mark: str, width: int) -> bool:
     except DataError:
         return False
     fits = all(size == width for size in quoted)
+    # equal: no value holds a delimiter, so quotes around whole values are mere marks
     return quoted == bare or (fits and any(size != width for size in bare))
 
 
 def _is_blank(row: list[str]) -> bool:
-    """Whether a line has nothing but white space."""
+    """True if a line has only white space."""
     return not row or (len(row) == 1 and not row[0].strip())
 
 
@@ -187,7 +192,7 @@ def _read_bare(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
 
 def _read_quoted(path: Path, text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
     """Rows, with the number of the last line of each."""
-    csv.field_size_limit(_LARGEST_FIELD)
+    csv.field_size_limit(_LARGEST_FIELD)  # global to the process
     # strict, or an open quote would take all rows after it
     rows = csv.reader(io.StringIO(text, newline="\n"), delimiter=mark, strict=True)
     try:

@@ -23,6 +23,7 @@ def is_no_label(value: object) -> bool:
 
 def labels_of(examples: Iterable[Example]) -> tuple[str, ...]:
     """The labels or tags of training examples: numbers by their value, then the others, sorted."""
+    # a label's place is its class number in the saved model: it must not depend on the file's order
     return tuple(sorted(count_labels(examples), key=_rank))
 
 
@@ -34,6 +35,7 @@ def count_labels(examples: Iterable[Example]) -> Counter[str]:
 def describe_labels(examples: Iterable[Example], labels: Sequence[str]) -> str:
     """`neg 12, pos 8`; of more than `SHOWN` labels the first, and how many others there are."""
     counts = count_labels(examples)
+    # '' would be invisible
     shown = ", ".join(f"{label or repr(label)} {counts[label]:,}" for label in labels[:SHOWN])
     more = len(labels) - SHOWN
     return f"{shown} and {more:,} more labels" if more > 0 else shown
@@ -98,6 +100,7 @@ def _names(example: Example) -> tuple[str, ...]:
 def _rank(label: str) -> tuple[float, str]:
     """Numbers before all others, by their value."""
     number = _number(label)
+    # NaN has no order: sorted() would leave its neighbours in any order
     return math.inf if number is None or math.isnan(number) else number, label
 
 

@@ -12,7 +12,7 @@ from pipeline.downstream.reading.published import is_squad, read_race, read_squa
 from pipeline.downstream.reading.tables import ExampleTable, TableColumns, read_example_table
 
 Layout = Literal["table", "squad", "conll", "race", ""]
-"""Empty: of a user's own files, each in the layout that its content shows."""
+"""Empty for a user's own files: each is read in the layout that its content shows."""
 NEEDED = {
     "": "--text COLUMN and --target COLUMN",
     "choices": "--text COLUMN, --choices COLUMN... and --target COLUMN",
@@ -26,7 +26,7 @@ def read_examples(
 ) -> ExampleTable:
     """The examples of one file; labels are read if `columns` names their column.
 
-    Rows of a published table without a label are dropped; what they are in a user's own is asked,
+    Rows of a published table without a label are dropped; in a file of the user they are refused,
     see `check_meant`.
     """
     layout = layout or find_layout(path, columns, kind)
@@ -35,7 +35,7 @@ def read_examples(
     if layout == "race":
         return ExampleTable(read_race(path), 0)
     if layout == "conll":
-        return read_conll(path, "".join(columns.texts), columns.label)
+        return read_conll(path, "".join(columns.texts), columns.label)  # one at most
     return read_example_table(
         path, columns, kind, labelled=bool(columns.label), is_published=is_published
     )
@@ -50,6 +50,7 @@ def find_layout(path: Path, columns: TableColumns, kind: str) -> Layout:
         if columns.group:
             raise DataError(f"{path} has a word per line, no --group {columns.group}; drop it")
         return "conll"
+    # columns that are named mean a table, even for spans
     if kind == "spans" and not columns.needed() and is_squad(path):
         return "squad"
     if columns.texts and columns.label and (columns.choices or kind != "choices"):

@@ -13,15 +13,16 @@ from pipeline.downstream.reading.examples import Answer, Example, check_not_empt
 from pipeline.downstream.reading.labelled_files import read_content, read_decoded
 from pipeline.downstream.reading.tables import found_answer
 
+# "data" after short entries such as "version": found in the first line, without parsing 40 MB
 _SQUAD = re.compile(
     rb'(\xef\xbb\xbf)?\s*\{\s*("\w+"\s*:\s*("[^"]*"|[\d.]+)\s*,\s*)*"data"\s*:\s*\['
 )
-LETTERS = ["A", "B", "C", "D"]
-"""Of RACE's answers."""
+LETTERS = ["A", "B", "C", "D"]  # a list: "ABCD".index() would find BC and the empty answer
+"""Letters of RACE's answers."""
 
 
 def is_squad(path: Path) -> bool:
-    """Whether a file starts as SQuAD's do."""
+    """True if a file starts as SQuAD's do."""
     return bool(_SQUAD.match(read_content(path)))
 
 
@@ -67,6 +68,7 @@ def read_race(folder: Path) -> list[Example]:
     """
     examples = []
     files = folder.rglob("*.txt")
+    # rglob's order is the file system's, and --train-rows takes the first
     for path in sorted(files, key=lambda path: (path.parent.name != "middle", path)):
         content = _json(path)
         try:

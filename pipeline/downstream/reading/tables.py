@@ -32,20 +32,20 @@ class TableColumns:
     texts: tuple[str, ...]
     """One or two; for spans the question and the paragraph, for tags the words."""
     label: str = ""
-    """"" if the file has none."""
+    """Column of the label; "" if the file has none."""
     choices: tuple[str, ...] = ()
-    """TableColumns of the choices, or one that holds a list."""
+    """Columns of the choices, or one that holds a list."""
     start: str = ""
     """Column with the first character of an answer; "" if it is to be found in the paragraph."""
     id: str = ""
-    """"" if examples are numbered from 0."""
+    """Column of an example's name; "" if they are numbered from 0."""
     group: str = ""
     """Column of what stays on one side when the file is divided; "" if that is the common text of
     choices, the paragraph of spans, and each example elsewhere."""
     header: tuple[str, ...] = ()
     """Names of the columns of a file without a header line."""
     skips_short_lines: bool = False
-    """Whether lines with too few columns are skipped, as everybody does in QQP."""
+    """True if lines with too few columns are skipped, as is usual for QQP."""
 
     def needed(self) -> list[str]:
         """Columns that every line has."""
@@ -55,11 +55,11 @@ class TableColumns:
 
 @dataclass(frozen=True, slots=True)
 class ExampleTable:
-    """What was read of a file."""
+    """The examples of a file, and what was skipped."""
 
     examples: list[Example]
     skipped_lines: int
-    """Short ones, and sentences without words."""
+    """Short lines, and sentences without words."""
     unlabelled: int = 0
     """Rows that were dropped as they have no label."""
     taken: str = ""
@@ -109,6 +109,7 @@ def read_example_table(
             f"{path}: none of its {unlabelled:,} rows has a label; give a labelled file"
         )
     check_not_empty(examples, path)
+    # a file with a word per line would train a tagger that never sees a neighbour
     if kind == "tags" and len(examples) > 1 and all(len(each.texts) == 1 for each in examples):
         raise DataError(
             f"{path} has one word in each of its {len(examples):,} rows; give a sentence per row, "
@@ -137,7 +138,7 @@ def _checked_rows(
     """The rows. Raises DataError for a column that the table or a row lacks, or has twice."""
     needed = columns.needed()
     for name in needed:
-        if table.columns.count(name) > 1:
+        if table.columns.count(name) > 1:  # a record would silently keep the last
             raise DataError(f"{path} has two columns {name!r}; rename one")
     for place, record in table.rows:
         if record is not None:
@@ -163,6 +164,7 @@ def _texts(record: Record, columns: TableColumns, kind: str, place: str) -> tupl
         choices = _list(record[columns.choices[0]], place)
     else:
         choices = [_text(record[name], name, place) for name in columns.choices]
+    # SWAG's sent2 begins each ending; Cosmos QA's question comes before each answer
     prompt = f"{texts[1]} " if len(texts) > 1 else ""
     return (texts[0], *(f"{prompt}{choice}" for choice in choices))
 
@@ -194,6 +196,7 @@ def _words(text: str, place: str) -> list[str]:
         return [str(part) for part in found]
     if text.count("[") == text.count("]") == 1 and not text[1:].lstrip().startswith(("'", '"')):
         return text.split()  # a word in brackets
+    # ['a', 'b'] as Python prints it would be split into garbage tags
     raise DataError(
         f"{place}: {text[:60]!r} is a list, but not of JSON; write it with double quotes, or "
         "words separated by spaces"
@@ -203,7 +206,7 @@ def _words(text: str, place: str) -> list[str]:
 def _label(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
     value = record[columns.label]
     if isinstance(value, bool | int):
-        return str(value).lower()
+        return str(value).lower()  # True as `true`, like JSON and most tables
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():  # as pandas writes numbers with gaps
@@ -216,7 +219,7 @@ def _label(record: Record, columns: TableColumns, texts: tuple[str, ...], place:
 def _number(record: Record, columns: TableColumns, texts: tuple[str, ...], place: str) -> Gold:
     try:
         value = float(record[columns.label])
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):  # an integer of 400 digits overflows
         value = math.nan
     if not math.isfinite(value):
         raise DataError(f"{place}: {record[columns.label]!r} is not a number; regression needs one")
@@ -257,6 +260,7 @@ def found_answer(paragraph: str, text: str, start: object, place: str) -> Answer
     """
     at = paragraph.find(text) if start in (None, "") else _whole(start)
     if at < 0 or not text or paragraph[at : at + len(text)] != text:
+        # starts that count bytes, or a text that was cleaned later, point elsewhere
         raise DataError(
             f"{place}: the answer {text[:60]!r} is not in its paragraph"
             f"{'' if start in (None, '') else f' at character {start}'}; fix the answer"
