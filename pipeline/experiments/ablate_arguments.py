@@ -109,6 +109,7 @@ def parse_ablate(words: Sequence[str] | None = None) -> argparse.Namespace:
         ("--seeds", arguments.seeds, 1),
         ("--train-steps", arguments.train_steps, 0),
     )
+    # None, not 1, is the default: the option is refused where it has no effect
     if arguments.finetune_seeds is None:
         arguments.finetune_seeds = 1
     elif not arguments.finetune:
@@ -133,7 +134,7 @@ def _add_arms(parser: Parser) -> None:
     parser.add_argument(
         "--set",
         action=_SetOption,
-        default=argparse.SUPPRESS,
+        default=argparse.SUPPRESS,  # _SetOption writes to an arm or to `common`
         metavar="PATH=VALUE",
         help="change a setting of the --arm before it; before any --arm: of all arms",
     )
@@ -166,7 +167,7 @@ def _add_scores(parser: Parser) -> None:
 
 
 def _add_shares(parser: Parser) -> None:
-    """What a process does of the whole."""
+    """Options of a process that does only a part."""
     share = parser.add_mutually_exclusive_group()
     share.add_argument(
         "--dry-run", action="store_true", help="print what would run and the hours it needs"
@@ -185,7 +186,7 @@ def _add_shares(parser: Parser) -> None:
 
 
 def read_ablation(arguments: argparse.Namespace) -> Ablation:
-    """What a command line asks for. Raises ConfigError for contradictory options."""
+    """The ablation that a command line asks for. Raises ConfigError for contradictory options."""
     if arguments.grammar and not arguments.grammar.exists():
         raise ConfigError(f"--grammar {arguments.grammar} does not exist; name a folder of pairs")
     chosen = _choose_table(arguments)
@@ -212,7 +213,7 @@ def read_ablation(arguments: argparse.Namespace) -> Ablation:
 
 
 def _choose_tasks(given: Sequence[str]) -> tuple[tuple[str, Path], ...]:
-    """The tasks of --finetune; that their files exist is known before hours of training."""
+    """The tasks of --finetune. Looks for their files now, not after hours of training."""
     found: dict[str, Path] = {}
     for word in given:
         name, equals, folder = word.partition("=")
@@ -245,6 +246,7 @@ def _choose_table(arguments: argparse.Namespace) -> Table:
     if arguments.arm and not arguments.recipe:
         raise ConfigError(f"--arm belongs to --recipe, not to {given[0]}; drop it")
     if arguments.table:
+        # not argparse's default, with which --scale could not be refused below
         return table(arguments.table, arguments.scale or "smoke")
     if arguments.scale:
         raise ConfigError(f"--scale belongs to TABLE, not to {given[0]}; drop it")

@@ -18,7 +18,7 @@ from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.experiments.tables.table import Arm, Table, run_of
 from pipeline.planning.schedule import check_warm_ups
 
-POINTS = 10
+POINTS = 10  # with 20, a run of 600 steps on the sample corpus validated as long as it trained
 """Validations of a run, from which the steps to a fixed loss are read."""
 TUNING_SEED = 1_000_000
 """Not a seed of the table, so no run that is compared was chosen for its loss."""
@@ -37,7 +37,7 @@ class AblationArm:
 
     @property
     def name(self) -> str:
-        """As tables show it."""
+        """Name in tables."""
         return self.arm.name
 
 
@@ -48,11 +48,11 @@ class AblationJob:
     arm: AblationArm
     seed: int
     factor: float
-    """Of the recipe's peak learning rate, in a run that tunes it; 0 in a run of the table."""
+    """Factor of the recipe's peak learning rate in a run that tunes it; 0 in a run of the table."""
 
     @property
     def name(self) -> str:
-        """In messages, as --only takes it."""
+        """Name in messages and for --only."""
         tuning = f" with {self.factor:g} x the rate" if self.factor else ""
         return f"{self.arm.name}:{self.seed}{tuning}"
 
@@ -81,7 +81,7 @@ class Ablation:
     finetune_seeds: int = 1
     """Fine-tunings of a run on a task."""
     protocol: str = ""
-    """Name of the one that all arms are fine-tuned by, if there are tasks."""
+    """Name of the protocol that all arms are fine-tuned by, if there are tasks."""
 
     @property
     def baseline(self) -> AblationArm:
@@ -90,6 +90,7 @@ class Ablation:
 
     def jobs(self) -> list[AblationJob]:
         """The runs of the table: seed by seed, then the baseline's other seeds."""
+        # seed by seed: an ablation that is stopped has about as many seeds of each arm
         paired = [
             AblationJob(arm=arm, seed=seed, factor=0)
             for seed in range(self.seeds)
@@ -113,6 +114,7 @@ class Ablation:
 def make_arms(table: Table, common: Sequence[str], steps: int) -> tuple[AblationArm, ...]:
     """The arms of a table, the baseline first; common: settings of all arms; steps: 0 for those of
     the recipes. Raises ConfigError for arms that cannot be compared."""
+    # stable, and False comes first: the others keep their order
     ordered = sorted(table.arms, key=lambda arm: arm.name != table.baseline)
     for arm in ordered:
         _check_changes(arm, steps)
@@ -135,17 +137,18 @@ def _check_changes(arm: Arm, steps: int) -> None:
 
 
 def _made(arm: Arm, common: Sequence[str], steps: int) -> AblationArm:
-    run = run_of(replace(arm, changes=(*common, *arm.changes)))
+    run = run_of(replace(arm, changes=(*common, *arm.changes)))  # the last one counts
     run = shorten_run(run, steps) if steps else run
+    # not a rule of Run: runs that were trained so can still be exported
     check_warm_ups(run, f"arm {arm.name}: ")
     every = max(1, run.steps // POINTS)
     return AblationArm(arm=arm, run=override(run, [f"validation.every={every}"]))
 
 
 def _check_held_out(arms: Sequence[AblationArm]) -> None:
-    """All arms hold out the same documents."""
+    """Raises ConfigError unless all arms hold out the same documents."""
     first = arms[0]
-    for name in ("seed", "validation_fraction"):
+    for name in ("seed", "validation_fraction"):  # what the split is drawn from
         for arm in arms[1:]:
             one, other = getattr(first.run.data, name), getattr(arm.run.data, name)
             if one != other:
@@ -159,6 +162,7 @@ def shorten_run(run: Run, steps: int) -> Run:
     """The run with another number of steps; warm-up, decay and phases keep their shares."""
 
     def share(count: int) -> int:
+        # rounded to 0, a warm-up would be none
         return max(1, round(count * steps / run.steps)) if count else 0
 
     changes = [
@@ -190,6 +194,7 @@ def initial_weights(run: Run, baseline: Run) -> str:
     """
     if run.data.vocab_size != baseline.data.vocab_size:
         return "none"
+    # each changes how many numbers are drawn, or by which law, and so all that follow
     shapes = [
         name
         for name in ("layers", "width", "feed_forward", "positions", "position_offset",

@@ -57,7 +57,7 @@ def describe_arms(ablation: Ablation) -> Iterator[str]:
 
 
 def _differences(one: Run, other: Run) -> str:
-    """The settings of `other` that `one` has not, as `--set` takes them."""
+    """The settings of `other` that differ from those of `one`, as `--set` takes them."""
     before, after = flatten(to_dict(one)), flatten(to_dict(other))
     return ", ".join(
         f"{path}={value if isinstance(value, str) else json.dumps(value)}"
@@ -76,11 +76,12 @@ def check_arms(runner: AblationRunner, jobs: Sequence[AblationJob]) -> None:
         return
     print(f"checking {len(arms)} arm{'s' * (len(arms) > 1)}", flush=True)
     reasons: dict[str, str] = {}
-    """By what was looked at: a directory of shards or an arm; empty for one that can be made."""
+    """Reasons by directory of shards or arm; empty for one that can be made."""
     refused: dict[str, list[str]] = {}
     for arm in arms:
         for part in split_phases(arm.run):
             key = shard_directory(ablation, part).name
+            # once per directory, which arms share: each look is a command of seconds
             if key not in reasons:
                 reasons[key] = _why_not_prepared(ablation, part, runner.children)
         found = {shard_directory(ablation, part).name: None for part in split_phases(arm.run)}
@@ -100,7 +101,7 @@ def _has_begun(ablation: Ablation, arm: AblationArm) -> bool:
 
 
 def _why_not_prepared(ablation: Ablation, part: Run, children: Children) -> str:
-    """Why the shards that a phase reads cannot be made; empty if they can, or are there."""
+    """Reason why the shards of a phase cannot be made; empty if they can, or exist."""
     if (shard_directory(ablation, part) / MANIFEST).exists():
         return ""
     words, log = prepare_command(ablation, part), prepare_log(ablation, part)
@@ -114,14 +115,14 @@ def _why_not_prepared(ablation: Ablation, part: Run, children: Children) -> str:
 
 
 def _why_not_trained(ablation: Ablation, arm: AblationArm, children: Children) -> str:
-    """Why an arm cannot be planned; empty if it can."""
+    """Reason why an arm cannot be planned; empty if it can."""
     shards = directories(ablation, arm)
     if all((directory / MANIFEST).exists() for directory in shards):
         data: list[object] = ["--data", *shards]
     elif any(part.batch.is_mixed or part.batch.corpora for part in split_phases(arm.run)):
         return ""  # needs corpora that only shards have
     else:
-        data = ["--tokens", "1e9"]
+        data = ["--tokens", "1e9"]  # any number: only contradictions matter
     words = ["pipeline.plan", "--run", arm_file(ablation, arm), *data, "--cpu"]
     try:
         children.run(words, ablation.output / LOGS / f"{arm.name}-plan.log")
@@ -138,7 +139,7 @@ class ArmEstimate:
     runs: int
     done: int
     seconds: float
-    """Of one run, from its start to its score."""
+    """Seconds of one run, from its start to its score."""
     source: str
     """Where `seconds` comes from."""
     once: float = 0.0
@@ -180,6 +181,7 @@ def estimate_arms(runner: AblationRunner) -> list[ArmEstimate]:
         if arm.name in times:
             seconds, source = _run_seconds(ablation, arm, times[arm.name]), "measured here"
             if not _has_begun(ablation, arm):
+                # arms share shards: whichever comes first pays for them
                 missing = {d for d in directories(ablation, arm) if not (d / MANIFEST).exists()}
                 once = _seconds_before(times[arm.name], len(missing - shards))
                 shards |= missing
@@ -200,6 +202,7 @@ def _run_seconds(ablation: Ablation, arm: AblationArm, times: RunTimes) -> float
     shards = held_out(ablation, arm)
     known = (shards / MANIFEST).exists()
     rows = held_out_rows(read_manifest(shards)) if known else times.held_out
+    # a judge is one more pipeline.evaluate, see measure_run
     pairs = len(pair_judges(ablation)) if arm.run.objective.kind == "mlm_pair" else 0
     return times.of_run(arm.run, rows, scorings=1 + pairs)
 
@@ -207,6 +210,7 @@ def _run_seconds(ablation: Ablation, arm: AblationArm, times: RunTimes) -> float
 def _seconds_before(times: RunTimes, missing: int) -> float:
     """Seconds before the first run of an arm: `check_arms` looks at it and at each of the missing
     shards, which are then prepared."""
+    # twice: a dry run, then the preparation
     return times.start + missing * (2 * times.start + times.prepare)
 
 
@@ -243,10 +247,11 @@ def describe_costs(runner: AblationRunner, found: list[ArmEstimate]) -> Iterator
 
 
 def _not_counted(runner: AblationRunner, found: Sequence[ArmEstimate]) -> str:
-    """What the estimate does not know."""
+    """Costs that the estimate leaves out, in words."""
     ablation = runner.ablation
     unlike = any(part.once for part in found) and "sample" not in ablation.inputs
     words = [
+        # a list times a bool
         "; preparing and validations are counted as for the sample corpus, until there are shards"
     ] * unlike
     return "".join(words + ["; minimal pairs are not counted"] * (ablation.grammar is not None))

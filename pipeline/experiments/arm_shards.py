@@ -23,13 +23,15 @@ SHARDS, LOGS = "shards", "logs"
 
 
 def shard_directory(ablation: Ablation, part: Run) -> Path:
-    """Where the shards are that a run's phase reads."""
+    """Directory of the shards that a run's phase reads."""
     name = f"{part.data.format}-{part.data.sequence_length}"
+    # a prefix tells the few formats of one output apart
     return ablation.output / SHARDS / f"{name}-{fingerprint(shard_settings(part.data))[:8]}"
 
 
 def directories(ablation: Ablation, arm: AblationArm) -> list[Path]:
     """The shards that an arm trains on, for `--data`; those of its last phase come last."""
+    # not a set: the order of phases counts
     return list(dict.fromkeys(shard_directory(ablation, part) for part in split_phases(arm.run)))
 
 
@@ -46,16 +48,17 @@ def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> 
             continue
         make_directory(directory.parent, "name another --output")
         with one_at_a_time(directory.with_name(f".{directory.name}.lock")) as lock:
-            if (directory / MANIFEST).exists():
+            if (directory / MANIFEST).exists():  # by another process, while this one waited
                 continue
             print(f"preparing {directory}", flush=True)
             words = (*prepare_command(ablation, part), "--output", directory)
+            # the child keeps it if this process is killed
             children.run(words, prepare_log(ablation, part), lock)
     check_inputs(ablation)
 
 
 def prepare_command(ablation: Ablation, part: Run) -> tuple[object, ...]:
-    """What prepares the shards that a run's phase reads, without where they go."""
+    """The command that prepares the shards of a run's phase, without --output."""
     directory = shard_directory(ablation, part)
     make_directory(directory.parent, "name another --output")
     settings = directory.with_name(f".{directory.name}.json")
@@ -64,7 +67,7 @@ def prepare_command(ablation: Ablation, part: Run) -> tuple[object, ...]:
 
 
 def prepare_log(ablation: Ablation, part: Run) -> Path:
-    """The log of what prepares them."""
+    """The log of that command."""
     return ablation.output / LOGS / f"{shard_directory(ablation, part).name}.log"
 
 
@@ -81,10 +84,11 @@ def check_inputs(ablation: Ablation) -> None:
 
 
 def why_not_scored(ablation: Ablation, arm: AblationArm, judge: AblationArm) -> str:
-    """Why an arm cannot be scored on the held-out rows of another one; empty if it can."""
+    """Reason why an arm cannot be scored on another one's held-out rows; empty if it can."""
     mine = read_manifest(held_out(ablation, arm))
     theirs = read_manifest(held_out(ablation, judge))
     whose = "the baseline's" if judge is ablation.baseline else f"{judge.name}'s"
+    # losses per token of unlike tokens do not compare
     if mine.tokenizer["sha256"] != theirs.tokenizer["sha256"]:
         return f"another tokenizer than {whose}"
     if arm.run.encoder.positions < theirs.sequence_length:

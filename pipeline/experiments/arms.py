@@ -66,6 +66,7 @@ def arms_from_file(path: str | Path) -> Table:
     except BaseException as error:  # whatever the user's own code raises, SystemExit too
         ours = isinstance(error, PipelineError)
         said = str(error) if ours else f"{type(error).__name__}: {error}; fix the file"
+        # one line, whatever was raised
         raise ConfigError(f"{path}{_line_of(error, path)}: {' '.join(said.split())}") from error
     if not isinstance(arms, list | tuple) or not all(isinstance(arm, Arm) for arm in arms):
         found = "defines no ARMS" if arms is None else "has an ARMS that is not a list of Arm"
@@ -74,6 +75,7 @@ def arms_from_file(path: str | Path) -> Table:
             "pipeline.experiments.arms import Arm`"
         )
     for number, arm in enumerate(arms):
+        # dataclasses check no types: a number for a name would fail far from here
         if wrong := _wrong_field(arm):
             raise ConfigError(f"{path}: ARMS[{number}] has {wrong}; fix the file")
     return _own(str(path), tuple(arms))
@@ -87,7 +89,7 @@ def arms_from_arguments(recipe: str, arms: Sequence[tuple[str, Sequence[str]]]) 
 
 
 def _own(name: str, arms: tuple[Arm, ...]) -> Table:
-    """A table of the user's."""
+    """A table of the user's own arms."""
     return Table(
         name=name,
         title=", ".join(arm.name for arm in arms),
@@ -123,6 +125,7 @@ def _line_of(error: BaseException, path: Path) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename == str(path)
     ]
+    # it has no frame: nothing of the file ran
     if isinstance(error, SyntaxError) and error.filename == str(path):
         lines.append(error.lineno)
     return f", line {lines[-1]}" if lines else ""

@@ -20,7 +20,7 @@ from pipeline.base.errors import EXIT_INTERRUPTED, PipelineError
 from pipeline.base.files import make_directory
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-_TAIL_BYTES = 1 << 16
+_TAIL_BYTES = 1 << 16  # logs of days are long, and the reason stands at the end
 _PAUSE_SECONDS = 0.5
 
 
@@ -38,13 +38,14 @@ class Children:
 
     def __init__(self) -> None:
         self.stopped = False
-        """Whether this process was asked to stop."""
+        """True once this process was asked to stop."""
         self._child: subprocess.Popen[bytes] | None = None
         self._starting = False
 
     def listen(self) -> None:
         """Pass SIGTERM, SIGUSR1 and Ctrl-C on as a request to save and end."""
         for number in STOP_SIGNALS:
+            # ignored on purpose, such as Ctrl-C in a background job of a shell
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._stop)
 
@@ -66,7 +67,8 @@ class Children:
         make_directory(log.parent, "name another --output")
         passed = (lock.fileno(),) if lock else ()
         with log.open("ab") as file:
-            begin = file.tell()
+            begin = file.tell()  # earlier commands of the log had errors of their own
+            # a signal during Popen must not end this process: the child would train on, unwatched
             self._starting = True
             self._child = subprocess.Popen(
                 [sys.executable, "-m", *map(str, words)],
@@ -78,6 +80,7 @@ class Children:
                 self._child.send_signal(signal.SIGTERM)
             output, _ = self._child.communicate()
         code, self._child = self._child.returncode, None
+        # the child was asked itself, as a terminal and scancel signal whole groups
         if code == EXIT_INTERRUPTED:
             self.stopped = True
         self.check_stopped()

@@ -34,7 +34,7 @@ FINE_TUNED = "fine-tuned"
 """The measure of all tasks together, if there are several, and prefix of each task's."""
 DIVERGED = "fine-tuning diverged"
 _SCORES, _WEIGHTS, _SETTINGS = "scores.json", "model", "finetune.json"
-"""Of what pipeline.finetune writes."""
+"""Files that pipeline.finetune writes."""
 
 
 def protocol_name(baseline: AblationArm) -> str:
@@ -61,12 +61,12 @@ def score_file(ablation: Ablation, job: AblationJob, task: str) -> Path:
 
 
 def is_fine_tuned(ablation: Ablation, job: AblationJob) -> bool:
-    """Whether a run has all its scores."""
+    """True if a run has all its scores."""
     return all(score_file(ablation, job, task).exists() for task, _ in ablation.tasks_of(job))
 
 
 def has_scores(ablation: Ablation, task: str) -> bool:
-    """Whether a run of the output, asked for or not, has a score on a task."""
+    """True if a run of the output, asked for or not, has a score on a task."""
     return any(ablation.output.glob(f"{RUNS}/*/*/finetune-{task}.json"))
 
 
@@ -82,11 +82,13 @@ def fine_tune_run(
         words = (
             "pipeline.finetune", ablation.directory(job), "--task", task, "--data", data,
             "--output", output, "--protocol", ablation.protocol, "--seeds", seeds,
+            # the others are no measure of the run
             "--first-seed", job.seed * seeds, "--baselines", "majority",
         )  # fmt: skip
         try:
             children.run(words, log, lock)
         except ChildError as error:
+            # a result, too: the same seeds would diverge again
             if error.code != EXIT_DIVERGED:
                 raise
             found: dict[str, Any] = {"score": None, "seconds": 0.0}
@@ -96,7 +98,7 @@ def fine_tune_run(
                 "score": scores["scores"][TASKS[task].metrics[0]]["mean"],
                 "seconds": scores["seconds"],
             }
-            shutil.rmtree(output / _WEIGHTS, ignore_errors=True)
+            shutil.rmtree(output / _WEIGHTS, ignore_errors=True)  # a model per run and task adds up
         found["examples"] = _examples(output)
         write_whole(path, json.dumps(found, indent=1).encode())
         said = DIVERGED if found["score"] is None else f"{found['score']:.4f}"
@@ -114,6 +116,7 @@ def fine_tuned(ablation: Ablation, job: AblationJob) -> tuple[dict[str, float], 
             measures[name] = float(found["score"])
         elif found is not None:
             missing[name] = DIVERGED
+    # a mean over the tasks that happened to finish would not compare
     if len(ablation.tasks) > 1:
         if missing:
             missing[FINE_TUNED] = DIVERGED

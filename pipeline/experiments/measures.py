@@ -32,30 +32,30 @@ DIVERGED = "the loss is not finite"
 GENERATED = "a generator predicts the words, not the model that is kept"
 COSTS = ("steps", "tokens", "sequences", "flops", "seconds", "memory_gb", "parameters")
 RECOVERIES = ("skipped_updates", "rollbacks", "skipped_sequences", "left_out")
-"""Fields of metrics.jsonl, 0 or absent in a run without faults; a table says where they are not."""
+"""Fields of metrics.jsonl, 0 or absent in a run without faults; a table names other runs."""
 _NEEDED: dict[str, Any] = {
     "arm": str, "seed": int, "peak_lr": float, "measures": dict[str, float],
     "missing": dict[str, str],
 }  # fmt: skip
 _NEEDED_OF_FINISHED: dict[str, Any] = {"curve": list[list[float]], **dict.fromkeys(COSTS, float)}
-"""Of a result, which other fields may be beside."""
+"""Fields of a finished run's result; others may stand next to them."""
 SEQUENCES = "sequences.json"
 """Loss of each held-out sequence, in the run directory."""
 
 
 def is_generated(arm: AblationArm) -> bool:
-    """Whether an arm's masked words are predicted by a generator, which is not kept."""
+    """True if an arm's masked words are predicted by a generator, which is not kept."""
     return arm.run.objective.kind in GENERATOR_KINDS
 
 
 def scores_another_model(ablation: Ablation, arm: AblationArm) -> bool:
-    """Whether masked words are predicted by a generator, in one of two unlike objectives."""
+    """True if masked words are predicted by a generator, in one of two unlike objectives."""
     mine, theirs = arm.run.objective, ablation.baseline.run.objective
     return mine != theirs and not {mine.kind, theirs.kind}.isdisjoint(GENERATOR_KINDS)
 
 
 def divergence(result: Mapping[str, Any]) -> str:
-    """Why the loss of a run is not finite; empty if it is, or is not measured."""
+    """Reason why the loss of a run is not finite; empty if it is, or is not measured."""
     if result.get("missing", {}).get("mask_loss") != DIVERGED:
         return ""
     return str(result.get("error", DIVERGED))
@@ -81,9 +81,11 @@ def measure_run(
     directory = ablation.directory(job)
     measures: dict[str, float] = {}
     missing: dict[str, str] = {}
+    # they judge all arms, and this run may be the first one to finish
     prepare_shards(ablation, ablation.baseline, children)
     if why := why_not_scored(ablation, job.arm, ablation.baseline):
         missing["mask_loss"] = why
+        # scored all the same, for grammar; its loss does not enter the table
         words: list[object] = ["--data", held_out(ablation, job.arm)]
     else:
         words = ["--data", held_out(ablation, ablation.baseline)]
@@ -175,7 +177,7 @@ def from_metrics(directory: Path) -> dict[str, Any]:
                 curve.append([last["step"], last["validation_mask_loss"]])
         record = read_object(directory / RECORD)
         flops = sum(_flops(plan) for plan in record["plans"])
-        timed = times[1:] or times
+        timed = times[1:] or times  # a short run has no other line
         pace = sum(steps * each for steps, each in timed) / sum(steps for steps, _ in timed)
         return {
             "steps": last["step"],
@@ -196,8 +198,8 @@ def from_metrics(directory: Path) -> dict[str, Any]:
 
 
 def _flops(plan: Mapping[str, Any]) -> float:
-    """Of a phase: those of a sequence times the sequences read."""
-    read = round(plan["epochs"] * plan["train_sequences"])
+    """FLOPs of a phase: those of a sequence times the sequences read."""
+    read = round(plan["epochs"] * plan["train_sequences"])  # a plan has passes, not sequences
     return float(plan["step_flops"] * read / plan["sequences"])
 
 

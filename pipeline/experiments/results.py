@@ -79,13 +79,13 @@ SCHEMA_VERSION = 1
 ABLATION = "ablation.json"
 TARGET_SHARE = 0.8
 """Share of the baseline's steps after which its loss is the target of `steps_to_loss`."""
-EQUAL = 0.01
+EQUAL = 0.01  # warm-ups and phases are rounded to whole steps
 MIN_PAIRS = 2
 """Seeds that both arms of a difference have finished."""
 Results = Mapping[tuple[str, int], dict[str, Any]]
-"""By arm and seed."""
+"""Results by arm and seed."""
 Measured = Mapping[str, tuple[list[str], dict[str, str]]]
-"""By arm, from `_find_measures`."""
+"""Names of an arm's measures, and reasons for missing ones, from `_find_measures`."""
 Points = Sequence[Sequence[float]]
 """Steps and held-out losses."""
 
@@ -100,6 +100,7 @@ def collect(runner: AblationRunner) -> Path | None:
     _check_pairs(runner.ablation, jobs, results)
     check_inputs(runner.ablation)
     path = runner.ablation.output / ABLATION
+    # NaN would be written as a word that JSON does not have, and readers refuse the file
     write_whole(
         path, json.dumps(assemble_results(runner, results), indent=1, allow_nan=False).encode()
     )
@@ -120,7 +121,7 @@ def assemble_results(runner: AblationRunner, results: Results) -> dict[str, Any]
     """The content of ablation.json."""
     ablation = runner.ablation
     target = target_loss([run["curve"] for run in _runs(ablation, results, ablation.baseline.name)])
-    _count_steps(ablation, results, target)
+    _count_steps(ablation, results, target)  # adds a measure, so before the next line
     measured = {arm.name: _find_measures(ablation, results, arm.name) for arm in ablation.arms}
     table, compared = ablation.table, references(ablation, measured)
     arms = [_arm(runner, arm, results, measured, compared) for arm in ablation.arms]
@@ -166,6 +167,7 @@ def target_loss(curves: Sequence[Points]) -> float | None:
     """The lowest loss that all these runs have reached within the first 80 % of their steps."""
     found = []
     for curve in curves:
+        # the last fifth is left to arms that learn more slowly
         early = [loss for step, loss in curve if step <= TARGET_SHARE * curve[-1][0]]
         if not early:
             return None
@@ -181,6 +183,7 @@ def steps_to(curve: Points, target: float) -> float | None:
         if loss <= target:
             if before is None:
                 return float(step)
+            # no division by 0: before[1] > target >= loss
             share = (before[1] - target) / (before[1] - loss)
             return before[0] + share * (step - before[0])
         before = (step, loss)
@@ -240,6 +243,7 @@ def _find_measures(
     missing: dict[str, str] = {}
     for run in runs:
         missing |= run["missing"]
+    # one seed that never reaches the target takes `steps_to_loss` from all
     shared = set(runs[0]["measures"]).intersection(*(run["measures"] for run in runs))
     return [name for name in runs[0]["measures"] if name in shared - missing.keys()], missing
 
@@ -303,6 +307,7 @@ def _arm(
         "tuning": tuning,
         "initial_weights": initial_weights(arm.run, baseline.run),
         "shards": read_manifest(held_out(ablation, arm)).fingerprint,
+        # no run, no cost
         "cost": {name: fmean(run[name] for run in runs) for name in COSTS if runs},
         "measures": {name: summarize_seeds(_values(runs, name)) for name in names},
         "differences": differences,
@@ -359,6 +364,7 @@ def _values(runs: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 def _bootstrap(ablation: Ablation, arm: AblationArm, seeds: Sequence[int]) -> dict[str, float]:
     """The 95 % interval of the difference when seeds and held-out sequences are resampled."""
     first, other = (_sequence_scores(ablation, each, seeds) for each in (ablation.baseline, arm))
+    # RandomState's stream is frozen by numpy: the same results always give the same file
     low, high = interval(multi_bootstrap(first, other, np.random.RandomState(0)))
     return {"low": low, "high": high}
 

@@ -24,7 +24,7 @@ from pipeline.experiments.children import Children
 MEASURED_STEPS = 4
 """The first is not counted: it compiles."""
 MOST_MICRO_BATCHES = 2
-"""Of a measured step: enough to divide the optimizer's share of it as a tiny recipe does."""
+"""Micro-batches of a measured step: enough to share out the optimizer as a tiny recipe does."""
 _SPEED = ("data", "encoder", "objective", "precision", "batch")
 """Settings that decide how fast a run is, with the kind of its optimizer."""
 
@@ -34,16 +34,16 @@ class RunTimes:
     """Seconds of the parts of a short run on this machine."""
 
     start: float
-    """Of each command: the interpreter, imports."""
+    """Seconds per command: the interpreter, imports."""
     prepare: float
-    """Of preparing the sample corpus; 0 if another run's shards served."""
+    """Seconds of preparing the sample corpus; 0 if another run's shards served."""
     setup: float
-    """Of training, without its start and all steps but the first; with a checkpoint."""
+    """Seconds of training without its start and all steps but the first; with a checkpoint."""
     step: float
     step_tokens: float
-    """Mean number in a step."""
+    """Mean number of tokens in a step."""
     score: float
-    """Of scoring the held-out rows."""
+    """Seconds of scoring the held-out rows."""
     held_out: int
     """Held-out rows of the sample corpus."""
 
@@ -54,7 +54,7 @@ class RunTimes:
         """
         small = _short(run)
         tokens = tokens_of(run, self.step_tokens / small.batch.sequences)
-        validations = -(-run.steps // run.validation.every)
+        validations = -(-run.steps // run.validation.every)  # rounded up: the end is validated
         score = self.score * held_out / self.held_out
         steps = self.step * tokens / self.step_tokens
         commands = (1 + scorings) * self.start
@@ -64,7 +64,7 @@ class RunTimes:
 def measure_runs(runs: Sequence[Run], children: Children) -> list[RunTimes]:
     """The times of each run; those of the same shape are measured once. Raises ChildError."""
     shapes = [_shape(run) for run in runs]
-    measured = dict(zip(shapes, runs, strict=True))
+    measured = dict(zip(shapes, runs, strict=True))  # one run per shape
     with tempfile.TemporaryDirectory(prefix="tenfold-") as name:
         folder = Path(name)
         for number, run in enumerate(measured.values()):
@@ -76,8 +76,9 @@ def measure_runs(runs: Sequence[Run], children: Children) -> list[RunTimes]:
         seconds = time.monotonic() - began
     parts = sum(each["prepare"] + each["setup"] + each["score"] for each in found)
     steps = sum((MEASURED_STEPS - 1) * each["step"] for each in found)
+    # what the process took besides: interpreter and imports; below 0 only by noise
     start = max(0.0, seconds - parts - steps)
-    # what a process does once, such as loading kernels, is in the first run alone
+    # what a process does once, such as loading kernels, is only in the first run
     once = found[0]["setup"]
     times = {
         shape: RunTimes(start=start, **each | {"setup": max(once, each["setup"])})
@@ -103,6 +104,7 @@ def tokens_of(run: Run, per_sequence: float) -> float:
 def _short(run: Run) -> Run:
     """A few steps of the same micro-batches, of the last phase."""
     sequences = min(run.batch.sequences, MOST_MICRO_BATCHES * run.batch.per_device)
+    # the schedule has to fit, though --stop-at ends the run after MEASURED_STEPS
     warm_up = run.schedule.warmup_steps + run.schedule.decay_steps
     return override(run, [
         "phases=[]", "batch.step_tokens=0", "batch.warmup_steps=0", "batch.first_sequences=1",

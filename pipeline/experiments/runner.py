@@ -51,7 +51,7 @@ SETTINGS = "settings.json"
 """What an output was made of; another ablation does not continue it."""
 ARMS = "arms"
 _TASKS = "finetune"
-"""Of the settings; unlike the others they may be added to, see `with_scored_tasks`."""
+"""Tasks in the settings; unlike the others they may be added to, see `with_scored_tasks`."""
 _SETTING_TYPES = {
     "table": str, "baseline": str, "tune": bool, "inputs": list[str], "grammar": str, "arms": dict,
     _TASKS: dict,
@@ -70,7 +70,7 @@ class AblationRunner:
     children: Children
 
     def finish(self, jobs: Sequence[AblationJob]) -> None:
-        """Do all these runs, those that other processes have taken excepted until they are free.
+        """Do all these runs; one that another process has locked is tried again until it is done.
 
         A run that fails says so at once and stops none of the others. Raises RunError for the
         first, at the end.
@@ -92,17 +92,17 @@ class AblationRunner:
             raise RunError(f"{failed[0]}{more}") from failed[0]
 
     def is_done(self, job: AblationJob) -> bool:
-        """Whether a run has its result and its fine-tuned scores; one that diverged has none."""
+        """True if a run has its result and its fine-tuned scores; one that diverged has none."""
         if not self.is_measured(job):
             return False
         return is_fine_tuned(self.ablation, job) or self.has_diverged(job)
 
     def has_diverged(self, job: AblationJob) -> bool:
-        """Whether a run is done because it diverged; with the same settings it would again."""
+        """True if a run is done because it diverged; with the same settings it would again."""
         return self.is_measured(job) and bool(divergence(self.result(job)))
 
     def is_measured(self, job: AblationJob) -> bool:
-        """Whether a run has its result, all but fine-tuned scores."""
+        """True if a run has its result, all but fine-tuned scores."""
         return (self.ablation.directory(job) / RESULT).exists()
 
     def result(self, job: AblationJob) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class AblationRunner:
         """Do a run unless it is done; False if another process has taken it."""
         directory = self.ablation.directory(job)
         with hold_lock(directory.with_name(f".{directory.name}.lock")) as lock:
-            if self.is_done(job):
+            if self.is_done(job):  # first: whoever finished it may still hold the lock
                 return True
             if lock is None:
                 return False
@@ -157,6 +157,7 @@ class AblationRunner:
     def _train(self, job: AblationJob, log: Path, lock: IO[Any]) -> None:
         """Train and measure a run. Raises ChildError, and DataError for damaged files."""
         directory = self.ablation.directory(job)
+        # of which other processes may do some
         self.finish([] if job.factor else self.tuning_jobs(job.arm))
         factor = job.factor * job.arm.run.optimizer.peak_lr
         rate = factor or self.rate_of(job.arm)
@@ -165,7 +166,7 @@ class AblationRunner:
         try:
             self.children.run(self._command(job, rate, directory), log, lock)
             result = measure_run(self.ablation, job, rate, self.children, log, lock)
-            if not resumes:
+            if not resumes:  # else it is the rest of a run
                 result["wall_seconds"] = round(time.monotonic() - began, 3)
         except ChildError as error:
             if error.code != EXIT_DIVERGED:
@@ -183,6 +184,7 @@ class AblationRunner:
         return [
             "pipeline.train", "--run", arm_file(self.ablation, job.arm),
             "--data", *directories(self.ablation, job.arm), "--output", directory,
+            # repr() loses no bit
             "--set", f"seed={job.seed}", "--set", f"optimizer.peak_lr={rate!r}",
         ]  # fmt: skip
 
@@ -226,8 +228,8 @@ def with_scored_tasks(ablation: Ablation) -> Ablation:
 
 
 def claim_ablation(ablation: Ablation) -> None:
-    """Create the output, or check that it was made with the same settings; more seeds and more
-    tasks are welcome.
+    """Create the output, or check that it was made with the same settings; seeds and tasks may be
+    added.
 
     Raises ConfigError naming the first setting that differs.
     """
@@ -254,6 +256,7 @@ def check_ablation(ablation: Ablation) -> None:
     before, now = _read_settings(ablation), _settings(ablation)
     if not any(ablation.output.glob(f"{SHARDS}/*/{MANIFEST}")):
         del now["inputs"]  # nothing was prepared from them, as of a name that was mistyped
+    # compared by name, so that the message lists the arms and not their hashes
     arms: dict[str, str] = now.pop("arms")
     check_same_work(ablation.output, {name: before[name] for name in now}, now)
     earlier = before["arms"]
@@ -265,7 +268,7 @@ def check_ablation(ablation: Ablation) -> None:
 
 
 def _read_settings(ablation: Ablation) -> dict[str, Any]:
-    """Of the output; those of the ablation if it is new."""
+    """The settings of the output; those of the ablation if it is new."""
     path = ablation.output / SETTINGS
     if not path.exists():
         return _settings(ablation) | {_TASKS: {}}
@@ -278,12 +281,12 @@ def _read_settings(ablation: Ablation) -> dict[str, Any]:
 
 
 def _settings(ablation: Ablation) -> dict[str, Any]:
-    """What must be equal for an output to be continued."""
+    """Settings that must be equal for an output to be continued."""
     return {
         "table": ablation.table.name,
         "baseline": ablation.baseline.name,
         "tune": ablation.tune,
-        "inputs": [*map(recorded_url, ablation.inputs)],
+        "inputs": [*map(recorded_url, ablation.inputs)],  # a renewed signature is no other input
         "grammar": str(ablation.grammar.resolve()) if ablation.grammar else "",
         # batch.per_device changes no result; a run that is out of memory advises to lower it
         "arms": {

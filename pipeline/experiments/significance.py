@@ -24,9 +24,9 @@ POWER = 0.8
 MIN_BOOTSTRAP_SEEDS = 10
 """With fewer, resampled seeds are too few for an interval of their own."""
 RESAMPLES = 2_000
-_STEPS = 2_000
-_BATCH = 64
-_ROUNDING = 1e-9
+_STEPS = 2_000  # even, for Simpson's rule
+_BATCH = 64  # resamples per product; all at once would be 2,000 x examples of float64
+_ROUNDING = 1e-9  # relative: a smaller spread is that of equal differences
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PairedDifference:
 
     mean: float
     standard_deviation: float
-    """Of the seeds' differences."""
+    """Spread of the seeds' differences, with n - 1."""
     low: float
     high: float
     """The 95 % interval of the mean, by Student's t."""
@@ -81,6 +81,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     largest = 0.0
     ranked = sorted(range(len(p_values)), key=lambda row: p_values[row])
     for rank, row in enumerate(ranked):
+        # a running maximum: a larger p must not end up with a smaller adjusted one
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[row]))
         adjusted[row] = largest
     return adjusted
@@ -99,7 +100,7 @@ def visible_effect(seeds: int, rows: int = 1) -> float:
         middle = (low + high) / 2
         found = _power(middle * math.sqrt(seeds), seeds - 1, quantile)
         low, high = (middle, high) if found < POWER else (low, middle)
-    return high
+    return high  # the end that has the power
 
 
 def _quantile(freedom: int, level: float) -> float:
@@ -118,12 +119,14 @@ def _power(shift: float, freedom: int, quantile: float) -> float:
 
     Integrated over u by Simpson's rule.
     """
+    # in logarithms, as both factors overflow with hundreds of seeds
     logarithm = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     normal = NormalDist()
+    # u has a mean near 1 and a spread of about 1 / sqrt(2 freedom): the rest is beyond 14 of these
     most = 1 + 10 / math.sqrt(freedom)
     width = most / _STEPS
     missed = 0.0
-    for step in range(1, _STEPS + 1):
+    for step in range(1, _STEPS + 1):  # at u = 0 `within` is 0
         u = step * width
         density = math.exp(logarithm + (freedom - 1) * math.log(u) - freedom * u * u / 2)
         within = normal.cdf(quantile * u - shift) - normal.cdf(-quantile * u - shift)
@@ -156,6 +159,7 @@ def multi_bootstrap(
         for row in range(stop - start):
             by_seed[row] = np.bincount(rng.choice(seeds, seeds), minlength=seeds)
             by_example[row] = np.bincount(rng.choice(examples, examples), minlength=examples)
+        # how often each is drawn, as weights: gathered rows would copy the matrix for each resample
         found[start:stop] = ((by_seed @ difference) * by_example).sum(1) / difference.size
     return found
 

@@ -33,6 +33,7 @@ def architecture(scale: str) -> Table:
         ("rotary", ROTARY, f"{PAPER}, sec. 2.1.1"),
         ("gated", gated, f"{PAPER}, sec. 2.1.1"),
         ("windows", (*ROTARY, *windows), f"{PAPER}, sec. 2.1.2"),
+        # ROTARY[:2], as its third is an initializer, which megatron replaces
         ("modernbert", (norm, biases, *ROTARY[:2], megatron, *gated, *windows), PAPER),
     )
     return Table(
@@ -52,5 +53,5 @@ def architecture(scale: str) -> Table:
 
 
 def _two_thirds(size: int) -> int:
-    """Rounded down to a multiple of 16."""
+    """Two thirds of a size, rounded down to a multiple of 16."""
     return size * 2 // 3 // 16 * 16

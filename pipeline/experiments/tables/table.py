@@ -27,7 +27,7 @@ class Arm:
     changes: tuple[str, ...]
     """Its own settings as path=value, as `--set` takes them."""
     source: str = ""
-    """Paper, table and row of `published`, or of the choice alone."""
+    """Paper, table and row of `published`, or only of the choice."""
     published: Mapping[str, float] = field(default_factory=dict)
     """What the paper reports by measure, as printed there, at the paper's scale."""
 
@@ -58,6 +58,7 @@ class Table:
             )
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(f"{self.name} has several arms called {', '.join(twice)}; rename one")
+        # a word character first: ".." would leave the output
         if illegal := [name for name in names if not re.fullmatch(r"\w[\w.-]*", name)]:
             raise ConfigError(
                 f"{self.name} has an arm called {illegal[0]!r}, which cannot name a directory; use "
