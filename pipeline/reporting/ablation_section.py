@@ -26,7 +26,7 @@ MEASURES = {
     "grammar": ("Grammar, share of minimal pairs; higher is better", 4),
     "fine-tuned": ("Fine-tuned, mean score of the tasks; higher is better", 4),
 }
-"""Title and decimals."""
+"""Title and decimals by measure."""
 RECOVERED = {
     "skipped_updates": "{} steps without an update", "rollbacks": "{} rollbacks",
     "skipped_sequences": "{} sequences skipped", "left_out": "shards left out: {}",
@@ -34,7 +34,7 @@ RECOVERED = {
 HEAD = ("arm", "mean", "difference", "95 % interval", "p, Holm", "visible from", "")
 FEW = 2
 LEVEL = 0.05
-"""Of significance."""
+"""Level of significance."""
 
 
 def read_ablation_report(directory: Path) -> Report:
@@ -42,6 +42,7 @@ def read_ablation_report(directory: Path) -> Report:
     path = directory / ABLATION if directory.is_dir() else directory
     if not path.exists():
         raise DataError(f"{path} does not exist; finish pipeline.ablate, or run it with --collect")
+    # the file may have any origin: whatever type is wrong in it ends in one line
     try:
         content = read_object(path)
         require(content, NEEDED, "it")
@@ -102,7 +103,7 @@ def _verdict(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
 
 
 def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> str:
-    """Why a measure of an arm is not compared."""
+    """Reason why a measure of an arm is not compared."""
     if content["seeds"] < FEW:
         return "one seed has no interval, give --seeds 2 or more"
     if why := arm["not_compared"].get(measure):
@@ -110,6 +111,7 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
     for each in (arm, content["arms"][0]):
         if not each["finished"]:
             return f"{each['name']}: {_say_lost(content, each)}"
+    # then of its family: without `grammar` there is no `grammar/X`
     for name in (measure, measure.partition("/")[0]):
         if name in arm["missing"]:
             return str(arm["missing"][name])
@@ -120,7 +122,7 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
 def _say_lost(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
     """`1 of 5 runs diverged`; empty if none did. The baseline's other seeds do not count."""
     seeds = content["seeds"]
-    count = sum(each["seed"] < seeds for each in arm["diverged"])
+    count = sum(each["seed"] < seeds for each in arm["diverged"])  # other seeds follow
     return f"{count} of {seeds} runs diverged" if count else ""
 
 
@@ -154,7 +156,7 @@ def _tell_recovered(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _design(content: Mapping[str, Any]) -> list[str]:
-    """How the race was run, and what to doubt."""
+    """Design of the comparison, and what to doubt about it."""
     seeds, baseline = content["seeds"], content["baseline"]
     lines = [
         f"{seeds} seeds each, the same for all arms; {baseline} has {seeds} more, and its "
@@ -193,11 +195,12 @@ def _design(content: Mapping[str, Any]) -> list[str]:
 
 def _at_edge(arm: Mapping[str, Any]) -> bool:
     rates = [float(point["peak_lr"]) for point in arm["tuning"]]
+    # a better rate may lie beyond
     return bool(rates) and arm["peak_lr"] in (min(rates), max(rates))
 
 
 def _doubts_of_rate(arm: Mapping[str, Any]) -> Iterator[str]:
-    """What to know of the runs that chose an arm's rate."""
+    """Doubts about the runs that chose an arm's rate."""
     points = arm["tuning"]
     if lost := sum(bool(point["error"]) for point in points):
         yield f"{arm['name']}: {lost} of {len(points)} runs with other rates diverged"
@@ -279,12 +282,13 @@ def _row(
 
 
 def _is_alike(found: Mapping[str, Any]) -> bool:
-    """Whether all seeds have the same difference."""
-    return found["visible"] is None
+    """True if all seeds have the same difference."""
+    return found["visible"] is None  # where the spread is 0, see paired_difference
 
 
 def _too_few(found: Mapping[str, Any]) -> str:
-    """Why the same difference in all seeds is not significant."""
+    """Reason why the same difference in all seeds is not significant."""
+    # without Holm's correction it would be
     rows = " with so many arms" if found["p"] <= LEVEL else ""
     return f"{found['seeds']} seeds cannot reach 5 %{rows}: their sign test has p {_p(found)}"
 
@@ -327,6 +331,7 @@ def _published(content: Mapping[str, Any]) -> Section | None:
 
 def _align(values: Sequence[float | None]) -> list[str]:
     """A column with the decimals of its most precise number."""
+    # as in print: 90.0 above 90.3, and no noise of binary fractions
     decimals = max(len(f"{value:.12g}".partition(".")[2]) for value in values if value is not None)
     return ["" if value is None else f"{value:.{decimals}f}" for value in values]
 

@@ -22,7 +22,7 @@ MASK_RATE = "validation.mask_rate"
 
 
 def is_loss(name: str) -> bool:
-    """Whether a metric depends on vocabulary, data and objective."""
+    """True if a metric depends on vocabulary, data and objective."""
     return any(part in name for part in LOSSES) and not name.startswith("loss_")
 
 
@@ -31,6 +31,7 @@ def groups_of(runs: Sequence[RunSummary], name: str = "validation_loss") -> list
     found: list[list[RunSummary]] = []
     for run in runs:
         for group in found:
+            # all reasons are inequalities: one member stands for all
             if not why_apart(group[0], run, name):
                 group.append(run)
                 break
@@ -40,7 +41,7 @@ def groups_of(runs: Sequence[RunSummary], name: str = "validation_loss") -> list
 
 
 def why_apart(one: RunSummary, other: RunSummary, name: str = "validation_loss") -> str:
-    """Why a loss of `other` does not compare with that of `one`; empty if it does."""
+    """Reason why a loss of `other` does not compare with that of `one`; empty if it does."""
     reasons = []
     if one.record.get("tokenizer_sha256") != other.record.get("tokenizer_sha256"):
         reasons.append("another vocabulary")
@@ -56,7 +57,7 @@ def why_apart(one: RunSummary, other: RunSummary, name: str = "validation_loss")
 
 
 def _unlike_data(one: RunSummary, other: RunSummary, is_held_out: bool) -> str:
-    """What differs in the rows or masks of a loss, training's or held-out; empty if nothing does.
+    """The difference in rows or masks of a loss, training's or held-out; empty if there is none.
 
     Training losses compare on the same shards. Held-out ones also compare on shards that hold out
     the same sequences, if both runs mask them at one rate.
@@ -64,7 +65,7 @@ def _unlike_data(one: RunSummary, other: RunSummary, is_held_out: bool) -> str:
     same_shards = _fingerprints(one.record) == _fingerprints(other.record)
     if not is_held_out:
         return "" if same_shards else "other data or masks"
-    rates = [run.settings.get(MASK_RATE, 0.0) for run in (one, other)]
+    rates = [run.settings.get(MASK_RATE, 0.0) for run in (one, other)]  # 0: the stored masks
     keys = [_held_out_keys(run) for run in (one, other)]
     if (same_shards and rates[0] == rates[1]) or (keys[0] and keys[0] == keys[1]):
         return ""

@@ -42,6 +42,7 @@ class Curve:
         self.points.append((step, value))
         self.last = value
         if len(self.points) > MOST_POINTS:
+            # fours, because of two points both are extremes
             quartets = [self.points[i : i + 4] for i in range(0, len(self.points), 4)]
             self.points = thin_points(self.points, quartets)
 
@@ -82,7 +83,7 @@ class RunCurves:
     """What the metrics of a run say."""
 
     curves: dict[str, Curve] = field(default_factory=dict)
-    """By field."""
+    """Curves by field."""
     last: dict[str, Any] = field(default_factory=dict)
     """The last value of each field, text too."""
     phases: list[tuple[int, str]] = field(default_factory=list)
@@ -123,9 +124,9 @@ def read_curves(path: Path, last_step: float = math.inf) -> RunCurves:
     if not path.is_file():
         return found
     with path.open("rb") as file:
-        while line := file.readline(MOST_LINE):
+        while line := file.readline(MOST_LINE):  # a damaged file may be one endless line
             if not line.endswith(b"\n"):  # being written
-                found.damaged += bool(file.read(1))
+                found.damaged += bool(file.read(1))  # more follows: not the end of the file
                 break
             content = _content(line)
             if content is None:
@@ -139,11 +140,12 @@ def _content(line: bytes) -> dict[str, Any] | None:
     """The object of a line with a step; None if it is damaged."""
     try:
         content = json.loads(line)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # nested too deeply
         return None
     if not isinstance(content, dict) or len(content) > MOST_FIELDS:
         return None
     step = content.get("step")
+    # type(), as True is an int, too
     return content if type(step) is int and 0 <= step < MOST_VALUE else None
 
 
@@ -157,7 +159,7 @@ def _add(found: RunCurves, content: dict[str, Any]) -> None:
             named = f"phase {phase[0]}" if phase[1] == old[1] else f"length {phase[1]}"
             found.phases.append((before, named[:40]))
     for name, value in content.items():
-        if type(value) in (int, float) and abs(value) < MOST_VALUE:
+        if type(value) in (int, float) and abs(value) < MOST_VALUE:  # False for NaN
             if name != "step" and (name in found.curves or len(found.curves) < MOST_FIELDS):
                 found.curves.setdefault(name, Curve()).add(step, float(value))
             found.last[name] = value
@@ -165,6 +167,7 @@ def _add(found: RunCurves, content: dict[str, Any]) -> None:
             found.last[name] = value[:1000]
     seconds = content.get("step_seconds")
     if before and isinstance(seconds, int | float) and 0 <= seconds < MOST_VALUE:
+        # the mean over the steps since the line before
         found.step_seconds += seconds * max(0, step - before)
     if isinstance(host := content.get("slowest_host"), str) and len(found.slowest) < MOST_FIELDS:
         found.slowest[host[:100]] = found.slowest.get(host[:100], 0) + 1
@@ -178,7 +181,7 @@ def _add(found: RunCurves, content: dict[str, Any]) -> None:
 def parse_time(time: object) -> int | None:
     """Seconds since 1970 of a time such as `2026-01-31T23:59:59Z`; None for anything else."""
     try:
-        return timegm(strptime(str(time), "%Y-%m-%dT%H:%M:%SZ"))
+        return timegm(strptime(str(time), "%Y-%m-%dT%H:%M:%SZ"))  # mktime would take local time
     except ValueError:
         return None
 

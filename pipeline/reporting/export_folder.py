@@ -45,7 +45,7 @@ def publish_export(saved: SavedRun, dataset: Dataset, output: Path, facts: CardF
         check_scores(facts.score_files, saved, temporary)
         difference = check_folder(temporary, saved.model, validation_loader([dataset], ROWS))
         card = model_card(facts, read_object(temporary / CONFIG))
-        write_whole(temporary / CARD, card.encode(errors="replace"))
+        write_whole(temporary / CARD, card.encode(errors="replace"))  # names may not be UTF-8
     return difference
 
 

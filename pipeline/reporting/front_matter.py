@@ -39,6 +39,7 @@ def front_matter(fields: Mapping[str, object]) -> str:
 def licence_fields(licences: Collection[str]) -> dict[str, str]:
     """`license`, and `license_name` if the Hub has no identifier for what the corpora have."""
     found = sorted(set(licences))
+    # one text of unknown licence makes that of the whole unknown
     if not found or any(licence in UNCLEAR for licence in found):
         return {"license": "unknown"}
     identifiers = {HUB_LICENCES.get(licence, "") for licence in found}
@@ -82,7 +83,7 @@ def _result(score: Score) -> dict[str, Any]:
     named += [score.note] if score.note else []
     return {
         "task": {"type": TASK_TYPES.get(score.kind, score.kind)},
-        "dataset": {"name": dataset or HELD_OUT, "type": dataset or HELD_OUT},
+        "dataset": {"name": dataset or HELD_OUT, "type": dataset or HELD_OUT},  # the Hub needs both
         "metrics": [
             {"type": kind, "value": round(score.value, 4), "name": "; ".join(named)},
         ],
@@ -90,5 +91,5 @@ def _result(score: Score) -> dict[str, Any]:
 
 
 def _quote(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)  # YAML would read NaN as text
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

@@ -63,7 +63,7 @@ encoder = AutoModel.from_pretrained(".")  # hidden states, to fine-tune"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
-    """What a card is made of."""
+    """Facts that a card states."""
 
     run: Run
     """The checkpoint's settings."""
@@ -73,7 +73,7 @@ class CardFacts:
     summary: RunSummary
     """Read up to `step`."""
     manifest: Manifest
-    """Of the first dataset, which may have moved."""
+    """Manifest of the first dataset, which may have moved."""
     scores: Sequence[Score] = ()
     score_files: Sequence[Path] = ()
     languages: Sequence[str] = ()
@@ -81,6 +81,7 @@ class CardFacts:
     @property
     def title(self) -> str:
         """Name of the run and the step."""
+        # a folder's name may hold bytes that are not UTF-8, which a card has to be
         name = self.summary.name.encode(errors="replace").decode()
         return f"{name}, step {self.step}"
 
@@ -134,7 +135,7 @@ def base_recipe(run: Run) -> str:
 
 
 def commands(facts: CardFacts) -> list[str]:
-    """What trains the model and exports it again, from shards with the same fingerprints."""
+    """Commands that train the model and export it again, from shards with the same fingerprints."""
     run, record = facts.run, facts.summary.record
     base = base_recipe(run)
     name = facts.summary.name
@@ -142,6 +143,7 @@ def commands(facts: CardFacts) -> list[str]:
     train += ["--data", *(f"data/shards/{directory}" for directory, _ in facts.data)]
     if source := str(record.get("begun_from", "")):
         checkpoint = Path(source)
+        # folders are padded with zeros, RUN/STEP is not
         step = checkpoint.name.removeprefix("step-").lstrip("0")
         train += ["--from", f"runs/{checkpoint.parent.parent.name}/{step}"]
     elif initial := record.get("initial_weights"):
@@ -169,6 +171,7 @@ def _introduction(facts: CardFacts, architecture: str) -> str:
         start = f"from the weights of {initial.get('folder')} (sha256 {initial.get('sha256')})"
     tokens = facts.summary.curves.curves.get("tokens")
     last = tokens.points[-1] if tokens and tokens.points else None
+    # the last line may be of an earlier step
     read = f", {last[1]:,.0f} tokens" if last and last[0] == facts.step else ""
     return _escape(
         f"An encoder for transformers' {architecture}, pretrained with Tenfold {start}: step "
@@ -219,6 +222,7 @@ def _recipe(facts: CardFacts) -> Section:
 def _measured(facts: CardFacts) -> Section:
     curves, rows = facts.summary.curves, []
     for name, called in COMPARED:
+        # speed depends on the machine, which must not change the card
         if name in curves.last and name in curves.curves and name != "tokens_per_second":
             step = curves.curves[name].points[-1][0]
             rows.append((called, number_text(curves.last[name]), f"{step:,}"))
@@ -228,14 +232,14 @@ def _measured(facts: CardFacts) -> Section:
 
 
 def _untold(facts: CardFacts) -> list[str]:
-    """Of each phase up to the step, what ModernBERT's configuration cannot say."""
+    """Settings of each phase up to the step that ModernBERT's configuration cannot express."""
     begun = [part.encoder for begin, _, part in runs_of(facts.run) if begin < max(1, facts.step)]
     found = dict.fromkeys(untold(each.dropout, each.dropout_places) for each in begun)
     return [f"Trained with {text}." for text in found if text]
 
 
 def _limits(facts: CardFacts, untold_settings: Sequence[str]) -> Section:
-    """What a user of the model should know."""
+    """Limits that a user of the model should know."""
     run, lines = facts.run, []
     lines.append(f"Trained on rows of at most {facts.length:,} tokens.")
     lines += untold_settings
@@ -292,6 +296,7 @@ def _code(language: str, text: str) -> str:
 
 def _escape(text: str) -> str:
     """Text on one line that Markdown shows as it is."""
+    # `&` before `<`, whose entity has one
     plain = re.sub(r"\s+", " ", text).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\`*|\[\]])", r"\\\1", plain)
 

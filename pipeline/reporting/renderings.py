@@ -26,7 +26,7 @@ p { overflow-wrap: anywhere }
 @media print { body { margin: 0; max-width: none } h2 { break-after: avoid } }
 """
 )
-_MOST_COLUMN = 60
+_MOST_COLUMN = 60  # a longer cell runs over instead of widening the column for all
 
 
 def as_page(report: Report) -> str:

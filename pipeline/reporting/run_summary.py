@@ -118,6 +118,8 @@ def _check_record(found: RunSummary) -> None:
 
 def _read_settings(found: RunSummary) -> None:
     try:
+        # through Run, whose defaults fill in what an older file lacks: else no two runs would
+        # compare
         found.settings = flat(to_dict(from_dict(Run, found.record.get("run", {}))))
     except (PipelineError, ValueError, TypeError, AttributeError) as error:
         if found.record:
@@ -142,6 +144,7 @@ def _starts(path: Path, curves: RunCurves) -> list[int]:
     if not history.is_file() or history.stat().st_size > MOST_BYTES:
         return []
     lines = history.read_text(errors="replace").splitlines()
+    # the first start is no restart
     begins = [parse_time(life.began_at) for life in lives(lines)[1:]]
     steps = [curves.step_at(time) for time in begins if time is not None]
     return [step for step in steps if step is not None]

@@ -13,7 +13,7 @@ from pipeline.base.typed_json import read_object
 from pipeline.config.mask_rates import masked
 
 THROUGH = " through "
-"""In the origin of weights that were fine-tuned on another task first."""
+"""Marks the origin of weights that were fine-tuned on another task first."""
 BASELINE = "baseline"
 """Note of a score that a model should exceed."""
 
@@ -28,7 +28,7 @@ class Score:
     low: float | None
     high: float | None
     note: str
-    """Its protocol: recipe of the fine-tuning, seeds, what it is beside."""
+    """Its protocol: recipe of the fine-tuning, seeds, what chance or word frequencies reach."""
     kind: str = ""
     """Kind of the task that the model was fine-tuned for; empty for all others."""
 
@@ -57,6 +57,7 @@ def read_scores(path: Path) -> list[Score]:
     except (ValueError, OSError) as error:
         raise DataError(f"--scores {path} cannot be read: {error}") from error
     model = content.get("model")
+    # pipeline.finetune writes an object; pipeline.evaluate a name, and the device next to it
     about = model if isinstance(model, Mapping) else content
     refuse_null(about.get("device"), f"--scores {path}")
     try:
@@ -86,6 +87,7 @@ def _fine_tuned(content: Mapping[str, Any]) -> list[Score]:
     main = content["metric"]
     for kind, baseline in content["baselines"].items():
         value = baseline.get(main)
+        # majority and tfidf have one value, the others one per seed
         score = value if isinstance(value, Mapping) else {"median": value}
         if score.get("median") is not None:
             words = {"majority": "the commonest class", "bag": "a bag of word embeddings",
@@ -119,6 +121,7 @@ def _zero_shot(content: Mapping[str, Any]) -> list[Score]:
         parts = {"all paradigms": grammar["overall"]} | dict(grammar["phenomena"])
         for name, score in parts.items():
             value, error = float(score["accuracy"]), score["standard_error"]
+            # normal: there are thousands of pairs
             half = 1.96 * float(error) if error is not None else None
             frequency = score["frequency_accuracy"]
             note = f"{score['pairs']:,} pairs, without training"

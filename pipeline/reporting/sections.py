@@ -119,7 +119,7 @@ def verdict(run: RunSummary) -> str:
     steps = status.progress.steps
     words = [f"{run.name}: {status.state}, step {status.progress.step:,}"]
     words[0] += f" of {steps:,}" if steps else ""
-    for name, called in COMPARED[:3]:
+    for name, called in COMPARED[:3]:  # the first that exists
         if name in last:
             words.append(f"{called}{at_rate(last.get(RATE))} {last[name]:.4f}")
             break
@@ -269,7 +269,7 @@ def _time(run: RunSummary, several: bool) -> Section:
         rows.append(("of the GPUs' peak", f"{last['model_flops_utilization']:.1%}"))
     if len(curves.times) > 1:
         whole = curves.times[-1][1] - curves.times[0][1]
-        steps = min(curves.step_seconds, whole)
+        steps = min(curves.step_seconds, whole)  # log times are whole seconds
         rows.append(("first to last line", in_words(whole)))
         if whole:
             rows.append(("in steps", f"{in_words(steps)} ({steps / whole:.1%})"))
@@ -380,7 +380,7 @@ def _titled(title: str, run: RunSummary, several: bool) -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool)  # True is an int
 
 
 def number_text(value: Any) -> str:
