@@ -15,7 +15,7 @@ COLUMNS = {
     "clock": "clock",
 }  # fmt: skip
 """Fields of a row and their titles; a column without a value is not shown."""
-MOST_ROWS = 64
+MOST_ROWS = 64  # more would bury the checks in a job's log
 MOST_NAMED = 8
 
 
@@ -50,6 +50,7 @@ def check_lines(checks: Sequence[Check], brief: bool = False) -> list[str]:
     brief: only warnings and failures.
     """
     shown = [check for check in checks if not brief or check.status in (WARN, FAIL)]
+    # names with a path in them would widen every line
     width = max((len(check.name) for check in shown if len(check.name) <= 24), default=0)
     lines = []
     for check in shown:
@@ -64,6 +65,7 @@ def check_lines(checks: Sequence[Check], brief: bool = False) -> list[str]:
 def summarize_checks(checks: Sequence[Check], ranks: int, seconds: float) -> str:
     """The last line: how many checks have which status."""
     counts = Counter(check.status for check in checks)
+    # worst first
     words = [f"{counts[status]} {status}" for status in reversed(STATUSES) if counts[status]]
     verdict = {OK: "ready", WARN: "can run, with warnings", FAIL: "would stop, or be wrong"}[
         worst_status(checks)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 OK, SKIPPED, WARN, FAIL = "ok", "skipped", "warn", "fail"
 STATUSES = (OK, SKIPPED, WARN, FAIL)
-"""From the best to the worst."""
+"""Statuses from best to worst."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Check:
     remedy: str = ""
     """What to do, unless the status is ok."""
     ranks: tuple[int, ...] = ()
-    """Those with this status, if it is not that of all."""
+    """Ranks with this status; empty if all have it."""
 
 
 def judge(name: str, value: str, wrong: str, threshold: str = "", remedy: str = "") -> Check:

@@ -44,6 +44,7 @@ def find_device(
         nvml.nvmlInit()
         count = int(nvml.nvmlDeviceGetCount())
     except ImportError:
+        # a driver without the package is worth a hint; neither is a machine without GPUs
         return Device(), [_without(LACKING if _DRIVER.exists() else "no GPU", needs_gpu)]
     except Exception as error:  # the library's own class, which only it has
         return Device(), [_without(f"no GPU ({error})", needs_gpu)]
@@ -51,6 +52,7 @@ def find_device(
     if not count or given in _NONE_GIVEN:
         return Device(), [_without("no GPU given to this job", needs_gpu)]
     visible = (
+        # CUDA_VISIBLE_DEVICES may end with a comma
         [str(i) for i in range(count)] if given is None else list(filter(None, given.split(",")))
     )
     if len(visible) < local_size:
@@ -65,7 +67,7 @@ def find_device(
         ]
     try:
         return _describe(nvml, visible[local_rank])
-    except Exception as error:
+    except Exception as error:  # a GPU that fell off the bus raises here
         return Device(), [
             judge(NAME, f"{visible[local_rank]}: {error}", FAIL, "answers", "exclude this node")
         ]
@@ -85,7 +87,7 @@ def _without(value: str, needs_gpu: bool) -> Check:
 
 
 def _describe(nvml: Any, place: str) -> tuple[Device, list[Check]]:
-    if place.isdecimal():
+    if place.isdecimal():  # CUDA_VISIBLE_DEVICES has indices or UUIDs
         handle = nvml.nvmlDeviceGetHandleByIndex(int(place))
     else:
         handle = nvml.nvmlDeviceGetHandleByUUID(place)
@@ -103,6 +105,7 @@ def _describe(nvml: Any, place: str) -> tuple[Device, list[Check]]:
 def _check_health(nvml: Any, handle: Any) -> list[Check]:
     found = []
     try:
+        # volatile: since the driver was loaded; what a reset has dealt with does not count
         errors = nvml.nvmlDeviceGetTotalEccErrors(
             handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
         )
@@ -113,6 +116,7 @@ def _check_health(nvml: Any, handle: Any) -> list[Check]:
     except Exception as error:  # GPUs without ECC
         found.append(skip("GPU memory errors", str(error)))
     try:
+        # correctable, uncorrectable, pending, failed
         pending = nvml.nvmlDeviceGetRemappedRows(handle)[2]
         found.append(
             judge("GPU row remaps", "pending" if pending else "none pending",
@@ -121,6 +125,7 @@ def _check_health(nvml: Any, handle: Any) -> list[Check]:
     except Exception as error:
         found.append(skip("GPU row remaps", str(error)))
     try:
+        # not ...ThrottleReasons, the older name, which goes with CUDA 14
         reasons = int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)) & ~_HARMLESS
         found.append(
             judge("GPU clocks", f"slowed, reasons {reasons:#x}" if reasons else "not slowed",
@@ -134,7 +139,7 @@ def _check_health(nvml: Any, handle: Any) -> list[Check]:
 def compare_devices(
     found: Sequence[Mapping[str, str]], *, is_training: bool = False
 ) -> list[Check]:
-    """Whether each rank has a GPU of its own; found: the row of each rank in the rank table.
+    """Check that each rank has a GPU of its own; found: the row of each rank in the rank table.
 
     is_training: whether every rank needs one; other jobs may span nodes with and without GPUs.
     """
@@ -161,11 +166,12 @@ def compare_devices(
 
 
 def _text(value: str | bytes) -> str:
+    # older bindings return bytes
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _numa_node(bus: str) -> str:
-    short = bus.lower()[-12:]
+    short = bus.lower()[-12:]  # NVML's PCI domain has 8 digits, that of sysfs 4
     try:
         return Path(f"/sys/bus/pci/devices/{short}/numa_node").read_text().strip()
     except OSError:

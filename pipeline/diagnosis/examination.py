@@ -33,6 +33,7 @@ def examine(
     """The rank table and the checks, on rank 0. Collective."""
     placement = ranks.placement
     settings = chosen.run if chosen else None
+    # before the checks, which keep ranks busy for different times
     offsets = ranks.clock_offsets()
     row, versions, own = _look_here(ranks, arguments, settings)
     rows = ranks.gather(row)
@@ -52,6 +53,7 @@ def examine(
 
         own += rates.measure_rates(ranks, rows, versions)
     answers = ranks.gather([versions, prints, [asdict(check) for check in own]])
+    # gathered on rank 0; elsewhere there is nothing to merge
     checks = merge([[_read_check(item) for item in answer[2]] for answer in answers])
     if answers:
         for entry, offset in zip(rows, offsets):
@@ -65,7 +67,7 @@ def examine(
 def _look_here(
     ranks: Exchange, arguments: argparse.Namespace, settings: Run | None
 ) -> tuple[dict[str, Any], dict[str, str], list[Check]]:
-    """This rank's row, its versions, and the checks that need nobody else."""
+    """This rank's row, its versions, and the checks that need no other rank."""
     placement = ranks.placement
     device, checks = find_device(
         placement.local_rank,
@@ -95,11 +97,12 @@ def _look_here(
 
 
 def _check_heads(chosen: Recipe) -> Check:
-    """Whether the model that a recipe continues has all heads that it trains."""
-    lacking, _, remedy = head_advice(chosen).rpartition("; ")
+    """Check that the model that a recipe continues has all heads that it trains."""
+    lacking, _, remedy = head_advice(chosen).rpartition("; ")  # what is lacking; what to do
     value = lacking or f"all that objective.kind={chosen.run.objective.kind} trains"
     return judge("heads", value, WARN if lacking else "", remedy=remedy)
 
 
 def _read_check(item: dict[str, Any]) -> Check:
+    # JSON has made a list of the tuple
     return Check(**item | {"ranks": tuple(item["ranks"])})

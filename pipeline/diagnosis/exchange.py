@@ -1,8 +1,8 @@
 """Messages between the ranks of a launch through plain sockets: no torch, no shared directory.
 
 Rank 0 listens and every other rank connects to it. The port follows from the launch's token, with a
-few alternatives, so that nothing has to be told beforehand; who does not know the token is not
-let in. Messages are JSON, and only read as such.
+few alternatives, so that no number has to be agreed on; connections without the token are refused.
+Messages are JSON, and only read as such.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pipeline.diagnosis.checks import FAIL, WARN, Check, judge
 from pipeline.diagnosis.own_rank import LaunchPlace
 
 JOIN_SECONDS = 30.0
-"""For all ranks to start."""
+"""Limit for all ranks to start."""
 ANSWER_SECONDS = 60.0
-"""For a rank to finish a part of its checks."""
-_CANDIDATES = 8
-_MOST_BYTES = 1 << 24
-_PINGS = 5
+"""Limit for a rank to finish a part of its checks."""
+_CANDIDATES = 8  # other programs, and other jobs of the node, hold some ports
+_MOST_BYTES = 1 << 24  # a stranger's first bytes must not allocate gigabytes
+_PINGS = 5  # the network only ever adds time, so the fastest is the truest
 _WARN_OFFSET = 1.0
 _FAIL_OFFSET = 60.0
 """Seconds between clocks; a lease that is this old counts as abandoned (run_directory/lease.py)."""
@@ -98,10 +98,13 @@ class Exchange:
         for rank in sorted(self._peers):
             trips = []
             for _ in range(_PINGS):
+                # the wall clock is compared, but it may be set meanwhile: the trip is timed by the
+                # other
                 start, clock = time.monotonic(), time.time()
                 self._send(rank, None)
                 theirs = float(self._receive(rank))
                 trip = time.monotonic() - start
+                # their clock was read half-way, if both ways take equally long
                 trips.append((trip, theirs - clock - trip / 2))
             offsets.append(min(trips)[1])
         return offsets
@@ -110,7 +113,7 @@ class Exchange:
         listener = self._listen()
         with listener:
             while len(self._peers) < self.placement.world_size - 1:
-                listener.settimeout(max(0.01, end - time.monotonic()))
+                listener.settimeout(max(0.01, end - time.monotonic()))  # 0 would not block at all
                 try:
                     peer, _ = listener.accept()
                 except TimeoutError:
@@ -124,9 +127,10 @@ class Exchange:
 
     def _admit(self, peer: socket.socket) -> None:
         """Keep a connection if it is one of our ranks."""
-        peer.settimeout(2.0)
+        peer.settimeout(2.0)  # a stranger that says nothing must not hold up the ranks
         try:
             token, rank = _read(peer)
+            # takes as long for any token: the port is open to the whole network
             known = hmac.compare_digest(str(token), self.placement.token)
             if known and 0 < int(rank) < self.placement.world_size and rank not in self._peers:
                 _write(peer, "welcome")
@@ -139,12 +143,14 @@ class Exchange:
 
     def _listen(self) -> socket.socket:
         for port in _ports(self.placement.token):
+            # "": on all interfaces, if the launch's name is no address of this host
             for address in (self.placement.address, ""):
                 listener = socket.socket()
+                # the port of a doctor that has just ended is in TIME_WAIT
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     listener.bind((address, port))
-                    listener.listen(1024)
+                    listener.listen(1024)  # all ranks connect at once
                     return listener
                 except OSError:
                     listener.close()
@@ -165,13 +171,13 @@ class Exchange:
                 try:
                     peer.settimeout(5)
                     _write(peer, [self.placement.token, self.placement.rank])
-                    if _read(peer) == "welcome":
+                    if _read(peer) == "welcome":  # another program may listen there
                         _prepare(peer)
                         return peer
                 except (OSError, ValueError):
                     pass
                 peer.close()
-            time.sleep(0.05)
+            time.sleep(0.05)  # rank 0 may not have started
         raise LostRanks(
             f"rank {self.placement.rank} on {socket.gethostname()} cannot reach rank 0 at "
             f"{self.placement.address} ({reason}); check the network between the nodes, "
@@ -199,18 +205,20 @@ class Exchange:
 
 def _prepare(peer: socket.socket) -> None:
     peer.settimeout(ANSWER_SECONDS)
+    # Nagle's algorithm would hold back small messages that are waited for
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _ports(token: str) -> list[int]:
     """Ports to try, in order: the same on every rank."""
-    first, last = 20000, 31999
+    first, last = 20000, 31999  # Linux gives clients ports from 32768 on
     with contextlib.suppress(ValueError):
         low, high = map(int, os.environ.get("TENFOLD_PORTS", "").split("-"))
         if 0 < low <= high < 65536:
             first, last = low, high
     span = last - first + 1
-    start = zlib.crc32(token.encode())
+    start = zlib.crc32(token.encode())  # hash() differs between processes
+    # apart, as one program tends to hold neighbouring ports
     return list(dict.fromkeys(first + (start + 97 * i) % span for i in range(_CANDIDATES)))
 
 

@@ -17,7 +17,7 @@ from pipeline.diagnosis.checks import FAIL, WARN, Check, at_least, judge, skip
 GB = 1e9
 _FEW_FILES, _SOME_FILES = 256, 4096
 _LITTLE_MEMORY, _SOME_MEMORY = 0.5 * GB, 2 * GB
-"""Per rank; Python with torch takes about 0.5 GB."""
+"""Bytes per rank; Python with torch takes about 0.5 GB."""
 _LOCKED = 64 << 20
 _ADDRESS_OF = 0x8915
 """SIOCGIFADDR, which asks for an interface's IPv4 address."""
@@ -50,6 +50,7 @@ def find_interfaces(address: str, infiniband: Path = _INFINIBAND) -> list[str]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as question:
         for _, name in socket.if_nameindex():
             try:
+                # struct ifreq has 40 bytes; the address follows name (16), family and port (2 each)
                 answer = fcntl.ioctl(question, _ADDRESS_OF, name.encode().ljust(40, b"\0"))
             except OSError:  # an interface without an address
                 continue
@@ -81,7 +82,7 @@ def _check_file_size() -> Check:
 def _check_locked_memory(infiniband: Path = _INFINIBAND) -> Check:
     if not (infiniband.is_dir() and any(infiniband.iterdir())):
         return skip("locked memory", "no InfiniBand or RoCE here")
-    found = _limit(resource.RLIMIT_MEMLOCK)
+    found = _limit(resource.RLIMIT_MEMLOCK)  # RDMA pins its buffers
     shown = "unlimited" if found == float("inf") else f"{found / 2**20:.0f} MiB"
     wrong = FAIL if found < _LOCKED else WARN if found < float("inf") else ""
     return judge(
@@ -121,21 +122,22 @@ def _memory_limit() -> tuple[float, str]:
     own = [line.split(":", 2) for line in lines]
     for root, name in _CGROUPS:
         for _, controllers, path in own:
+            # v2's line names no controllers, v1's names `memory`
             if ("memory" in controllers.split(",")) != (name != "memory.max"):
                 continue
             folder = Path(root + path)
-            for level in (folder, *folder.parents):
+            for level in (folder, *folder.parents):  # a limit may be set on any level above
                 try:
                     value = float((level / name).read_text())
                 except (OSError, ValueError):  # "max", or another place
                     continue
-                if value < limit:
+                if value < limit:  # v1 writes 2^63 for none
                     limit, where = value, "the cgroup's"
     return limit, where
 
 
 def _check_cores(local_size: int) -> Check:
-    """Ranks that are bound to cores have them alone; unbound ones share the node's."""
+    """Ranks that are bound to cores do not share them; unbound ones share the node's."""
     mine, all_cores = cores(), os.cpu_count() or 1
     each = mine / local_size if mine == all_cores else mine
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -149,7 +151,7 @@ def _check_cores(local_size: int) -> Check:
 
 
 def _check_local(local: Path) -> Check:
-    """The directory of compiled code: nobody else can change it, and it has room."""
+    """Check that only its owner can change the directory of compiled code, and that it has room."""
     try:
         free = shutil.disk_usage(own_directory(local, "TENFOLD_LOCAL")).free
     except ConfigError as error:

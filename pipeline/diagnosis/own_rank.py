@@ -17,17 +17,17 @@ class LaunchPlace:
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
-    """Among the ranks of its node."""
+    """Number among the ranks of its node."""
     local_size: int = 1
     address: str = ""
-    """Of rank 0's node; empty for one process."""
+    """Address of rank 0's node; empty for one process."""
     token: str = ""
-    """Known to the ranks of this launch, and different from that of others."""
+    """Text that the ranks of this launch know, and that differs from other launches'."""
     launcher: str = "alone"
 
     @property
     def is_first_on_node(self) -> bool:
-        """Whether this rank works for its node."""
+        """True if this rank acts for its node."""
         return self.local_rank == 0
 
 
@@ -36,6 +36,7 @@ def find_placement(environment: Mapping[str, str] = os.environ) -> LaunchPlace:
 
     Raises ConfigError if the variables are not numbers, or do not tell where rank 0 is.
     """
+    # srun's, not SLURM_NTASKS, which a batch script has without being a rank
     in_step = "SLURM_STEP_NUM_TASKS" in environment
     if "RANK" in environment and "WORLD_SIZE" in environment:
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -49,6 +50,7 @@ def find_placement(environment: Mapping[str, str] = os.environ) -> LaunchPlace:
     if world_size < 2:
         return LaunchPlace(launcher=launcher)
     step = [environment.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID")]
+    # a group that torchrun has restarted must not meet the ranks of the one before
     run = [
         environment.get(name, "")
         for name in ("MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
@@ -77,13 +79,13 @@ def _ranks_here(environment: Mapping[str, str], world_size: int) -> int:
     if "LOCAL_WORLD_SIZE" in environment:
         return _number(environment, "LOCAL_WORLD_SIZE")
     nodes = max(1, _number(environment, "SLURM_STEP_NUM_NODES"))
-    return max(1, -(-world_size // nodes))
+    return max(1, -(-world_size // nodes))  # rounded up
 
 
 def _first_host(environment: Mapping[str, str]) -> str:
     """The first node of a step that was not started by a batch file of slurm/."""
     nodes = environment.get("SLURM_STEP_NODELIST", "")
-    if "[" not in nodes:
+    if "[" not in nodes:  # one node, or none to expand
         return nodes.split(",")[0]
     try:
         shown = subprocess.run(

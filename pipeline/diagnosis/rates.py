@@ -29,7 +29,7 @@ from pipeline.training.run_directory.history import now_utc
 Pair = tuple[int, int]
 
 SECONDS = 120.0
-"""For one collective, with NCCL's connections."""
+"""Limit for one collective, with NCCL's connections."""
 _REPEATS = 3
 _SIDE = {"cuda": 8192, "cpu": 1024}
 """Width of the square matrices: tens of milliseconds on a GPU, and on a core."""
@@ -62,6 +62,7 @@ def measure_rates(
         return [*checks, judge("products", why, FAIL, "alike", "look at the rank table")]
     device = torch.device(f"cuda:{place.local_rank}" if kind == "cuda" else "cpu")
     names = [f"{row['host']}.{row['local_rank']}" for row in table]
+    # all at once, as in training, where ranks share memory and power
     ranks.barrier()
     products = ranks.gather(_product_rate(device))
     checks += compare_products(products, names, kind) if names else []
@@ -124,7 +125,7 @@ def _keep(
 
 
 def compare_products(rates: Sequence[float], names: Sequence[str], kind: str) -> list[Check]:
-    """Whether some device multiplies slower than most. rates: FLOPs per second of each rank."""
+    """Check that no device multiplies much slower than most. rates: FLOPs per second by rank."""
     middle = statistics.median(rates)
     behind = [r for r, rate in enumerate(rates) if rate < _BEHIND[kind] * middle]
     value = f"{middle / 1e12:.3g} TFLOP/s"
@@ -139,7 +140,7 @@ def compare_products(rates: Sequence[float], names: Sequence[str], kind: str) ->
 
 
 def compare_pairs(rates: Mapping[Pair, float], names: Sequence[str]) -> list[Check]:
-    """Whether two nodes are badly connected. rates: bytes per second each way, by two ranks."""
+    """Check that no two nodes are badly connected. rates: bytes per second each way, by ranks."""
     (first, second), slowest = min(rates.items(), key=lambda item: item[1])
     fastest = max(rates.values())
     needed = max(SLOW_PAIR * fastest, SLOWEST_LINK)
@@ -154,22 +155,25 @@ def compare_pairs(rates: Mapping[Pair, float], names: Sequence[str]) -> list[Che
 
 
 def rounds(ranks: Sequence[int]) -> Iterator[list[Pair]]:
-    """All pairs in rounds in which nobody is in two pairs (the circle method of tournaments)."""
+    """All pairs in rounds in which no rank is in two pairs (the circle method of tournaments)."""
+    # None: who meets it has the round off
     circle: list[int | None] = [*ranks, *([None] if len(ranks) % 2 else [])]
     for _ in range(len(circle) - 1):
         facing = zip(circle[: len(circle) // 2], reversed(circle))
         yield [(min(a, b), max(a, b)) for a, b in facing if a is not None and b is not None]
+        # the first stays, all others move on by one
         circle.insert(1, circle.pop())
 
 
 def supports(capability: tuple[int, int], built: Sequence[str]) -> bool:
-    """Whether a build of torch runs on a GPU of this compute capability.
+    """True if a build of torch runs on a GPU of this compute capability.
 
     built: `torch.cuda.get_arch_list()`. Code for sm_80 runs on 8.x from 8.0 on; PTX on all later.
     """
     major, minor = capability
     for name in built:
         what, _, number = name.partition("_")
+        # as in sm_90a
         version = divmod(int(number.rstrip("abcdefghijklmnopqrstuvwxyz")), 10)
         if version <= (major, minor) and (what == "compute" or version[0] == major):
             return True
@@ -184,16 +188,16 @@ def _check_kernels() -> list[Check]:
 
 
 def _firsts(ranks: Exchange) -> list[bool]:
-    """Whether each rank stands for its node in pairs; all ranks do if there is one node."""
+    """For each rank, True if it stands for its node in pairs; all ranks do if there is one node."""
     first = ranks.gather(ranks.placement.is_first_on_node)
     return first if sum(first) > 1 else [True] * len(first)
 
 
 def _join(ranks: Exchange, device: torch.device) -> None:
-    """Start torch's process group; its port is told through the doctor's own connections."""
+    """Start torch's process group; its port travels through the doctor's own connections."""
     place, wait = ranks.placement, timedelta(seconds=SECONDS)
     store = None
-    if place.rank == 0:
+    if place.rank == 0:  # 0: any free port
         store = TCPStore(
             place.address, 0, place.world_size, is_master=True, timeout=wait, wait_for_workers=False
         )
@@ -220,6 +224,7 @@ def _check_all_reduce(ranks: int, device: torch.device) -> tuple[float, Check]:
     kind = torch.bfloat16 if device.type == "cuda" else torch.float32
     bucket = torch.zeros(_BUCKET[device.type], dtype=kind, device=device)
     seconds = _fastest(lambda: dist.all_reduce(bucket), device)
+    # each rank sends and receives that often what it holds
     rate = bucket.nbytes / seconds * 2 * (ranks - 1) / ranks
     value = f"bus bandwidth {rate / 1e9:.3g} GB/s for {bucket.nbytes / 1e6:,.0f} MB"
     return rate, judge("all-reduce", value, "")
@@ -231,7 +236,7 @@ def _pair_rates(rank: int, chosen: Sequence[int], device: torch.device) -> list[
     size = _MESSAGE[device.type]
     outgoing, incoming = (torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2))
     for pairs in rounds(chosen):
-        dist.barrier()
+        dist.barrier()  # a late pair would share links with the next round
         for pair in pairs:
             if rank in pair:
                 other = pair[1] if rank == pair[0] else pair[0]
@@ -242,6 +247,7 @@ def _pair_rates(rank: int, chosen: Sequence[int], device: torch.device) -> list[
 
 
 def _swap(outgoing: torch.Tensor, incoming: torch.Tensor, other: int) -> None:
+    # both at once: two sends that wait for their receives would never end
     works = dist.batch_isend_irecv(
         [dist.P2POp(dist.isend, outgoing, other), dist.P2POp(dist.irecv, incoming, other)]
     )
@@ -255,7 +261,7 @@ def _fastest(call: Callable[[], object], device: torch.device) -> float:
     for _ in range(1 + _REPEATS):
         start = time.perf_counter()
         call()
-        if device.type == "cuda":
+        if device.type == "cuda":  # calls only queue work
             torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - start)
     return min(seconds[1:])

@@ -73,6 +73,7 @@ def _check_files(
     mine = every[placement.local_rank :: placement.local_size]
     name = f"shards {folder.directory}"
     end, looked = time.monotonic() + seconds, 0
+    # a look at a file waits for the file system, so many wait at a time
     for error in on_threads(lambda file: _size_error(folder, file[0], file[1]), mine):
         if error:
             return [judge(name, error, wrong, "every file, with its size", _COPY)]
@@ -108,6 +109,7 @@ def _hash_sample(
 ) -> tuple[int, str]:
     """How many files, in random order, have their hash; and the first that has another."""
     end, hashed, spent = time.monotonic() + seconds, 0, 0
+    # without a seed: each doctor hashes other files
     for file, size, expected in random.sample(files, len(files)):
         rate = spent / max(1e-3, seconds - (end - time.monotonic()))
         if hashed and (time.monotonic() > end or size > rate * (end - time.monotonic())):
@@ -132,7 +134,7 @@ def _check_settings(folders: Sequence[ShardFolder], run: Run) -> Check:
 
 
 def compare_fingerprints(found: Sequence[dict[str, str]]) -> list[Check]:
-    """Whether all ranks see the same shards; found: of each rank."""
+    """Check that all ranks see the same shards; found: those of each rank."""
     checks = []
     for directory in found[0]:
         seen = [fingerprints.get(directory, "missing") for fingerprints in found]
@@ -153,7 +155,7 @@ def compare_fingerprints(found: Sequence[dict[str, str]]) -> list[Check]:
 
 
 def check_staging(directories: Sequence[Path], stage: Path) -> list[Check]:
-    """Whether the rows, and the masks of a pass and the next, fit on the node's disk."""
+    """Check that the rows, and the masks of a pass and the next, fit on the node's disk."""
     found: list[Shard] = []
     for directory in directories:
         try:
@@ -161,9 +163,10 @@ def check_staging(directories: Sequence[Path], stage: Path) -> list[Check]:
         except DataError:  # reported with the shards
             continue
     needed = staged_bytes(found)
+    # the directory may not exist yet
     place = next(level for level in (stage.absolute(), *stage.absolute().parents) if level.is_dir())
     status = os.statvfs(place)
-    free = status.f_bavail * status.f_frsize
+    free = status.f_bavail * status.f_frsize  # not f_bfree, of which a part is root's
     return [
         judge(
             "room for --stage", f"{free / GB:.3g} GB free in {place}",

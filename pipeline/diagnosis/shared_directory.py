@@ -22,7 +22,7 @@ from pipeline.diagnosis.exchange import Exchange
 from pipeline.training.run_directory.rename_check import check_renames
 
 GB = 1e9
-_RACES = 50
+_RACES = 50  # one can go well by luck
 _SYNCS = 8
 _PATIENCE_SECONDS = 10.0
 _SLOW_SECONDS = 1.0
@@ -30,8 +30,8 @@ _FEW_SYNCS = 10.0
 _FEW_INODES, _SOME_INODES = 500, 20_000
 LITTLE_ROOM, SOME_ROOM = 100e6, 10 * GB
 _STATE_BYTES = 12
-"""Per weight: the weight and two moments in fp32, as checkpoints hold them."""
-_OLD, _NEW = b"old" * 2000, b"new" * 2000
+"""Bytes per weight: the weight and two moments in fp32, as checkpoints hold them."""
+_OLD, _NEW = b"old" * 2000, b"new" * 2000  # more than a page
 
 
 def check_output_directory(
@@ -51,7 +51,7 @@ def check_output_directory(
         if _is_writer(ranks):
             found += [*_check_alone(folder), *_check_room(place, needed, planned)]
     finally:
-        ranks.barrier()
+        ranks.barrier()  # others may still look at its files
         if _is_writer(ranks):
             shutil.rmtree(folder, ignore_errors=True)
     return found
@@ -62,6 +62,7 @@ def _run_tests(ranks: Exchange, output: Path, folder: Path) -> list[Check]:
     first = ranks.placement.is_first_on_node
     seen = _wait_for_rename(ranks, folder)
     missing = first and seen is None
+    # all return, or those that go on would wait for them
     if ranks.broadcast(any(ranks.gather(missing))):
         if not missing:
             return []
@@ -174,9 +175,10 @@ def _replace(ranks: Exchange, folder: Path) -> Check:
 
 
 def _child_reads(kept: mmap.mmap, expected: bytes) -> bool:
-    """Whether a map has these bytes; a child reads it, because a lost page ends the process."""
+    """True if a map has these bytes; a child reads it, because a lost page ends the process."""
     child = os.fork()
     if not child:
+        # not exit(): the child must not run the `finally` above, which removes the folder
         os._exit(0 if kept[:] == expected else 1)
     return os.waitpid(child, 0)[1] == 0
 
@@ -185,7 +187,7 @@ def _race(ranks: Exchange, folder: Path) -> Check:
     """Files that all nodes create at once: exactly one of them may succeed with each."""
     won = []
     ranks.barrier()
-    for number in range(_RACES if ranks.placement.is_first_on_node else 0):
+    for number in range(_RACES if ranks.placement.is_first_on_node else 0):  # none on other ranks
         with suppress(FileExistsError):
             os.close(os.open(folder / f"race-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             won.append(number)
@@ -198,14 +200,15 @@ def _race(ranks: Exchange, folder: Path) -> Check:
 
 
 def _lock(ranks: Exchange, folder: Path) -> Check:
-    """Whether a lock that rank 0 holds is seen by the others, and by a second open here."""
+    """Check that a lock that rank 0 holds is seen by the others, and by a second open here."""
     path = folder / "lock"
     if _is_writer(ranks):
         with open_lock(path) as file:
             held = ranks.broadcast(try_lock(file))
+            # flock belongs to the open file, so this one competes with the first
             with open_lock(path) as again:
                 seen = try_lock(again) is False
-            ranks.barrier()
+            ranks.barrier()  # held until all have looked
     else:
         held = ranks.broadcast(None)
         seen = True
@@ -227,7 +230,7 @@ def _lock(ranks: Exchange, folder: Path) -> Check:
 
 
 def _check_alone(folder: Path) -> list[Check]:
-    """What one node can tell: atomic renames, and the rate of small synced files."""
+    """Checks that one node can make: atomic renames, and the rate of small synced files."""
     try:
         check_renames(folder)
         renames = judge("renames", "atomic", "")
@@ -259,7 +262,7 @@ def _check_room(place: Path, needed: float, planned: float) -> list[Check]:
         f"{free / GB:.3g} GB free in {place}", " GB",
         "free some space, or name an --output on another file system",
     )  # fmt: skip
-    if not status.f_files:
+    if not status.f_files:  # btrfs and some network file systems
         return [room, skip("inodes", "this file system has no fixed number")]
     return [
         room,
@@ -275,6 +278,7 @@ def checkpoint_bytes(run: Run) -> float:
     encoder = run.encoder
     width = encoder.width
     layers = 1 if encoder.sharing == "all" else encoder.layers
+    # query, key, value and output; both matrices of the feed-forward part
     layer = 4 * width**2 + 2 * width * encoder.feed_forward
     table = (run.data.vocab_size + encoder.positions) * (encoder.embedding_width or width)
     return float(_STATE_BYTES * (table + layers * layer))

@@ -1,4 +1,4 @@
-"""Whether USR1, which asks a run to save and stop, reaches this process."""
+"""Check that USR1, which asks a run to save and stop, reaches this process."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ class SignalWatch:
 
     def __init__(self) -> None:
         self._arrived = threading.Event()
+        # blocking nothing returns what is blocked
         self._blocked = signal.SIGUSR1 in signal.pthread_sigmask(signal.SIG_BLOCK, [])
         signal.signal(signal.SIGUSR1, lambda number, frame: self._arrived.set())
 
     def check(self, ranks: Exchange) -> Check:
         """Let Slurm send USR1 to all ranks of this step, or send it here. Collective."""
         step = _own_step()
+        # scancel signals all processes of a step: a launcher between Slurm and Python would end by
+        # it
         able = ranks.gather(bool(step) and name(os.getppid()).startswith("slurmstepd"))
         through_slurm = ranks.broadcast(all(able))
-        ranks.barrier()
+        ranks.barrier()  # not before all ranks listen
         error = _send_to_step(step) if ranks.placement.rank == 0 and through_slurm else ""
         if error := ranks.broadcast(error):
             return skip(NAME, f"scancel cannot send signals from here: {error}")
@@ -63,7 +66,7 @@ def _own_step() -> str:
 
 
 def _send_to_step(step: str) -> str:
-    """Why the signal could not be sent; "" if it was."""
+    """Reason why the signal could not be sent; "" if it was."""
     command = ["scancel", "--signal=USR1", step]
     try:
         ended = subprocess.run(

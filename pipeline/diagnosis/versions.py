@@ -25,9 +25,11 @@ def find_versions() -> dict[str, str]:
         name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
         installed.setdefault(name, distribution.version)
     names = {"torch", "deepspeed", "numpy", "numba", "pyarrow", "safetensors", "tokenizers"}
+    # CUDA's libraries, as torch installs them
     names |= {name for name in installed if name.startswith("nvidia-")}
     found = {name: installed[name] for name in sorted(names & installed.keys())}
     every = "\n".join(f"{name}=={version}" for name, version in sorted(installed.items()))
+    # the last part of its path is a hash of the sources
     code = "".join(kernel_directory(_ROOT / folder).name for folder in ("pipeline", "model"))
     return {
         "python": platform.python_version(),
@@ -38,12 +40,12 @@ def find_versions() -> dict[str, str]:
 
 
 def compare_versions(found: Sequence[Mapping[str, str]]) -> Check:
-    """Whether all ranks have the same; found: of each rank."""
+    """Check that all ranks have the same versions; found: those of each rank."""
     names = list(dict.fromkeys(name for versions in found for name in versions))
     differing = {}
     for name in names:
         values = [versions.get(name, "none") for versions in found]
-        usual, count = Counter(values).most_common(1)[0]
+        usual, count = Counter(values).most_common(1)[0]  # the majority is right
         if count < len(values):
             others = [rank for rank, value in enumerate(values) if value != usual]
             differing[name] = (
@@ -52,6 +54,7 @@ def compare_versions(found: Sequence[Mapping[str, str]]) -> Check:
                 + f", {usual} on the others"
             )
     if not differing:
+        # without the hash of the sources
         shown = [f"{name} {found[0][name]}" for name in DECISIVE[1:] if name in found[0]]
         return judge("versions", ", ".join(shown), "")
     decisive = [name for name in DECISIVE if name in differing]
