@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 
 SECONDS = 10
-"""For each of three requests."""
+"""Limit for each of three requests."""
 KINDS = ", ".join(
     f"application/vnd.{kind}+json"
     for kind in (
@@ -41,6 +41,7 @@ def manifest_url(image: str) -> str:
     'https://registry-1.docker.io/v2/library/debian/manifests/bookworm-slim'
     """
     host, _, path = image.partition("/")
+    # as for Docker: without a dot or a port the first part is a user of Docker Hub, not a host
     if not path or not ("." in host or ":" in host or host == "localhost"):
         host, path = "registry-1.docker.io", image if path else f"library/{image}"
     name, _, tag = path.partition(":")
@@ -57,6 +58,7 @@ def digest(image: str) -> str:
         try:
             answer = _ask(url, "HEAD", {"Accept": KINDS})
         except urllib.error.HTTPError as refused:
+            # Docker Hub wants a token for public images, too; its refusal says from where
             if refused.code != http.HTTPStatus.UNAUTHORIZED:
                 raise
             token = _token(refused.headers.get("WWW-Authenticate", ""))
@@ -116,12 +118,14 @@ def _token(challenge: str) -> str:
     fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
     realm = fields.pop("realm", "")
     place = urllib.parse.urlsplit(realm)
+    # a token must not come over a connection plainer than the registry's
     if not challenge.startswith("Bearer ") or place.scheme != _scheme(place.netloc):
         raise ValueError(f"it asks for {challenge.partition(' ')[0] or 'no known'} credentials")
     asked = {name: fields[name] for name in ("service", "scope") if name in fields}
     url = f"{realm}?{urllib.parse.urlencode(asked)}"
     answer = json.loads(_ask(url, "GET", {}).read(LONGEST_ANSWER))
     token = answer.get("token") or answer.get("access_token") if isinstance(answer, dict) else None
+    # it goes into a header, which a line end would leave
     if not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token):
         raise ValueError(f"{place.netloc} gave no token")
     return token

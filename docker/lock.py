@@ -44,7 +44,7 @@ OLDEST_PYTHON = "3.10"
 TORCH_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
 SOURCE_ONLY = ("deepspeed",)
 CUDA = re.compile("triton$|cuda-|nvidia-(?!ml-py$)")
-"""Packages that torch needs with CUDA alone; nvidia-ml-py is Python that finds no GPU there."""
+"""Packages that torch needs only with CUDA; nvidia-ml-py is Python that finds no GPU there."""
 HEADER = "# Written by `make lock` from pyproject.toml; do not edit.\n"
 
 
@@ -65,7 +65,7 @@ def resolve(wanted: tuple[str, ...], kept: str, *options: str) -> dict[str, str]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "also.txt").write_text("\n".join(wanted))
         output = Path(folder) / "lock"
-        output.write_text(kept)
+        output.write_text(kept)  # uv keeps the versions that its output file has
         subprocess.run(
             [sys.executable, "-m", "uv", "pip", "compile", *options, f"{folder}/also.txt",
              "--output-file", output, "--generate-hashes", "--annotation-style", "line",
@@ -78,6 +78,7 @@ def resolve(wanted: tuple[str, ...], kept: str, *options: str) -> dict[str, str]
 
 def image(torch: str, upgrade: list[str]) -> dict[str, str]:
     """Text by package of everything in the image with CUDA."""
+    # both, as one resolution: SOURCE_ONLY is taken out of it afterwards
     kept = "".join(text for name in ("cuda", "source") for text in _read(FOLDER / f"{name}.lock"))
     extras = [f"--extra={extra}" for extra in EXTRAS]
     platform = ("--python-version", PYTHON, "--python-platform", "linux")
@@ -91,6 +92,7 @@ def environment(torch: str, upgrade: list[str]) -> dict[str, dict[str, str]]:
     everywhere = ("--universal", "--python-version", OLDEST_PYTHON)
     wanted = (torch, *BUILD)
     every = resolve(wanted, kept, "pyproject.toml", "--extra=dev", *everywhere, *upgrade)
+    # which of them building needs; their versions stay, as uv keeps those it is given
     build = resolve(BUILD, "".join(every.values()), *everywhere)
     cuda = {name for name in every if name == "torch" or CUDA.match(name)}
     return {
@@ -121,6 +123,7 @@ def torch_without_cuda(torch: str, kept: str) -> str:
     found = re.findall(rf"\b{wheel}#sha256=([0-9a-f]{{64}})", links)
     if not found:
         raise SystemExit(f"error: {page} has no wheel of {torch}")
+    # sorted: the page's order is not ours
     hashes = "".join(f" \\\n    --hash=sha256:{digest}" for digest in sorted(set(found)))
     return f"{torch}{hashes}\n    # its own index, see TORCH_WHEELS in the Dockerfile\n"
 
@@ -154,6 +157,7 @@ def main() -> None:
     locks[FOLDER / "source.lock"] = source
     locks[FOLDER / "cuda.lock"] = cuda
     locks[FOLDER / "cpu.lock"] = without_cuda | cpu
+    # only now: if something cannot be resolved, all locks stay as they are
     for file, packages in locks.items():
         write(file, HEADER + "".join(packages.values()))
     dockerfile = FOLDER / "Dockerfile"

@@ -3,7 +3,7 @@
 Numba compiles a kernel when it is first called, more than a minute for all of them, and caches it
 in a directory that it must be able to write. The image's own is read-only for most users: another
 user id, Apptainer, a read-only root. So the image's kernels are copied, once, to the directory that
-`pipeline.kernels.cache` has chosen: one that this process can write, and nobody else.
+`pipeline.kernels.cache` has chosen: one that only this user can write.
 
 The image names this class in NUMBA_CACHE_LOCATOR_CLASSES, where numba looks for cache locators.
 """
@@ -24,7 +24,7 @@ class Kernels(UserProvidedCacheLocator):
 
     def ensure_cache_path(self) -> None:
         """Make the directory, with the image's kernels in it."""
-        seed(Path(self._cache_path))
+        seed(Path(self._cache_path))  # first: a directory that exists is not seeded
         super().ensure_cache_path()
 
 
@@ -34,6 +34,7 @@ def seed(directory: Path) -> None:
     if directory.exists() or not shipped.is_dir():
         return
     directory.parent.mkdir(parents=True, exist_ok=True)
+    # next to it: a rename crosses no disks
     copy = Path(tempfile.mkdtemp(prefix=".kernels-", dir=directory.parent))
     try:
         shutil.copytree(shipped, copy, dirs_exist_ok=True)

@@ -15,7 +15,7 @@ from pipeline.base.errors import ConfigError, run_command
 from pipeline.experiments.ablate_arguments import chosen_jobs, parse_ablate, read_ablation
 
 if __name__ == "__main__":
-    run_command(partial(parse_before, "numba", parse_ablate))
+    run_command(partial(parse_before, "numba", parse_ablate))  # --help does not wait for it
 
 from pipeline.experiments.ablation_estimate import (
     check_arms,
@@ -45,7 +45,7 @@ def main() -> None:
     if not arguments.collect:
         print("\n".join(describe_arms(ablation)), flush=True)
     if arguments.dry_run:
-        check_ablation(ablation)
+        check_ablation(ablation)  # claim_ablation would write
         print("\n".join(describe_costs(runner, estimate_arms(runner))))
         return
     claim_ablation(ablation)

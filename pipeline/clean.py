@@ -17,7 +17,7 @@ from pipeline.data.leftovers.made_shards import read_made_shards
 from pipeline.data.leftovers.stored_items import StoredItem, find_items, remove_item
 
 _MOST_LINES = 20
-"""Printed of what goes, and of what is kept."""
+"""Lines printed of what goes, and of what is kept."""
 
 
 def main() -> None:
@@ -27,6 +27,7 @@ def main() -> None:
             f"{root} is not a directory; set TENFOLD_ROOT to the one that pipeline.prepare used"
         )
     made = read_made_shards(root, arguments.data)
+    # by path among equals, so that two lists of the same files are equal
     items = sorted(find_items(root, made), key=lambda item: (-item.size, item.path))
     unneeded = [item for item in items if not item.kept]
     kept = [item for item in items if item.kept]
@@ -60,6 +61,7 @@ def describe_items(items: Sequence[StoredItem]) -> list[str]:
 def _remove(items: list[StoredItem], root: Path) -> None:
     removed = []
     for item in items:
+        # under its lock: a command may have started to use it since it was listed
         reason = remove_item(item, root)
         if reason:
             print(f"kept {item.path}: {reason}")

@@ -39,6 +39,7 @@ RUNS = {
 def compile_kernels() -> None:
     """Compile all kernels that are not in the cache; warns if the cache is not writable."""
     FIRST_COMPILATION.announce()
+    # restored below, as the commands are called in this process
     arguments, root = sys.argv, os.environ.get("TENFOLD_ROOT")
     try:
         with tempfile.TemporaryDirectory() as directory:
@@ -70,6 +71,7 @@ def _prepare(folder: Path) -> None:
     import pipeline.prepare
 
     stories = Path(__file__).parent / "ingest" / "corpora" / "sample" / "stories" / "stories.jsonl"
+    # one to decontaminate against
     lines = stories.read_text(encoding="utf-8").splitlines(keepends=True)[: DOCUMENTS + 1]
     corpus, evaluation = folder / "stories.jsonl", folder / "evaluation.jsonl"
     corpus.write_text("".join(lines[:-1]), encoding="utf-8")
@@ -79,6 +81,7 @@ def _prepare(folder: Path) -> None:
             sys.argv = [
                 "prepare", "--corpus", str(corpus), "--recipe", recipe_name, "--workers", "1",
                 "--output", str(folder / name), "--dedup", "near",
+                # near, repetitions and --decontaminate have kernels of their own
                 "--filter", "min-words=3", "gopher-repetition",
                 "--decontaminate", str(evaluation), "--set", "data.vocab_size=700", *options,
             ]  # fmt: skip
@@ -98,6 +101,7 @@ def _load(shards: Path, recipe_name: str) -> None:
     from pipeline.training.feed import extras_of
 
     dataset = Dataset.open(shards)
+    # compressed shards cannot be mapped in any order
     in_blocks = dataset.manifest.compression != "none"
     attentions: tuple[Attention, ...] = ("row", "document")
     for attention in attentions:

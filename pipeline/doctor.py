@@ -1,4 +1,4 @@
-"""Whether these machines can run a job: alone, or as every rank under srun or torchrun.
+"""Check whether these machines can run a job: in one process, or as every rank of a launcher.
 
 The quick form needs no torch and takes seconds; every batch file runs it before its work. `--full`
 adds what torch measures. Every rank looks at its own node, and rank 0 compares, prints and decides.
@@ -26,7 +26,7 @@ from pipeline.released.choice import Recipe, read_settings
 def main() -> None:
     arguments = _parse()
     chosen = _choose(arguments)
-    watch = SignalWatch()
+    watch = SignalWatch()  # before the ranks meet: another rank's signal may come first
     start = time.monotonic()
     placement = find_placement()
     with Exchange(placement) as ranks:
@@ -34,6 +34,7 @@ def main() -> None:
         seconds = time.monotonic() - start
         if placement.rank == 0:
             _print(arguments, rows, checks, seconds)
+        # told to all, so that they end alike and srun reports one exit code
         failed = ranks.broadcast(worst_status(checks) == FAIL)
     if failed:
         sys.exit(EXIT_USER_ERROR)

@@ -34,6 +34,7 @@ def main() -> None:
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise ConfigError(f"--output {output} already exists; name a new directory")
     _check_languages(arguments.language)
+    # before weights are loaded: mistakes in --scores end at once
     scores = [score for path in arguments.scores for score in read_scores(path)]
     path: Path = arguments.run
     if arguments.step is not None:
@@ -72,6 +73,7 @@ def _check_languages(codes: Sequence[str]) -> None:
 
 def _hub_name(output: Path) -> str:
     """A name that the Hub takes for a repository, made of the folder's."""
+    # the Hub refuses "--", ".." and more than 96 characters
     name = re.sub(r"[^\w.-]+|--+|\.\.+", "-", output.resolve().name, flags=re.ASCII)
     return name.strip("-.")[:96] or "model"
 

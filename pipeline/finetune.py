@@ -1,8 +1,8 @@
 """Fine-tuning: `python -m pipeline.finetune MODEL --task sst2 --data glue/SST-2 --output DIR`.
 
 Fine-tunes a model on a labelled task with several seeds and reports the scores with their protocol,
-beside the majority class, a bag of word embeddings, and random weights of the same encoder. Each
-finished seed is kept: the same command continues with the next.
+next to those of the majority class, a bag of word embeddings, and random weights of the same
+encoder. Each finished seed is kept: the same command continues with the next.
 """
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ def main() -> None:
     arguments = parse_finetune()
     task = choose_task(arguments)
     part, parts = choose_part(arguments)
+    # options and files are checked before weights are loaded
     missing = why_not(task.kind)
     arms = choose_arms(arguments.baselines, missing)
     data = read_data(arguments, task)
     start = load_start(arguments.model)
     if arguments.init_from:
         tuned = load_fine_tuned(arguments.init_from, start)
+        # against the weights that both started from, so before these take their place
         check_started_from(arguments.init_from, start)
         start = tuned
     elif task.begins_with:
@@ -88,6 +90,7 @@ def main() -> None:
         "grid": arguments.grid,
         "data": about_data(data, encoder, copies),
     }
+    # several parts may get here; publish_scores lets them write in turn
     scores = assemble_scores(work, jobs, about)
     publish_scores(work, scores, encoder)
     print(summarize_scores(scores), flush=True)

@@ -34,7 +34,7 @@ from pipeline.planning.schedule import batch_advice, check_warm_ups
 from pipeline.released.choice import head_advice, read_recipe
 from pipeline.training.start import open_data
 
-GPUS_PER_NODE = 8
+GPUS_PER_NODE = 8  # as in DGX and HGX machines
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
     warnings = [file.advice(run.precision), batch_advice(chosen.given, run), head_advice(chosen)]
     warnings = list(filter(None, warnings))
     if arguments.data:
-        warnings += _look_at(arguments.data, run)
+        warnings += _look_at(arguments.data, run)  # first: the doctor's words for damaged files
         data = open_data(run, arguments.data, hardware.ranks, file.stage(run.precision))
         train, validation = data.train, data.validation
     else:
@@ -85,11 +85,12 @@ def _look_at(directories: list[Path], run: Run) -> list[str]:
 
 
 def _hardware(arguments: argparse.Namespace) -> Hardware:
-    """The machines of the command line. Raises ConfigError for numbers that are none."""
+    """The machines of the command line. Raises ConfigError for impossible numbers."""
     if arguments.cpu and arguments.nics is not None:
         raise ConfigError("--nics belongs to --gpu; remove it: --cpu assumes 1 GB/s between ranks")
     usual = 1 if arguments.cpu else GPUS_PER_NODE
     per_node = usual if arguments.gpus_per_node is None else arguments.gpus_per_node
+    # a network card per GPU, as in DGX machines
     nics = per_node if arguments.nics is None else arguments.nics
     check_least(
         ("--nodes", arguments.nodes, 1),

@@ -59,6 +59,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
             lists=SharedLists(data_root() / "documents", running) if is_shared else None,
         )  # fmt: skip
         share = arguments.part or (1, 1)
+        # parts transfer at the same time
         for line in describe_transfers(found.files, share[1] * arguments.workers):
             print(line, flush=True)
         if arguments.dry_run:

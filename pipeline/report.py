@@ -26,11 +26,12 @@ MOST_RUNS = 8
 
 def main() -> None:
     arguments = _parse()
+    # before the runs are read
     if arguments.output and not arguments.output.parent.is_dir():
         raise ConfigError(f"--output {arguments.output}: no such directory; create it first")
     report = _report(arguments)
     if arguments.output:
-        page = as_page(report).encode(errors="replace")
+        page = as_page(report).encode(errors="replace")  # names of files may not be UTF-8
         write_whole(arguments.output, page)
         print("\n".join(report.verdicts))
         print(f"{arguments.output}: {len(page) / 1e3:,.0f} kB; open it in a browser")
@@ -39,7 +40,7 @@ def main() -> None:
 
 
 def _report(arguments: argparse.Namespace) -> Report:
-    """Of runs, or of an ablation."""
+    """The report of runs, or of an ablation."""
     if arguments.ablation:
         if arguments.runs or arguments.scores:
             raise ConfigError("--ablation is a report of its own; drop RUN and --scores")

@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def check_run(path: Path) -> None:
-    """Raises ConfigError with what a path is instead of a run."""
+    """Raises ConfigError that says what a path is, unless it is a run."""
     if is_run(path):
         return
     outer = next((folder for folder in path.resolve().parents if is_run(folder)), None)

@@ -39,7 +39,7 @@ def takedown(arguments: argparse.Namespace, executor: Executor) -> None:
     """Find the documents and write the new shards; `executor` runs the tasks."""
     data, output = arguments.data, arguments.output
     manifest = read_manifest(data)
-    if arguments.purge:
+    if arguments.purge:  # what cannot be purged is known before shards are written
         require_raw_texts(data, manifest)
     request = find_documents(data, arguments.documents)
     new = take_down(data, manifest, request, output, executor, arguments.part)
@@ -51,6 +51,7 @@ def takedown(arguments: argparse.Namespace, executor: Executor) -> None:
         f"{output}: took down {len(request.names):,} documents, {taken['tokens']:,} tokens in "
         f"{taken['sequences']:,} sequences{before}"
     )
+    # earlier ones again, as a kill may have come between their shards and their signatures
     names = request.names | request.taken_before
     if cleared := clear_signatures(signatures_of(manifest), names, new.fingerprint):
         print(f"{signatures_of(manifest)}: {cleared:,} signatures taken out")

@@ -22,7 +22,7 @@ from pipeline.released.choice import read_recipe
 def main() -> None:
     """Run a command as `python -m` does, or print what a view shows."""
     if sys.argv[1:] and sys.argv[1] in COMMANDS:
-        name = sys.argv.pop(1)
+        name = sys.argv.pop(1)  # the command parses the rest as its own
         runpy.run_module(f"pipeline.{name}", run_name="__main__", alter_sys=True)
     else:
         run_command(_show)
@@ -85,6 +85,7 @@ def _parse() -> argparse.Namespace:
     if not sys.argv[1:]:
         parser.print_help()
         sys.exit(0)
+    # before argparse, which knows only the views
     _check_command(sys.argv[1])
     return parser.parse_args()
 

@@ -56,6 +56,7 @@ def main() -> None:
 def time_run(file: Path, cluster: Cluster, stop: StopRequest) -> dict[str, float]:
     """Prepare, train and score the run of a file."""
     data = read_settings(None, file, []).run.data
+    # arms with the same data share shards
     shards = file.with_name(f"shards-{fingerprint(shard_settings(data))}")
     output = file.with_suffix("")
     words: list[Any] = ["--corpus", "sample", "--run", file, "--output", shards, "--workers", 1]
@@ -68,7 +69,7 @@ def time_run(file: Path, cluster: Cluster, stop: StopRequest) -> dict[str, float
     return {
         "prepare": prepared,
         "setup": trained - sum(steps[1:]),  # kernels are compiled or loaded in the first step
-        "step": median(steps[1:]),
+        "step": median(steps[1:]),  # one slow step does not count
         "step_tokens": lines[-1]["tokens"] / lines[-1]["step"],
         "score": scored,
         "held_out": held_out_rows(read_manifest(shards)),

@@ -79,6 +79,7 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
         start = take_attention(job, cluster, start, model)
         start = add_general_sample(job, cluster, start)
         engine = build_engine(job, cluster, start, model)
+        # in this order, which an exit stack undoes in reverse: the watchdog first, the metrics last
         metrics = open_metrics(job, cluster, start, held)
         saver = build_saver(job, cluster, start, metrics)
         held.callback(saver.close)

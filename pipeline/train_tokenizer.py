@@ -59,7 +59,7 @@ def main() -> None:
         metavar="N",
         help="bytes of text to train on, e.g. 2e9 (default: 1 GiB)",
     )
-    parser.set_defaults(filter=[])
+    parser.set_defaults(filter=[])  # find_sources reads it; there is no such option here
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
     arguments = parser.parse_args()
     settings = [*arguments.set]
