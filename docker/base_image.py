@@ -35,7 +35,7 @@ class NoDigestError(Exception):
 
 
 def manifest_url(image: str) -> str:
-    """Where the registry has an image's manifest. Names are short for Docker Hub's, as for Docker.
+    """URL of an image's manifest. Names are short for Docker Hub's, as for Docker.
 
     >>> manifest_url("debian:bookworm-slim")
     'https://registry-1.docker.io/v2/library/debian/manifests/bookworm-slim'

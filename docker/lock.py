@@ -78,7 +78,7 @@ def resolve(wanted: tuple[str, ...], kept: str, *options: str) -> dict[str, str]
 
 def image(torch: str, upgrade: list[str]) -> dict[str, str]:
     """Text by package of everything in the image with CUDA."""
-    # both, as one resolution: SOURCE_ONLY is taken out of it afterwards
+    # both, as one resolution: main() takes SOURCE_ONLY out of it afterwards
     kept = "".join(text for name in ("cuda", "source") for text in _read(FOLDER / f"{name}.lock"))
     extras = [f"--extra={extra}" for extra in EXTRAS]
     platform = ("--python-version", PYTHON, "--python-platform", "linux")
@@ -86,13 +86,13 @@ def image(torch: str, upgrade: list[str]) -> dict[str, str]:
 
 
 def environment(torch: str, upgrade: list[str]) -> dict[str, dict[str, str]]:
-    """By name of a lock, text by package of what `make venv` installs; torch with CUDA."""
+    """Text by package of what `make venv` installs, by name of a lock; torch with CUDA."""
     names = ("build", "packages", "torch-cuda")
     kept = "".join(text for name in names for text in _read(CI / f"{name}.lock"))
     everywhere = ("--universal", "--python-version", OLDEST_PYTHON)
     wanted = (torch, *BUILD)
     every = resolve(wanted, kept, "pyproject.toml", "--extra=dev", *everywhere, *upgrade)
-    # which of them building needs; their versions stay, as uv keeps those it is given
+    # packages that building needs, at the same versions: uv keeps those in its output file
     build = resolve(BUILD, "".join(every.values()), *everywhere)
     cuda = {name for name in every if name == "torch" or CUDA.match(name)}
     return {
@@ -123,7 +123,7 @@ def torch_without_cuda(torch: str, kept: str) -> str:
     found = re.findall(rf"\b{wheel}#sha256=([0-9a-f]{{64}})", links)
     if not found:
         raise SystemExit(f"error: {page} has no wheel of {torch}")
-    # sorted: the page's order is not ours
+    # sorted, so that the lock does not follow the page's order
     hashes = "".join(f" \\\n    --hash=sha256:{digest}" for digest in sorted(set(found)))
     return f"{torch}{hashes}\n    # its own index, see TORCH_WHEELS in the Dockerfile\n"
 

@@ -1,4 +1,4 @@
-"""Which choice is better: `python -m pipeline.ablate TABLE --corpus sample --output DIR`.
+"""Compare training choices: `python -m pipeline.ablate TABLE --corpus sample --output DIR`.
 
 Trains every arm of a table with the same seeds, each run as a pipeline.train of its own, and writes
 DIR/ablation.json with the differences to the baseline. Kill it at any time and run it again; or

@@ -26,7 +26,7 @@ from pipeline.released.choice import Recipe, read_settings
 def main() -> None:
     arguments = _parse()
     chosen = _choose(arguments)
-    watch = SignalWatch()  # before the ranks meet: another rank's signal may come first
+    watch = SignalWatch()  # before the ranks meet: a signal may come right after
     start = time.monotonic()
     placement = find_placement()
     with Exchange(placement) as ranks:
@@ -34,7 +34,7 @@ def main() -> None:
         seconds = time.monotonic() - start
         if placement.rank == 0:
             _print(arguments, rows, checks, seconds)
-        # told to all, so that they end alike and srun reports one exit code
+        # broadcast, so that all ranks end with the same exit code
         failed = ranks.broadcast(worst_status(checks) == FAIL)
     if failed:
         sys.exit(EXIT_USER_ERROR)

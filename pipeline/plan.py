@@ -1,4 +1,4 @@
-"""What a run will take, before it is submitted: `python -m pipeline.plan roberta_large ...`.
+"""Predict what a run takes, before it is submitted: `python -m pipeline.plan roberta_large ...`.
 
 Memory by part, the largest micro-batch, seconds per step, hours, energy and cost, passes over the
 data, disk space, and the same of the offline stage. Every figure has its basis (computed,

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
-    """All stages, from files to the manifest; `executor` runs the tasks."""
+    """Run all stages, from files to the manifest; `executor` runs the tasks."""
     if arguments.explain:
         print("\n".join(explain(arguments.corpus, shutil.get_terminal_size().columns)))
         return
@@ -59,7 +59,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
             lists=SharedLists(data_root() / "documents", running) if is_shared else None,
         )  # fmt: skip
         share = arguments.part or (1, 1)
-        # parts transfer at the same time
+        # all parts transfer at once
         for line in describe_transfers(found.files, share[1] * arguments.workers):
             print(line, flush=True)
         if arguments.dry_run:

@@ -1,4 +1,4 @@
-"""What runs did, on one page: `tenfold report RUN... --output page.html`.
+"""Report what runs did, on one page: `tenfold report RUN... --output page.html`.
 
 Reads the files that runs wrote, which may be training meanwhile. Needs no torch.
 """
@@ -26,7 +26,7 @@ MOST_RUNS = 8
 
 def main() -> None:
     arguments = _parse()
-    # before the runs are read
+    # checked before the runs are read
     if arguments.output and not arguments.output.parent.is_dir():
         raise ConfigError(f"--output {arguments.output}: no such directory; create it first")
     report = _report(arguments)

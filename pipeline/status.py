@@ -1,4 +1,4 @@
-"""How runs are doing: `tenfold status RUN...`, one in full, several in a table.
+"""Show how runs are doing: `tenfold status RUN...`, one in full, several in a table.
 
 Reads the files in RUN, which may be training meanwhile on any machine. Needs no torch.
 """

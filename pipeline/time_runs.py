@@ -77,7 +77,7 @@ def time_run(file: Path, cluster: Cluster, stop: StopRequest) -> dict[str, float
 
 
 def _seconds(call: Callable[[], object], *words: object) -> float:
-    """How long a command takes with these arguments."""
+    """Seconds that a command takes with these arguments."""
     sys.argv[1:] = map(str, words)
     began = time.perf_counter()
     call()

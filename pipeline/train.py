@@ -1,8 +1,8 @@
 """Shards -> a trained model: `python -m pipeline.train roberta_tiny --data SHARDS --output RUN`.
 
-Runs alone, or under torchrun or deepspeed. If RUN has a checkpoint, the same command resumes from
-it, on any number of processes and at any ZeRO stage. On SIGTERM or SIGUSR1 it saves, writes
-RUN/INTERRUPTED and exits with code 75.
+Runs as one process, or under torchrun or deepspeed. If RUN has a checkpoint, the same command
+resumes from it, on any number of processes and at any ZeRO stage. On SIGTERM or SIGUSR1 it saves,
+writes RUN/INTERRUPTED and exits with code 75.
 """
 
 from __future__ import annotations

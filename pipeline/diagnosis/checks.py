@@ -16,12 +16,12 @@ class Check:
 
     name: str
     status: str
-    """ok, warn, fail (the run would stop or be wrong) or skipped (it cannot be told here)."""
+    """ok, warn, fail (the run would stop or be wrong) or skipped (it cannot be tested here)."""
     value: str
     threshold: str = ""
-    """What the value is compared with."""
+    """The limit that the value is compared with."""
     remedy: str = ""
-    """What to do, unless the status is ok."""
+    """Advice, unless the status is ok."""
     ranks: tuple[int, ...] = ()
     """Ranks with this status; empty if all have it."""
 

@@ -44,7 +44,7 @@ def find_device(
         nvml.nvmlInit()
         count = int(nvml.nvmlDeviceGetCount())
     except ImportError:
-        # a driver without the package is worth a hint; neither is a machine without GPUs
+        # a driver shows that there are GPUs, which the missing package would see
         return Device(), [_without(LACKING if _DRIVER.exists() else "no GPU", needs_gpu)]
     except Exception as error:  # the library's own class, which only it has
         return Device(), [_without(f"no GPU ({error})", needs_gpu)]

@@ -1,4 +1,4 @@
-"""All that the doctor looks at: each rank on its own node, then all ranks against each other."""
+"""The doctor's examination: each rank on its own node, then all ranks against each other."""
 
 from __future__ import annotations
 
@@ -104,5 +104,5 @@ def _check_heads(chosen: Recipe) -> Check:
 
 
 def _read_check(item: dict[str, Any]) -> Check:
-    # JSON has made a list of the tuple
+    # JSON turned the tuple into a list
     return Check(**item | {"ranks": tuple(item["ranks"])})

@@ -98,8 +98,7 @@ class Exchange:
         for rank in sorted(self._peers):
             trips = []
             for _ in range(_PINGS):
-                # the wall clock is compared, but it may be set meanwhile: the trip is timed by the
-                # other
+                # the wall clock may be set meanwhile, so the trip is timed by the monotonic one
                 start, clock = time.monotonic(), time.time()
                 self._send(rank, None)
                 theirs = float(self._receive(rank))
@@ -130,7 +129,7 @@ class Exchange:
         peer.settimeout(2.0)  # a stranger that says nothing must not hold up the ranks
         try:
             token, rank = _read(peer)
-            # takes as long for any token: the port is open to the whole network
+            # in constant time, as the port is open to the whole network
             known = hmac.compare_digest(str(token), self.placement.token)
             if known and 0 < int(rank) < self.placement.world_size and rank not in self._peers:
                 _write(peer, "welcome")
@@ -143,7 +142,7 @@ class Exchange:
 
     def _listen(self) -> socket.socket:
         for port in _ports(self.placement.token):
-            # "": on all interfaces, if the launch's name is no address of this host
+            # "" binds all interfaces, for a name that is not an address of this host
             for address in (self.placement.address, ""):
                 listener = socket.socket()
                 # the port of a doctor that has just ended is in TIME_WAIT
@@ -217,8 +216,8 @@ def _ports(token: str) -> list[int]:
         if 0 < low <= high < 65536:
             first, last = low, high
     span = last - first + 1
-    start = zlib.crc32(token.encode())  # hash() differs between processes
-    # apart, as one program tends to hold neighbouring ports
+    start = zlib.crc32(token.encode())  # not hash(), which differs between processes
+    # 97 apart: one program may hold a range of neighbouring ports
     return list(dict.fromkeys(first + (start + 97 * i) % span for i in range(_CANDIDATES)))
 
 

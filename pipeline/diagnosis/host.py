@@ -112,7 +112,7 @@ def _check_memory(local_size: int) -> Check:
 
 
 def _memory_limit() -> tuple[float, str]:
-    """Bytes that the processes of this node may use, and what says so."""
+    """Bytes that the processes of this node may use, and the source of that limit."""
     total = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     limit, where = total, "the node's"
     try:
@@ -131,7 +131,7 @@ def _memory_limit() -> tuple[float, str]:
                     value = float((level / name).read_text())
                 except (OSError, ValueError):  # "max", or another place
                     continue
-                if value < limit:  # v1 writes 2^63 for none
+                if value < limit:  # v1 writes about 2^63 for no limit
                     limit, where = value, "the cgroup's"
     return limit, where
 

@@ -85,7 +85,7 @@ def _ranks_here(environment: Mapping[str, str], world_size: int) -> int:
 def _first_host(environment: Mapping[str, str]) -> str:
     """The first node of a step that was not started by a batch file of slurm/."""
     nodes = environment.get("SLURM_STEP_NODELIST", "")
-    if "[" not in nodes:  # one node, or none to expand
+    if "[" not in nodes:  # nothing to expand
         return nodes.split(",")[0]
     try:
         shown = subprocess.run(

@@ -1,4 +1,4 @@
-"""How fast devices multiply and the network adds up, for the full form: the only one with torch.
+"""Rates of matrix products and all-reduces, for the full form: the only one with torch.
 
 Every rank takes part in every measurement at the same time, as in training.
 """
@@ -101,7 +101,7 @@ def _keep(
 ) -> list[Check]:
     """Write the rates for the next plan, unless something is wrong with them or the GPU is unknown.
 
-    rates: FLOPs per second of a GPU or core; bytes per second of an all-reduce, 0 if alone.
+    rates: FLOPs per second of a GPU or core; bytes per second of an all-reduce, 0 for one rank.
     """
     name, file = "site's rates", site_file()
     hosts = Counter(row["host"] for row in table)
@@ -156,7 +156,7 @@ def compare_pairs(rates: Mapping[Pair, float], names: Sequence[str]) -> list[Che
 
 def rounds(ranks: Sequence[int]) -> Iterator[list[Pair]]:
     """All pairs in rounds in which no rank is in two pairs (the circle method of tournaments)."""
-    # None: who meets it has the round off
+    # the rank that meets None has the round off
     circle: list[int | None] = [*ranks, *([None] if len(ranks) % 2 else [])]
     for _ in range(len(circle) - 1):
         facing = zip(circle[: len(circle) // 2], reversed(circle))
@@ -224,7 +224,7 @@ def _check_all_reduce(ranks: int, device: torch.device) -> tuple[float, Check]:
     kind = torch.bfloat16 if device.type == "cuda" else torch.float32
     bucket = torch.zeros(_BUCKET[device.type], dtype=kind, device=device)
     seconds = _fastest(lambda: dist.all_reduce(bucket), device)
-    # each rank sends and receives that often what it holds
+    # 2 (n - 1) / n: what each rank sends, in buckets
     rate = bucket.nbytes / seconds * 2 * (ranks - 1) / ranks
     value = f"bus bandwidth {rate / 1e9:.3g} GB/s for {bucket.nbytes / 1e6:,.0f} MB"
     return rate, judge("all-reduce", value, "")

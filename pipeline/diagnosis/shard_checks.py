@@ -73,7 +73,7 @@ def _check_files(
     mine = every[placement.local_rank :: placement.local_size]
     name = f"shards {folder.directory}"
     end, looked = time.monotonic() + seconds, 0
-    # a look at a file waits for the file system, so many wait at a time
+    # each look waits for the file system, so threads wait together
     for error in on_threads(lambda file: _size_error(folder, file[0], file[1]), mine):
         if error:
             return [judge(name, error, wrong, "every file, with its size", _COPY)]
@@ -107,9 +107,9 @@ def _size_error(folder: ShardFolder, file: str, size: int) -> str:
 def _hash_sample(
     folder: ShardFolder, files: Sequence[tuple[str, int, str]], seconds: float
 ) -> tuple[int, str]:
-    """How many files, in random order, have their hash; and the first that has another."""
+    """Number of files, in random order, that have their hash; and the first that has another."""
     end, hashed, spent = time.monotonic() + seconds, 0, 0
-    # without a seed: each doctor hashes other files
+    # unseeded, so that every doctor hashes other files
     for file, size, expected in random.sample(files, len(files)):
         rate = spent / max(1e-3, seconds - (end - time.monotonic()))
         if hashed and (time.monotonic() > end or size > rate * (end - time.monotonic())):

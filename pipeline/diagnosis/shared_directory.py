@@ -1,4 +1,4 @@
-"""What a directory that the nodes share does, by test: renames, O_EXCL, locks, maps, syncs, room.
+"""Tests of a directory that the nodes share: renames, O_EXCL, locks, maps, syncs, room.
 
 All ranks take part; the first of each node acts for it. Files are made in a folder of their own,
 which is removed at the end.
@@ -22,7 +22,7 @@ from pipeline.diagnosis.exchange import Exchange
 from pipeline.training.run_directory.rename_check import check_renames
 
 GB = 1e9
-_RACES = 50  # one can go well by luck
+_RACES = 50  # a single race could go well by luck
 _SYNCS = 8
 _PATIENCE_SECONDS = 10.0
 _SLOW_SECONDS = 1.0
@@ -62,7 +62,7 @@ def _run_tests(ranks: Exchange, output: Path, folder: Path) -> list[Check]:
     first = ranks.placement.is_first_on_node
     seen = _wait_for_rename(ranks, folder)
     missing = first and seen is None
-    # all return, or those that go on would wait for them
+    # all ranks stop here: the tests below are collective
     if ranks.broadcast(any(ranks.gather(missing))):
         if not missing:
             return []
@@ -262,7 +262,7 @@ def _check_room(place: Path, needed: float, planned: float) -> list[Check]:
         f"{free / GB:.3g} GB free in {place}", " GB",
         "free some space, or name an --output on another file system",
     )  # fmt: skip
-    if not status.f_files:  # btrfs and some network file systems
+    if not status.f_files:  # as on btrfs
         return [room, skip("inodes", "this file system has no fixed number")]
     return [
         room,

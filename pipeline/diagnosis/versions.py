@@ -45,7 +45,7 @@ def compare_versions(found: Sequence[Mapping[str, str]]) -> Check:
     differing = {}
     for name in names:
         values = [versions.get(name, "none") for versions in found]
-        usual, count = Counter(values).most_common(1)[0]  # the majority is right
+        usual, count = Counter(values).most_common(1)[0]  # the majority counts as right
         if count < len(values):
             others = [rank for rank, value in enumerate(values) if value != usual]
             differing[name] = (

@@ -41,8 +41,7 @@ def epoch_order(lengths: Sequence[int], rows: int, seed: int, epoch: int) -> lis
     batches: list[list[int]] = []
     for first in range(0, len(order), rows * GROUP):
         group = order[first : first + rows * GROUP]
-        # stable: equal lengths keep their random order, whatever numpy's default sort does with
-        # ties
+        # stable, so that equal lengths keep their random order on every machine
         group = group[np.argsort(-sizes[group], kind="stable")]
         batches += [group[at : at + rows].tolist() for at in range(0, len(group), rows)]
     # each group is now sorted by length, so its batches are shuffled, too

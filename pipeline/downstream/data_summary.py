@@ -79,7 +79,7 @@ def about_data(data: TaskData, encoder: RowEncoder, copies: list[Copies]) -> dic
 
 
 def count_shared_examples(examples: Sequence[Example], training: Sequence[Example]) -> int:
-    """How many examples have the texts of a training example, in order, whatever the label.
+    """Number of examples with the texts of a training example, in order, whatever the label.
 
     Texts are compared as `--dedup exact` compares documents: the same words in the same order,
     whatever their case, punctuation and white space.

@@ -66,7 +66,7 @@ class Feature:
 
 @dataclass(slots=True)
 class Lost:
-    """What rows are too short for."""
+    """Counts of what did not fit in rows."""
 
     texts: int = 0
     """Examples of which tokens are missing; a paragraph's are in another window."""
@@ -76,7 +76,7 @@ class Lost:
     """Tagged words beyond the end of their row, or without a token."""
 
     def describe(self) -> dict[str, int]:
-        """For scores.json."""
+        """The counts, for scores.json."""
         return {"texts": self.texts, "answers": self.answers, "words": self.words}
 
 
@@ -132,7 +132,7 @@ class RowEncoder:
         The longer text loses tokens at its end until both fit.
         """
         if second is None:
-            kept = min(len(first), self.length - 2)  # its first and last special tokens
+            kept = min(len(first), self.length - 2)  # for bos and eos
             return self._row(first[:kept], None, [0]), kept < len(first)
         space = self.length - 3 - self.doubled
         short = min(len(first), len(second))
@@ -140,7 +140,7 @@ class RowEncoder:
         if is_cut:
             half = space // 2
             if short <= half:
-                # what dropping tokens one by one from the longer text ends with
+                # the result of dropping tokens one by one from the longer text
                 sizes = (short, space - short) if short == len(first) else (space - short, short)
             else:
                 sizes = (space - half, half)
@@ -174,10 +174,9 @@ class RowEncoder:
 
     def _tags(self, examples: Sequence[Example], numbers: dict[str, int]) -> list[Feature]:
         """Words are encoded one by one, each after a space; the head reads their first pieces."""
-        # each distinct word once: its ids do not depend on its neighbours here, and text repeats
-        # words
+        # distinct words only: text repeats words, and here their ids do not depend on neighbours
         words = sorted({word for example in examples for word in example.texts})
-        # byte-level BPE spells a word after a space otherwise; the others do not
+        # byte-level BPE has other ids for a word after a space; other kinds do not
         space = " " if self.vocabulary.kind == BYTE_BPE else ""
         pieces = dict(zip(words, self.ids([f"{space}{word}" for word in words])))
         found = []
@@ -209,7 +208,7 @@ class RowEncoder:
         found = []
         for index, example in _number(examples):
             ids, offsets = located[example.texts[1]]
-            # or a short row is all question
+            # a short row would otherwise be all question
             question = questions[index][: min(QUESTION, self.length // 2)]
             self.lost.texts += len(question) < len(questions[index])
             space = self.length - len(question) - 3 - self.doubled
@@ -264,7 +263,7 @@ def answer_tokens(example: Example, offsets: Sequence[tuple[int, int]]) -> tuple
     answers = [a for a in example.gold if isinstance(a, Answer)] if example.gold else []  # type: ignore[union-attr]
     if not answers:
         return None
-    # others are further annotators', for scoring; training takes one, as run_squad.py
+    # run_squad.py also trains on one answer; those of other annotators are for scoring
     begin, end = answers[0].start, answers[0].start + len(answers[0].text)
     # a token of white space has an empty span, which overlaps no answer
     inside = [

@@ -264,7 +264,7 @@ def choose_task(arguments: argparse.Namespace) -> LabelledTask:
 def _check_columns(kind: TaskKind, arguments: argparse.Namespace) -> None:
     """Raises ConfigError for columns that are too many, or of no use."""
     texts, target = arguments.text, arguments.target
-    needed = {"spans": 2, "tags": 1}.get(kind, len(texts))  # others: one or two
+    needed = {"spans": 2, "tags": 1}.get(kind, len(texts))  # other kinds take one or two
     if texts and (len(texts) != needed or needed > 2):
         raise ConfigError(f"--text {' '.join(texts)}: {kind} takes {min(needed, 2)}")
     if target in texts:
@@ -303,7 +303,7 @@ def choose_task_files(
         raise ConfigError(f"--task {task.name} needs --train FILE, and --dev FILE or --dev-share")
     train = arguments.train or find_file(arguments.data, task.train, task)
     if arguments.dev or share:
-        # a file that is named replaces all published ones, MNLI's second set included
+        # --dev replaces all published development files, MNLI's second one included
         return train, arguments.dev, ()
     if not task.dev:
         if task.dev_share:
@@ -336,7 +336,7 @@ def apply_changes(protocol: TuningProtocol, arguments: argparse.Namespace) -> Tu
     """The protocol with the command line's numbers. Raises ConfigError for an illegal one."""
     found = protocol
     if arguments.epochs is not None:
-        # else ALBERT's steps would win
+        # max_steps takes precedence, and ALBERT's protocols set it
         found = replace(found, epochs=arguments.epochs, max_steps=0)
     if arguments.learning_rate is not None:
         found = replace(found, peak_lr=arguments.learning_rate)
@@ -352,7 +352,7 @@ def apply_changes(protocol: TuningProtocol, arguments: argparse.Namespace) -> Tu
         if not found.grid:
             raise ConfigError(f"{found.source} has no grid for this task; drop --grid published")
     else:
-        found = replace(found, grid=())  # or points() would try the paper's
+        found = replace(found, grid=())  # points() would otherwise try the paper's grid
     for option, value in (("--epochs", found.epochs), ("--learning-rate", found.peak_lr)):
         if not 0 < value < math.inf:  # False for NaN, too
             raise ConfigError(f"{option} must be positive, got {value:g}; give a number above 0")

@@ -50,7 +50,7 @@ class LabelledTask:
     layout: Layout = "table"
     columns: TableColumns = field(default_factory=lambda: TableColumns(texts=()))
     dev_columns: TableColumns | None = None
-    """None if they are those of training."""
+    """Columns of the development file; None if they are those of training."""
     tests: tuple[TestFile, ...] = ()
     positive: str = "1"
     """The label whose F1 is reported."""
@@ -153,7 +153,7 @@ TASKS: dict[str, LabelledTask] = {
             kind="classification",
             metrics=_BOTH,
             train=("train.tsv", "msr_paraphrase_train.txt"),
-            # Microsoft's release has a labelled test file
+            # Microsoft's release has no development file, but its test file is labelled
             dev=("dev.tsv", "msr_paraphrase_test.txt"),
             columns=_MRPC,
             tests=(
@@ -192,7 +192,7 @@ TASKS: dict[str, LabelledTask] = {
                     submission="MNLI-mm.tsv",
                 ),
                 TestFile(
-                    name="diagnostic.tsv",  # AX has no training data: MNLI's model and labels
+                    name="diagnostic.tsv",  # AX has no training data: it is for MNLI's models
                     columns=TableColumns(texts=PAIR, id="index"),
                     submission="AX.tsv",
                 ),

@@ -2,7 +2,7 @@
 
 OUTPUT/jobs/ARM-POINT-SEED appears whole, with result.json, so a seed that has it is done. Processes
 share the jobs by number: ranks of torchrun and elements of a Slurm array take every n-th one, and
-need not meet; whoever finds all results writes the scores.
+need not meet; each one that finds all results writes the scores.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BAG_RATE = 1e-2
 """Learning rate of the bag of words, whose embeddings move too little at an encoder's rate."""
 RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.jsonl", "weights.safetensors"
 SETTINGS = "finetune.json"
-"""What an output was made of; another fine-tuning does not continue it."""
+"""Settings of an output; a fine-tuning with others does not continue it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def claim_output(output: Path, settings: dict[str, Any]) -> None:
     """
     make_directory(output / "jobs", "name another --output")
     before = record_once(output / SETTINGS, settings, "give another --output")
-    # as the file has it, where tuples are lists
+    # through JSON, as the recorded settings went: tuples become lists
     check_same_work(output, before, json.loads(json.dumps(settings)))
 
 
@@ -144,8 +144,8 @@ def hold_job(work: TuningWork, job: TuningJob) -> Iterator[None]:
 
 
 def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
-    """Fit, score, and publish the job's folder. Where locks exclude nobody, another process may do
-    the same job, and the result is that of the first."""
+    """Fit, score, and publish the job's folder. Where locks do not exclude, another process may
+    do the same job, and the result is that of the first."""
     folder = work.folder(job)
     if not is_done(work, job):  # the user removed the result
         shutil.rmtree(folder, ignore_errors=True)
@@ -184,7 +184,7 @@ def _run_fine_tuning(
     began = time.monotonic()
     rates = _of_bag(protocol) if job.arm == BAG else protocol
     fit = fine_tune(model, work.train, work.task.kind, rates, job.seed, work.device, job.name)
-    seconds = time.monotonic() - began  # training only
+    seconds = time.monotonic() - began  # prediction does not count
     found = [predict_examples(work, model, examples, own) for _, examples, own in work.dev]
     return model, {
         "peak_lr": rates.peak_lr, "rows": protocol.rows, "steps": fit.steps, "loss": fit.loss,
@@ -223,7 +223,7 @@ def _drop_worse_weights(work: TuningWork, point: int) -> None:
     found = {path: result_of(path) for path in work.output.glob(f"jobs/{MODEL}-{point}-*/{RESULT}")}
     # all processes sort alike, so whichever runs last, the best weights remain
     for path in sorted(found, key=lambda path: merit(work, found[path]))[:-1]:
-        path.with_name(WEIGHTS).unlink(missing_ok=True)  # others may have dropped it
+        path.with_name(WEIGHTS).unlink(missing_ok=True)  # another process may have dropped it
 
 
 def predict_examples(

@@ -79,7 +79,7 @@ def assemble_scores(
 ) -> dict[str, Any]:
     """The content of scores.json; about: the parts that are known before training."""
     found = [(job, result_of(work.folder(job) / RESULT)) for job in jobs]
-    # it has no seed, point or rate
+    # TF-IDF has no seed, grid point or rate
     results = [(job, result) for job, result in found if job.arm != TFIDF]
     metric = work.task.metrics[0]
     medians = [
@@ -98,7 +98,7 @@ def assemble_scores(
         if points:
             point = chosen if chosen in points else min(points)
             baselines[arm] = _summaries(results, arm, point)
-    # the price of the score, so baselines are left out
+    # the cost of the score: baselines do not count
     seconds = sum(result["seconds"] for job, result in results if job.arm == MODEL)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -153,14 +153,14 @@ def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -
         try:
             device = describe_device(work.device)
             save_folder(model, start, work.output / FINE_TUNED, device=device)
-        except TakenError as error:  # where locks exclude nobody; both write the same
+        except TakenError as error:  # locks did not exclude; both write the same
             print(error, flush=True)
         write_whole(work.output / PREDICTIONS, (folder / PREDICTIONS).read_bytes())
         names = [f"{FINE_TUNED}/", PREDICTIONS, *_submit(work, model, encoder)]
-    # last: check_started_from, and the user, take it for a finished fine-tuning
+    # written last: its presence means that the fine-tuning has finished (check_started_from)
     write_whole(work.output / SCORES, json.dumps(scores, indent=1).encode())
-    # until scores.json is there, a publication that was killed starts again from these; names with
-    # a dot are folders that another process is still writing
+    # removed only now: a publication that was killed starts again from these weights; names with a
+    # dot are folders that another process is still writing
     for path in work.output.glob(f"jobs/[!.]*/{WEIGHTS}"):
         path.unlink(missing_ok=True)
     return [*names, SCORES]
@@ -179,7 +179,7 @@ def _submit(work: TuningWork, model: TaskModel, encoder: RowEncoder) -> list[str
 
 
 def describe_model(work: TuningWork) -> dict[str, Any]:
-    """Origin and size of the weights, and what computed: the entry `model` of scores.json."""
+    """Origin and size of the weights, device, versions: the entry `model` of scores.json."""
     model = work.start.random_model(work.design, 0)
     return {
         "origin": work.start.origin,

@@ -67,7 +67,7 @@ class StartingWeights:
     """Hash of the encoder's weights without pooler, which remain when transformers loads a folder
     and saves it again, while its configuration and heads may change."""
     length: int | None = None
-    """Tokens at which the tokenizer of what is fine-tuned cuts; None: as in `tokenizer`."""
+    """Row length at which the fine-tuned model's tokenizer cuts; None: as in `tokenizer`."""
 
     @property
     def encoder(self) -> EncoderConfig:
@@ -133,7 +133,7 @@ def start_of(saved: SavedRun, tokenizer: Path) -> StartingWeights:
     else:
         with _fitting(origin):
             state, config = to_hugging_face(saved.model)
-    # the weights do not show it: a run from a folder with mean pooling must not become one of [CLS]
+    # weights do not show the pooling: a run from a folder with `mean` would be scored with `cls`
     config = with_pooling(config, recorded_pooling(saved.directory))
     return _start(origin, state, config, tokenizer)
 
@@ -154,7 +154,7 @@ def load_fine_tuned(output: Path, start: StartingWeights) -> StartingWeights:
             f"--init-from {output} is of family {found.config.get('model_type')}, the model is "
             f"{start.config.get('model_type')}; give an output of the same model"
         )
-    # its embeddings would be looked up under ids of other pieces
+    # with another tokenizer the same ids stand for other pieces
     if found.vocabulary.sha256 != start.vocabulary.sha256:
         raise CheckpointError(
             f"--init-from {output} has another tokenizer; give an output of the same model"
@@ -181,7 +181,7 @@ def save_folder(
     vocabulary = start.vocabulary
     config |= {**special_ids(vocabulary, model.family), "dtype": "float32"}
     with whole_folder(folder, replaces=True) as written:
-        # the source has vocab.txt or vocab.json
+        # the source may have only vocab.txt or vocab.json
         if not (start.tokenizer / "tokenizer.json").exists():
             write_whole(written / "tokenizer.json", vocabulary.tokenizer_json.encode())
         else:

@@ -29,7 +29,7 @@ from pipeline.evaluation.scoring.squad import best_threshold, squad_scores
 BEST = 20
 """Starts and ends that are combined (google-research/bert run_squad.py, n_best_size)."""
 LONGEST_ANSWER = 30
-"""In tokens (run_squad.py, max_answer_length)."""
+"""Most tokens of an answer (run_squad.py, max_answer_length)."""
 LOWEST = -1e9
 """Stands for minus infinity, which JSON lacks."""
 OUTSIDE = "O"
@@ -49,10 +49,10 @@ class Predicted:
     """Probability of the prediction, the mean of the words' for tags; for spans the sum of both
     logits, LOWEST if there is no answer to give; for regression the prediction."""
     null: float = -math.inf
-    """For spans, how much better no answer scores than the best answer."""
+    """For spans, the score of no answer minus that of the best answer."""
 
     def line(self, file: str) -> bytes:
-        """As a line of JSON; file: name of a further development file."""
+        """The prediction as a line of JSON; file: name of a further development file."""
         record: dict[str, Any] = {"file": file} if file else {}
         record |= {
             "id": self.id, "gold": self.gold, "predicted": self.predicted, "score": self.score,
@@ -260,5 +260,5 @@ def _span_scores(found: Sequence[Predicted]) -> dict[str, float]:
     null = {name: part.null for name, part in rows.items()}
     decided = {name: "" if null[name] > 0 else text for name, text in texts.items()}
     best, threshold = best_threshold(gold, texts, null)
-    threshold = max(LOWEST, threshold)  # all questions have an answer: -inf, which JSON lacks
+    threshold = max(LOWEST, threshold)  # JSON lacks -inf, the best if all have answers
     return squad_scores(gold, decided) | {"best_f1": best, "null_threshold": threshold}

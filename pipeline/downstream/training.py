@@ -33,7 +33,7 @@ PREDICTED_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What training reports."""
+    """Result of a training."""
 
     steps: int
     loss: float
@@ -58,7 +58,7 @@ def fine_tune(
     optimizer = make_optimizer(model, protocol)
     segments = model.config.segment_types > 1
     losses: list[float] = []
-    # dropout and new heads draw from the global generator: forked, so the caller's stays untouched
+    # dropout draws from the global generator; forked, so the caller's state stays as it is
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         model.train()
@@ -67,7 +67,7 @@ def fine_tune(
             batch = collate([usable[index] for index in chosen], segments=segments, device=device)
             with torch.autocast(device.type, torch.bfloat16, protocol.precision == "bf16"):
                 logits_NL = model(batch.inputs)
-            # softmax in bfloat16 loses small losses
+            # bfloat16 is too coarse for a loss
             loss = task_loss(logits_NL.float(), batch, kind)
             loss.backward()  # type: ignore[no-untyped-call]
             if protocol.clip:
@@ -154,7 +154,7 @@ def task_loss(logits_NL: Tensor, batch: TaskBatch, kind: TaskKind) -> Tensor:
 
 def pad_features(logits_N: Tensor, counts: Sequence[int]) -> Tensor:
     """Logits of each feature in a row of its own, -inf after its last."""
-    # -inf has no share in the softmax, so features of fewer tokens are not diluted
+    # -inf has no share in the softmax: padding does not change a feature's loss
     return torch.nn.utils.rnn.pad_sequence(
         by_feature(logits_N, counts), batch_first=True, padding_value=-math.inf
     )

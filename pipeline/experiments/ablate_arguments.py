@@ -142,7 +142,7 @@ def _add_arms(parser: Parser) -> None:
 
 
 def _add_scores(parser: Parser) -> None:
-    """What runs are scored on besides their held-out sequences."""
+    """Options for scores next to those of held-out sequences."""
     parser.add_argument(
         "--grammar",
         type=Path,
@@ -246,7 +246,7 @@ def _choose_table(arguments: argparse.Namespace) -> Table:
     if arguments.arm and not arguments.recipe:
         raise ConfigError(f"--arm belongs to --recipe, not to {given[0]}; drop it")
     if arguments.table:
-        # not argparse's default, with which --scale could not be refused below
+        # not a default of argparse: --scale without TABLE is refused below
         return table(arguments.table, arguments.scale or "smoke")
     if arguments.scale:
         raise ConfigError(f"--scale belongs to TABLE, not to {given[0]}; drop it")

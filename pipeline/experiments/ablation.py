@@ -1,4 +1,4 @@
-"""What an ablation compares: arms as complete runs, seeds, and the jobs that train them.
+"""The parts of an ablation: arms as complete runs, seeds, and the jobs that train them.
 
 All arms share seeds, steps, held-out documents and the times of validation. The baseline also runs
 with as many other seeds: its difference to itself is the noise that an arm must exceed.
@@ -21,7 +21,7 @@ from pipeline.planning.schedule import check_warm_ups
 POINTS = 10  # with 20, a run of 600 steps on the sample corpus validated as long as it trained
 """Validations of a run, from which the steps to a fixed loss are read."""
 TUNING_SEED = 1_000_000
-"""Not a seed of the table, so no run that is compared was chosen for its loss."""
+"""Seed of tuning: not one of the table, so no run that is compared was chosen for its loss."""
 TUNING_FACTORS = (0.5, 1.0, 2.0)
 """Peak learning rates that are tried, as multiples of the recipe's."""
 RUNS = "runs"
@@ -85,7 +85,7 @@ class Ablation:
 
     @property
     def baseline(self) -> AblationArm:
-        """What every other arm is compared with."""
+        """The arm that every other one is compared with."""
         return self.arms[0]
 
     def jobs(self) -> list[AblationJob]:
@@ -114,7 +114,7 @@ class Ablation:
 def make_arms(table: Table, common: Sequence[str], steps: int) -> tuple[AblationArm, ...]:
     """The arms of a table, the baseline first; common: settings of all arms; steps: 0 for those of
     the recipes. Raises ConfigError for arms that cannot be compared."""
-    # stable, and False comes first: the others keep their order
+    # False sorts first, and sorting is stable: the other arms keep their order
     ordered = sorted(table.arms, key=lambda arm: arm.name != table.baseline)
     for arm in ordered:
         _check_changes(arm, steps)
@@ -137,7 +137,7 @@ def _check_changes(arm: Arm, steps: int) -> None:
 
 
 def _made(arm: Arm, common: Sequence[str], steps: int) -> AblationArm:
-    run = run_of(replace(arm, changes=(*common, *arm.changes)))  # the last one counts
+    run = run_of(replace(arm, changes=(*common, *arm.changes)))  # the later setting counts
     run = shorten_run(run, steps) if steps else run
     # not a rule of Run: runs that were trained so can still be exported
     check_warm_ups(run, f"arm {arm.name}: ")
@@ -148,7 +148,7 @@ def _made(arm: Arm, common: Sequence[str], steps: int) -> AblationArm:
 def _check_held_out(arms: Sequence[AblationArm]) -> None:
     """Raises ConfigError unless all arms hold out the same documents."""
     first = arms[0]
-    for name in ("seed", "validation_fraction"):  # what the split is drawn from
+    for name in ("seed", "validation_fraction"):  # the split of documents is drawn from these
         for arm in arms[1:]:
             one, other = getattr(first.run.data, name), getattr(arm.run.data, name)
             if one != other:
@@ -162,7 +162,7 @@ def shorten_run(run: Run, steps: int) -> Run:
     """The run with another number of steps; warm-up, decay and phases keep their shares."""
 
     def share(count: int) -> int:
-        # rounded to 0, a warm-up would be none
+        # a warm-up must not be rounded to 0
         return max(1, round(count * steps / run.steps)) if count else 0
 
     changes = [
@@ -188,7 +188,7 @@ def first_unlike(found: Iterable[tuple[Named, object]]) -> tuple[Named, Named] |
 
 
 def initial_weights(run: Run, baseline: Run) -> str:
-    """What runs of equal seeds start with in common: `all`, `encoder` or `none` of the weights.
+    """Initial weights that runs of equal seeds share: `all`, those of the `encoder`, or `none`.
 
     Weights are drawn in the order of the parameters, those of the encoder first.
     """

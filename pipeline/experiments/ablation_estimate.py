@@ -1,4 +1,4 @@
-"""What an ablation would run, whether it can, and its hours.
+"""An ablation before it starts: its arms, whether they can run, and its hours.
 
 Before anything is prepared, `check_arms` lets each arm's commands look at what they would do: one
 arm that cannot work ends the command before the others have trained for days.
@@ -141,7 +141,7 @@ class ArmEstimate:
     seconds: float
     """Seconds of one run, from its start to its score."""
     source: str
-    """Where `seconds` comes from."""
+    """Source of `seconds`."""
     once: float = 0.0
     """Seconds before its first run: checks, and shards that no earlier arm reads; 0 if done."""
 
@@ -210,7 +210,7 @@ def _run_seconds(ablation: Ablation, arm: AblationArm, times: RunTimes) -> float
 def _seconds_before(times: RunTimes, missing: int) -> float:
     """Seconds before the first run of an arm: `check_arms` looks at it and at each of the missing
     shards, which are then prepared."""
-    # twice: a dry run, then the preparation
+    # two starts: a dry run, then the preparation
     return times.start + missing * (2 * times.start + times.prepare)
 
 
@@ -251,7 +251,7 @@ def _not_counted(runner: AblationRunner, found: Sequence[ArmEstimate]) -> str:
     ablation = runner.ablation
     unlike = any(part.once for part in found) and "sample" not in ablation.inputs
     words = [
-        # a list times a bool
+        # a list times False is empty
         "; preparing and validations are counted as for the sample corpus, until there are shards"
     ] * unlike
     return "".join(words + ["; minimal pairs are not counted"] * (ablation.grammar is not None))

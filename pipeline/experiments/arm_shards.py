@@ -25,7 +25,7 @@ SHARDS, LOGS = "shards", "logs"
 def shard_directory(ablation: Ablation, part: Run) -> Path:
     """Directory of the shards that a run's phase reads."""
     name = f"{part.data.format}-{part.data.sequence_length}"
-    # a prefix tells the few formats of one output apart
+    # 8 digits are enough for the few formats of one output
     return ablation.output / SHARDS / f"{name}-{fingerprint(shard_settings(part.data))[:8]}"
 
 

@@ -1,4 +1,4 @@
-"""Where a comparison's arms come from: a table of a paper, a Python file, or the command line.
+"""Sources of a comparison's arms: a table of a paper, a Python file, or the command line.
 
 A file of arms is a Python program of the user's own, run as such. It defines ARMS, the baseline
 first:

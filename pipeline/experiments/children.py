@@ -45,7 +45,7 @@ class Children:
     def listen(self) -> None:
         """Pass SIGTERM, SIGUSR1 and Ctrl-C on as a request to save and end."""
         for number in STOP_SIGNALS:
-            # ignored on purpose, such as Ctrl-C in a background job of a shell
+            # what was ignored stays ignored, such as Ctrl-C in a shell's background job
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._stop)
 
@@ -67,7 +67,7 @@ class Children:
         make_directory(log.parent, "name another --output")
         passed = (lock.fileno(),) if lock else ()
         with log.open("ab") as file:
-            begin = file.tell()  # earlier commands of the log had errors of their own
+            begin = file.tell()  # the log may hold errors of earlier commands
             # a signal during Popen must not end this process: the child would train on, unwatched
             self._starting = True
             self._child = subprocess.Popen(

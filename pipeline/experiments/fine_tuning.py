@@ -56,7 +56,7 @@ def find_recipe_family(baseline: AblationArm) -> str:
 
 
 def score_file(ablation: Ablation, job: AblationJob, task: str) -> Path:
-    """Where the score of a run on a task is, once it is known."""
+    """File of a run's score on a task, once it is known."""
     return ablation.directory(job) / f"finetune-{task}.json"
 
 
@@ -82,7 +82,7 @@ def fine_tune_run(
         words = (
             "pipeline.finetune", ablation.directory(job), "--task", task, "--data", data,
             "--output", output, "--protocol", ablation.protocol, "--seeds", seeds,
-            # the others are no measure of the run
+            # other baselines would be trained again for each run
             "--first-seed", job.seed * seeds, "--baselines", "majority",
         )  # fmt: skip
         try:

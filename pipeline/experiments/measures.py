@@ -1,4 +1,4 @@
-"""What a finished run is measured by, from its metrics and from pipeline.evaluate.
+"""Measures of a finished run, from its metrics and from pipeline.evaluate.
 
     mask_loss            nats at [MASK] on the baseline's held-out sequences with their first masks,
                          or those of its validation.mask_rate, the same for all arms
@@ -81,7 +81,7 @@ def measure_run(
     directory = ablation.directory(job)
     measures: dict[str, float] = {}
     missing: dict[str, str] = {}
-    # they judge all arms, and this run may be the first one to finish
+    # its held-out rows judge all arms, and this run may be the first one to finish
     prepare_shards(ablation, ablation.baseline, children)
     if why := why_not_scored(ablation, job.arm, ablation.baseline):
         missing["mask_loss"] = why
@@ -199,7 +199,7 @@ def from_metrics(directory: Path) -> dict[str, Any]:
 
 def _flops(plan: Mapping[str, Any]) -> float:
     """FLOPs of a phase: those of a sequence times the sequences read."""
-    read = round(plan["epochs"] * plan["train_sequences"])  # a plan has passes, not sequences
+    read = round(plan["epochs"] * plan["train_sequences"])  # plans record passes, not sequences
     return float(plan["step_flops"] * read / plan["sequences"])
 
 

@@ -79,7 +79,7 @@ SCHEMA_VERSION = 1
 ABLATION = "ablation.json"
 TARGET_SHARE = 0.8
 """Share of the baseline's steps after which its loss is the target of `steps_to_loss`."""
-EQUAL = 0.01  # warm-ups and phases are rounded to whole steps
+EQUAL = 0.01  # relative: phases are rounded to whole steps
 MIN_PAIRS = 2
 """Seeds that both arms of a difference have finished."""
 Results = Mapping[tuple[str, int], dict[str, Any]]
@@ -121,7 +121,7 @@ def assemble_results(runner: AblationRunner, results: Results) -> dict[str, Any]
     """The content of ablation.json."""
     ablation = runner.ablation
     target = target_loss([run["curve"] for run in _runs(ablation, results, ablation.baseline.name)])
-    _count_steps(ablation, results, target)  # adds a measure, so before the next line
+    _count_steps(ablation, results, target)  # adds a measure, which the next line reads
     measured = {arm.name: _find_measures(ablation, results, arm.name) for arm in ablation.arms}
     table, compared = ablation.table, references(ablation, measured)
     arms = [_arm(runner, arm, results, measured, compared) for arm in ablation.arms]
@@ -215,7 +215,7 @@ def _count_steps(ablation: Ablation, results: Results, target: float | None) -> 
 
 
 def _held_out_key(ablation: Ablation, arm: AblationArm) -> tuple[object, ...]:
-    """What the held-out losses of an arm depend on while it trains."""
+    """Key of all that the held-out losses of an arm depend on while it trains."""
     return held_out_key(read_manifest(held_out(ablation, arm)), arm.run.validation.mask_rate)
 
 
@@ -249,7 +249,7 @@ def _find_measures(
 
 
 def _list_finished(results: Results, arm: str, seeds: Sequence[int]) -> list[int]:
-    """Those seeds of an arm whose runs did not diverge."""
+    """The seeds of an arm whose runs did not diverge."""
     return [seed for seed in seeds if not divergence(results[arm, seed])]
 
 
@@ -270,7 +270,7 @@ def _arm(
     measured: Measured,
     compared: Mapping[str, str],
 ) -> dict[str, Any]:
-    """All but p_holm; compared: from `references`."""
+    """The entry of an arm, without p_holm; compared: from `references`."""
     ablation, baseline = runner.ablation, runner.ablation.baseline
     runs = _runs(ablation, results, arm.name)
     names, missing = measured[arm.name]
@@ -307,7 +307,7 @@ def _arm(
         "tuning": tuning,
         "initial_weights": initial_weights(arm.run, baseline.run),
         "shards": read_manifest(held_out(ablation, arm)).fingerprint,
-        # no run, no cost
+        # none if every run diverged
         "cost": {name: fmean(run[name] for run in runs) for name in COSTS if runs},
         "measures": {name: summarize_seeds(_values(runs, name)) for name in names},
         "differences": differences,

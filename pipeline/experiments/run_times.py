@@ -1,4 +1,4 @@
-"""How long runs take: measured from a few steps of each shape, in one process for all.
+"""Times of runs, measured from a few steps of each shape, in one process for all.
 
 Start, validations and scoring are counted: in a small run they take longer than the steps. The
 steps are of smaller batches on the sample corpus, in the run's own format and sizes: seconds per
@@ -76,7 +76,7 @@ def measure_runs(runs: Sequence[Run], children: Children) -> list[RunTimes]:
         seconds = time.monotonic() - began
     parts = sum(each["prepare"] + each["setup"] + each["score"] for each in found)
     steps = sum((MEASURED_STEPS - 1) * each["step"] for each in found)
-    # what the process took besides: interpreter and imports; below 0 only by noise
+    # the rest of the process's time: interpreter and imports; only noise makes it negative
     start = max(0.0, seconds - parts - steps)
     # what a process does once, such as loading kernels, is only in the first run
     once = found[0]["setup"]

@@ -48,7 +48,7 @@ from pipeline.experiments.measures import (
 from pipeline.training.run_directory.run_status import RECORD
 
 SETTINGS = "settings.json"
-"""What an output was made of; another ablation does not continue it."""
+"""Settings of an output; an ablation with others does not continue it."""
 ARMS = "arms"
 _TASKS = "finetune"
 """Tasks in the settings; unlike the others they may be added to, see `with_scored_tasks`."""
@@ -137,7 +137,8 @@ class AblationRunner:
         """Do a run unless it is done; False if another process has taken it."""
         directory = self.ablation.directory(job)
         with hold_lock(directory.with_name(f".{directory.name}.lock")) as lock:
-            if self.is_done(job):  # first: whoever finished it may still hold the lock
+            # before looking at the lock, which the process that finished it may still hold
+            if self.is_done(job):
                 return True
             if lock is None:
                 return False
@@ -157,7 +158,7 @@ class AblationRunner:
     def _train(self, job: AblationJob, log: Path, lock: IO[Any]) -> None:
         """Train and measure a run. Raises ChildError, and DataError for damaged files."""
         directory = self.ablation.directory(job)
-        # of which other processes may do some
+        # other processes may share these
         self.finish([] if job.factor else self.tuning_jobs(job.arm))
         factor = job.factor * job.arm.run.optimizer.peak_lr
         rate = factor or self.rate_of(job.arm)
@@ -166,7 +167,7 @@ class AblationRunner:
         try:
             self.children.run(self._command(job, rate, directory), log, lock)
             result = measure_run(self.ablation, job, rate, self.children, log, lock)
-            if not resumes:  # else it is the rest of a run
+            if not resumes:  # the time of a resumed run is not that of the whole
                 result["wall_seconds"] = round(time.monotonic() - began, 3)
         except ChildError as error:
             if error.code != EXIT_DIVERGED:
@@ -184,7 +185,7 @@ class AblationRunner:
         return [
             "pipeline.train", "--run", arm_file(self.ablation, job.arm),
             "--data", *directories(self.ablation, job.arm), "--output", directory,
-            # repr() loses no bit
+            # repr() keeps every bit
             "--set", f"seed={job.seed}", "--set", f"optimizer.peak_lr={rate!r}",
         ]  # fmt: skip
 
@@ -286,7 +287,7 @@ def _settings(ablation: Ablation) -> dict[str, Any]:
         "table": ablation.table.name,
         "baseline": ablation.baseline.name,
         "tune": ablation.tune,
-        "inputs": [*map(recorded_url, ablation.inputs)],  # a renewed signature is no other input
+        "inputs": [*map(recorded_url, ablation.inputs)],  # without signatures, which are renewed
         "grammar": str(ablation.grammar.resolve()) if ablation.grammar else "",
         # batch.per_device changes no result; a run that is out of memory advises to lower it
         "arms": {

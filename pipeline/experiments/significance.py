@@ -1,4 +1,4 @@
-"""Is one arm better than another: differences over seeds, with what could not have been seen.
+"""Differences between arms over seeds, with the smallest that could have been seen.
 
 An arm and the baseline share their seeds, so the seeds' differences are compared: the arm's score
 minus the baseline's with the same seed. What the seed decides (initial weights, order, dropout) is

@@ -42,7 +42,7 @@ def read_ablation_report(directory: Path) -> Report:
     path = directory / ABLATION if directory.is_dir() else directory
     if not path.exists():
         raise DataError(f"{path} does not exist; finish pipeline.ablate, or run it with --collect")
-    # the file may have any origin: whatever type is wrong in it ends in one line
+    # a damaged file can fail anywhere below, and is reported in one line
     try:
         content = read_object(path)
         require(content, NEEDED, "it")
@@ -111,7 +111,7 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
     for each in (arm, content["arms"][0]):
         if not each["finished"]:
             return f"{each['name']}: {_say_lost(content, each)}"
-    # then of its family: without `grammar` there is no `grammar/X`
+    # the measure, then its family: without `grammar` there is no `grammar/X`
     for name in (measure, measure.partition("/")[0]):
         if name in arm["missing"]:
             return str(arm["missing"][name])
@@ -122,7 +122,7 @@ def _why(content: Mapping[str, Any], arm: Mapping[str, Any], measure: str) -> st
 def _say_lost(content: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
     """`1 of 5 runs diverged`; empty if none did. The baseline's other seeds do not count."""
     seeds = content["seeds"]
-    count = sum(each["seed"] < seeds for each in arm["diverged"])  # other seeds follow
+    count = sum(each["seed"] < seeds for each in arm["diverged"])  # the baseline's others follow
     return f"{count} of {seeds} runs diverged" if count else ""
 
 
@@ -131,7 +131,7 @@ def _survivors(content: Mapping[str, Any], difference: Mapping[str, Any]) -> str
 
 
 def _divergences(content: Mapping[str, Any]) -> Section:
-    """How many runs of each arm diverged, and why."""
+    """Numbers of runs that diverged in each arm, and the reasons."""
     seeds, rows, lines = content["seeds"], [], []
     for arm in content["arms"]:
         others = sum(each["seed"] >= seeds for each in arm["diverged"])
@@ -288,7 +288,7 @@ def _is_alike(found: Mapping[str, Any]) -> bool:
 
 def _too_few(found: Mapping[str, Any]) -> str:
     """Reason why the same difference in all seeds is not significant."""
-    # without Holm's correction it would be
+    # significant before the correction
     rows = " with so many arms" if found["p"] <= LEVEL else ""
     return f"{found['seeds']} seeds cannot reach 5 %{rows}: their sign test has p {_p(found)}"
 

@@ -17,7 +17,7 @@ from pipeline.training.validation.before_after import GENERAL, OWN
 LOSSES = ("loss", "perplexity", "accuracy")
 """Parts of the names of the metrics that compare only within a group."""
 HELD_OUT = (OWN, GENERAL)
-"""How the names of those begin that are not of training."""
+"""Prefixes of metrics that are not of training."""
 MASK_RATE = "validation.mask_rate"
 
 
@@ -31,7 +31,7 @@ def groups_of(runs: Sequence[RunSummary], name: str = "validation_loss") -> list
     found: list[list[RunSummary]] = []
     for run in runs:
         for group in found:
-            # all reasons are inequalities: one member stands for all
+            # runs of a group have equal keys, so one stands for all
             if not why_apart(group[0], run, name):
                 group.append(run)
                 break
@@ -65,7 +65,8 @@ def _unlike_data(one: RunSummary, other: RunSummary, is_held_out: bool) -> str:
     same_shards = _fingerprints(one.record) == _fingerprints(other.record)
     if not is_held_out:
         return "" if same_shards else "other data or masks"
-    rates = [run.settings.get(MASK_RATE, 0.0) for run in (one, other)]  # 0: the stored masks
+    # 0 stands for the stored masks
+    rates = [run.settings.get(MASK_RATE, 0.0) for run in (one, other)]
     keys = [_held_out_keys(run) for run in (one, other)]
     if (same_shards and rates[0] == rates[1]) or (keys[0] and keys[0] == keys[1]):
         return ""

@@ -42,7 +42,7 @@ class Curve:
         self.points.append((step, value))
         self.last = value
         if len(self.points) > MOST_POINTS:
-            # fours, because of two points both are extremes
+            # groups of four: of two points both would be extremes
             quartets = [self.points[i : i + 4] for i in range(0, len(self.points), 4)]
             self.points = thin_points(self.points, quartets)
 
@@ -80,7 +80,7 @@ def thin_points(points: Sequence[Point], stretches: Sequence[Sequence[Point]]) -
 
 @dataclass(slots=True)
 class RunCurves:
-    """What the metrics of a run say."""
+    """The content of a run's metrics."""
 
     curves: dict[str, Curve] = field(default_factory=dict)
     """Curves by field."""
@@ -126,7 +126,8 @@ def read_curves(path: Path, last_step: float = math.inf) -> RunCurves:
     with path.open("rb") as file:
         while line := file.readline(MOST_LINE):  # a damaged file may be one endless line
             if not line.endswith(b"\n"):  # being written
-                found.damaged += bool(file.read(1))  # more follows: not the end of the file
+                # more follows, so this line is not the last one, still being written
+                found.damaged += bool(file.read(1))
                 break
             content = _content(line)
             if content is None:
@@ -145,7 +146,7 @@ def _content(line: bytes) -> dict[str, Any] | None:
     if not isinstance(content, dict) or len(content) > MOST_FIELDS:
         return None
     step = content.get("step")
-    # type(), as True is an int, too
+    # type() and not isinstance(): True is an int
     return content if type(step) is int and 0 <= step < MOST_VALUE else None
 
 

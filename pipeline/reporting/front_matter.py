@@ -39,7 +39,7 @@ def front_matter(fields: Mapping[str, object]) -> str:
 def licence_fields(licences: Collection[str]) -> dict[str, str]:
     """`license`, and `license_name` if the Hub has no identifier for what the corpora have."""
     found = sorted(set(licences))
-    # one text of unknown licence makes that of the whole unknown
+    # one text of unknown licence makes the whole unknown
     if not found or any(licence in UNCLEAR for licence in found):
         return {"license": "unknown"}
     identifiers = {HUB_LICENCES.get(licence, "") for licence in found}

@@ -29,7 +29,7 @@ MOST_BYTES = 1 << 26
 
 @dataclass(slots=True)
 class RunSummary:
-    """All that a report says of a run."""
+    """The parts of a run that a report shows."""
 
     path: Path
     status: RunStatus
@@ -118,8 +118,7 @@ def _check_record(found: RunSummary) -> None:
 
 def _read_settings(found: RunSummary) -> None:
     try:
-        # through Run, whose defaults fill in what an older file lacks: else no two runs would
-        # compare
+        # through Run, whose defaults fill in settings that older files lack, so that runs compare
         found.settings = flat(to_dict(from_dict(Run, found.record.get("run", {}))))
     except (PipelineError, ValueError, TypeError, AttributeError) as error:
         if found.record:

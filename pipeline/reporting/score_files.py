@@ -121,7 +121,7 @@ def _zero_shot(content: Mapping[str, Any]) -> list[Score]:
         parts = {"all paradigms": grammar["overall"]} | dict(grammar["phenomena"])
         for name, score in parts.items():
             value, error = float(score["accuracy"]), score["standard_error"]
-            # normal: there are thousands of pairs
+            # normal approximation: pairs are many
             half = 1.96 * float(error) if error is not None else None
             frequency = score["frequency_accuracy"]
             note = f"{score['pairs']:,} pairs, without training"

@@ -1,4 +1,4 @@
-"""What a report says, as sections of tables, lines and plots; pages and text are made of these."""
+"""The content of a report: sections of tables, lines and plots, for pages and for text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FAMILIES = (
     ("RMS of updates, median", "StableAdamW", "update_rms_median_"),
     ("RMS of updates, highest", "StableAdamW", "update_rms_max_"),
 )
-"""Title, unit, and how the names of the fields begin."""
+"""Title, unit, and prefix of the fields' names."""
 COMPARED = (
     ("validation_mask_loss", "held-out loss at [MASK]"), ("validation_mlm_loss", "of words"),
     ("validation_loss", "held-out loss"), ("validation_perplexity", "perplexity"),
@@ -289,7 +289,7 @@ def _time(run: RunSummary, several: bool) -> Section:
 
 
 def _plan(run: RunSummary, several: bool) -> Section:
-    """Predicted beside measured, as the run wrote them."""
+    """Predicted next to measured values, as the run wrote them."""
     rows = []
     for name, value in run.plan.items():
         if isinstance(value, dict) and {"predicted", "measured"} <= value.keys():

@@ -31,7 +31,7 @@ from pipeline.ingest.documents.parquet import table_format
 from pipeline.ingest.documents.sniff import ARRAY
 
 COMMENT = re.compile(r"# (id |\S+ = )")
-"""How CoNLL-U and MultiCoNER name a sentence; a number sign may also be a word."""
+"""Names of sentences in CoNLL-U and MultiCoNER; a number sign may also be a word."""
 SENTENCE_BREAK = "-DOCSTART-"
 CONLL_U = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 """https://universaldependencies.org/format.html"""

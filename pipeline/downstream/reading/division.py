@@ -48,7 +48,7 @@ def divide_examples(
 
 
 def _choose(counts: Sequence[Mapping[Hashable, int]], share: float) -> list[int]:
-    """Which units go to development, of units in random order by what they hold."""
+    """Indices of the units that go to development; counts: labels of units in random order."""
     left: defaultdict[Hashable, int] = defaultdict(int)
     for count in counts:
         for label, number in count.items():

@@ -51,9 +51,9 @@ def content_hash(examples: Iterable[Example]) -> str:
     or formats that hold the same examples."""
     digest = xxhash.xxh3_64()
     for example in examples:
-        # not the group: it only decides the division, and both parts of that are hashed
+        # without the group, which only decides the division: both of its parts are hashed
         content = (example.id, example.texts, example.gold)
-        digest.update(json.dumps(content, default=astuple).encode())  # astuple for answers
+        digest.update(json.dumps(content, default=astuple).encode())  # Answer is a dataclass
     return digest.hexdigest()
 
 

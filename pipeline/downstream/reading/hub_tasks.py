@@ -28,7 +28,7 @@ PARQUET = "refs/convert/parquet"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubTask:
-    """Where the Hub has a task, as Parquet."""
+    """Place of a task on the Hub, as Parquet."""
 
     repository: str
     splits: tuple[str, ...]
@@ -160,7 +160,7 @@ def _fetch(source: HubTask, split: str, path: Path, name: str) -> None:
         for listed in tracked(files, f"fetching {name}", "files"):
             for record in read_table_rows(str(download(repository, commit, listed, parts))):
                 lines.write(json.dumps(_plain(source, record), ensure_ascii=False) + "\n")
-    # only now: an interrupted fetch continues with its parts
+    # removed only now, so that an interrupted fetch continues with its parts
     shutil.rmtree(parts, ignore_errors=True)
 
 

@@ -43,7 +43,7 @@ class LabelledTable:
     """A file and its rows, which can be iterated once."""
 
     form: str
-    """For the terminal: Parquet, tab-separated."""
+    """Name of the format for the terminal, such as Parquet or tab-separated."""
     columns: tuple[str, ...]
     """Columns of all rows, for JSON those of the first row; empty for an empty file."""
     rows: Iterator[PlacedRow]

@@ -28,14 +28,14 @@ def labels_of(examples: Iterable[Example]) -> tuple[str, ...]:
 
 
 def count_labels(examples: Iterable[Example]) -> Counter[str]:
-    """How many examples have each label, or words each tag."""
+    """Number of examples with each label, or of words with each tag."""
     return Counter(name for example in examples for name in _names(example))
 
 
 def describe_labels(examples: Iterable[Example], labels: Sequence[str]) -> str:
     """`neg 12, pos 8`; of more than `SHOWN` labels the first, and how many others there are."""
     counts = count_labels(examples)
-    # '' would be invisible
+    # repr() shows an empty label
     shown = ", ".join(f"{label or repr(label)} {counts[label]:,}" for label in labels[:SHOWN])
     more = len(labels) - SHOWN
     return f"{shown} and {more:,} more labels" if more > 0 else shown

@@ -35,7 +35,7 @@ def read_examples(
     if layout == "race":
         return ExampleTable(read_race(path), 0)
     if layout == "conll":
-        return read_conll(path, "".join(columns.texts), columns.label)  # one at most
+        return read_conll(path, "".join(columns.texts), columns.label)  # one column at most
     return read_example_table(
         path, columns, kind, labelled=bool(columns.label), is_published=is_published
     )
@@ -50,7 +50,7 @@ def find_layout(path: Path, columns: TableColumns, kind: str) -> Layout:
         if columns.group:
             raise DataError(f"{path} has a word per line, no --group {columns.group}; drop it")
         return "conll"
-    # columns that are named mean a table, even for spans
+    # named columns mean a table, also for spans
     if kind == "spans" and not columns.needed() and is_squad(path):
         return "squad"
     if columns.texts and columns.label and (columns.choices or kind != "choices"):

@@ -27,7 +27,7 @@ _MOST_DIGITS = 19  # int() refuses 5,000 digits
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableColumns:
-    """Where a table has its texts and labels: names of columns, or numbers if it has no header."""
+    """Columns of a table's texts and labels: names, or numbers if it has no header."""
 
     texts: tuple[str, ...]
     """One or two; for spans the question and the paragraph, for tags the words."""
@@ -297,4 +297,4 @@ GOLD: dict[str, Callable[[Record, TableColumns, tuple[str, ...], str], Gold]] = 
     "spans": _answers,
     "tags": _tags,
 }
-"""How the label of each kind of task is read."""
+"""Readers of the label, by kind of task."""

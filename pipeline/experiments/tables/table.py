@@ -29,7 +29,7 @@ class Arm:
     source: str = ""
     """Paper, table and row of `published`, or only of the choice."""
     published: Mapping[str, float] = field(default_factory=dict)
-    """What the paper reports by measure, as printed there, at the paper's scale."""
+    """The paper's figures by measure, as printed there, at the paper's scale."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Table:
     name: str
     """Its name for the command, or the file of its arms."""
     title: str
-    """What it compares, in a few words."""
+    """Subject of the comparison, in a few words."""
     source: str
     """Paper and table; empty for arms of a user."""
     baseline: str
@@ -48,7 +48,7 @@ class Table:
     measures: tuple[str, ...]
     """Measures of the paper, in the order of its columns; the keys of `published`."""
     note: str
-    """What to know when reading its results; empty if nothing."""
+    """Advice for reading its results; empty if there is none."""
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
