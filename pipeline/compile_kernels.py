@@ -101,7 +101,7 @@ def _load(shards: Path, recipe_name: str) -> None:
     from pipeline.training.feed import extras_of
 
     dataset = Dataset.open(shards)
-    # compressed shards cannot be mapped in any order
+    # compressed shards are read in blocks, not mapped
     in_blocks = dataset.manifest.compression != "none"
     attentions: tuple[Attention, ...] = ("row", "document")
     for attention in attentions:

@@ -133,7 +133,7 @@ def start_of(saved: SavedRun, tokenizer: Path) -> StartingWeights:
     else:
         with _fitting(origin):
             state, config = to_hugging_face(saved.model)
-    # weights do not show the pooling: a run from a folder with `mean` would be scored with `cls`
+    # weights do not show the pooling: a run from a folder with `mean` would be tuned with `cls`
     config = with_pooling(config, recorded_pooling(saved.directory))
     return _start(origin, state, config, tokenizer)
 

@@ -125,7 +125,7 @@ def _line_of(error: BaseException, path: Path) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename == str(path)
     ]
-    # it has no frame: nothing of the file ran
+    # a SyntaxError has no frame: nothing of the file ran
     if isinstance(error, SyntaxError) and error.filename == str(path):
         lines.append(error.lineno)
     return f", line {lines[-1]}" if lines else ""

@@ -88,7 +88,7 @@ def fine_tune_run(
         try:
             children.run(words, log, lock)
         except ChildError as error:
-            # a result, too: the same seeds would diverge again
+            # divergence is a result, too: the same seeds would diverge again
             if error.code != EXIT_DIVERGED:
                 raise
             found: dict[str, Any] = {"score": None, "seconds": 0.0}

@@ -32,7 +32,7 @@ DIVERGED = "the loss is not finite"
 GENERATED = "a generator predicts the words, not the model that is kept"
 COSTS = ("steps", "tokens", "sequences", "flops", "seconds", "memory_gb", "parameters")
 RECOVERIES = ("skipped_updates", "rollbacks", "skipped_sequences", "left_out")
-"""Fields of metrics.jsonl, 0 or absent in a run without faults; a table names other runs."""
+"""Fields of metrics.jsonl, 0 or absent in a run without faults; a table names the others."""
 _NEEDED: dict[str, Any] = {
     "arm": str, "seed": int, "peak_lr": float, "measures": dict[str, float],
     "missing": dict[str, str],

@@ -167,7 +167,7 @@ def target_loss(curves: Sequence[Points]) -> float | None:
     """The lowest loss that all these runs have reached within the first 80 % of their steps."""
     found = []
     for curve in curves:
-        # the last fifth is left to arms that learn more slowly
+        # so an arm that needs up to a quarter more steps still reaches it
         early = [loss for step, loss in curve if step <= TARGET_SHARE * curve[-1][0]]
         if not early:
             return None
