@@ -26,7 +26,7 @@ MOST_RUNS = 8
 
 def main() -> None:
     arguments = _parse()
-    # checked before the runs are read
+    # a mistyped folder ends the command now, not after the runs are read
     if arguments.output and not arguments.output.parent.is_dir():
         raise ConfigError(f"--output {arguments.output}: no such directory; create it first")
     report = _report(arguments)

@@ -79,7 +79,7 @@ def _ranks_here(environment: Mapping[str, str], world_size: int) -> int:
     if "LOCAL_WORLD_SIZE" in environment:
         return _number(environment, "LOCAL_WORLD_SIZE")
     nodes = max(1, _number(environment, "SLURM_STEP_NUM_NODES"))
-    return max(1, -(-world_size // nodes))  # rounded up
+    return max(1, -(-world_size // nodes))  # rounded up, as nodes may have unequal numbers of ranks
 
 
 def _first_host(environment: Mapping[str, str]) -> str:

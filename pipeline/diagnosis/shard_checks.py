@@ -163,7 +163,7 @@ def check_staging(directories: Sequence[Path], stage: Path) -> list[Check]:
         except DataError:  # reported with the shards
             continue
     needed = staged_bytes(found)
-    # the directory may not exist yet
+    # the parent counts for a directory that pipeline.train has yet to make
     place = next(level for level in (stage.absolute(), *stage.absolute().parents) if level.is_dir())
     status = os.statvfs(place)
     free = status.f_bavail * status.f_frsize  # not f_bfree, of which a part is root's

@@ -54,7 +54,7 @@ def compare_versions(found: Sequence[Mapping[str, str]]) -> Check:
                 + f", {usual} on the others"
             )
     if not differing:
-        # without the hash of the sources
+        # the first is a hash, which says nothing to a reader
         shown = [f"{name} {found[0][name]}" for name in DECISIVE[1:] if name in found[0]]
         return judge("versions", ", ".join(shown), "")
     decisive = [name for name in DECISIVE if name in differing]

@@ -184,7 +184,7 @@ def _run_fine_tuning(
     began = time.monotonic()
     rates = _of_bag(protocol) if job.arm == BAG else protocol
     fit = fine_tune(model, work.train, work.task.kind, rates, job.seed, work.device, job.name)
-    seconds = time.monotonic() - began  # prediction does not count
+    seconds = time.monotonic() - began  # before predicting: scores report the cost of training
     found = [predict_examples(work, model, examples, own) for _, examples, own in work.dev]
     return model, {
         "peak_lr": rates.peak_lr, "rows": protocol.rows, "steps": fit.steps, "loss": fit.loss,

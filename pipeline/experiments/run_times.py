@@ -64,7 +64,7 @@ class RunTimes:
 def measure_runs(runs: Sequence[Run], children: Children) -> list[RunTimes]:
     """The times of each run; those of the same shape are measured once. Raises ChildError."""
     shapes = [_shape(run) for run in runs]
-    measured = dict(zip(shapes, runs, strict=True))  # one run per shape
+    measured = dict(zip(shapes, runs, strict=True))
     with tempfile.TemporaryDirectory(prefix="tenfold-") as name:
         folder = Path(name)
         for number, run in enumerate(measured.values()):
