@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -79,16 +80,14 @@ class Runner(Protocol):
     ) -> Iterator[tuple[AnyTask, Any]]:
         """Do all tasks; yield each with its result when it is finished.
 
-        They start in this order, and each is asked for when a process is about to be free.
-        """
+        They start in this order, and each is asked for when a process is about to be free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
     """Does the tasks of a stage, largest first.
 
-    A large task started last would keep all other processes waiting.
-    """
+    A large task started last would keep all other processes waiting."""
 
     runner: Runner
 
@@ -112,8 +111,7 @@ class Executor:
            is unfinished is tried, of whichever part, which may be slow, dead or not started.
         3. A process that does a task holds its lock. What another one holds is passed over, so that
            two never wait for each other, and is left to that process, or with `waits` tried again
-           at the end: then it is finished, or its process has died.
-        """
+           at the end: then it is finished, or its process has died."""
         waiting = unfinished(stage, tasks)
         _show(tasks, waiting, self._taken(stage, waiting, tasks, part, waits))
 
@@ -203,8 +201,7 @@ def _do_shared(
     """Do a task unless it is finished; False if another process has taken it.
 
     The process that does it holds the lock, not the one that hands it out: a job can have more
-    ranks than a process may have open files.
-    """
+    ranks than a process may have open files."""
     marker = directory / shared.task.marker
     lock = lock_of(marker)
     with one_at_a_time(lock) if shared.waits else open_lock(lock) as file:
@@ -301,6 +298,9 @@ class _Pool:
         self.number = 0  # of the stage, from 1
         self.workers = workers
         self.processes = ProcessPoolExecutor(workers, context, _start_worker, (self.stages,))
+        # Short work can end while a process is still importing. It then opens the queue, whose
+        # semaphores go with this object: without waiting for it, it would end with a traceback.
+        weakref.finalize(self, self.processes.shutdown)
 
     def run(self, stage: Stage[AnyTask], tasks: Iterator[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         """As `Runner`; of no use after an error."""
@@ -341,8 +341,7 @@ def _without_interrupts() -> Iterator[None]:
     """Block Ctrl-C in processes started in this block; raise it afterwards if it was pressed.
 
     An interpreter that is interrupted while it starts dies with a fatal error. Children inherit the
-    blocked signal; another thread of this process (Arrow's) may still receive it.
-    """
+    blocked signal; another thread of this process (Arrow's) may still receive it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield  # a shell started this command in the background
         return

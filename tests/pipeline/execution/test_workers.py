@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,7 @@ from pipeline.execution.workers import (
     unfinished,
 )
 from pipeline.ingest.documents.records import Piece, Source
+from tests.launching import process
 
 
 def tasks(*weights: int) -> list[SplitTask]:
@@ -128,6 +130,25 @@ def test_processes_stay_from_stage_to_stage_and_end_with_the_executor(tmp_path: 
     while any(map(is_alive, processes | others)):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_a_process_that_starts_late_ends_without_a_word(tmp_path: Path) -> None:
+    """The first one does all the work; the others are still importing when the executor goes."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, time\nfrom functools import partial\nfrom pathlib import Path\n"
+        "from pipeline.execution.workers import Stage, local_executor\n"
+        "from tests.pipeline.execution.test_workers import LINES, start\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "if __name__ == '__main__':\n"
+        "    local_executor(4).run(Stage(folder, partial(start, folder)), LINES)\n"
+        "else:\n"
+        "    try:\n        os.mkdir(folder / 'first')\n"
+        "    except FileExistsError:\n        time.sleep(1)\n"
+    )
+    result = process.run([sys.executable, script])
+    assert result.returncode == 0 and result.stderr == "", result.stderr
+    assert sorted(done(tmp_path)) == ["a", "b", "c", "d"]
 
 
 def is_alive(process: int) -> bool:
