@@ -110,7 +110,7 @@ class Attention(nn.Module):
                 projected_T3HK, pieces, layout, dropout, self.kernel, reach.window
             )
         else:
-            # Of the chosen tokens only the query is needed; all others give keys and values.
+            # Only the chosen tokens need a query; every token gives a key and a value.
             mixed = attend_from(projected_T3HK[places_P, 0], projected_T3HK, pieces, layout)
         output: Tensor = self.output(mixed.flatten(1))
         return output

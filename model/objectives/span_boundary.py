@@ -54,7 +54,7 @@ def boundaries(
     predicted = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     predicted.scatter_(0, positions_K, weights_K > 0)
     places = torch.arange(len(ids), device=ids.device)
-    # The running maximum is the last token before that is not predicted; flipped, the next one.
+    # The last token before that is not predicted, by a running maximum; then the next one after.
     before = torch.where(predicted, 0, places).cummax(0).values
     after = torch.where(predicted, len(ids) - 1, places).flip(0).cummin(0).values.flip(0)
     left_K, right_K = before[positions_K], after[positions_K]

@@ -99,4 +99,4 @@ def end_with_stacks(who: str, why: str) -> NoReturn:
         flush=True,
     )
     faulthandler.dump_traceback(all_threads=True)
-    os._exit(EXIT_HUNG)  # sys.exit would end this thread only, and wait for the others
+    os._exit(EXIT_HUNG)  # sys.exit would end one thread, or wait for all others

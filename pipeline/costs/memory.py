@@ -147,7 +147,7 @@ def _locked(part: Estimate, pinned: bool) -> Estimate:
 def _optimizer_on_host(parts: Partition) -> list[Estimate]:
     if not parts.offload:
         return []
-    # stage 2 in fp32 has whole parameters, summed over micro-batches
+    # stage 2 in fp32 sums all of the parameters that overlap its part
     sums = {(2, 4): 4 * parts.overlapping, (3, 2): 4 * parts.share, (3, 4): 4 * parts.share}
     copies = parts.width * (parts.share + max(parts.sizes)) if parts.stage == 2 else 0
     return [

@@ -84,7 +84,7 @@ class Partition:
     def overlapping(self) -> int:
         """Elements of whole parameters that overlap a rank's part, on the rank with most.
 
-        Stages 1 and 2 in fp32 hold the gradients of these.
+        Stage 2 in fp32 holds the gradients of these.
         """
         part = self.padded // self.ranks
         ends = [*accumulate(self.sizes)]

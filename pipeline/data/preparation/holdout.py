@@ -155,7 +155,7 @@ def _hold_out(tasks: list[SplitTask], data: DataSettings) -> HoldOut:
     hashes, sizes = np.concatenate(seen), np.concatenate(read)
     if fraction == EVERY_HASH:
         return _held(hashes, sizes, fraction)
-    # only a corpus that was read to its end comes here: the fraction holds out too few of it
+    # the corpus was read to its end, and the fraction holds out under MINIMUM_DOCUMENTS of it
     wanted = _count_wanted(len(hashes))
     distinct = np.unique(hashes)  # copies share a side, so they count once
     if len(distinct) == 1:

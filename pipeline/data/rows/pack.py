@@ -65,7 +65,7 @@ def count_packing(data: DataSettings, tokens: Tokens, rows: Rows, draws: int) ->
     again = rows.offsets[random_next + 1] - rows.offsets[random_next] - 1
     borrowed = int((again - rows.second_segment[random_next]).sum())
     own = len(rows.ids) - specials - borrowed
-    # every draw packs each token once, so one draw of `own` is new
+    # a draw packs each token at most once, so only the first draw's tokens are new
     counts = {
         "text_tokens": len(tokens.ids),
         "repeated_tokens": borrowed + (own - own // draws),

@@ -13,7 +13,7 @@ from pipeline.downstream.reading.examples import Answer, Example, check_not_empt
 from pipeline.downstream.reading.labelled_files import read_content, read_decoded
 from pipeline.downstream.reading.tables import found_answer
 
-# "data" after short entries such as "version": found in the first line, without parsing 40 MB
+# "data" after short entries such as "version": found without parsing 40 MB
 _SQUAD = re.compile(
     rb'(\xef\xbb\xbf)?\s*\{\s*("\w+"\s*:\s*("[^"]*"|[\d.]+)\s*,\s*)*"data"\s*:\s*\['
 )

@@ -234,7 +234,7 @@ def plain_text_notes(sources: list[Source]) -> Iterator[str]:
     for corpus, its in corpora.items():
         order = np.argsort(_text_sizes(its), kind="stable")
         last = max(min(len(order), SAMPLED_FILES) - 1, 1)
-        # In order of size, from the smallest to the largest file.
+        # Evenly spaced by rank of size, the smallest and the largest file included.
         places = {i * (len(order) - 1) // last for i in range(min(len(order), SAMPLED_FILES))}
         files = _texts_at(its, order[sorted(places)].tolist())
         texts = [*map(_start, files)]

@@ -73,7 +73,7 @@ class SharedLists:
         target.unlink(missing_ok=True)  # 3. If this process fails, an older one must not be read.
         folders = Folders()
         left = look(folders)  # 1.
-        # `folders` is complete now, and is written first.
+        # Taking the first file completes `folders`, which are written before the files.
         found = itertools.chain([*itertools.islice(left, 1)], left)
         with whole_file(target) as temporary:
             groups = group_files(_written(temporary, found, folders))

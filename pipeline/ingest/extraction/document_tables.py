@@ -43,7 +43,7 @@ _values = attrgetter(*FOUND)
 def open_writer(path: Path, schema: pa.Schema, is_plain: bool) -> pq.ParquetWriter:
     """Writes a file of such tables; schema: with metadata; is_plain: without compression."""
     compression = "none" if is_plain else "zstd"
-    # Statistics would hold a text of each row group four times over, and are never read.
+    # Statistics would hold two texts of each row group, each twice, and are never read.
     return pq.ParquetWriter(
         path, schema, compression=compression, use_dictionary=_REPEATED, write_statistics=False
     )
