@@ -132,7 +132,7 @@ class Executor:
                 yield tried.task
             else:
                 held.append(tried.task)
-        if waits and held:  # last, when no other work is left
+        if waits and held:
             last = [SharedTask(task, waits=True) for task in unfinished(stage, held)]
             yield from (tried.task for tried, _ in self.runner(shared, last))
 

@@ -91,7 +91,7 @@ class Transfer:
         seconds = max(
             fetching / file.connections,
             (extraction + fetching) / workers,
-            largest + extraction * largest / max(fetching, 1e-9) / workers,  # the largest
+            largest + extraction * largest / max(fetching, 1e-9) / workers,
         )
         text = (
             f"{self.corpus}: about {in_words(seconds)} to fetch and extract them with {workers:,} "
@@ -202,7 +202,7 @@ def _alone(source: Source, head: bytes, folder: str) -> Source:
 def _some(files: list[Source]) -> list[Source]:
     """Files at even distances."""
     places = (number * len(files) // _PLACES for number in range(_PLACES))
-    return [files[place] for place in dict.fromkeys(places)]  # few files: some places are one
+    return [files[place] for place in dict.fromkeys(places)]  # places of few files coincide
 
 
 def _measure(files: list[Source]) -> Speed:

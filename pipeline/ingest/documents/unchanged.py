@@ -204,7 +204,7 @@ def identify(source: Source, target: Path) -> RawContent:
                 f"{path} has changed since it was extracted to {target}; restore it, or remove "
                 f"{target} and name another --output to prepare it as it is now"
             )
-    # States of other content are forgotten.
+    # States in which the file had other content must not pass later.
     content = RawContent(hashes, (known.states if known.hashes == hashes else []) + states)
     with suppress(OSError, DataError):  # the folder may be read-only
         write_whole(content_file(target), json.dumps(content).encode())
