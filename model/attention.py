@@ -53,7 +53,7 @@ def attention_kernel(
     if device.type == "cpu":
         if dtype == torch.bfloat16:
             return "softmax_attention"
-        fast = dtype == torch.float32 and recorded  # marks sign bits of float32
+        fast = dtype == torch.float32 and recorded  # row_attention marks float32 sign bits
         return "row_attention" if fast else "scaled_dot_product_attention"
     flash = dtype in FLASH_TYPES and _capability(device) >= FLASH_CAPABILITY
     flash = flash and head_size % 8 == 0 and head_size <= FLASH_HEAD

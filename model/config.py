@@ -44,7 +44,7 @@ class LayerDesign:
 
     def reach(self, index: int) -> int | None:
         """Tokens to each side that layer `index` attends to; None: all of the piece."""
-        # Of ModernBERT, one in 3: layers 0, 3, ..., among them the last of its 22 and of its 28.
+        # ModernBERT has no window in layers 0, 3, ..., among them the last of its 22 or 28.
         return self.window // 2 if self.window and index % self.global_every else None
 
 

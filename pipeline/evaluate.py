@@ -48,7 +48,7 @@ def main() -> None:
             given.model, datasets, device, given.attention,
             sequences=arguments.sequences, per_sequence=arguments.per_sequence,
         )  # fmt: skip
-        if datasets != stored:  # left out for stored masks, whose rate the shards state
+        if datasets != stored:  # omitted for stored masks, whose rate the shards state
             result[RATE] = rate
     if arguments.grammar or arguments.cloze or arguments.text:
         vocabulary = find_vocabulary(arguments.model, arguments.data, given.model)

@@ -56,7 +56,7 @@ def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
     warnings = [file.advice(run.precision), batch_advice(chosen.given, run), head_advice(chosen)]
     warnings = list(filter(None, warnings))
     if arguments.data:
-        warnings += _look_at(arguments.data, run)  # first: the doctor's words for damaged files
+        warnings += _look_at(arguments.data, run)  # first: it explains damaged files best
         data = open_data(run, arguments.data, hardware.ranks, file.stage(run.precision))
         train, validation = data.train, data.validation
     else:

@@ -39,7 +39,7 @@ def takedown(arguments: argparse.Namespace, executor: Executor) -> None:
     """Find the documents and write the new shards; `executor` runs the tasks."""
     data, output = arguments.data, arguments.output
     manifest = read_manifest(data)
-    if arguments.purge:  # what cannot be purged is known before shards are written
+    if arguments.purge:  # first: it fails before hours of writing shards
         require_raw_texts(data, manifest)
     request = find_documents(data, arguments.documents)
     new = take_down(data, manifest, request, output, executor, arguments.part)

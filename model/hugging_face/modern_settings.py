@@ -102,7 +102,7 @@ def modern_config(theirs: Mapping[str, Any]) -> EncoderConfig:
                "a number in [0, 1e9)")  # fmt: skip
     for name, value in FIXED.items():
         _check(name, theirs.get(name, value), theirs.get(name, value) == value, repr(value))
-    if theirs["hidden_size"] % (2 * theirs["num_attention_heads"]):  # numbers turn in pairs
+    if theirs["hidden_size"] % (2 * theirs["num_attention_heads"]):  # rotation is by pairs
         raise ValueError(
             f"num_attention_heads={theirs['num_attention_heads']} cannot be loaded; it must divide "
             f"hidden_size={theirs['hidden_size']} into even sizes, which rotary positions need"
@@ -179,6 +179,6 @@ def _is_number(value: object) -> bool:
 
 
 def _check(name: str, value: object, is_legal: bool, wanted: str) -> None:
-    # JSON's true is an int in Python, but no number.
+    # JSON's true is an int in Python, but not a number.
     if not is_legal or (isinstance(value, bool) and wanted.startswith("a ")):
         raise ValueError(f"{name}={value!r} cannot be loaded; it must be {wanted}")

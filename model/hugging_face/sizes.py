@@ -38,8 +38,8 @@ def check_sizes(
         if name not in state:
             raise ValueError(f"weights do not fit: missing {name}")
         shape = tuple(state[name].shape)
-        for setting, size in zip(settings, (*shape, 0, 0), strict=False):  # 0 for a lacking one
-            # A gate is as large again.
+        for setting, size in zip(settings, (*shape, 0, 0), strict=False):  # 0: no such dimension
+            # A gate doubles the rows.
             wanted = theirs[setting] * (1 + (setting == "intermediate_size" and config.gated))
             if wanted != size or len(shape) != 2:
                 raise ValueError(

@@ -66,7 +66,7 @@ def encoders(
     found = _their_encoder(own, theirs)
     if isinstance(model, ReplacedTokenModel):
         return model.generator_config if generator else model.config, found
-    # By way of a config.json, as the folder's: it says less of sharing than the model does.
+    # Written to a config.json and read back, which loses what a folder does not say on sharing.
     _, exported = our_config(their_config(model.config, model.pair_head is not None))
     return _as_groups(exported, model.config), _as_groups(found, model.config)
 

@@ -114,7 +114,7 @@ class MaskedLanguageModel(nn.Module):
         self.boundary_head = SpanBoundaryHead(config, words) if boundary_weight else None
         if boundary_weight:
             self.parts += (LossPart(name="sbo", weight=boundary_weight, per="boundaries"),)
-        initialize(self, config, seed, initializer)  # last: draws follow parameters
+        initialize(self, config, seed, initializer)  # last: it draws every parameter
 
     @property
     def config(self) -> EncoderConfig:
@@ -199,7 +199,7 @@ def pair_sums(head: PairHead, first_RD: Tensor, labels_R: Tensor) -> Sums:
     are ignored."""
     logits_R2 = head(first_RD).float()  # bfloat16 is too coarse for a loss
     labelled_R = labels_R >= 0
-    # -1 is no class: it becomes 0, and the loss there is multiplied by 0.
+    # -1 is not a class: it becomes 0, and the loss there is multiplied by 0.
     losses_R = F.cross_entropy(logits_R2, labels_R.clamp(min=0), reduction="none")
     return {
         "pair_loss": (losses_R * labelled_R).sum(),

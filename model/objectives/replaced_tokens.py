@@ -188,7 +188,7 @@ def replace_tokens(inputs: Inputs, words_K: Tensor) -> tuple[Tensor, Tensor]:
     # Unused slots point at the very first token: they write back what is there.
     shown_T = ids_T.scatter(0, positions_K, torch.where(used_K, words_K, ids_T[positions_K]))
     changed_T = torch.zeros(len(ids_T), device=ids_T.device)
-    # They write 0 for it, which is right: a first token is never predicted.
+    # Unused slots write 0 for that token, which is right: it is never predicted.
     changed_T.scatter_(0, positions_K, ((words_K != inputs.labels_K) & used_K).float())
     return shown_T, changed_T
 

@@ -47,7 +47,7 @@ class RestoringHead(nn.Module):
         # If the shown word is right, copying adds to its probability; else only drawing helps.
         mixed_N = torch.where(kept_N, -torch.logaddexp(copied_N, -drawn_loss_N), drawn_loss_N)
         with torch.no_grad():
-            # The shown word is the answer if copied or drawn it beats the likeliest word, drawn.
+            # The shown word wins if, copied or drawn, it is as likely as the likeliest drawn one.
             shows_N = torch.logaddexp(copied_N, drawn_N + seen_N) >= drawn_N + top_N
             right_N = torch.where(kept_N, shows_N | found_N, ~shows_N & found_N)
         return mixed_N, right_N

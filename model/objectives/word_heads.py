@@ -161,7 +161,7 @@ class _WordLosses(torch.autograd.Function):
         found_K = torch.empty(len(labels_K), dtype=torch.bool, device=logits_KW.device)
         sampled_K = torch.empty_like(labels_K)
         log_2K = torch.empty(2, 0 if shown_K is None else len(labels_K), device=logits_KW.device)
-        # 4: logits are widened to float32 a chunk at a time.
+        # 4 bytes: logits are widened to float32 a chunk at a time.
         chunk = max(1, CHUNK_BYTES[logits_KW.device.type] // (4 * size))
         for start in range(0, len(labels_K), chunk):
             part = slice(start, start + chunk)

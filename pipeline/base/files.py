@@ -57,7 +57,7 @@ def whole_file(
         # Any descriptor will do: fsync writes out all of the file, whoever wrote it.
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        # No lock: if another process is faster still, its file is replaced by an equally whole one.
+        # No lock: a file that appears after this test is replaced by an equally whole one.
         if not replaces and path.exists():
             temporary.unlink()
             return

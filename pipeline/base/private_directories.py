@@ -58,7 +58,7 @@ def _resolve(path: Path, links: int = 0) -> Path:
     A level is looked up once those above it are checked, so that no other user can replace what
     was seen there. links: how many led to this path.
     """
-    if path.name == "..":  # of what the parent's links lead to
+    if path.name == "..":  # the parent of what the links lead to
         return _resolve(path.parent, links).parent
     parent = _resolve(path.parent, links) if path.name else path
     others_write = bool(path.name) and _others_can_write(parent, parent.lstat())

@@ -37,7 +37,7 @@ def process_scope() -> str:
 def is_running(process: int) -> bool:
     """True if a process of this scope runs, or another one that has its ID by now."""
     try:
-        os.kill(process, 0)  # 0: only asks
+        os.kill(process, 0)  # signal 0 only tests
     except ProcessLookupError:
         return False
     except PermissionError:  # another user's

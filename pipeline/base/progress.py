@@ -107,7 +107,7 @@ def calling_each(seconds: float, call: Callable[[], None]) -> Iterator[None]:
         while not is_over.wait(seconds):
             call()
 
-    thread = threading.Thread(target=work, daemon=True)  # never keeps the process
+    thread = threading.Thread(target=work, daemon=True)  # ends with the process
     thread.start()
     try:
         yield

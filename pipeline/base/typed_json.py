@@ -169,7 +169,7 @@ def _entries(kinds: tuple[Any, ...], value: object, where: str) -> tuple[Any, ..
 
 
 def _expect(kind: Any, value: object, where: str) -> Any:
-    if type(value) is not kind:  # not isinstance: true is no 1
+    if type(value) is not kind:  # not isinstance: true is not 1
         found = WORDS.get(type(value), type(value).__name__)
         raise ValueError(f"{where or 'it'} is {found}, not {WORDS.get(kind, kind)}")
     return value

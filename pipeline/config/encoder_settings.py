@@ -14,7 +14,7 @@ Base = Annotated[float, Range("(1, 1000000000000)")]
 Initializer = Literal[
     "normal", "normal_sinusoidal", "truncated_normal", "truncated_normal_glorot", "megatron"
 ]
-# What a layer of BERT is: transformers' classes for shared layers and extra heads have no other.
+# A layer of BERT: transformers' classes with shared layers or extra heads offer nothing else.
 BERT_LAYERS = {
     "norm": "post", "gated": False, "biases": True, "position_kind": "learned", "window": 0,
     "global_every": 1, "rotary_base": 10_000.0, "local_rotary_base": 10_000.0,

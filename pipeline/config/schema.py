@@ -166,7 +166,7 @@ def is_text_list(hint: object) -> bool:
     return get_origin(hint) is tuple and get_args(hint)[0] is str
 
 
-# Cached, as `get_type_hints` evaluates every annotation anew.
+# Cached, as `get_type_hints` evaluates every annotation at each call.
 @functools.cache
 def fields_of(kind: type[DataclassInstance]) -> Mapping[str, Setting]:
     """Name -> parsed annotation, for the fields of one section."""

@@ -284,7 +284,7 @@ def _read(text: str, kind: Any) -> object:
             return text
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
-    # `1e3` is no int to Python; `_convert` accepts floats that are whole.
+    # `1e3` is not an int to Python; `_convert` accepts floats that are whole.
     for number in {int: (int, float), float: (float,)}.get(kind, ()):
         try:
             return number(text)

@@ -58,7 +58,7 @@ def sent_under(run: Run, parts: Partition, accumulation: int = 0) -> list[Estima
 def _gradients(parts: Partition, accumulation: int) -> list[Estimate]:
     """Sums over ranks, in fp32 whatever the network's arithmetic."""
     if parts.stage == 3:
-        # Padded to equal shares. Those that are kept whole need no gather, but a sum all the same.
+        # Padded to equal shares. Gradients of weights that are kept whole are summed as well.
         size = 4 * (parts.gathered + parts.kept_elements) * accumulation
         return [_sent("gradients", "reduce-scatter", size, "fp32, in every micro-batch")]
     elements = parts.padded if parts.flat_gradients else parts.total

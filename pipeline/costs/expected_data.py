@@ -58,7 +58,7 @@ def expected_datasets(run: Run, tokens: int) -> tuple[tuple[Dataset, ...], tuple
                 "--tokens cannot; give --data with their shards, or add --set batch.mixture=[] "
                 "--set batch.mixture_exponent=1 --set batch.corpora=[]"
             )
-        # Phases that read the same rows and masks.
+        # Phases with one key read the same rows and masks.
         key = (part.data.sequence_length, mask_settings(part))
         if key in seen:
             continue

@@ -95,7 +95,7 @@ class SiteRates:
 
     def products(self, device: str) -> tuple[MachineRates, ...]:
         """Those of a device, however many were measured."""
-        # A product's rate does not.
+        # A product's rate does not depend on the number of ranks.
         names = (name for name in self.machines if name.startswith(f"{device} "))
         return tuple(rate for name in names for rate in self.machines[name])
 

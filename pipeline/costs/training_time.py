@@ -272,7 +272,7 @@ def _communication(
     return Estimate(
         "exposed communication", moved / usual, "seconds", basis,
         f"{moved / 1e9:.3g} GB per rank at {usual / 1e9:.3g} GB/s {where}; {how}",
-        max(0.0, moved / most - hidden), moved / least,  # the usual value hides nothing, either
+        max(0.0, moved / most - hidden), moved / least,  # only the least hides some of it
     )  # fmt: skip
 
 

@@ -125,7 +125,7 @@ def _check_health(nvml: Any, handle: Any) -> list[Check]:
     except Exception as error:
         found.append(skip("GPU row remaps", str(error)))
     try:
-        # not ...ThrottleReasons, the older name, which goes with CUDA 14
+        # not ...ThrottleReasons, the older name, which CUDA 14 removes
         reasons = int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)) & ~_HARMLESS
         found.append(
             judge("GPU clocks", f"slowed, reasons {reasons:#x}" if reasons else "not slowed",

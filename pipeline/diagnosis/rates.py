@@ -173,7 +173,7 @@ def supports(capability: tuple[int, int], built: Sequence[str]) -> bool:
     major, minor = capability
     for name in built:
         what, _, number = name.partition("_")
-        # as in sm_90a
+        # without a letter, as in sm_90a
         version = divmod(int(number.rstrip("abcdefghijklmnopqrstuvwxyz")), 10)
         if version <= (major, minor) and (what == "compute" or version[0] == major):
             return True

@@ -73,7 +73,7 @@ def _check_files(
     mine = every[placement.local_rank :: placement.local_size]
     name = f"shards {folder.directory}"
     end, looked = time.monotonic() + seconds, 0
-    # each look waits for the file system, so threads wait together
+    # on threads, as a network file system takes its time for each size
     for error in on_threads(lambda file: _size_error(folder, file[0], file[1]), mine):
         if error:
             return [judge(name, error, wrong, "every file, with its size", _COPY)]

@@ -220,7 +220,7 @@ class RowEncoder:
                 part = offsets[start : start + space]
                 row = self._row(question, ids[start : start + space], [])
                 first = len(row.ids) - 1 - len(part)
-                # the head reads every token, and how many there are is known only with the row
+                # the head reads every token, and only the finished row says how many there are
                 row = Row(row.ids, row.second, list(range(len(row.ids))))
                 inside = wanted is not None and start <= wanted[0] and wanted[1] < start + len(part)
                 held |= inside

@@ -144,7 +144,7 @@ def hold_job(work: TuningWork, job: TuningJob) -> Iterator[None]:
 
 
 def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
-    """Fit, score, and publish the job's folder. Where locks do not exclude, another process may
+    """Fit, score, and publish the job's folder. Where locks have no effect, another process may
     do the same job, and the result is that of the first."""
     folder = work.folder(job)
     if not is_done(work, job):  # the user removed the result

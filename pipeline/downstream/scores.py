@@ -153,7 +153,7 @@ def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -
         try:
             device = describe_device(work.device)
             save_folder(model, start, work.output / FINE_TUNED, device=device)
-        except TakenError as error:  # locks did not exclude; both write the same
+        except TakenError as error:  # where locks have no effect; both write the same
             print(error, flush=True)
         write_whole(work.output / PREDICTIONS, (folder / PREDICTIONS).read_bytes())
         names = [f"{FINE_TUNED}/", PREDICTIONS, *_submit(work, model, encoder)]

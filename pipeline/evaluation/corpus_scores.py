@@ -107,7 +107,7 @@ def language_scores(scores: Mapping[str, Scores], datasets: Iterable[Dataset]) -
             recorded.setdefault(corpus, set()).update(filter(None, [about.get("language")]))
     members: dict[str, list[Scores]] = {}
     for corpus, part in scores.items():
-        # Of several languages there is no telling which rows have which.
+        # With several languages it is unknown which rows have which.
         if len(recorded[corpus]) == 1:
             (language,) = recorded[corpus]
             members.setdefault(language, []).append(part)

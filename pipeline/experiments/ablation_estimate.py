@@ -81,7 +81,7 @@ def check_arms(runner: AblationRunner, jobs: Sequence[AblationJob]) -> None:
     for arm in arms:
         for part in split_phases(arm.run):
             key = shard_directory(ablation, part).name
-            # once per directory, which arms share: each look is a command of seconds
+            # once per directory, which arms share: each check runs a command for seconds
             if key not in reasons:
                 reasons[key] = _why_not_prepared(ablation, part, runner.children)
         found = {shard_directory(ablation, part).name: None for part in split_phases(arm.run)}

@@ -52,7 +52,7 @@ def prepare_shards(ablation: Ablation, arm: AblationArm, children: Children) -> 
                 continue
             print(f"preparing {directory}", flush=True)
             words = (*prepare_command(ablation, part), "--output", directory)
-            # the child keeps it if this process is killed
+            # the child keeps the lock if this process is killed
             children.run(words, prepare_log(ablation, part), lock)
     check_inputs(ablation)
 
@@ -88,7 +88,7 @@ def why_not_scored(ablation: Ablation, arm: AblationArm, judge: AblationArm) -> 
     mine = read_manifest(held_out(ablation, arm))
     theirs = read_manifest(held_out(ablation, judge))
     whose = "the baseline's" if judge is ablation.baseline else f"{judge.name}'s"
-    # losses per token of unlike tokens do not compare
+    # a loss per token depends on what the tokens are
     if mine.tokenizer["sha256"] != theirs.tokenizer["sha256"]:
         return f"another tokenizer than {whose}"
     if arm.run.encoder.positions < theirs.sequence_length:

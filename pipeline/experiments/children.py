@@ -80,7 +80,7 @@ class Children:
                 self._child.send_signal(signal.SIGTERM)
             output, _ = self._child.communicate()
         code, self._child = self._child.returncode, None
-        # the child was asked itself, as a terminal and scancel signal whole groups
+        # the child got the signal itself: a terminal and scancel signal whole groups
         if code == EXIT_INTERRUPTED:
             self.stopped = True
         self.check_stopped()

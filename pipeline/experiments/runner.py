@@ -158,7 +158,7 @@ class AblationRunner:
     def _train(self, job: AblationJob, log: Path, lock: IO[Any]) -> None:
         """Train and measure a run. Raises ChildError, and DataError for damaged files."""
         directory = self.ablation.directory(job)
-        # other processes may share these
+        # the runs that tune the rate, which other processes may share
         self.finish([] if job.factor else self.tuning_jobs(job.arm))
         factor = job.factor * job.arm.run.optimizer.peak_lr
         rate = factor or self.rate_of(job.arm)

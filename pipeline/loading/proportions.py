@@ -67,7 +67,7 @@ class Proportions:
         """Samples of each dataset [datasets] among the first `samples`."""
         found = np.array([samples], np.int64)
         for nodes, children in zip(self._levels[:0:-1], self._levels[-2::-1], strict=True):
-            whole, left = np.maximum(nodes, 1), children[::2]  # 0: a node of such leaves
+            whole, left = np.maximum(nodes, 1), children[::2]  # 0: all its leaves are fillers
             # Whole rounds are exact. `rest` and `left` are at most 2^31, so their product fits.
             rounds, rest = np.divmod(found, whole)
             lefts = rounds * left + (rest * left + whole // 2) // whole

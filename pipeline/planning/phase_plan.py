@@ -350,7 +350,7 @@ def _most_read(
     ]
     if not readable:
         raise all_damaged(train)
-    # Stable: all ranks must sample the same datasets, also of those that are read alike.
+    # Stable, so that all ranks sample the same datasets where several are read equally often.
     most = np.argsort([-read for _, read in readable], kind="stable")[:MOST_SAMPLED]
     chosen = [readable[place] for place in sorted(most.tolist())]
     return [dataset for dataset, _ in chosen], [read for _, read in chosen]

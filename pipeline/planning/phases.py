@@ -154,7 +154,7 @@ def _order_of(
         own_weights = mixture_weights(phase.run.batch, phase.train)
         if (own_rows, own_weights, phase.before) != (rows, weights, before):
             continue
-        # By size, rows are what counts: other masks' directories may name corpora differently.
+        # Read by size, only rows count: directories with other masks may name corpora differently.
         chosen = weights or part.batch.named or phase.run.batch.named
         if not chosen or [_held(dataset) for dataset in phase.train] == corpora:
             return phase.order, before

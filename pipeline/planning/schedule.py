@@ -53,7 +53,7 @@ def learning_rate(run: Run, step: int) -> float:
     if step <= warmup:
         return peak * step / warmup
     step = min(step, run.steps)
-    # Above 1 in the stable part of warmup_stable_decay; 0 steps fall if the warm-up fills the run.
+    # No step falls if the warm-up fills the run; before the fall the quotient is above 1.
     falling = schedule.decay_steps if schedule.kind == "warmup_stable_decay" else run.steps - warmup
     left = min(1.0, (run.steps - step) / falling) if falling else 0.0
     match schedule.kind:

@@ -123,7 +123,7 @@ def _read_named(name: str) -> Recipe:
         label = found.origin.removeprefix(HUB).partition("@")[0].rpartition("/")[2]
         return _read_continued(found.folder, label, found.origin)
     folder = Path(name)
-    # A slash decides, so that a folder that happens to be here is never taken for a recipe.
+    # Only a slash makes it a folder: one that happens to be here never stands in for a recipe.
     if "/" not in name:
         if folder.is_dir():
             raise ConfigError(

@@ -196,7 +196,7 @@ def _fetch(repository: Repository, commit: str, files: Sequence[ListedFile], pla
                 except TakenError as error:
                     if not _is_whole(target):
                         raise DataError(f"{target} is not a fetched model; remove it") from error
-        shutil.rmtree(kept, ignore_errors=True)  # its files are links to those of a whole folder
+        shutil.rmtree(kept, ignore_errors=True)  # not needed once `target` is whole
 
 
 def _is_taken(file: ListedFile, folder: Path, kept: Path) -> bool:

@@ -59,7 +59,7 @@ def patiently(
             return attempt()
         except TryAgainError as error:
             now = fetched()
-            if now - best > _GAIN * size:  # a few bytes per attempt are no progress
+            if now - best > _GAIN * size:  # a few bytes per attempt are not progress
                 failures, best = 0, now
             failures += 1
             # No answer at all is a wrong address or no network, which fifty minutes do not change.

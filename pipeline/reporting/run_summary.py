@@ -143,7 +143,7 @@ def _starts(path: Path, curves: RunCurves) -> list[int]:
     if not history.is_file() or history.stat().st_size > MOST_BYTES:
         return []
     lines = history.read_text(errors="replace").splitlines()
-    # the first start is no restart
+    # the first start is not a restart
     begins = [parse_time(life.began_at) for life in lives(lines)[1:]]
     steps = [curves.step_at(time) for time in begins if time is not None]
     return [step for step in steps if step is not None]

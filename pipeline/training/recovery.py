@@ -292,7 +292,7 @@ def find_damaged(
 
     Collective.
     """
-    # A mistake may also be in validation data or a copy, which is no training shard's.
+    # A mistake may also be in validation data or a copy, which belongs to no training shard.
     file = mistake.file if mistake else None
     owned = [(index, dataset.shard_with(file)) for index, dataset in enumerate(datasets)]
     found = [(index, shard) for index, shard in owned if shard]

@@ -134,7 +134,7 @@ def require_room(
     if written == math.inf and not any(map(is_extracted, sources)):  # nothing is left to write
         return
     vocabulary = read_existing(arguments.tokenizer, found, run.data)
-    # An estimate takes seconds of the process that plans, and is asked for several times.
+    # An estimate takes seconds in this process, and several calls need the same one.
     key = (tuple(sources), vocabulary.sha256 if vocabulary else "")
     if key not in known:
         with _sampled(sources) as sampled:

@@ -140,7 +140,7 @@ class ChosenTokenizer:
                 try:
                     publish_folder(self.places.unfinished, target)
                     print(f"tokenizer: published as {target}")
-                except FileNotFoundError:  # by now; only where locks have no effect, as below
+                except FileNotFoundError:  # moved by another process: no locks here
                     return
                 except TakenError:  # another one was first: choose the target again
                     if target == self.places.own and not _is_whole(target):

@@ -199,7 +199,7 @@ def _by_range(words, signed, band, ranges):  # type: ignore[no-untyped-def]
     keys = np.empty(starts[-1], np.uint64)
     for document in range(len(words)):
         if signed[document]:
-            hashed = mix(words[document] + salt)  # hashed again: cheaper than memory for all
+            hashed = mix(words[document] + salt)  # again: cheaper than keeping every hash
             chosen = (hashed & U(0xFFFFFFFF)) * U(ranges) >> U(32)
             keys[starts[chosen + U(1)]] = (hashed >> U(32) << U(32)) | U(document)
             starts[chosen + U(1)] += 1

@@ -151,7 +151,7 @@ def _decode(path: Path, content: bytes) -> str:
         if foreign or _CONTROL.search(content):
             raise _unreadable(path, f"not UTF-8 text (line {line})") from error
         print(f"note: {escaped(str(path))} is not UTF-8 (line {line}); read as Windows-1252")
-        # which leaves five bytes without a meaning
+        # five bytes have no meaning in Windows-1252
         return content.decode("cp1252", errors="replace")
 
 

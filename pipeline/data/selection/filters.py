@@ -150,7 +150,7 @@ def filters_by_corpus(given: list[str], corpora: Iterable[str]) -> dict[str, Fil
     for_all = []
     for item in given:
         corpus, _, rule = item.partition("=")
-        if corpus in rules and corpus not in RULES:  # of one name, the rule is meant
+        if corpus in rules and corpus not in RULES:  # a rule of that name is meant
             rules[corpus].append(rule)
         elif rule.partition("=")[0] in RULES:
             raise ConfigError(
@@ -159,7 +159,7 @@ def filters_by_corpus(given: list[str], corpora: Iterable[str]) -> dict[str, Fil
             )
         else:
             for_all.append(item)
-    # own rules last: of one name the last counts
+    # own rules last: of equal names the last counts
     return {corpus: Filters.parse(for_all + own) for corpus, own in rules.items()}
 
 

@@ -159,7 +159,7 @@ def write_signatures(path: Path, corpus: str, tables: Iterator[pa.Table]) -> Non
 
 def complete_store(directory: Path, files: Sequence[Path]) -> SignatureStore:
     """Write the index of a store whose files are all there; other files are removed."""
-    # each footer is a read that waits where files are on a network
+    # on threads, as a network file system takes its time for each footer
     counts = [*on_threads(lambda path: pq.read_metadata(path).num_rows, files)]
     stored = [
         SignatureFile(path.name, count, path.stat().st_size) for path, count in zip(files, counts)

@@ -202,7 +202,7 @@ def batch_rows(pieces: Sequence[int]) -> npt.NDArray[np.int64]:
     rows = np.array([count for count in pieces if count], np.int64)
     batches = -(-rows // BATCH_ROWS)
     found = np.full(batches.sum(), BATCH_ROWS)
-    found[np.cumsum(batches) - 1] = rows - BATCH_ROWS * (batches - 1)  # ends of pieces
+    found[np.cumsum(batches) - 1] = rows - BATCH_ROWS * (batches - 1)  # a piece's last is short
     return found
 
 

@@ -132,7 +132,7 @@ def _store(folder: Path, task: SampleTask) -> None:
     table = pa.table({"text": pa.array(texts, pa.large_string())})
     table = table.replace_schema_metadata({_COUNTS: json.dumps(asdict(counts))})
     with whole_file(folder / task.marker, lasting=False) as temporary:
-        # read soon, then gone
+        # lz4: it is read once, soon, and then removed
         pq.write_table(table, temporary, compression="lz4", use_dictionary=False)
 
 

@@ -51,7 +51,7 @@ class AddedParts:
         vocabulary = self.reference.vocabulary
         tokens = vocabulary.text_tokens
         content = json.loads(vocabulary.text_json())
-        # 0 is text
+        # from 1: id 0 stands for text
         content["added_tokens"] = [token | {"id": n} for n, token in enumerate(tokens, 1)]
         # text has no NUL, so all that lies between two added tokens is one unknown word
         content["model"] = {"type": "WordLevel", "vocab": {"\0": 0}, "unk_token": "\0"}

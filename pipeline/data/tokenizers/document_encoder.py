@@ -155,7 +155,7 @@ class TextEncoder:
         if not others:
             return tokens, unknown
         pieces, done = [], 0
-        # whole stretches between replaced documents are taken over as they are
+        # the documents between two replaced ones are kept in one slice
         for index in sorted(others):
             pieces += [_documents(tokens, done, index), others[index]]
             done = index + 1

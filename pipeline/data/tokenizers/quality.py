@@ -173,7 +173,7 @@ def _torn(tokenizer: Tokenizer) -> list[str]:
         lost = _marks(before) - _marks(after)
         if lost and name not in _ACCENTED:
             marks.append(f"{name} ({lost} of {_marks(before)})")
-        # as Hangul in NFD, with three letters for one
+        # such as Hangul in NFD: up to three letters for one
         if len(after) > len(before):
             pieces.append(name)
     lines = []

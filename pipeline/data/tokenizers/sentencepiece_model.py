@@ -141,7 +141,7 @@ def _normalizer(table: bytes, lower_case: bool) -> normalizers.Normalizer:
         steps += [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
     if table:
         steps.append(normalizers.Precompiled(table))
-    # as AlbertConverter
+    # as in transformers' AlbertConverter
     return normalizers.Sequence([*steps, normalizers.Replace(Regex(" {2,}"), " ")])
 
 

@@ -101,7 +101,7 @@ class WordEngine:
         table = self.table.with_room(int(offsets[-1] - offsets[0]))
         found = look_up_words(buffer, offsets, sentences, self.kinds, table)  # 2. new ones lack ids
         self.table = table
-        self._encode_new(known)  # 3. of words from this number on
+        self._encode_new(known)  # 3. the words from this number on
         inside = self._sentences_inside(buffer, found.inside)
         # 4.
         ids, document_offsets, starts, unknown = write_ids(

@@ -4,7 +4,7 @@
 2. Columns have numbers from 1. CoNLL-U's ten have Universal Dependencies' names too, and those of
    CoNLL-U Plus the names in its first line, `# global.columns = ID FORM UPOS`.
 3. A word is in FORM, else in the first column; its tag, if none is chosen, in the last.
-4. In files with names a number sign starts a comment, and IDs such as 3-4 and 8.1 are no words.
+4. In files with names a number sign starts a comment, and IDs such as 3-4 and 8.1 are not words.
    Elsewhere it is a word, but for `# id ...` and `# name = ...`.
 5. A first line that names a word and its tag, as `word<tab>tag`, is a header.
 """

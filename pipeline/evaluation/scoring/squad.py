@@ -78,7 +78,7 @@ def _accepted(gold: Sequence[str]) -> Sequence[str]:
 def _word_f1(answer: str, predicted: str) -> float:
     left, right = normalize_answer(answer).split(), normalize_answer(predicted).split()
     if not left or not right:
-        return float(left == right)  # one of them is no answer
+        return float(left == right)  # at least one of them is empty
     common = sum((Counter(left) & Counter(right)).values())
     return 2 * common / (len(left) + len(right)) if common else 0.0
 

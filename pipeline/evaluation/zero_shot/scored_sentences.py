@@ -52,7 +52,7 @@ def score_sentences(
     if grammar:
         paradigms = read_paradigms(grammar)
         test = GrammarTest.of(paradigms, vocabulary, model.config.positions)
-        # Without shards there is no text to count words in, and the column is left out.
+        # Without shards there is no text to count words in, and the column is omitted.
         counts = count_tokens(datasets, vocabulary.size) if datasets else None
         with counting("scoring", "masked copies") as on_batch:
             scores = score_grammar(model, test, device, counts, on_batch=on_batch)

@@ -30,7 +30,7 @@ def sharing(scale: str) -> Table:
         ("feed_forward", "shared-FFN", narrow,
          (38, 88.9, 81.6, 78.6, 75.6, 82.3, 91.7, 64.4, 80.2)),
         ("none", "not-shared", narrow, (89, 89.9, 82.8, 80.3, 77.3, 83.2, 91.5, 67.9, 81.6)),
-        # 0: as the layers
+        # 0: as wide as the layers
         ("all", "all-shared", 0, (31, 88.6, 81.5, 79.2, 76.6, 82.0, 90.6, 63.3, 79.8)),
         ("attention", "shared-attention", 0, (83, 89.9, 82.7, 80.0, 77.2, 84.0, 91.4, 67.7, 81.6)),
         ("feed_forward", "shared-FFN", 0, (57, 89.2, 82.1, 78.2, 75.4, 81.5, 90.8, 62.6, 79.5)),

@@ -81,7 +81,7 @@ def _group(name: str, group: Group, width: int) -> list[str]:
     for member in group.members:
         corpus = CORPORA[member]
         size = f"{corpus.hub.text_bytes / 1e9:.1f} GB" if corpus.hub else "nothing"
-        what = _shortened(corpus.description, width - 42)  # columns of the three before
+        what = _shortened(corpus.description, width - 42)  # 42: the columns before it
         stated = f"{corpus.published_bytes / 1e9:.1f} GB"
         lines.append(f"  {member:<14}{stated:>10}{size:>14}  {what}")
     lines.append("")

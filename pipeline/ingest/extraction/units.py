@@ -290,7 +290,7 @@ def _found(source: Source, start: Place) -> _Found:
         return iter(())
     found = None
     while _last:
-        last, state, place, rest = _last.pop()  # popped: what is read on cannot be read again
+        last, state, place, rest = _last.pop()  # popped: reading on uses it up
         if last == source and place <= start and state == state_of(source):  # it cannot go back
             found = rest
     if found is None:

@@ -246,7 +246,7 @@ def _paragraphs(text: str) -> str:
         if line.startswith(_HEADING):
             title = line.lstrip(_HEADING).strip()
             level = len(line) - len(line.lstrip(_HEADING))
-            # Those of this level or below it that still wait head sections without text.
+            # Waiting headings of this level or below have no text under them: drop them.
             headings = [other for other in headings if other[0] < level]
             if title:
                 headings.append((level, title))

@@ -130,7 +130,7 @@ class WeightsAndBiases:
             project=os.environ.get("WANDB_PROJECT", "tenfold"),
             dir=str(self.run),
             resume="allow" if known else None,
-            config=None if known else to_dict(settings),  # once
+            config=None if known else to_dict(settings),  # sent once
             # silent: asks nothing and prints nothing between our lines
             settings=wandb.Settings(console="off", silent=True, finish_timeout=FINISH_SECONDS),
         )

@@ -93,7 +93,7 @@ class Validator:
                     total=self.cluster.total,
                     stopped=self._stops_between_batches,
                 )
-                grammar = self._grammar() if parts else {}  # None: a stop request came
+                grammar = self._grammar() if parts else {}  # no parts after a stop request
                 general = self._general(phase) if parts and at_end else {}
         except DataError as error:
             self.stop.mistake = error
