@@ -1,9 +1,10 @@
 """Files with a word and its tags per line -> sentences: CoNLL's, CoNLL-U and CoNLL-U Plus.
 
-1. An empty line ends a sentence, and so does -DOCSTART-.
+1. An empty line ends a sentence, and so do -DOCSTART- and CoNLL-2012's #begin and #end document.
 2. Columns have numbers from 1. CoNLL-U's ten have Universal Dependencies' names too, and those of
    CoNLL-U Plus the names in its first line, `# global.columns = ID FORM UPOS`.
-3. A word is in FORM, else in the first column; its tag, if none is chosen, in the last.
+3. A word is in FORM, else in the first column; its tag, if none is chosen, in the last. The
+   columns of CoNLL-2012 must be chosen, and its entities in brackets are refused.
 4. In files with names a number sign starts a comment, and IDs such as 3-4 and 8.1 are not words.
    Elsewhere it is a word, but for `# id ...` and `# name = ...`.
 5. A first line that names a word and its tag, as `word<tab>tag`, is a header.
@@ -33,6 +34,11 @@ from pipeline.ingest.documents.sniff import ARRAY
 COMMENT = re.compile(r"# (id |\S+ = )")
 """Names of sentences in CoNLL-U and MultiCoNER; a number sign may also be a word."""
 SENTENCE_BREAK = "-DOCSTART-"
+_DOCUMENT = re.compile(r"#(begin|end) document\b")
+"""CoNLL-2012's marks around a document: https://conll.cemantix.org/2012/data.html"""
+_CONLL_2012 = 12
+"""The fewest columns of CoNLL-2012: the word is the fourth, a name such as (ORG* the eleventh."""
+_BRACKETS = re.compile(r"\([A-Z_]+[*)]")
 CONLL_U = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 """https://universaldependencies.org/format.html"""
 _GLOBAL = "# global.columns = "
@@ -75,6 +81,11 @@ def read_conll(path: Path, word: str = "", tag: str = "") -> ExampleTable:
             f"{path} has the columns {', '.join(names)}; name that of the tags, such as "
             "--target UPOS"
         )
+    if not (word and tag) and len(first) >= _CONLL_2012 and any(map(_DOCUMENT.match, lines)):
+        raise DataError(
+            f"{path} has the columns of CoNLL-2012; name those of the words and of their tags, "
+            "such as --text 4 --target 5"
+        )
     # 3.
     word_at = _place(path, word or ("FORM" if "FORM" in names else "1"), names, first)
     tag_at = _place(path, tag, names, first) if tag else -1
@@ -84,7 +95,7 @@ def read_conll(path: Path, word: str = "", tag: str = "") -> ExampleTable:
     # the additional empty line ends the last sentence
     for number, line in enumerate([*lines, ""], 1):
         # 1.
-        if not line.strip() or line.split(maxsplit=1)[0] == SENTENCE_BREAK:
+        if _is_break(line):
             if words:
                 check_tags(tuple(words), tags, str(path))
                 examples.append(Example(str(len(examples)), tuple(words), tuple(tags)))
@@ -95,6 +106,11 @@ def read_conll(path: Path, word: str = "", tag: str = "") -> ExampleTable:
             is_long = len(columns) > max(1, word_at, tag_at)
             if not (is_long and columns[word_at] and columns[tag_at]):
                 raise DataError(f"{path} line {number}: {line!r} is not a word and its tag")
+            if _BRACKETS.match(columns[tag_at]):
+                raise DataError(
+                    f"{path} line {number}: the tag {columns[tag_at]!r} is in CoNLL-2012's "
+                    "brackets; convert the column to B-, I- and O"
+                )
             words.append(columns[word_at])
             tags.append(columns[tag_at])
     check_not_empty(examples, path)
@@ -117,9 +133,18 @@ def _column_names(lines: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
+def _is_break(line: str) -> bool:
+    """True for what ends a sentence: a blank line, or the mark of a document."""
+    return (
+        not line.strip()
+        or line.split(maxsplit=1)[0] == SENTENCE_BREAK
+        or bool(_DOCUMENT.match(line))
+    )
+
+
 def _is_word_line(line: str, names: Sequence[str]) -> bool:
     """False for blank lines, marks, comments, and in files with names for what has another ID."""
-    if not line.strip() or line.split(maxsplit=1)[0] == SENTENCE_BREAK:
+    if _is_break(line):
         return False
     if not names:
         return not COMMENT.match(line)  # 4.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,8 @@ PlacedRow = tuple[str, Record | None]
 """Its place for messages, and its values by column; None for a line with too few."""
 _ZIP = b"PK\x03\x04"  # also .xlsx and .ods
 _LARGEST_FIELD = 1 << 27  # csv's own 131,072 characters are too few for articles
+_SEPARATOR = re.compile(r"sep=.(?=[\r\n])")
+"""A first line that tells Excel the delimiter; here the header does."""
 DELIMITED = "-separated"
 """The end of the form of a table whose columns are named by its first line."""
 _NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
@@ -73,6 +76,9 @@ def decode_content(path: Path, content: bytes) -> str:
         text = content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not {encoding.upper()}: {error.reason}; convert it") from error
+    text = _SEPARATOR.sub("", text, count=1) if text.startswith("sep=") else text
+    if "\n" not in text:  # lines of old Macs, and of Excel's "CSV (Macintosh)"
+        text = text.replace("\r", "\n")
     if "\0" in text[:HEAD_BYTES]:  # NUL is legal UTF-8
         raise DataError(f"{path} is binary; give JSON lines, CSV, TSV or Parquet")
     return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,15 @@ CONLL_U = """# newdoc id = n1
 # sent_id = 2
 1\tNo\tno\tINTJ\tUH\t_\t0\troot\t_\t_
 """
+CONLL_2012 = """#begin document (bc/cctv/00/cctv_0000); part 000
+bc/cctv/00/cctv_0000 0 0 In IN (TOP* - - - - * (0
+bc/cctv/00/cctv_0000 0 1 Paris NNP *) - - - - (GPE) 0)
+
+#end document
+#begin document (bc/cctv/00/cctv_0001); part 000
+bc/cctv/00/cctv_0001 0 0 Rain NN (TOP*) - - - - * -
+#end document
+"""
 PLUS = "# global.columns = FORM NER\n# text = EU\nEU\tB-ORG\nsays\tO\n"
 
 
@@ -38,6 +48,26 @@ def test_conll(tmp_path: Path) -> None:
     assert one.gold == ("NNP", "VBZ")
     path.write_text("# sent_id = 3\n# id 7\tdomain=en\n# O\nEU I-ORG\n")
     assert [e.texts for e in read_conll(path).examples] == [("#", "EU")]
+
+
+def test_conll_2012(tmp_path: Path) -> None:
+    path = tmp_path / "c.v4_gold_conll"
+    path.write_text(CONLL_2012)
+    found = read_conll(path, "4", "5").examples
+    assert [(e.texts, e.gold) for e in found] == [
+        (("In", "Paris"), ("IN", "NNP")),
+        (("Rain",), ("NN",)),
+    ]
+    for word, tag, message in (
+        ("", "", "has the columns of CoNLL-2012; name those of the words and of their tags"),
+        ("4", "11", "line 3: the tag '(GPE)' is in CoNLL-2012's brackets; convert the column"),
+    ):
+        with pytest.raises(DataError, match=re.escape(message)):
+            read_conll(path, word, tag)
+    path.write_text("#begin document (a); part 000\nEU I-ORG\n\n#end document\n")
+    assert [e.texts for e in read_conll(path).examples] == [("EU",)]
+    path.write_bytes(b"EU I-ORG\rsays O\r\rRain O\r")
+    assert [e.texts for e in read_conll(path).examples] == [("EU", "says"), ("Rain",)]
 
 
 def test_a_header_is_no_sentence(tmp_path: Path) -> None:
