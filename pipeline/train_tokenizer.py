@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pipeline.base.command_line import (
     Parser,
+    add_by_folder,
     add_input_arguments,
     add_published_arguments,
     add_recipe_arguments,
@@ -41,6 +42,7 @@ def main() -> None:
         ),
     )
     add_input_arguments(parser)
+    add_by_folder(parser)
     add_published_arguments(parser)
     add_recipe_arguments(parser)
     parser.add_argument(

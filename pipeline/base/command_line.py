@@ -105,12 +105,6 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: the Hub's copy of a named corpus)",
     )
     parser.add_argument(
-        "--by-folder",
-        action="store_true",
-        help="treat every folder and file in the directory --input as a corpus of that name, such "
-        "as a language: en/, sw/, yo.jsonl.gz; batch.mixture_exponent sets their weights",
-    )
-    parser.add_argument(
         "--revision",
         default="",
         metavar="COMMIT",
@@ -124,6 +118,16 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="keep at most N pages per site in each WARC or WET file, chosen by the hash of their "
         "URLs (default: all)",
+    )
+
+
+def add_by_folder(parser: argparse.ArgumentParser) -> None:
+    """Add --by-folder, for commands that count each corpus by itself."""
+    parser.add_argument(
+        "--by-folder",
+        action="store_true",
+        help="treat every folder and file in the directory --input as a corpus of that name, such "
+        "as a language: en/, sw/, yo.jsonl.gz; batch.mixture_exponent sets their weights",
     )
 
 

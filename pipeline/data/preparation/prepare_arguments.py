@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipeline.base.command_line import (
     Parser,
+    add_by_folder,
     add_input_arguments,
     add_part_argument,
     add_published_arguments,
@@ -43,6 +44,7 @@ def prepare_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         epilog=EXAMPLES,
     )
     add_input_arguments(parser)
+    add_by_folder(parser)
     add_published_arguments(parser)
     _add_source_arguments(parser)
     add_recipe_arguments(parser)

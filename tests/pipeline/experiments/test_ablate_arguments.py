@@ -79,6 +79,7 @@ def test_tasks_to_fine_tune_on(tmp_path: Path) -> None:
             "--finetune-seeds must be 1 or more, got 0",
         ),
         ([*OWN, "--arm", "a", "--arm", "b", "--scale", "mini"], "belongs to TABLE, not to --rec"),
+        ([*OWN, "--by-folder"], "unrecognized arguments: --by-folder"),
         ([*OWN, "--train-steps", "-1"], "--train-steps must be 0 or more, got -1"),
     ],
 )
