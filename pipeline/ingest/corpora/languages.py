@@ -21,6 +21,31 @@ MOST_NAMED = 8
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _FOLDER = re.compile(r"([a-z]{2,3})(?:[_-]([A-Z][a-z]{3}))?(?=[_-]|$)")
 """The code, and perhaps the script, that the name of a folder begins with."""
+_ISO_639_2 = """
+ae lu nd nr oj aar abk ach ada afa afh afr ain aka akk alb ale alg amh apa ara arg arm arn arp
+art arw asm ath aus ava ave aym aze bad bai bak bal bam baq bas bat bej bel bem ben ber bho bih
+bik bin bis bla bnt bod bos bra bre btk bua bul bur byn cad cai car cat cau cel ces cha chb che
+chg chi chk chm chn chp chu chv cmc cnr cop cor cos cpe cpf cpp cre crp cus cym cze dak dan dar
+day del den deu dgr div doi dra dua dum dut dyu dzo efi egy eka ell elx eng enm est eus ewe ewo
+fan fao fas fij fil fin fiu fon fra fre frm fro frs fry ful gaa gay gba gem geo ger gez gil gla
+gle glg glv gmh goh gon grb grc gre grn guj gwi hai hat hau heb her hil him hin hit hmn hmo hrv
+hun hup hye iba ibo ice ido iii ijo iku ile ina inc ind ine ipk ira iro isl ita jav jpn jpr jrb
+kac kal kam kan kar kas kat kau kaw kaz kha khi khm kho kik kin kir kmb kok kom kon kor kos kpe
+krl kro kru kua kum kur kut lah lam lao lat lav lim lin lit lol loz ltz lua lub lug lui lun luo
+lus mac mag mah mak mal man mao map mar mas may mdr men mga mic mis mkd mkh mlg mlt mnc mno moh
+mon mos mri msa mul mun mwr mya myn nai nau nav nbl nde ndo nep nic niu nld nno nob nog non nor
+nub nwc nya nym nyn nyo nzi oci oji ori orm osa oss ota oto paa pal pan pau peo per phi phn pli
+pol pon por pra pro pus que raj rap rar roa roh rom ron rum run rus sad sag sai sal sam san sas
+sel sem sga sgn sid sin sio sit sla slk slo slv sma sme smi smj smo sms sna snd snk sog som son
+sot spa sqi srd srp srr ssa ssw suk sun sus sux swa swe syc syr tah tai tam tat tel tem ter tgk
+tgl tha tib tig tir tiv tkl tlh tli tmh tog ton tsi tsn tso tuk tup tur tut tvl twi uga uig ukr
+umb und urd uzb vai ven vie vol vot wak wal was wel wen wln wol xho yao yap yid yor ypk zap zbl
+zen zgh zha zho znd zul zun zxx zza
+"""
+"""Those that Wikimedia does not have: loc.gov/standards/iso639-2."""
+_CODES = LANGUAGES.union(_ISO_639_2.split())
+"""Codes that a name may begin with. ISO 639-3 would not tell languages from words: it has `old`,
+`raw`, `org` and 45 % of all strings of three letters. Its codes need a script, as in aai_Latn."""
 
 
 def corpus_languages(given: Sequence[str], sources: Iterable[Source]) -> dict[str, str]:
@@ -72,10 +97,10 @@ def describe_languages(languages: Mapping[str, str]) -> str:
 def _in_name(corpus: str) -> str:
     """The language that a corpus is named for: en of en-web, zho-Hans of zho_Hans."""
     found = _FOLDER.match(corpus)
-    if not found:
+    if not found or not (found[1] in _CODES or found[2]):
         raise ConfigError(
-            f"--languages {BY_FOLDER}: {corpus} does not begin with a code, as en, en-web and "
-            f"zho_Hans do; rename it, or add {corpus}=CODE"
+            f"--languages {BY_FOLDER}: {corpus} does not begin with a code of ISO 639, as en, "
+            f"en-web and zho_Hans do; rename it, or add {corpus}=CODE"
         )
     return "-".join(filter(None, found.groups()))
 

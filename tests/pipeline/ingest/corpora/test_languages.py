@@ -27,12 +27,12 @@ def named(source: Source, *corpora: str) -> list[Source]:
 
 
 def test_names_of_folders_begin_with_a_language(source: Source) -> None:
-    names = ("en", "en-web", "deu_books", "zho_Hans", "srp-Cyrl-wiki", "srp_Latn")
+    names = ("en", "en-web", "deu_books", "zho_Hans", "srp-Cyrl-wiki", "srp_Latn", "aai_Latn")
     found = corpus_languages(["by-folder"], named(source, *names, *names))
-    assert [*found.values()] == ["en", "en", "deu", "zho-Hans", "srp-Cyrl", "srp-Latn"]
+    assert [*found.values()] == ["en", "en", "deu", "zho-Hans", "srp-Cyrl", "srp-Latn", "aai-Latn"]
     assert [*found] == [*names]
-    for bad in ("wikipedia", "EN", "e", "en2", "_en"):
-        with pytest.raises(ConfigError, match=f"{bad} does not begin with a code, as en"):
+    for bad in ("wikipedia", "EN", "e", "en2", "_en", "xx", "web", "old-web", "aai"):
+        with pytest.raises(ConfigError, match=f"{bad} does not begin with a code of ISO 639, as"):
             corpus_languages(["by-folder"], named(source, "en", bad))
     other = corpus_languages(["by-folder", "wikipedia=de"], named(source, "en", "wikipedia"))
     assert other == {"en": "en", "wikipedia": "de"}
