@@ -32,7 +32,7 @@ def _counts(statistics: DocumentStatistics) -> list[str]:
     total = max(1, statistics.records())
     lines = ["documents", f"  {statistics.records():>13,} read"]
     kept = statistics.documents()
-    text = f"{statistics.characters / 1e6:,.1f} M characters"
+    text = f"{statistics.characters:,} characters"
     lines.append(f"  {kept:>13,} kept, {kept / total:.1%}: {text}")
     if len(statistics.corpora) > 1:
         lines += [f"  {count:>13,}   of {name}" for name, count in statistics.corpora.items()]
