@@ -25,7 +25,7 @@ MICRO_BATCHES = 4
 """Micro-batches read of each run's shards: two steps."""
 RUNS = {
     "roberta": ("roberta_tiny", ()),
-    "zstd": ("roberta_tiny_published", ("--compression", "zstd")),
+    "zstd": ("roberta_tiny_published", ("--compression", "zstd", "--dedup", "exact")),
     "bert": ("bert_tiny", ()),
     "whole_word": ("bert_tiny", ("--set", "data.masking=whole_word")),
     "albert": ("albert_tiny", ()),
@@ -33,7 +33,8 @@ RUNS = {
     "spanbert": ("spanbert_tiny", ()),
     "per-epoch": ("spanbert_tiny_published", ()),
 }
-"""Folder -> a recipe and options of `prepare`: each tokenizer, format and mask scheme once."""
+"""Folder -> a recipe and options of `prepare`: each tokenizer, format, mask scheme and rule for
+copies once."""
 
 
 def compile_kernels() -> None:

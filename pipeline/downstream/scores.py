@@ -196,7 +196,8 @@ def describe_device(device: torch.device) -> str:
     """The GPU's name, `null` for one that computes nothing, or the number of CPU threads."""
     if device.type == "cuda":
         return device_name(device)
-    return f"CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"CPU, {threads} thread{'s' * (threads != 1)}"
 
 
 def versions() -> dict[str, str]:
@@ -217,8 +218,7 @@ def summarize_scores(scores: Mapping[str, Any]) -> str:
                 lines.append(f"    {arm:<14} {shown}")
     lines.append(
         f"  protocol {protocol['source']}: rate {protocol['peak_lr']:g}, {protocol['rows']} rows, "
-        f"{protocol['max_steps'] or protocol['epochs']} "
-        f"{'steps' if protocol['max_steps'] else 'epochs'}; grid {grid['name']}"
+        f"{_length(protocol)}; grid {grid['name']}"
         + (f" of {grid['points']} points" if grid["points"] else "")
         + f"; {scores['seconds']:.0f} s on {scores['model']['device']}"
     )
@@ -232,6 +232,13 @@ def summarize_scores(scores: Mapping[str, Any]) -> str:
             f"{lost['words']:,} words lost"
         )
     return "\n".join(lines)
+
+
+def _length(protocol: Mapping[str, Any]) -> str:
+    """`4 epochs`, or `5,336 steps` where a paper gives these."""
+    if protocol["max_steps"]:
+        return f"{protocol['max_steps']:,} steps"
+    return f"{protocol['epochs']:g} epoch{'s' * (protocol['epochs'] != 1)}"
 
 
 def _line(values: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Describes a run, a checkpoint, a model, a folder of them or a list of ids, and what takes it.
+"""Describes a run, checkpoint, model, fine-tuning, folder of them or list of ids, and its uses.
 
 Of models only JSON is read, so this needs no torch.
 """
@@ -21,6 +21,7 @@ from pipeline.recipes import RECIPES, recipe
 
 RUN, STATE, MODEL = "run.json", "state.json", "config.json"
 WEIGHTS = "model.safetensors"
+_TUNING, _SCORES = "finetune.json", "scores.json"
 _CHECKPOINTS = "checkpoints"
 _PRETRAINED = ("ForMaskedLM", "ForPreTraining")
 """Ends of the names of classes whose folders have all that a recipe needs."""
@@ -50,6 +51,8 @@ def describe_place(path: Path) -> list[str]:
         return lines
     if (path / MODEL).exists() and (lines := _describe(path / MODEL, _model)):
         return lines
+    if (path / _TUNING).exists():
+        return _describe(path / _TUNING, _fine_tuning)
     return _folder(path)
 
 
@@ -151,6 +154,19 @@ def _model(path: Path) -> list[str]:
     return [about, *next_lines(*calls, ["evaluate", path, "--data", shards])]
 
 
+def _fine_tuning(path: Path) -> list[str]:
+    task = read_object(path / _TUNING)["task"]
+    if not (path / _SCORES).exists():
+        return [f"{path}: a fine-tuning on {task}, unfinished; run its command again to resume"]
+    record = read_object(path / _SCORES)
+    shown = ", ".join(f"{name} {found['median']:.4f}" for name, found in record["scores"].items())
+    return [
+        f"{path}: {record['model']['origin']}, fine-tuned on {task}",
+        f"  scores  {shown}",
+        f"  model   {path / 'model'}, for transformers",
+    ]
+
+
 def _id_list(path: Path) -> list[str]:
     """Empty for a file of anything but ids of documents, as pipeline.takedown takes."""
     with path.open("rb") as file:
@@ -173,7 +189,7 @@ def _folder(path: Path) -> list[str]:
     if (path / WORK).exists():
         return []  # unfinished shards
     marks = {
-        MANIFEST: "shards", WORK: "unfinished shards", RUN: "a run",
+        MANIFEST: "shards", WORK: "unfinished shards", RUN: "a run", _TUNING: "a fine-tuning",
         "word_starts.bin": "a tokenizer",
     }  # fmt: skip
     found = {}

@@ -205,7 +205,10 @@ def _read_quoted(path: Path, text: str, mark: str) -> Iterator[tuple[int, list[s
         for row in rows:
             yield rows.line_num, row
     except csv.Error as error:
-        raise DataError(f"{path} line {rows.line_num} is not CSV: {error}; fix the line") from error
+        reason = str(error).partition(" - ")[0]  # the rest is for programmers
+        raise DataError(
+            f"{path} line {rows.line_num} is not CSV: {reason}; fix the line"
+        ) from error
 
 
 def _zip_rows(

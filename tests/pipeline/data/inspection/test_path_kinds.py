@@ -112,6 +112,20 @@ def test_a_model(show: Show, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_fine_tuning(show: Show, tmp_path: Path) -> None:
+    path = tmp_path / "scores" / "stars"
+    path.mkdir(parents=True)
+    (path / "finetune.json").write_text('{"task": "classification"}')
+    assert "a fine-tuning on classification, unfinished; run its command" in show(path)
+    scores = {"accuracy": {"median": 0.75}, "macro_f1": {"median": 0.5}}
+    record = {"model": {"origin": "runs/tiny"}, "scores": scores}
+    (path / "scores.json").write_text(json.dumps(record))
+    said = show(path)
+    assert f"{path}: runs/tiny, fine-tuned on classification" in said
+    assert "accuracy 0.7500, macro_f1 0.5000" in said and f"{path / 'model'}, for" in said
+    assert f"{path}: a fine-tuning" in show(path.parent)
+
+
 @pytest.mark.parametrize(
     ("model_type", "kind"),
     [

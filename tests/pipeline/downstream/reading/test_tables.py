@@ -77,7 +77,7 @@ def test_short_lines_are_counted_or_refused(tmp_path: Path) -> None:
         ("classification", "x.tsv", "t\tl\tl\na\tb\t1\n", "has two columns 'l'; rename one"),
         ("classification", "x.CSV", "t,l\ngood, but long,1\n", "line 2 has 3 columns, not 2"),
         ("classification", "x.csv", 'l,t\n1,"open\n0,b\n', "line 3 is not CSV: unexpected end"),
-        ("classification", "x.csv", "t,l\ra,1\rb,0\r", "line 1 is not CSV: new-line character"),
+        ("classification", "x.csv", "t,l\na\rb,1\n", "line 2 is not CSV: new-line character"),
         ("classification", "x.csv", 't,l\n"two\nlines",1\na\n', "line 4 has 1 column, not 2"),
         ("regression", "x.jsonl", f'{{"t": "a", "l": {"9" * 400}}}\n', "is not a number"),
         ("classification", "x.jsonl", "{]\n", "line 1 is not a JSON object"),
