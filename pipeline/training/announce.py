@@ -85,12 +85,16 @@ def run_lines(run: Run, phases: Sequence[Phase]) -> list[str]:
     size = phases[0].plan.parameters * PARAMETER_BYTES / 1e9
     return [
         f"run: {run.steps:,} steps in {run.precision} with {optimizer.kind}, learning rate up to "
-        f"{optimizer.peak_lr:g} after {run.schedule.warmup_steps:,} steps of warm-up",
+        f"{optimizer.peak_lr:g} after {_steps(run.schedule.warmup_steps)} of warm-up",
         f"encoder: {encoder.layers} layers of width {encoder.width:,}, {run.data.vocab_size:,} ids",
-        f"saved: every {saved.every:,} steps, {format_digits(size, 2)} GB each; validated every "
-        f"{held_out.every:,} steps{' with grammar' if held_out.grammar else ''}"
+        f"saved: every {_steps(saved.every)}, {format_digits(size, 2)} GB each; validated every "
+        f"{_steps(held_out.every)}{' with grammar' if held_out.grammar else ''}"
         f"{at_rate(held_out.mask_rate)}",
     ]
+
+
+def _steps(count: int) -> str:
+    return f"{count:,} step{'s' * (count != 1)}"
 
 
 def print_start(job: Job, cluster: Cluster, start: Start) -> None:

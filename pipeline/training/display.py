@@ -65,6 +65,7 @@ class Display:
         """A step starts. tokens: number in the step, over all ranks."""
         self._step_tokens, self._learning_rate = tokens, learning_rate
         self._step_began = self._clock()
+        self._bar.set_postfix_str(self._loss, refresh=False)  # in place of a validation's
 
     def micro_batch(self, done: int, total: int) -> None:
         """`done` of the step's `total` micro-batches are computed."""
@@ -87,7 +88,7 @@ class Display:
     def loss(self, step: int, loss: float) -> None:
         """The loss of a step is known."""
         self._loss = f"loss {loss:.4f} at step {step:,}"
-        self._bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
+        self._bar.set_postfix_str(self._loss, refresh=False)
 
     def go_back(self, step: int) -> None:
         """The run resumes from an earlier step."""
@@ -97,7 +98,7 @@ class Display:
 
     def validating(self, scored: int) -> None:
         """A number of micro-batches of held-out sequences is scored."""
-        self._bar.set_postfix_str(f"validating, {scored:,} micro-batches", refresh=False)
+        self._bar.set_postfix_str(f"validating, micro-batch {scored:,}", refresh=False)
         self._bar.update(0)  # redraws, at most as often as tqdm does
         if self._is_due():
             self._print(f"validating after step {self._step:,}: {scored:,} micro-batches scored")
