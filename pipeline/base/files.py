@@ -38,8 +38,10 @@ def write_whole(path: Path, content: bytes | memoryview, *, lasting: bool = True
     lasting=False skips the sync of the directory, which saves a wait for the disk; a later file in
     the same directory then makes the name survive a power failure.
     """
-    with whole_file(path, lasting=lasting) as temporary, temporary.open("wb") as file:
+    with _renamed(path, lasting=lasting) as temporary, temporary.open("wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextmanager
@@ -51,12 +53,19 @@ def whole_file(
     size: bytes that it takes, if they are known, for the message; replaces: False keeps a file that
     another process has written meanwhile. Raises DataError if the disk is full or not writable.
     """
-    temporary = temporary_path(path)
-    try:
+    with _renamed(path, lasting=lasting, size=size, replaces=replaces) as temporary:
         yield temporary
         # Any descriptor will do: fsync writes out all of the file, whoever wrote it.
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
+
+
+@contextmanager
+def _renamed(path: Path, *, lasting: bool, size: int = 0, replaces: bool = True) -> Iterator[Path]:
+    """`whole_file` for a block that syncs what it writes, without opening it again."""
+    temporary = temporary_path(path)
+    try:
+        yield temporary
         # No lock: a file that appears after this test is replaced by an equally whole one.
         if not replaces and path.exists():
             temporary.unlink()

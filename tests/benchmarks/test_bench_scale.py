@@ -10,7 +10,7 @@ import pytest
 EXPECTED = {
     # eleven files of a piece are read and removed, by all workers, and seven more, as most of these
     # on threads; eight pieces make a shard, of eleven files that are written, synced and hashed
-    "publish": "51.12 per split",
+    "publish": "51.00 per split",
     "sample": "1.65 per byte",
     "start": "1.00 per file, 0.00 per rank",
     # one open; and once for all files whether there are masks of this duplicate
