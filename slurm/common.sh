@@ -165,14 +165,19 @@ split_inputs() {
 }
 
 # split_words KEY: sets words=(the arguments in this setting). Single quotes keep an argument with
-# spaces in one piece, as in a shell; all else is passed on as it is, a JSON list's quotes too.
+# spaces in one piece, as in a shell, and \' is an apostrophe, also between them; all else is passed
+# on as it is, a JSON list's quotes too.
 split_words() {
-  local text=${!1:-} word="^([^[:space:]']|'[^']*')+" space='^[[:space:]]+'
+  local word="^([^[:space:]']|'[^']*')+" space='^[[:space:]]+' quote="'" escaped="\\'"
+  local mark=$'\1' text # stands for an apostrophe until quotes are gone: no argument has this byte
+  text=${!1:-} text=${text//"$escaped"/$mark}
   words=()
   while [[ $text =~ $space ]] && text=${text:${#BASH_REMATCH[0]}}; [ -n "$text" ]; do
-    [[ $text =~ $word ]] || fail "$1: a single quote is not closed: $text"
-    text=${text:${#BASH_REMATCH[0]}} words+=("${BASH_REMATCH[0]//\'/}")
+    [[ $text =~ $word ]] ||
+      fail "$1: a single quote is not closed: ${text//$mark/$escaped}; an apostrophe is $escaped"
+    text=${text:${#BASH_REMATCH[0]}} words+=("${BASH_REMATCH[0]//$quote/}")
   done
+  words=("${words[@]//$mark/$quote}")
 }
 
 # Sets python=(command) and container=(srun options that it needs).

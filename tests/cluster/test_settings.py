@@ -118,6 +118,20 @@ def test_single_quotes_keep_an_argument_with_spaces(script: str, stand_ins: Stan
     assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (r"--name 'Zoë\'s run' it\'s 'it'\''s'", "--name|Zoë's run|it's|it's|"),
+        (r"a=\d+ b=[\"c\"] \'", r"a=\d+|b=[\"c\"]|'|"),
+        ("", ""),
+    ],
+)
+def test_a_backslash_before_an_apostrophe_keeps_it(locale: str, given: str, expected: str) -> None:
+    script = """split_words TENFOLD_ARGS; for word in "${words[@]}"; do printf '%s|' "$word"; done"""
+    assert bash(script, TENFOLD_ARGS=given, LC_ALL=locale) == expected
+
+
 def test_a_recipe_of_the_batch_file_is_the_last_choice() -> None:
     script = "read_site {}; echo $TENFOLD_RECIPE $TENFOLD_RUN"
     chosen = {"TENFOLD_ROOT": "/data", "TENFOLD_RUN": "", "TENFOLD_RECIPE": ""}
