@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, skip
 
 NAME = "GPU"
-LACKING = "GPUs need the nvidia-ml-py package: pip install 'tenfold[gpu]'"
+LACKING = "GPUs need the nvidia-ml-py package: pip install '.[gpu]'"
 _DRIVER = Path("/proc/driver/nvidia/version")
 _NONE_GIVEN = ("", "NoDevFiles", "-1")
 """CUDA_VISIBLE_DEVICES of a job without GPUs; NoDevFiles is Slurm's."""

@@ -346,7 +346,7 @@ def test_a_board_that_is_not_installed_is_refused_before_anything_is_written(
     elsewhere = ("env", "-C", tmp_path, f"PYTHONPATH={Path(__file__).parents[2]}")
     result = launch(*elsewhere, sys.executable, "-m", "pipeline.train", *parts)
     assert result.returncode == 2
-    assert "pip install 'tenfold[wandb]'" in result.stderr
+    assert "pip install '.[wandb]'" in result.stderr
     assert result.stderr.count("\n") == 1 and not run.exists()
 
 

@@ -45,7 +45,7 @@ def sentencepiece_json(path: Path) -> str:
         sentencepiece: Any = importlib.import_module("sentencepiece")
     except ImportError as error:
         raise DataError(
-            f"{path} needs the sentencepiece package: pip install 'tenfold[sentencepiece]'"
+            f"{path} needs the sentencepiece package: pip install '.[sentencepiece]'"
         ) from error
     content = path.read_bytes()
     try:

@@ -58,7 +58,7 @@ def check_boards(to: Sequence[str]) -> None:
     found = find_spec(WANDB) if WANDB in to else None
     if WANDB in to and (found is None or found.origin is None):  # a folder called wandb has none
         raise ConfigError(
-            f"logging.to={list(to)} needs the wandb package: pip install 'tenfold[wandb]', or add "
+            f"logging.to={list(to)} needs the wandb package: pip install '.[wandb]', or add "
             "--set 'logging.to=[\"tensorboard\"]'"
         )
 

@@ -90,7 +90,7 @@ def test_a_gpu_without_its_library_is_skipped_with_the_name_of_the_extra(
     monkeypatch.setattr(devices, "_DRIVER", tmp_path)
     (check,) = find_device(0, 1)[1]
     assert check.status == SKIPPED and check.value == devices.LACKING
-    assert "tenfold[gpu]" in check.value
+    assert "pip install '.[gpu]'" in check.value
 
 
 def test_the_library_has_what_the_stand_in_has() -> None:

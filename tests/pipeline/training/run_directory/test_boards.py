@@ -168,7 +168,7 @@ def test_wandb_must_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
     if not any((Path(place) / "wandb" / "__init__.py").exists() for place in sys.path):
-        with pytest.raises(ConfigError, match=r"wandb.*pip install 'tenfold\[wandb\]'"):
+        with pytest.raises(ConfigError, match=r"wandb.*pip install '\.\[wandb\]'"):
             check_boards(["tensorboard", "wandb"])
     (tmp_path / "wandb" / "__init__.py").write_text("")
     check_boards(["wandb"])
