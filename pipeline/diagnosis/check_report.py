@@ -70,7 +70,8 @@ def summarize_checks(checks: Sequence[Check], ranks: int, seconds: float) -> str
     verdict = {OK: "ready", WARN: "can run, with warnings", FAIL: "would stop, or be wrong"}[
         worst_status(checks)
     ]
-    return f"doctor: {verdict}: {', '.join(words)}; {ranks} ranks, {seconds:.1f} s"
+    counted = f"{ranks} rank{'s' * (ranks != 1)}"
+    return f"doctor: {verdict}: {', '.join(words)}; {counted}, {seconds:.1f} s"
 
 
 def name_ranks(ranks: Sequence[int]) -> str:

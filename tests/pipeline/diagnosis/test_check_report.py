@@ -30,6 +30,7 @@ def test_lines() -> None:
     assert summarize_checks(FOUND, 2, 1.23) == (
         "doctor: would stop, or be wrong: 1 fail, 1 skipped; 2 ranks, 1.2 s"
     )
+    assert summarize_checks([], 1, 0.0).endswith("; 1 rank, 0.0 s")
 
 
 def test_the_table_has_only_columns_with_values() -> None:
