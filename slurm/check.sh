@@ -49,6 +49,7 @@ check_names() {
     grep -qxF "$name" <<<"$known" ||
       fail "unknown setting $name; the settings are those in slurm/README.md"
   done
+  echo "names of TENFOLD_ variables"
 }
 
 check_python() {
@@ -57,7 +58,7 @@ check_python() {
   echo "${TENFOLD_VENV:-$TENFOLD_IMAGE}, recipe $TENFOLD_RECIPE"
 }
 
-# The shards that training will find when prepare has ended: those of this corpus alone.
+# The shards that training will find when prepare has ended: those of this corpus only.
 check_shards() {
   local corpus found others=() -
   if [ -n "${TENFOLD_DATA:-}" ]; then
@@ -91,7 +92,7 @@ check_prepare() {
   grep '^disk: ' <<<"$output"
 }
 
-# The settings, and whether RUN has room for its checkpoints.
+# The settings, the board's package, and whether RUN has room for its checkpoints.
 check_train() {
   local words
   runs_here || return 0
@@ -104,15 +105,17 @@ from pipeline.costs.disk import PARAMETER_BYTES
 from pipeline.planning.phase_plan import parameters_of
 from pipeline.training.job import read_job
 from pipeline.training.network_arguments import parse_train
+from pipeline.training.run_directory.boards import check_boards
 
 def main():
     arguments = parse_train()
     arguments.data = []  # there may be none yet
     job = read_job(arguments)
+    check_boards(job.run.logging.to)
     place = next(p for p in (job.output, *job.output.parents) if p.exists())
     needed = parameters_of(job.run) * PARAMETER_BYTES * (job.run.checkpoint.keep + 1)
     free = shutil.disk_usage(place).free
-    words = f"{needed / 1e9:,.1f} GB of checkpoints, {free / 1e9:,.1f} GB free in {place}"
+    words = f"{needed / 1e9:,.2f} GB of checkpoints, {free / 1e9:,.2f} GB free in {place}"
     if needed > free:
         raise CheckpointError(f"no room: {words}; free some or name another TENFOLD_RUN")
     if not os.access(place, os.W_OK):
@@ -127,7 +130,7 @@ runs_here() {
   data=()
   choose_python >/dev/null || exit 2
   [ ${#container[@]} -eq 0 ] || {
-    echo "not checked: Pyxis runs in jobs alone"
+    echo "not checked: Pyxis runs only in jobs"
     return 1
   }
 }
@@ -135,6 +138,6 @@ runs_here() {
 check_request() {
   local output
   output=$(sbatch --test-only "${all[@]}" "$@" 2>&1) ||
-    fail "the partition cannot hold it: $(paste -sd' ' <<<"$output")"
+    fail "sbatch refuses it: $(paste -sd' ' <<<"$output")"
   sed -n 's/^sbatch: Job [0-9]* //p' <<<"$output"
 }

@@ -7,8 +7,8 @@
 #   slurm/pipeline.sh ./roberta-base ...            continues the model in that folder
 #   slurm/pipeline.sh --help                        prints this
 #
-# sbatch's options before --prepare, --train or --export are for all three jobs, those after one of
-# them are for that job alone. So each job has its own resources: those in its file unless given.
+# Options of sbatch before --prepare, --train and --export apply to all three jobs, those after one of
+# them only to that job. A job has the resources that its file asks for, unless you give others.
 # Training uses slurm/RECIPE.sbatch, or slurm/train.sbatch if there is none, as for a folder.
 #
 # Other settings come from the environment or site.env, see slurm/README.md. Prints the three job ids.
@@ -39,7 +39,7 @@ read_arguments() {
     --prepare | --train | --export) stage=${argument#--} ;;
     *)
       [[ $argument != --export=* || $argument == --export=ALL* ]] ||
-        fail "$argument would keep the settings from the jobs; leave it out"
+        fail "$argument would keep the settings from the jobs; drop it"
       if [ -z "$recipe" ]; then
         [[ $argument != -* ]] || fail "name a recipe before $argument"
         recipe=$argument

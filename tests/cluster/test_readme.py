@@ -99,8 +99,8 @@ def test_what_would_fail_in_the_queue_is_found_before(cluster: Cluster, tmp_path
             "shards: there would be several shards: ",
             "prepare: /no/file",
             "train: unknown setting stepz",
-            "train-request: the partition cannot hold it: allocation failure: Node count",
-            "export-request: the partition cannot hold it: allocation failure: Requested node",
+            "train-request: sbatch refuses it: allocation failure: Node count",
+            "export-request: sbatch refuses it: allocation failure: Requested node",
         ),
         strict=True,
     ):

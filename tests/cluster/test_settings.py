@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -128,7 +130,9 @@ def test_single_quotes_keep_an_argument_with_spaces(script: str, stand_ins: Stan
     ],
 )
 def test_a_backslash_before_an_apostrophe_keeps_it(locale: str, given: str, expected: str) -> None:
-    script = """split_words TENFOLD_ARGS; for word in "${words[@]}"; do printf '%s|' "$word"; done"""
+    script = (
+        """split_words TENFOLD_ARGS; for word in "${words[@]}"; do printf '%s|' "$word"; done"""
+    )
     assert bash(script, TENFOLD_ARGS=given, LC_ALL=locale) == expected
 
 
@@ -196,6 +200,15 @@ def test_arguments_are_checked_as_they_are_used(
     bash(f". {ROOT}/slurm/check.sh; cd {ROOT}; read_site; {check}", **chosen)
     record = (stand_ins.folder / "record").read_text()
     assert record.split("\n\n")[-1].splitlines()[-2:] == last
+
+
+@pytest.mark.skipif(find_spec("wandb") is not None, reason="wandb is installed")
+def test_a_board_without_its_package_is_found(tmp_path: Path) -> None:
+    chosen = {"TENFOLD_VENV": sys.prefix, "TENFOLD_RECIPE": "roberta_tiny"}
+    chosen |= {"TENFOLD_ROOT": str(tmp_path), "TENFOLD_ARGS": '--set logging.to=["wandb"]'}
+    printed = bash(f". {ROOT}/slurm/check.sh; read_site; (check_train) 2>&1; echo $?", **chosen)
+    assert "error: logging.to=['wandb'] needs the wandb package" in printed
+    assert printed.endswith("\n2")
 
 
 def test_an_unknown_setting_in_site_env_is_found(tmp_path: Path) -> None:
