@@ -85,6 +85,7 @@ THEIRS = {
     "me",
     "check",
     "nodes",
+    "ntasks-per-node",
     "prepare",
     "train",
     "export",
