@@ -118,7 +118,8 @@ def calling_each(seconds: float, call: Callable[[], None]) -> Iterator[None]:
 
 def progress_line(total: int, now_done: int, done_before: int, seconds: float) -> str:
     """Bytes done, their share, this run's rate, and the remaining time."""
-    share = f"{now_done / 1e9:,.2f} of {total / 1e9:,.2f} GB ({now_done / max(total, 1):.0%})"
+    size, unit = (1e9, "GB") if total >= 1e9 else (1e6, "MB")
+    share = f"{now_done / size:,.2f} of {total / size:,.2f} {unit} ({now_done / max(total, 1):.0%})"
     if now_done == done_before:
         return f"preparing: {share}, no part finished yet in {in_words(seconds)}"
     rate = (now_done - done_before) / max(seconds, 1e-9)

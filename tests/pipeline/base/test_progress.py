@@ -23,6 +23,7 @@ def test_the_line_says_rate_and_time_left() -> None:
     # 30 GB in 600 s are 50 MB/s; the 110 GB that are left take 2,200 s
     line = progress_line(160_000_000_000, 50_000_000_000, 20_000_000_000, 600)
     assert line == "preparing: 50.00 of 160.00 GB (31%), 50.0 MB/s, 36 min left"
+    assert progress_line(3_100_000, 0, 0, 60).startswith("preparing: 0.00 of 3.10 MB (0%), ")
 
 
 def test_the_line_of_a_count_says_what_is_known() -> None:
