@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pipeline.base.errors import PipelineError
+
 OK, SKIPPED, WARN, FAIL = "ok", "skipped", "warn", "fail"
 STATUSES = (OK, SKIPPED, WARN, FAIL)
 """Statuses from best to worst."""
@@ -32,6 +34,12 @@ def judge(name: str, value: str, wrong: str, threshold: str = "", remedy: str = 
         name=name, status=wrong or OK, value=value, threshold=threshold,
         remedy=remedy if wrong else "",
     )  # fmt: skip
+
+
+def judge_error(name: str, error: PipelineError, threshold: str = "") -> Check:
+    """A check that fails for what a command would refuse: `what is wrong; what to do`."""
+    value, _, remedy = str(error).partition("; ")
+    return judge(name, value, FAIL, threshold, remedy)
 
 
 def skip(name: str, why: str) -> Check:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pipeline.base.command_line import cores
 from pipeline.base.errors import ConfigError
 from pipeline.base.private_directories import own_directory
-from pipeline.diagnosis.checks import FAIL, WARN, Check, at_least, judge, skip
+from pipeline.diagnosis.checks import FAIL, WARN, Check, at_least, judge, judge_error, skip
 
 GB = 1e9
 _FEW_FILES, _SOME_FILES = 256, 4096
@@ -155,7 +155,7 @@ def _check_local(local: Path) -> Check:
     try:
         free = shutil.disk_usage(own_directory(local, "TENFOLD_LOCAL")).free
     except ConfigError as error:
-        return judge("local directory", str(error), FAIL, "", "see above")
+        return judge_error("local directory", error)
     except OSError as error:
         return judge("local directory", str(error), FAIL, "", "set TENFOLD_LOCAL to another")
     return at_least(

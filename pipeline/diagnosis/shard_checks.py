@@ -16,7 +16,7 @@ from pathlib import Path
 from pipeline.base.errors import DataError
 from pipeline.config.run import Run
 from pipeline.data.shards.manifest import Manifest, Shard, check_size, hash_file, read_manifest
-from pipeline.diagnosis.checks import FAIL, WARN, Check, judge
+from pipeline.diagnosis.checks import FAIL, WARN, Check, judge, judge_error
 from pipeline.diagnosis.own_rank import LaunchPlace
 from pipeline.execution.threads import on_threads
 from pipeline.loading import compatibility
@@ -129,7 +129,7 @@ def _check_settings(folders: Sequence[ShardFolder], run: Run) -> Check:
     try:
         compatibility.check_shards(run, folders, "")
     except DataError as error:
-        return judge(name, str(error), FAIL, "the recipe's settings", "see above")
+        return judge_error(name, error, "the recipe's settings")
     return judge(name, run.name, "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.base.errors import DataError
 from pipeline.diagnosis.checks import (
     FAIL,
     OK,
@@ -9,6 +10,7 @@ from pipeline.diagnosis.checks import (
     WARN,
     at_least,
     judge,
+    judge_error,
     merge,
     skip,
     worst_status,
@@ -27,6 +29,13 @@ def test_amounts_fail_below_one_limit_and_warn_below_another() -> None:
     assert [check.status for check in found] == [FAIL, WARN, OK]
     assert [check.threshold for check in found[:2]] == ["at least 2 GB", "at least 5 GB"]
     assert not found[2].remedy
+
+
+def test_what_a_command_refuses_is_shown_with_what_to_do() -> None:
+    check = judge_error("shards", DataError("a was cut; copy it, or prepare it; then run again"))
+    assert (check.status, check.value) == (FAIL, "a was cut")
+    assert check.remedy == "copy it, or prepare it; then run again"
+    assert not judge_error("shards", DataError("a was cut")).remedy
 
 
 def test_a_skipped_check_is_no_problem() -> None:
