@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from pipeline.base.progress import tracked
 from pipeline.kernels.cache import FIRST_COMPILATION
 
 DOCUMENTS = 12
@@ -77,8 +78,9 @@ def _prepare(folder: Path) -> None:
     corpus, evaluation = folder / "stories.jsonl", folder / "evaluation.jsonl"
     corpus.write_text("".join(lines[:-1]), encoding="utf-8")
     evaluation.write_text(lines[-1], encoding="utf-8")
-    with contextlib.redirect_stdout(io.StringIO()):
-        for name, (recipe_name, options) in RUNS.items():
+    for name, (recipe_name, options) in tracked(RUNS.items(), "compiling", "recipes"):
+        said = io.StringIO()  # bars of these small runs would be the only thing to see
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             sys.argv = [
                 "prepare", "--corpus", str(corpus), "--recipe", recipe_name, "--workers", "1",
                 "--output", str(folder / name), "--dedup", "near",

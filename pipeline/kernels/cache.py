@@ -19,6 +19,7 @@ from numba.core import event
 
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.base.private_directories import own_directory, own_temporary_directory
+from pipeline.base.progress import note
 
 
 def kernel_directory(code: Path) -> Path:
@@ -94,11 +95,7 @@ class FirstCompilation(event.Listener):
     def announce(self) -> None:
         """Print the line unless it was printed before."""
         if not self.announced:
-            print(
-                "compiling kernels for this processor: about a minute, the first time only",
-                file=sys.stderr,
-                flush=True,
-            )
+            note("compiling kernels for this processor: about a minute, the first time only")
         self.announced = True
 
     def on_start(self, event: event.Event) -> None:
