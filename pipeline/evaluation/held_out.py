@@ -29,6 +29,7 @@ from model.objectives.span_boundary import MOST_TARGETS
 from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
 from pipeline.base.null_device import null_entry
+from pipeline.base.progress import counting
 from pipeline.cluster.process_group import device_name
 from pipeline.config.formats import Attention
 from pipeline.evaluation.corpus_scores import Scores, corpus_fields, language_scores
@@ -264,7 +265,14 @@ def score_held_out(
     _check_lengths(model, datasets)
     loaders = validation_loaders(datasets, ROWS, attention=attention)
     losses: dict[str, SequenceLosses] | None = {} if per_sequence else None
-    scores = evaluate_corpora(model, model.parts, loaders, device, losses)
+    rows = [sum(dataset.rows for dataset in loader.datasets) for loader in loaders.values()]
+    with counting("evaluating", "batches", sum(-(-own // ROWS) for own in rows)) as count:
+
+        def forward(inputs: Inputs) -> Sums:
+            count(1)
+            return model(inputs)  # type: ignore[no-any-return]
+
+        scores = evaluate_corpora(forward, model.parts, loaders, device, losses)
     assert scores is not None
     predictions = sum(part.counts.predictions for part in scores.values())
     if not predictions:
@@ -278,8 +286,8 @@ def score_held_out(
     if sequences:
         tokenizer = datasets[0].manifest.tokenizer
         special = {int(tokenizer[name]) for name in ("bos", "pad", "eos", "unk", "mask")}
-        rows = read_unmasked(validation_loader(datasets, ROWS), sequences)
-        maskable = [maskable_sequence(row.numpy(), special) for row in rows]
+        unmasked = read_unmasked(validation_loader(datasets, ROWS), sequences)
+        maskable = [maskable_sequence(row.numpy(), special) for row in unmasked]
         result |= score_pseudo_perplexity(model, maskable, tokenizer["mask"], device)
     return result
 
