@@ -32,6 +32,7 @@ from pipeline.ingest.documents.records import (
     PlainText,
     Source,
 )
+from pipeline.ingest.documents.sniff import DATA_NAME
 from pipeline.ingest.extraction.packs import group_files, ungrouped
 
 MOST_DOCUMENTS = 10
@@ -240,6 +241,13 @@ def plain_text_notes(sources: list[Source]) -> Iterator[str]:
         texts = [*map(_start, files)]
         documents = [document for some in texts for document in some]
         split = files[0].plain_text if files else "file"
+        # only --plain-text, meant for their neighbours, turns these into text
+        tables = [file.name for file in _all_texts(its) if DATA_NAME.search(file.name)]
+        if tables:
+            yield (
+                f"note: {corpus}: --plain-text reads {_listed(tables)} as {_SPLIT[split]}; to read "
+                "records instead, prepare such files by themselves, without --plain-text"
+            )
         by_line = [text for text in documents if split != "lines" and looks_like_documents(text)]
         if sum(map(len, by_line)) * 2 > sum(map(len, documents)):
             size = sum(map(len, by_line)) // sum(text.count(b"\n") + 1 for text in by_line)
@@ -263,9 +271,13 @@ def _texts(source: Source) -> list[Source]:
     return [file for file in source.files if file.format in PLAIN_TEXT_FORMATS] if has_text else []
 
 
+def _all_texts(sources: list[Source]) -> Iterator[Source]:
+    return (file for source in sources for file in _texts(source))
+
+
 def _text_sizes(sources: list[Source]) -> npt.NDArray[np.int64]:
     """Sizes of the files of plain text, in order."""
-    return np.fromiter((file.size for source in sources for file in _texts(source)), np.int64)
+    return np.fromiter((file.size for file in _all_texts(sources)), np.int64)
 
 
 def _texts_at(sources: list[Source], places: list[int]) -> list[Source]:

@@ -94,6 +94,14 @@ def test_many_documents_per_file_are_reported(tmp_path: Path) -> None:
     assert not notes(tmp_path)
 
 
+def test_tables_read_as_plain_text_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Some words.")
+    (tmp_path / "b.csv").write_text("number,text\n1,Some words.\n")
+    assert not notes(tmp_path)
+    (said,) = notes(tmp_path, plain_text="book")
+    assert "--plain-text reads b.csv as one book per file; to read records instead" in said
+
+
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_long_document_is_reported(tmp_path: Path, pack: object) -> None:
     (tmp_path / "a").write_bytes(pack(b"Some words here.\n" * 250_000))  # type: ignore[operator]
