@@ -69,7 +69,10 @@ def with_progress(
 
     done: bytes finished by earlier runs. Lines come from a thread, as an item may take hours.
     """
-    bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc="preparing", disable=None)
+    bar = tqdm(
+        total=total, initial=done, unit="B", unit_scale=True, desc="preparing", disable=None,
+        leave=False,
+    )  # fmt: skip
 
     def say(now_done: int, seconds: float) -> None:
         print(progress_line(total, done + now_done, done, seconds), flush=True)

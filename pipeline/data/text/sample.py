@@ -64,8 +64,8 @@ class SampleTask:
 
     @property
     def weight(self) -> int:
-        """Bytes of text."""
-        return sum(share.size for share in self.shares)
+        """Bytes of text; a small corpus has fewer than its shares ask for."""
+        return sum(min(share.size, share.task.weight) for share in self.shares)
 
     @property
     def name(self) -> str:
