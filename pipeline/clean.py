@@ -35,7 +35,7 @@ def main() -> None:
     if kept:
         print("\n".join(["kept:", *describe_items(kept)]))
     if not unneeded:
-        print("there is nothing else: no shards need anything to be removed")
+        print("nothing can be removed")
     elif arguments.yes:
         _remove(unneeded, root)
     else:

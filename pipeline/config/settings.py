@@ -123,8 +123,16 @@ def _canonical(value: object) -> bytes:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The most similar of `names`, by the whole path and by the part after the last dot."""
-    return max(names, key=lambda other: sum(_likeness(name, other)))
+    """The most similar of `names`, by the whole path and by the part after the last dot.
+
+    A setting in the wrong section is commoner than a misspelt one: an equal last part comes first.
+    """
+
+    def likeness(other: str) -> tuple[bool, float]:
+        whole, last = _likeness(name, other)
+        return last == 1, whole + last
+
+    return max(names, key=likeness)
 
 
 def find_near(name: str, names: Iterable[str]) -> str | None:

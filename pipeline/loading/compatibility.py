@@ -9,6 +9,7 @@ from typing import Protocol
 from pipeline.base.errors import DataError
 from pipeline.config.data_settings import all_shard_settings, prepared_settings
 from pipeline.config.run import Run, in_phase
+from pipeline.config.settings import as_set
 from pipeline.config.training_settings import EarlierPhase
 from pipeline.data.shards.manifest import Manifest
 from pipeline.data.shards.predicted import check_predicted
@@ -49,12 +50,13 @@ def check_datasets(
             )
         for name, value in settings.items():
             if prepared.get(name) != value:  # None: a setting that these shards lack
-                here = f"without data.{name}"
+                here, change = f"without data.{name}", "change them"
                 if name in prepared:
                     here = f"with data.{name}={prepared[name]}"
+                    change = f"give --set data.{name}={as_set(prepared[name])} here"
                 raise DataError(
                     f"{dataset.directory} was prepared {here}, the run asks for {value}; run "
-                    "pipeline.prepare with the run's settings or change them"
+                    f"pipeline.prepare with the run's settings, or {change}"
                 )
         found = dataset.manifest.tokenizer["sha256"]
         if found != expected:

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.settings import fingerprint
-from pipeline.data.shards.document_index import DOCUMENTS, TAKEN_DOWN, DocumentIndex
+from pipeline.data.shards.document_index import TAKEN_DOWN, DocumentIndex
 
+_SHOWN = 3
 _COLUMNS = ["id", "corpus", "first_sequence", "text_hash"]
 
 
@@ -59,7 +60,7 @@ def find_documents(directory: Path, given: Sequence[str]) -> Request:
         wanted |= dict.fromkeys(_read_ids(Path(name)))
     if files:
         found = _search(index, wanted)
-    _require_all(directory, wanted, found)
+    _require_all(index, wanted, found)
     rows = [row for name in wanted for row in found[name]]
     new = [row for row in rows if not row[TAKEN_DOWN]]
     return Request(
@@ -92,17 +93,28 @@ def _read_ids(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
+def _ids_from(index: DocumentIndex, origin: str) -> list[str]:
+    """The first ids of documents from a file or URL, which users take for an id."""
+    ids: list[str] = []
+    for table in index.tables(["id", "origin"]):
+        same = pc.equal(table["origin"], origin.encode(errors="replace").decode())
+        ids += table["id"].filter(same).to_pylist()
+    return ids[:_SHOWN]
+
+
 def _require_all(
-    directory: Path, wanted: dict[str, None], found: dict[str, list[dict[str, Any]]]
+    index: DocumentIndex, wanted: dict[str, None], found: dict[str, list[dict[str, Any]]]
 ) -> None:
     """Raise ConfigError unless each name belongs to documents of one corpus."""
-    path = directory / DOCUMENTS
     if not wanted:
         raise ConfigError("--documents names no document; give ids, or a file with one per line")
     if unknown := [name for name in wanted if name not in found]:
+        ids = _ids_from(index, unknown[0])
+        whose = f", the origin of {', '.join(ids)}" if ids else ""
         raise ConfigError(
-            f"--documents: {len(unknown):,} of {len(wanted):,} ids are not in {path}, for example "
-            f"{unknown[0]!r}; give ids from its column id, or a file with one per line"
+            f"--documents: {len(unknown):,} of {len(wanted):,} ids are not in {index.path}, for "
+            f"example {unknown[0]!r}{whose}; give ids from its column id, or a file with one per "
+            "line"
         )
     for name, rows in found.items():
         corpora = sorted({row["corpus"] for row in rows})

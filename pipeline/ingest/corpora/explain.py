@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.settings import nearest
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus, Group, Hub
+from pipeline.ingest.corpora.input_files import is_path
 
 SAMPLE = "sample"
 _LABEL = 18
@@ -28,6 +30,11 @@ def explain(name: str, width: int) -> list[str]:
         for member, corpus in SAMPLE_CORPORA.items():
             lines += _entry(member, f"{corpus.description}; {corpus.licence}", width)
         return lines
+    if is_path(name):
+        raise ConfigError(
+            f"--corpus {name} --explain: it describes named corpora; see your own files by "
+            f"`python -m pipeline.inspect {shlex.quote(name)}`"
+        )
     names = [*CORPORA, *GROUPS, SAMPLE]
     raise ConfigError(
         f"--corpus {name} --explain: unknown corpus; did you mean {nearest(name, names)}? "

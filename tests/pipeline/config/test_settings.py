@@ -308,6 +308,7 @@ NAMES = [
     [
         ("seq_length", "data.sequence_length"),
         ("max_steps", "steps"),
+        ("optimizer.steps", "steps"),
         ("peak", "optimizer.peak_lr"),
         ("warmup", "batch.warmup_steps"),
         ("masks.rat", "data.masks.rate"),

@@ -20,7 +20,8 @@ def test_datasets_must_match_the_run(prepare: Prepare, random_shards: Path, tmp_
     datasets = [Dataset.open(random_shards), Dataset.open(other)]
     settings = {"duplicates": 10, "sequence_length": LENGTH}
     check_datasets(datasets[:1], settings)
-    with pytest.raises(DataError, match=r"data\.duplicates=10, the run asks for 5"):
+    said = r"data\.duplicates=10, the run asks for 5; .*, or give --set data\.duplicates=10 here"
+    with pytest.raises(DataError, match=said):
         check_datasets(datasets[:1], settings | {"duplicates": 5})
     with pytest.raises(DataError, match=r"tokenizer sha256 bbbbbbbbbbbbbbbb, .* aaaaaaaaaaaaaaaa"):
         check_datasets(datasets, settings)

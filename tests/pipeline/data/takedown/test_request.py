@@ -19,7 +19,13 @@ def directory(tmp_path: Path) -> Path:
     names = [("news", "a@0"), ("news", "b c.txt"), ("web", "a@0"), ("web", "d@7")]
     table = pa.Table.from_pylist(
         [
-            {"id": id, "corpus": corpus, "first_sequence": 10 * number, "text_hash": number}
+            {
+                "id": id,
+                "corpus": corpus,
+                "origin": id.partition("@")[0],
+                "first_sequence": 10 * number,
+                "text_hash": number,
+            }
             for number, (corpus, id) in enumerate(names)
         ],
         DOCUMENTS_SCHEMA,
@@ -64,6 +70,8 @@ def test_the_fingerprint_depends_on_parent_and_documents_alone(directory: Path) 
 def test_mistakes(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"2 of 3 ids are not in .*, for example 'x'"):
         find_documents(directory, ["x", "y", "d@7"])
+    with pytest.raises(ConfigError, match="for example 'd', the origin of d@7; give ids from"):
+        find_documents(directory, ["d"])
     with pytest.raises(ConfigError, match="is in the corpora news and web; put the name of one"):
         find_documents(directory, ["a@0"])
     (tmp_path / "empty").write_text("\n")

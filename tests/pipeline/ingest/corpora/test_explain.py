@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,11 @@ def test_a_group_names_its_members_and_how_to_give_them(name: str) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(ConfigError, match="did you mean cc-news"):
         explain("cc_news", 80)
+
+
+def test_a_path_is_to_be_inspected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"named corpora; .* -m pipeline.inspect {tmp_path}`"):
+        explain(str(tmp_path), 80)
 
 
 def test_the_command_needs_no_input_and_no_datasets() -> None:
