@@ -43,4 +43,7 @@ def describe_copies(corpus: dict[str, Any]) -> str:
     )
     if share <= MANY_COPIES:
         return found
-    return f"warning: {found}, so the held-out loss is too low; --dedup near drops near-copies"
+    return (
+        f"warning: {found}, so the held-out loss is too low; --dedup near drops near-copies, "
+        "except those inside a longer document"
+    )
