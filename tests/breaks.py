@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from tests.faults import commands, data, model, training  # noqa: E402
+from tests.faults import commands, data, ingest, model, training  # noqa: E402
 
 MOST_SECONDS = 120
 """Of CPU, for the tests of one mistake."""
@@ -54,7 +54,7 @@ def _tests_of(file: str) -> str:
 
 FAULTS = [
     Fault(file, name, old, new, *(noticed_by or [_tests_of(file)]))
-    for floor in (model, data, training, commands)
+    for floor in (model, ingest, data, training, commands)
     for file, faults in floor.FAULTS.items()
     for name, old, new, *noticed_by in faults
 ]

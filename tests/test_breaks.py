@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.test_structure import SOURCES
 from tests.breaks import FAULTS, ROOT, copies, notices
 
 DOZEN = (
@@ -25,6 +26,13 @@ def test_every_mistake_fits_the_code() -> None:
     for fault in FAULTS:
         assert (ROOT / fault.file).read_text().count(fault.old) == 1, fault
         assert (ROOT / fault.tests).exists(), fault
+
+
+def test_every_room_has_three() -> None:
+    """Of its own files; a folder that only holds rooms has none."""
+    counts = Counter((ROOT / fault.file).parent for fault in FAULTS)
+    rooms = {path.parent for path in SOURCES if path.name != "__init__.py"}
+    assert [room for room in sorted(rooms) if counts[room] < 3] == []
 
 
 @pytest.fixture(scope="module")

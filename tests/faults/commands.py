@@ -31,7 +31,7 @@ FAULTS = {
     ],
     "pipeline/base/private_directories.py": [
         (
-            "a link to a directory is trusted",
+            "a link inside a cache is refused",
             "if not is_reachable or stat.S_ISLNK(status.st_mode):",
             "if not is_reachable:",
         ),
@@ -90,6 +90,16 @@ FAULTS = {
             "a rank holds all moments",
             "return self.padded // self.ranks if self.stage else self.total",
             "return self.total",
+        ),
+        (
+            "a model is padded downwards",
+            "return -(-count // multiple) * multiple",
+            "return count // multiple * multiple",
+        ),
+        (
+            "what stage 3 keeps whole takes no memory",
+            "return self.share + sum(self.kept) * (self.ranks > 1)",
+            "return self.share",
         ),
     ],
     "pipeline/costs/cost_plan.py": [
@@ -229,7 +239,7 @@ FAULTS = {
     ],
     "pipeline/remote/http.py": [
         (
-            "any address is opened",
+            "a length that no file has is believed",
             "return length if (length := int(text)) <= MOST_FILE_BYTES else None",
             "return int(text)",
         ),
@@ -250,5 +260,82 @@ FAULTS = {
     ],
     "pipeline/reporting/run_summary.py": [
         ("any file is read", "or history.stat().st_size > MOST_BYTES:", "or False:"),
+    ],
+    "pipeline/clean.py": [
+        ("text is removed before anyone says yes", "elif arguments.yes:", "elif True:"),
+    ],
+    "pipeline/doctor.py": [
+        ("a job starts where it would stop", "    if failed:\n", "    if False:\n"),
+    ],
+    "pipeline/status.py": [
+        ("several runs are shown as the first alone", "elif len(found) == 1:", "elif found:"),
+    ],
+    "pipeline/recipes/albert.py": [
+        (
+            "an xlarge with twice the heads",
+            '"xlarge", 24, 2_048, 16, 32',
+            '"xlarge", 24, 2_048, 32, 32',
+        ),
+    ],
+    "pipeline/recipes/modernbert.py": [
+        (
+            "the rate rises as if the batch never grew",
+            "round(passed * each + read / size)",
+            "round(read / size)",
+        ),
+    ],
+    "pipeline/recipes/bert.py": [
+        ("nearly all steps are short of full length", "steps=900_000,", "steps=990_000,"),
+    ],
+    "pipeline/released/choice.py": [
+        (
+            "what --set says is overruled by ten passes",
+            "self.run, self.changed, rows",
+            "self.run, (), rows",
+        ),
+    ],
+    "pipeline/costs/preparation/site_pages.py": [
+        ("sampled pages count twice", "round(pages) - len(sites)", "round(pages)"),
+    ],
+    "pipeline/evaluation/zero_shot/cloze.py": [
+        (
+            "the masks of a line share their probability",
+            ".float().softmax(-1)",
+            ".float().softmax(0)",
+        ),
+    ],
+    "pipeline/evaluation/loss_parts.py": [
+        (
+            "parts are added whatever they count",
+            "part.weight * first_count(parts, counts) / _count(part, counts)",
+            "part.weight",
+        ),
+    ],
+    "pipeline/evaluation/corpus_scores.py": [
+        (
+            "the best corpora are called the worst",
+            "key=lambda each: -each[1]",
+            "key=lambda each: each[1]",
+        ),
+    ],
+    "pipeline/downstream/reading/division.py": [
+        ("a label has no training example", "is_last |= left[label] == number", "is_last |= False"),
+    ],
+    "pipeline/experiments/tables/modern.py": [
+        (
+            "gated layers have more parameters",
+            "return size * 2 // 3 // 16 * 16",
+            "return size // 16 * 16",
+        ),
+    ],
+    "pipeline/experiments/tables/roberta.py": [
+        (
+            "formats read half of the tokens",
+            "run.batch.sequences * run.data.sequence_length}",
+            "run.batch.sequences * run.data.sequence_length // 2}",
+        ),
+    ],
+    "pipeline/experiments/tables/table.py": [
+        ("two arms share a directory", "names.count(name) > 1", "names.count(name) > 2"),
     ],
 }

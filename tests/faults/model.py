@@ -3,7 +3,12 @@
 FAULTS = {
     "model/attention.py": [
         ("scores are not scaled", "(key_nHLK * key_nHLK.shape[-1] ** -0.5)", "key_nHLK"),
-        ("a window of one more", "& (apart_SS <= reach)", "& (apart_SS <= reach + 1)"),
+        (
+            "a window of one more",
+            "& (apart_SS <= reach)",
+            "& (apart_SS <= reach + 1)",
+            "tests/model/test_rotary.py",
+        ),
         ("flash attention on cards without it", "_capability(device) >= FLASH_CAPABILITY", "True"),
     ],
     "model/dropout.py": [
@@ -27,7 +32,12 @@ FAULTS = {
         ),
     ],
     "model/layers.py": [
-        ("the gate is forgotten", "* gate_TF)", "* gate_TF.clamp(1, 1))"),
+        (
+            "the gate is forgotten",
+            "* gate_TF)",
+            "* gate_TF.clamp(1, 1))",
+            "tests/model/test_rotary.py",
+        ),
     ],
     "model/rotary.py": [
         (
@@ -44,6 +54,7 @@ FAULTS = {
             "a span sees one key too few",
             "min(length, queries.stop + reach)",
             "min(length, queries.stop + reach - 1)",
+            "tests/model/test_rotary.py",
         ),
     ],
     "model/objectives/flops.py": [
@@ -64,7 +75,12 @@ FAULTS = {
             "weights_K * (shown_K == inputs.mask_id)",
             "weights_K * (shown_K >= 0)",
         ),
-        ("rows without a label count", "labelled_R = labels_R >= 0", "labelled_R = labels_R >= -1"),
+        (
+            "rows without a label count",
+            "labelled_R = labels_R >= 0",
+            "labelled_R = labels_R >= -1",
+            "tests/model/hugging_face/test_families.py",
+        ),
     ],
     "model/objectives/replaced_tokens.py": [
         (
@@ -102,6 +118,11 @@ FAULTS = {
     ],
     "model/tasks/task_model.py": [
         ("a task of spans has one output", "return 2 if self.kind", "return 1 if self.kind"),
+        (
+            "the head learns as slowly as the last layer",
+            "found.append(layers + 2)",
+            "found.append(layers)",
+        ),
     ],
     "model/hugging_face/config_json.py": [
         (
@@ -129,6 +150,13 @@ FAULTS = {
             "layers with a window and without change places",
             "wanted = LOCAL if depth % every else GLOBAL",
             "wanted = GLOBAL if depth % every else LOCAL",
+        ),
+    ],
+    "model/tasks/heads.py": [
+        (
+            "the last word of a row becomes its mean",
+            "cu_seqlens[:-1].long(), means",
+            "cu_seqlens[1:].long() - 1, means",
         ),
     ],
 }

@@ -239,6 +239,11 @@ FAULTS = {
             "begin, mark = end or begin + 1, CONTINUATION",
             "begin, mark = (end or begin) + 1, CONTINUATION",
         ),
+        (
+            "a letter that is lacking starts as the unknown token",
+            "if each != theirs.unk]",
+            "if True]",
+        ),
     ],
     "pipeline/training/loop.py": [
         (
@@ -282,5 +287,16 @@ FAULTS = {
     ],
     "pipeline/execution/threads.py": [
         ("all files are read ahead", "if len(waiting) >= _AHEAD:", "if False:"),
+    ],
+    "pipeline/training/validation/before_after.py": [
+        ("learning is called forgetting", "round(after - before, 4)", "round(before - after, 4)"),
+    ],
+    "pipeline/training/validation/validator.py": [
+        ("the general sample delays every validation", "if parts and at_end else", "if parts else"),
+        (
+            "a step without a validation owes none",
+            'and any(name.startswith("validation_") for name in last)',
+            "",
+        ),
     ],
 }

@@ -51,6 +51,12 @@ def test_input_is_the_paper_s() -> None:
     assert (data.tokenizer, data.lower_case, data.vocab_size) == ("unigram", True, 30_000)
 
 
+def test_heads_are_those_of_the_released_models() -> None:
+    """No count of parameters depends on them, and the paper's rule would give xlarge 32."""
+    sizes = ("base", "large", "xlarge", "xxlarge")
+    assert [recipe(f"albert_{size}").encoder.heads for size in sizes] == [12, 16, 16, 64]
+
+
 @pytest.mark.parametrize("size", ["base", "large", "xlarge", "xxlarge"])
 def test_version_1_is_the_paper_s(size: str) -> None:
     second, published = recipe(f"albert_{size}"), recipe(f"albert_{size}_v1_published")
