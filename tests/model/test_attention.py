@@ -164,7 +164,7 @@ def test_flash_attention_takes_the_bounds_and_drops(monkeypatch: pytest.MonkeyPa
         assert args[5:10] == (9, 9, 0.1, False, False)
 
 
-def test_kernels_by_device_and_type() -> None:
+def test_kernels_by_device_and_type(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, meta = torch.device("cpu"), torch.device("meta")
     assert attention_kernel(cpu, torch.float32, 64, True) == "row_attention"
     assert attention_kernel(cpu, torch.float32, 64, False) == "scaled_dot_product_attention"
@@ -174,6 +174,8 @@ def test_kernels_by_device_and_type() -> None:
     assert attention_kernel(meta, torch.float32, 64, True) == "padded_attention"
     for size in (12, 264):
         assert attention_kernel(meta, torch.bfloat16, size, True) == "padded_attention"
+    monkeypatch.setattr(attention, "_capability", lambda device: (7, 5))  # of a T4
+    assert attention_kernel(meta, torch.float16, 64, True) == "padded_attention"
 
 
 @pytest.mark.parametrize("recorded", [True, False])

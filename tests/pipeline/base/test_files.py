@@ -13,6 +13,7 @@ from pipeline.base.files import (
     one_at_a_time,
     open_lock,
     try_lock,
+    whole_file,
     write_whole,
 )
 
@@ -36,6 +37,14 @@ def test_a_failed_write_leaves_the_old_file(
     with pytest.raises(DataError, match="No space left on device"):
         write_whole(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_file_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "a", replaces=False) as temporary:
+        temporary.write_bytes(b"ours")
+        (tmp_path / "a").write_bytes(b"theirs")
+    assert (tmp_path / "a").read_bytes() == b"theirs"
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,14 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.base.typed_json import build, convert, name_damage, read_object, require
+from pipeline.base.typed_json import (
+    build,
+    check_finite,
+    convert,
+    name_damage,
+    read_object,
+    require,
+)
 
 
 class Place(NamedTuple):
@@ -36,6 +44,13 @@ VALUES: dict[str, Any] = {
     "parts": [{"name": "a", "rate": 1}], "place": [5, [[1, 2]]], "shapes": {"w": [2, 3]},
     "plans": [{"x": None}],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite_are_refused(number: float) -> None:
+    check_finite([0.0, -1e300])
+    with pytest.raises(ValueError, match="a number that is not finite"):
+        check_finite([1.0, number])
 
 
 def test_values_become_what_the_annotations_say() -> None:

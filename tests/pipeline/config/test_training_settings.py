@@ -80,3 +80,10 @@ def test_the_remedies_are_legal(settings: str) -> None:
 def test_a_divisor_of_zero_is_out_of_range(path: str) -> None:
     with pytest.raises(ConfigError, match=f"{path}=0 is out of range"):
         override(RUN, [f"{path}=0", "checkpoint.keep_every=1000"])
+
+
+@pytest.mark.parametrize(("keep_every", "most"), [(0, 4), (2_000, 9)])
+def test_checkpoints_that_are_kept_at_most(keep_every: int, most: int) -> None:
+    """The newest three, the one being written, and those that are never deleted."""
+    changes = ["checkpoint.keep=3", f"checkpoint.keep_every={keep_every}"]
+    assert override(RUN, changes).checkpoint.most_kept(11_000) == most

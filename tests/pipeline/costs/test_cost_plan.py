@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.base.errors import ConfigError
-from pipeline.costs.cost_plan import efficiency, make_cost_plan, preparation_time
+from pipeline.costs.cost_plan import _fits, efficiency, make_cost_plan, preparation_time
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.plan_sections import CostPlan
 from pipeline.recipes import recipe
@@ -54,6 +54,16 @@ def test_the_answer_comes_first() -> None:
     assert "does not fit" in large["memory"], "the largest of the phases"
     on_cpu = dict(make_cost_plan(planned("roberta_tiny"), 0.0, []).answer)
     assert on_cpu["cost"].endswith("for a node-hour") and "fit" not in on_cpu["memory"]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "words"),
+    [(70e9, 80e9, "fits"), (70e9, 81e9, "may not fit"), (81e9, 90e9, "does not fit")],
+)
+def test_the_whole_band_has_to_fit(least: float, most: float, words: str) -> None:
+    needed = Estimate("sum", least, "bytes", "estimated", "", least, most)
+    said = _fits(planned("roberta_base", gpu="h100"), needed)
+    assert said.endswith(f"per rank, {words} in 80 GB of each H100")
 
 
 def test_a_stage_that_runs_as_another_is_listed_once() -> None:

@@ -44,8 +44,8 @@ def test_numbers_by_ridge_regression() -> None:
 def test_choices_are_ranked() -> None:
     """Examples may have different numbers of choices."""
     training = [example("1", "he", "bad end", "good end"), example("0", "she", "good", "bad")] * 4
-    dev = [example(None, "it", "a bad", "bad", "good"), example(None, "it", "good one", "bad one")]
-    assert fit_predict(training, [dev], "choices") == [["2", "0"]]
+    dev = [example(None, "it", "a bad", "bad", "good"), example(None, "it", "bad one", "good one")]
+    assert fit_predict(training, [dev], "choices") == [["2", "1"]]
     single = [example("0", "he", "only")]
     assert fit_predict(single, [single], "choices") == [["0"]]
 

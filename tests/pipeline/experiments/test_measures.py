@@ -28,6 +28,18 @@ from tests.pipeline.conftest import STEPS
 from tests.pipeline.experiments.test_ablation import ablation
 
 
+def test_memory_is_that_of_the_largest_phase(tmp_path: Path) -> None:
+    record = {"plans": [{"epochs": 1, "train_sequences": 8, "step_flops": 9, "sequences": 4,
+                         "parameters": 7}]}  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    lines = [
+        {"step": step, "step_seconds": 1.0, "memory_gb": memory, "tokens": 9, "sequences": 4 * step}
+        for step, memory in ((1, 1.0), (2, 3.0), (3, 2.0))
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert from_metrics(tmp_path)["memory_gb"] == 3.0
+
+
 def test_a_run(trained: Path) -> None:
     for name in ("1x16", "phased", "grown"):
         found, lines = from_metrics(trained / name), read_metrics(trained / name)

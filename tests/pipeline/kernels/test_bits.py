@@ -79,6 +79,10 @@ def test_ranges_of_a_bitmap(start: int, stop: int) -> None:
             assert unpacked(added) == expected
         set_range(bitmap, start, stop)
         assert unpacked(bitmap) == before[:start] + [1] * (stop - start) + before[stop:]
+    for end in (start, stop - 1):
+        alone = np.zeros(4, np.uint64)
+        set_range(alone, end, end + 1)
+        assert any_in(alone, start, stop) and not all_in(~alone, start, stop)
 
 
 @pytest.mark.parametrize("text", ["", "a", "naïve 中文 👩‍🔬 ລາວ" * 9])

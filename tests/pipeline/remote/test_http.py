@@ -17,6 +17,7 @@ from pipeline.remote.http import (
     Redirects,
     encoded_url,
     is_gone,
+    length_of,
     look_up,
     read_small,
     read_start,
@@ -175,3 +176,12 @@ def test_any_wish_to_wait(server: Publisher, wish: str, pauses: list[float]) -> 
     server.moods["list"] = [saying(503, wish)]
     assert read_small(f"{server.address}/list") == b"content"
     assert pauses in ([1], [600])
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [(" 12 ", 12), ("17592186044416", 1 << 44), ("17592186044417", None), ("9" * 5000, None),
+     ("-1", None), ("", None)],
+)  # fmt: skip
+def test_the_length_that_a_header_states(text: str, length: int | None) -> None:
+    assert length_of(text) == length

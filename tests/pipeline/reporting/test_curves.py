@@ -30,6 +30,13 @@ def test_spikes_ends_and_order_stay_in_a_long_curve() -> None:
     assert curve.last == 2 + math.sin(200_000)
 
 
+def test_every_stretch_has_its_two_points() -> None:
+    curve = Curve()
+    for step in range(MOST_POINTS):
+        curve.add(step, step % 7)
+    assert len(curve.columns()) >= 2 * COLUMNS
+
+
 def test_lines_in_any_order() -> None:
     """As in a file that was joined from two: the first step is the highest."""
     curve = Curve()

@@ -65,6 +65,16 @@ def test_what_is_saved_is_restored(tmp_path: Path) -> None:
         restore(engine((3, 2)), checkpoint)
 
 
+def test_a_step_counts_what_it_read_and_whether_it_changed_anything() -> None:
+    progress, in_a_row = Progress(readings=(Reading(16, 64),)), []
+    step: Any = SimpleNamespace(sequences=8)
+    for updated in (False, False, True, False):
+        progress = progress.after(step, 16, predictions=5, updated=updated)
+        in_a_row.append(progress.skipped_in_a_row)
+    assert in_a_row == [1, 2, 0, 1] and progress.skipped == 3
+    assert (progress.step, progress.sequences, progress.predictions) == (4, 96, 20)
+
+
 def test_a_fork_with_other_data_reads_it_from_the_first_sequence() -> None:
     counters = {"tokens": 9, "predictions": 3, "skipped": 0, "skipped_in_a_row": 0}
     state = SimpleNamespace(step=5, counters=counters, fingerprints={"data-0": "a"})

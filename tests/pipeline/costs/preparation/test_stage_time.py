@@ -30,6 +30,7 @@ def test_no_unit_is_divided(units: list[float], workers: int, seconds: float) ->
 def test_many_equal_units() -> None:
     units = [Work("prepare", "a split", 2.0, 1e6), Work("prepare", "a file", 9.0)]
     assert stage_seconds(units, 10) == cpu_seconds(units) / 10 == (2e6 + 9) / 10
+    assert stage_seconds([*units, Work("prepare", "a book", 1e6)], 10) == 1e6
     assert stage_seconds([units[1], Work("prepare", "a split", 2.0, 2.4)], 10) == 9
 
 

@@ -14,6 +14,7 @@ from pipeline.base.files import temporary_path
 from pipeline.data.preparation import assemble
 from pipeline.data.preparation.assemble import (
     Part,
+    check_bad_records,
     check_unknown,
     make_folders,
     merge_validation_shards,
@@ -43,7 +44,7 @@ def rows_of(lengths: np.ndarray) -> Rows:
 def test_merged_shards_are_those_of_all_rows_at_once(
     compression: arrow_files.Compression, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows and masks, in a corpus with one shard and one with two."""
+    """Rows and masks, in a corpus with one shard, which has room for more, and one with two."""
     monkeypatch.setattr(assemble, "VALIDATION_ROWS", 3000)
     data = replace(recipe("roberta_tiny").data, duplicates=2)
     masking = Masking.of(data, SPECIAL, np.ones(2048, np.bool_))
@@ -53,7 +54,7 @@ def test_merged_shards_are_those_of_all_rows_at_once(
     parts, tables = [], []
     rng = np.random.default_rng(0)
     for number, (corpus, count) in enumerate(
-        [("a", 700), ("a", 3), ("a", 1500), ("b", 900), ("b", 2100), ("b", 1024)]
+        [("a", 500), ("a", 3), ("a", 1500), ("b", 900), ("b", 2100), ("b", 1024)]
     ):
         rows = rows_of(rng.integers(8, 60, count))
         sequences = np.arange(number << 32, (number << 32) + count, dtype=np.uint64)
@@ -67,7 +68,7 @@ def test_merged_shards_are_those_of_all_rows_at_once(
         tables.append(arrow_files.read_table(path))
     job = PrepareJob(work, data, ("a", "b"), {}, 1 << 20, compression, "fast")
     merged = [merge() for merge in merge_validation_shards(work, output, parts, job, masking)]
-    assert [shard.sequences for shard in merged] == [2203, 3000, 1024]
+    assert [shard.sequences for shard in merged] == [2003, 3000, 1024]
     for shard, group in zip(merged, ([0, 1, 2], [3, 4], [5])):
         whole = pa.concat_tables([tables[number] for number in group]).combine_chunks()
         assert shard.tokens == sum(map(len, whole["input_ids"].to_pylist()))
@@ -113,3 +114,12 @@ def test_the_manifest_names_no_file_that_another_process_is_writing(tmp_path: Pa
     temporary_path(tmp_path / "tokenizer" / "merges.txt").touch()
     names = ["documents.parquet", "inputs.parquet", "tokenizer/vocab.json"]
     assert [*assemble.other_files(tmp_path)] == names
+
+
+def test_more_unusable_records_than_allowed_stop_a_run() -> None:
+    counts = DocumentCounts(documents=97, bad={"invalid UTF-8": 3}, bad_example="a:7: invalid")
+    parts = [Part("0", 0, "news", [{"split": "train"}], counts)]
+    check_bad_records(parts, [], 0.03)
+    refused = r"a:7: invalid \(3 of 100 records are unusable, more than --max-bad-fraction 0\.02\)"
+    with pytest.raises(DataError, match=refused):
+        check_bad_records(parts, [], 0.02)

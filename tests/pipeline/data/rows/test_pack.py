@@ -9,7 +9,7 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.config.settings import override
 from pipeline.data.rows.pack import count_packing, pack
 from pipeline.data.rows.sentence_rows import Rows
-from pipeline.data.tokenizers.token_ids import Tokens
+from pipeline.data.tokenizers.token_ids import Tokens, select
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
 
@@ -68,6 +68,13 @@ def test_every_token_is_counted(settings: str) -> None:
         kinds = ("one_segment", "in_order", "random_next", "unlabelled")
         assert sum(counts[kind] for kind in kinds) == len(rows)
         assert (counts["unlabelled"] > 0) == ("label" not in settings)
+
+
+def test_what_no_row_holds_is_dropped() -> None:
+    chosen, source = data(FORMATS[0]), documents()
+    rows = pack(chosen, select(source, np.arange(50) > 0), VOCABULARY, "news", 0, 1)
+    counts = count_packing(chosen, source, rows, 1)
+    assert counts["dropped_tokens"] == source.document_offsets[1] > 0
 
 
 def test_document_starts_are_correct() -> None:

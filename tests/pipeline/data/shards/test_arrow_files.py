@@ -84,6 +84,8 @@ def test_a_slice_of_a_table_is_read_from_its_own_rows(tmp_path: Path) -> None:
     table = arrow_files.read_table(tmp_path / "rows")
     ids, offsets = arrow_files.ragged(table.slice(1000, 100)["input_ids"])
     assert np.array_equal(ids, rows.ids[60_000:66_000]) and offsets[-1] == 6000
+    ids, offsets = arrow_files.ragged(table["input_ids"].chunk(0).slice(200, 100))
+    assert np.array_equal(ids, rows.ids[12_000:18_000]) and offsets[-1] == 6000
 
 
 def test_record_batches_end_with_their_piece(tmp_path: Path) -> None:

@@ -208,6 +208,15 @@ def test_guess_frame(tmp_path: Path) -> None:
         assert guess_frame(file, "gz", 0, len(false)) is None
 
 
+def test_guess_frame_wherever_a_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, frame = tmp_path / "in", gzip.compress(b"One.")
+    path.write_bytes(b"before" + frame)
+    for size in range(3, 12):
+        monkeypatch.setattr(frames, "_SEARCH_BYTES", size)
+        with path.open("rb") as file:
+            assert guess_frame(file, "gz", 0, 1000) == len(b"before"), size
+
+
 def test_the_runs_of_an_index(tmp_path: Path) -> None:
     table = pa.table([[0, 10, 30], [100, 50, 70], [True, False, True]], FRAMES_SCHEMA)
     pq.write_table(table, tmp_path / "index")

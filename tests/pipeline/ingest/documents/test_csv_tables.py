@@ -76,6 +76,7 @@ def test_a_table_is_known_by_its_header_or_its_name(tmp_path: Path) -> None:
     assert table(tmp_path, b'text\n"One."\n"Two."\n').format == "csv"
     for text in (b"text, body\nand content.\n", b"text,body\n", b"One,text here\nTwo,x\n"):
         assert table(tmp_path, text, "notes").format == "text"
+    assert table(tmp_path, b"text\nOne.\n", "notes").format == "text"  # one column is no table
     for first in (b"1,The cat sat.", b"story\nOne."):
         with pytest.raises(
             DataError,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.ingest.encodings.utf import nearly_utf8
+from pipeline.ingest.encodings.utf import nearly_utf8, wide_encoding
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16-LE", "UTF-16-BE", "UTF-32-LE", "UTF-32-BE"])
+def test_wide_encodings_without_a_mark(encoding: str) -> None:
+    """Greek is written characters in the wrong order of bytes, too."""
+    text = "Η πόλη κλείνει τη γέφυρα ως το 2026."
+    assert wide_encoding(text.encode(encoding)) == encoding
 
 
 def test_damaged_bytes_cost_themselves_alone() -> None:

@@ -152,6 +152,16 @@ def test_wherever_a_file_changes_or_is_added_the_other_packs_stay(
         assert sum(len(after[pack]) for pack in new) == len(changed[lost.pop()]) + 1
 
 
+def test_a_pack_has_files_of_one_corpus(tmp_path: Path) -> None:
+    write(tmp_path, 60)
+    files = files_in(tmp_path)
+    others = [replace(source, corpus="others") for source in files[30:]]
+    made = [source for source in group_files([*files[:30], *others]) if source.group]
+    assert {source.corpus for source in made} == {files[0].corpus, "others"}
+    for source in made:
+        assert {file.corpus for file in source.files} == {source.corpus}
+
+
 def test_few_and_large_files_stay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "in", packs.FEWEST_FILES - 1)
     few = files_in(tmp_path / "in")
