@@ -34,8 +34,7 @@ RUNS = {
     "spanbert": ("spanbert_tiny", ()),
     "per-epoch": ("spanbert_tiny_published", ()),
 }
-"""Folder -> a recipe and options of `prepare`: each tokenizer, format, mask scheme and rule for
-copies once."""
+"""Folder -> a recipe and options of `prepare`: each tokenizer, format, mask and --dedup once."""
 
 
 def compile_kernels() -> None:
@@ -73,7 +72,7 @@ def _prepare(folder: Path) -> None:
     import pipeline.prepare
 
     stories = Path(__file__).parent / "ingest" / "corpora" / "sample" / "stories" / "stories.jsonl"
-    # one to decontaminate against
+    # the last story is the one to decontaminate against
     lines = stories.read_text(encoding="utf-8").splitlines(keepends=True)[: DOCUMENTS + 1]
     corpus, evaluation = folder / "stories.jsonl", folder / "evaluation.jsonl"
     corpus.write_text("".join(lines[:-1]), encoding="utf-8")
