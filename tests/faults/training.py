@@ -247,9 +247,9 @@ FAULTS = {
     ],
     "pipeline/training/loop.py": [
         (
-            "the last step is not made",
-            "if interrupted or self.progress.step >= last_step:",
-            "if interrupted or self.progress.step >= last_step - 1:",
+            "the last step is not saved",
+            "if self.saver.saved_step != self.progress.step:",
+            "if False:",
         ),
         (
             "a step has the rate of the one before",

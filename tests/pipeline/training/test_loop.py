@@ -28,6 +28,7 @@ from pipeline.loading.loader import Loader
 from pipeline.loading.placement import Capacity
 from pipeline.planning.build import build_model
 from pipeline.planning.phases import make_phases
+from pipeline.planning.schedule import learning_rate
 from pipeline.recipes import recipe
 from pipeline.training import feed
 from pipeline.training.checkpoints.data_position import Reading
@@ -160,6 +161,22 @@ def test_everything_happens_when_it_is_due(lesson: Path, tmp_path: Path) -> None
         tokens=lines[-1]["tokens"],
         predictions=lines[-1]["predictions"],
     )
+
+
+def test_each_step_has_its_own_rate(
+    lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    step = PlainEngine.step
+
+    def noted(engine: PlainEngine, rate: float) -> bool:
+        rates.append(rate)
+        return step(engine, rate)
+
+    monkeypatch.setattr(PlainEngine, "step", noted)
+    running = trainer(lesson, tmp_path, Progress())
+    assert not running.train(5)
+    assert rates == [learning_rate(running.run, number) for number in range(1, 6)]
 
 
 def test_a_stop_saves_the_step_just_made(lesson: Path, tmp_path: Path) -> None:
