@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from calendar import timegm
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,15 +37,28 @@ class Curve:
 
     points: list[Point] = field(default_factory=list)
     last: float = math.nan
+    _stretch: int = 1
+    """Steps of which two points stay."""
 
     def add(self, step: int, value: float) -> None:
-        """Add a point; of every four earlier ones two stay when there are too many."""
+        """Add a point; when there are too many, the extremes of equal stretches of steps stay.
+
+        Each stretch is two of the ones before, so extremes stay what they are; groups of points in
+        place of steps would halve the earliest ones each time.
+        """
         self.points.append((step, value))
         self.last = value
         if len(self.points) > MOST_POINTS:
-            # groups of four: of two points both would be extremes
-            quartets = [self.points[i : i + 4] for i in range(0, len(self.points), 4)]
-            self.points = thin_points(self.points, quartets)
+            self._thin()
+            while len(self.points) > MOST_POINTS // 2:
+                self._stretch *= 2
+                self._thin()
+
+    def _thin(self) -> None:
+        stretches: dict[int, list[Point]] = defaultdict(list)
+        for point in self.points:
+            stretches[point[0] // self._stretch].append(point)
+        self.points = thin_points(self.points, [*stretches.values()])
 
     def columns(self, columns: int = COLUMNS) -> list[Point]:
         """At most two points for each of `columns` equal stretches of steps, and the ends."""

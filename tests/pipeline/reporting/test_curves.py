@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 
 from pipeline.reporting.curves import (
@@ -26,6 +27,8 @@ def test_spikes_ends_and_order_stay_in_a_long_curve() -> None:
         assert points == sorted(points)
         assert points[0][0] == 1 and points[-1][0] == 200_000
         assert set(spikes.items()) <= set(points)
+        tenths = Counter((step - 1) // 20_000 for step, _ in points)
+        assert min(tenths.values()) >= len(points) / 20  # the early curve is no sparser
     assert (curve.highest, curve.lowest) == ((77_777, 900.0), (150_001, -5.0))
     assert curve.last == 2 + math.sin(200_000)
 
