@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import active_children, connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process
 from multiprocessing.queues import Queue
 from operator import methodcaller
 from pathlib import Path
@@ -145,7 +145,7 @@ class Executor:
     ) -> list[Result]:
         """Call functions that can be pickled, in this order; is_light: as for `Stage`."""
         calls = [_Call(number, function) for number, function in enumerate(functions)]
-        stage = Stage(None, _start_calls, is_light)
+        stage = Stage(None, partial(methodcaller, "function"), is_light)
         found = {call.number: result for call, result in self.results(stage, calls)}
         return [found[call.number] for call in calls]  # they finished in another order
 
@@ -161,10 +161,6 @@ class _Call:
     @property
     def name(self) -> str:
         return f"call {self.number}"
-
-
-def _start_calls() -> Callable[[_Call], Any]:
-    return methodcaller("function")
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +294,9 @@ class _Pool:
         self.number = 0  # of the stage, from 1
         self.workers = workers
         self.processes = ProcessPoolExecutor(workers, context, _start_worker, (self.stages,))
-        # Short work can end while a process is still importing. It then opens the queue, whose
-        # semaphores go with this object: without waiting for it, it would end with a traceback.
-        weakref.finalize(self, self.processes.shutdown)
+        # The queue's semaphores go with this object. A process that is still importing would not
+        # find them and end with a traceback, so processes end first.
+        weakref.finalize(self, _end, self.processes)
 
     def run(self, stage: Stage[AnyTask], tasks: Iterator[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         """As `Runner`; of no use after an error."""
@@ -324,16 +320,20 @@ class _Pool:
                             futures[submit(following)] = following
                     yield task, result
         except BaseException as error:
-            # Parts are complete or absent, so a worker can be stopped at any time.
-            for child in active_children():
-                child.terminate()
-            self.processes.shutdown(cancel_futures=True)  # waits: none may write in the next stage
+            _end(self.processes)
             if not isinstance(error, BrokenProcessPool):
                 raise
             raise DataError(
                 f"one of {self.workers} workers died, killed or out of memory; finished work is "
                 "kept: run the same command again, with fewer --workers if memory is short"
             ) from error
+
+
+def _end(processes: ProcessPoolExecutor) -> None:
+    """Stop all at once, as results are complete or absent; wait, as none may write later."""
+    for process in [*(processes._processes or {}).values()]:  # has no public name before 3.14
+        process.terminate()
+    processes.shutdown(cancel_futures=True)
 
 
 @contextmanager
