@@ -169,7 +169,7 @@ split_inputs() {
 # on as it is, a JSON list's quotes too.
 split_words() {
   local word="^([^[:space:]']|'[^']*')+" space='^[[:space:]]+' quote="'" escaped="\\'"
-  local mark=$'\1' text # stands for an apostrophe until quotes are gone: no argument has this byte
+  local mark=$'\2' text # stands for an apostrophe until quotes are gone: no argument has this byte
   text=${!1:-} text=${text//"$escaped"/$mark}
   words=()
   while [[ $text =~ $space ]] && text=${text:${#BASH_REMATCH[0]}}; [ -n "$text" ]; do

@@ -45,8 +45,10 @@ def counting(doing: str, unit: str, total: int | None = None) -> Iterator[Callab
     # disable=None shows the bar on terminals only; `_counting` prints lines elsewhere.
     bar = tqdm(total=total, desc=doing, unit=f" {unit}", disable=None, leave=False, position=row)
 
+    stream = sys.stderr  # a block may redirect what it calls, and lines come from a thread
+
     def say(done: int, seconds: float) -> None:
-        print(count_line(doing, unit, done, total, seconds), file=sys.stderr, flush=True)
+        print(count_line(doing, unit, done, total, seconds), file=stream, flush=True)
 
     with _counting(bar, say) as add:
         yield add

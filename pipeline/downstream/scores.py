@@ -237,7 +237,7 @@ def summarize_scores(scores: Mapping[str, Any]) -> str:
 def _length(protocol: Mapping[str, Any]) -> str:
     """`4 epochs`, or `5,336 steps` where a paper gives these."""
     if protocol["max_steps"]:
-        return f"{protocol['max_steps']:,} steps"
+        return f"{protocol['max_steps']:,} step{'s' * (protocol['max_steps'] != 1)}"
     return f"{protocol['epochs']:g} epoch{'s' * (protocol['epochs'] != 1)}"
 
 

@@ -14,6 +14,11 @@ FAULTS = {
             "if not replaces and path.exists():",
             "if False:",
         ),
+        (
+            "content is synced before it is written",
+            "        file.flush()\n",
+            "",
+        ),
     ],
     "pipeline/base/progress.py": [
         (

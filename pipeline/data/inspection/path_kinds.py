@@ -52,7 +52,9 @@ def describe_place(path: Path) -> list[str]:
     if (path / MODEL).exists() and (lines := _describe(path / MODEL, _model)):
         return lines
     if (path / _TUNING).exists():
-        return _describe(path / _TUNING, _fine_tuning)
+        if (path / _SCORES).exists():
+            return _describe(path / _SCORES, _fine_tuning)
+        return _describe(path / _TUNING, _unfinished_tuning)
     return _folder(path)
 
 
@@ -154,17 +156,20 @@ def _model(path: Path) -> list[str]:
     return [about, *next_lines(*calls, ["evaluate", path, "--data", shards])]
 
 
+def _unfinished_tuning(path: Path) -> list[str]:
+    task = read_object(path / _TUNING)["task"]
+    return [f"{path}: a fine-tuning on {task}, unfinished; run its command again to resume"]
+
+
 def _fine_tuning(path: Path) -> list[str]:
     task = read_object(path / _TUNING)["task"]
-    if not (path / _SCORES).exists():
-        return [f"{path}: a fine-tuning on {task}, unfinished; run its command again to resume"]
     record = read_object(path / _SCORES)
     shown = ", ".join(f"{name} {found['median']:.4f}" for name, found in record["scores"].items())
-    return [
-        f"{path}: {record['model']['origin']}, fine-tuned on {task}",
-        f"  scores  {shown}",
-        f"  model   {path / 'model'}, for transformers",
-    ]
+    lines = [f"{path}: {record['model']['origin']}, fine-tuned on {task}", f"  scores  {shown}"]
+    model = path / "model"
+    if model.is_dir():  # an ablation removes it
+        lines.append(f"  model   {model}, for transformers")
+    return lines
 
 
 def _id_list(path: Path) -> list[str]:

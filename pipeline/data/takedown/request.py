@@ -98,8 +98,10 @@ def _ids_from(index: DocumentIndex, origin: str) -> list[str]:
     ids: list[str] = []
     for table in index.tables(["id", "origin"]):
         same = pc.equal(table["origin"], origin.encode(errors="replace").decode())
-        ids += table["id"].filter(same).to_pylist()
-    return ids[:_SHOWN]
+        ids += table["id"].filter(same)[: _SHOWN + 1].to_pylist()
+        if len(ids) > _SHOWN:
+            return [*ids[:_SHOWN], "..."]
+    return ids
 
 
 def _require_all(

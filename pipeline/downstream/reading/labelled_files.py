@@ -1,4 +1,6 @@
-"""A file of labelled rows -> its rows, whatever format it is in; `prepare` reads the same formats.
+"""A file of labelled rows -> its rows, whatever format it is in.
+
+`prepare` reads the same formats, but not tables that begin with Excel's `sep=;`.
 
 1. The file is read whole and decompressed, since all of its examples are kept, too.
 2. Parquet and Arrow are recognized by their first bytes. Everything else is text: UTF-8, or what a
@@ -34,7 +36,7 @@ PlacedRow = tuple[str, Record | None]
 """Its place for messages, and its values by column; None for a line with too few."""
 _ZIP = b"PK\x03\x04"  # also .xlsx and .ods
 _LARGEST_FIELD = 1 << 27  # csv's own 131,072 characters are too few for articles
-_SEPARATOR = re.compile(r"sep=.(?=[\r\n])")
+_SEPARATOR = re.compile(r"\Asep=.(?=[\r\n])")
 """A first line that tells Excel the delimiter; here the header does."""
 DELIMITED = "-separated"
 """The end of the form of a table whose columns are named by its first line."""
@@ -76,7 +78,7 @@ def decode_content(path: Path, content: bytes) -> str:
         text = content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not {encoding.upper()}: {error.reason}; convert it") from error
-    text = _SEPARATOR.sub("", text, count=1) if text.startswith("sep=") else text
+    text = _SEPARATOR.sub("", text)
     if "\n" not in text:  # lines of old Macs, and of Excel's "CSV (Macintosh)"
         text = text.replace("\r", "\n")
     if "\0" in text[:HEAD_BYTES]:  # NUL is legal UTF-8

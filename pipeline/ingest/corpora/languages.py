@@ -99,8 +99,9 @@ def _in_name(corpus: str) -> str:
     found = _FOLDER.match(corpus)
     if not found or not (found[1] in _CODES or found[2]):
         raise ConfigError(
-            f"--languages {BY_FOLDER}: {corpus} does not begin with a code of ISO 639, as en, "
-            f"en-web and zho_Hans do; rename it, or add {corpus}=CODE"
+            f"--languages {BY_FOLDER}: {corpus} does not begin with a code of ISO 639-1 or "
+            "639-2, as en, en-web and zho_Hans do; rename it (other codes need their script, as in "
+            f"arb_Arab), or add {corpus}=CODE"
         )
     return "-".join(filter(None, found.groups()))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,24 @@ def test_a_failed_write_leaves_the_old_file(
         write_whole(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_all_content_is_synced_before_the_file_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[bool, int]] = []
+
+    def sync(number: int) -> None:
+        found = os.fstat(number)
+        if stat.S_ISREG(found.st_mode):
+            synced.append(((tmp_path / "a").exists(), found.st_size))
+
+    monkeypatch.setattr("pipeline.base.files.os.fsync", sync)
+    write_whole(tmp_path / "a", b"x" * 1000)
+    (tmp_path / "a").unlink()
+    with whole_file(tmp_path / "a") as temporary:
+        temporary.write_bytes(b"y" * 2000)
+    assert synced == [(False, 1000), (False, 2000)]
 
 
 def test_a_file_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:

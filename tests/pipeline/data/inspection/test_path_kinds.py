@@ -13,6 +13,7 @@ import pytest
 
 from pipeline import inspect
 from pipeline.base.command_line import data_root
+from pipeline.base.errors import DataError
 from pipeline.data.inspection.path_kinds import describe_place
 from tests.pipeline.preparing import Call
 
@@ -122,8 +123,13 @@ def test_a_fine_tuning(show: Show, tmp_path: Path) -> None:
     (path / "scores.json").write_text(json.dumps(record))
     said = show(path)
     assert f"{path}: runs/tiny, fine-tuned on classification" in said
-    assert "accuracy 0.7500, macro_f1 0.5000" in said and f"{path / 'model'}, for" in said
+    assert "accuracy 0.7500, macro_f1 0.5000" in said and "for transformers" not in said
+    (path / "model").mkdir()
+    assert f"{path / 'model'}, for transformers" in show(path)
     assert f"{path}: a fine-tuning" in show(path.parent)
+    (path / "scores.json").write_text("{")
+    with pytest.raises(DataError, match=r"scores\.json is damaged"):
+        describe_place(path)
 
 
 @pytest.mark.parametrize(

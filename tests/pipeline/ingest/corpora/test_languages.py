@@ -32,7 +32,7 @@ def test_names_of_folders_begin_with_a_language(source: Source) -> None:
     assert [*found.values()] == ["en", "en", "deu", "zho-Hans", "srp-Cyrl", "srp-Latn", "aai-Latn"]
     assert [*found] == [*names]
     for bad in ("wikipedia", "EN", "e", "en2", "_en", "xx", "web", "old-web", "aai"):
-        with pytest.raises(ConfigError, match=f"{bad} does not begin with a code of ISO 639, as"):
+        with pytest.raises(ConfigError, match=f"{bad} does not begin with a code of ISO 639-1 or"):
             corpus_languages(["by-folder"], named(source, "en", bad))
     other = corpus_languages(["by-folder", "wikipedia=de"], named(source, "en", "wikipedia"))
     assert other == {"en": "en", "wikipedia": "de"}
