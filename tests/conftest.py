@@ -35,6 +35,8 @@ _OWNER = pytest.StashKey[process.ForkServerOwner]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """One server for all workers, owned by the process that starts them."""
+    # Hubs of tests are on the loopback, where offline mode would forbid them as well.
+    os.environ.pop("HF_HUB_OFFLINE", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # where a shell started us with &
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if WORKER not in os.environ:
