@@ -233,7 +233,8 @@ def plain_text_notes(sources: list[Source]) -> Iterator[str]:
     for source in sources:
         corpora.setdefault(source.corpus, []).append(source)
     for corpus, its in corpora.items():
-        order = np.argsort(_text_sizes(its), kind="stable")
+        sizes, tables = _texts_in_order(its)
+        order = np.argsort(sizes, kind="stable")
         last = max(min(len(order), SAMPLED_FILES) - 1, 1)
         # Evenly spaced by rank of size, the smallest and the largest file included.
         places = {i * (len(order) - 1) // last for i in range(min(len(order), SAMPLED_FILES))}
@@ -241,9 +242,7 @@ def plain_text_notes(sources: list[Source]) -> Iterator[str]:
         texts = [*map(_start, files)]
         documents = [document for some in texts for document in some]
         split = files[0].plain_text if files else "file"
-        # only --plain-text, meant for their neighbours, turns these into text
-        tables = [file.name for file in _all_texts(its) if DATA_NAME.search(file.name)]
-        if tables:
+        if tables:  # only --plain-text, meant for their neighbours, turns these into text
             yield (
                 f"note: {corpus}: --plain-text reads {_listed(tables)} as {_SPLIT[split]}; to read "
                 "records instead, prepare such files by themselves, without --plain-text"
@@ -271,13 +270,21 @@ def _texts(source: Source) -> list[Source]:
     return [file for file in source.files if file.format in PLAIN_TEXT_FORMATS] if has_text else []
 
 
-def _all_texts(sources: list[Source]) -> Iterator[Source]:
-    return (file for source in sources for file in _texts(source))
+def _texts_in_order(sources: list[Source]) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Sizes of the files of plain text in order, and the names of those that look like tables.
 
+    In one pass: a group makes its files, of which there can be millions, each time it is asked.
+    """
+    tables: list[str] = []
 
-def _text_sizes(sources: list[Source]) -> npt.NDArray[np.int64]:
-    """Sizes of the files of plain text, in order."""
-    return np.fromiter((file.size for file in _all_texts(sources)), np.int64)
+    def sizes() -> Iterator[int]:
+        for source in sources:
+            for file in _texts(source):
+                if DATA_NAME.search(file.name):
+                    tables.append(file.name)
+                yield file.size
+
+    return np.fromiter(sizes(), np.int64), tables
 
 
 def _texts_at(sources: list[Source], places: list[int]) -> list[Source]:
