@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -42,20 +43,27 @@ print("decisions", decided.directory)
 """
 
 
-def write_corpus(path: Path, count: int) -> dict[int, float]:
-    """Write documents as JSON lines; returns the Jaccard index of each copy, by its line."""
+class Copy(NamedTuple):
+    """A planted copy: the line of its original, which has no other, and their Jaccard index."""
+
+    original: int
+    alike: float
+
+
+def write_corpus(path: Path, count: int) -> dict[int, Copy]:
+    """Write documents as JSON lines; returns the copies by their lines."""
     rng = np.random.default_rng(0)
-    copies: dict[int, float] = {}
-    recent: list[list[str]] = []
+    copies: dict[int, Copy] = {}
+    recent: list[tuple[int, list[str]]] = []
     with path.open("w") as file:
         for line in range(count):
             words = document(rng, int(rng.integers(60, 400)))
             if recent and rng.random() < 0.3:
-                original = recent.pop(int(rng.integers(len(recent))))  # copied once
+                first, original = recent.pop(int(rng.integers(len(recent))))  # copied once
                 words = copy_of(original, rng.uniform(0.3, 1), rng)
-                copies[line] = jaccard(" ".join(original), " ".join(words))
+                copies[line] = Copy(first, jaccard(" ".join(original), " ".join(words)))
             elif len(recent) < 100_000:
-                recent.append(words)
+                recent.append((line, words))
             file.write(json.dumps({"id": str(line), "text": " ".join(words)}) + "\n")
     return copies
 
@@ -76,7 +84,7 @@ def find(path: Path, folder: Path) -> tuple[set[int], float, float]:
     return set(np.flatnonzero(dropped).tolist()), float(seconds), int(peak) / 1024
 
 
-def peers(path: Path, copies: dict[int, float]) -> None:
+def peers(path: Path, copies: dict[int, Copy]) -> None:
     """The same with libraries for it, if installed: 256 permutations, 32 bands of 8, at 0.75."""
     with path.open() as file:
         texts = [json.loads(line)["text"] for line in file]
@@ -123,9 +131,11 @@ def by_rensa(texts: list[str]) -> set[int]:
     return found
 
 
-def judged(found: set[int], copies: dict[int, float]) -> str:
-    """Recall and precision of the dropped lines."""
-    index = np.array([*copies.values()])
+def judged(found: set[int], copies: dict[int, Copy]) -> str:
+    """Recall and precision of the dropped lines; of a pair, either one may be dropped."""
+    copy_by_original = {copy.original: line for line, copy in copies.items()}
+    found = {copy_by_original.get(line, line) for line in found}
+    index = np.array([copy.alike for copy in copies.values()])
     taken = np.array([line in found for line in copies])
     at, over = abs(index - 0.8) < 0.01, index >= 0.8
     right, surely = ((taken & (index >= least)).sum() / len(found) for least in (0.7, 0.75))

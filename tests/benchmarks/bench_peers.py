@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks.bench_peers --peers ENV/bin/python ... [--megabytes 300]
 
-The environments hold `datatrove[io,processing]`, `datasets`, `rensa`, `text-dedup` (which needs
-`datasets<3`), `mosaicml-streaming`, `litdata`, `transformers` and torch. Each library is taken from
-the first that has it; one that none has is named.
+The environments hold `datatrove[io,processing]`, `datasets`, `rensa`, `text-dedup`,
+`mosaicml-streaming`, `litdata`, `transformers` and torch. Each library is taken from the first that
+has it; one that none has is named. `text-dedup` needs `datasets<3` beside it: elsewhere it ends
+with "cannot pickle 'KeyedRef' object".
 
 - ids: JSON lines to ids. Ours is all of `prepare`: ids in rows of 512 with ten masks each.
   datatrove writes one stream of ids; `datasets` maps and groups in rows of 512. Neither masks.
