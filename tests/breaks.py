@@ -67,7 +67,7 @@ def notices(fault: Fault, checkout: Path) -> str:
     assert before.count(fault.old) == 1, fault
     source.write_text(before.replace(fault.old, fault.new))
     try:
-        code, seconds = _run_tests(checkout, fault.tests)
+        code, seconds = _run_tests(checkout, fault)
     finally:
         source.write_text(before)
     if code != 1:
@@ -75,11 +75,16 @@ def notices(fault: Fault, checkout: Path) -> str:
     return f"takes {seconds:.0f} s of CPU" if seconds > MOST_SECONDS else ""
 
 
-def _run_tests(checkout: Path, tests: str) -> tuple[int, float]:
+def _run_tests(checkout: Path, fault: Fault) -> tuple[int, float]:
     """pytest's exit code, and the CPU seconds of it with its children."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", tests, "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", fault.tests, "-p", "no:cacheprovider"]
+    environment = os.environ | {"PYTHONPATH": str(checkout)}
+    if "numba" not in (checkout / fault.file).read_text():
+        # No kernel changes, so this copy's mistakes share them: the usual cache has a directory per
+        # state of the product, and would compile them anew for each mistake.
+        environment["NUMBA_CACHE_DIR"] = f"{checkout}-kernels"
     process = subprocess.Popen(
-        command, cwd=checkout, env=os.environ | {"PYTHONPATH": str(checkout)},
+        command, cwd=checkout, env=environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     patience = Timer(PATIENCE * MOST_SECONDS, os.killpg, [process.pid, signal.SIGKILL])
