@@ -188,7 +188,7 @@ FAULTS = {
         ),
     ],
     "pipeline/evaluation/zero_shot/grammar.py": [
-        ("equal sentences are right", "return float(good > bad)", "return float(good >= bad)"),
+        ("equal sentences are right", "return 0.5", "return 1.0"),
     ],
     "pipeline/evaluation/zero_shot/pseudo_likelihood.py": [
         (
