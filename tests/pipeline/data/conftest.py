@@ -1,7 +1,8 @@
-"""One corpus in shards of one piece, and in shards of several."""
+"""One corpus in shards of one piece, and in shards of several; a copy of the sample's shards."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -28,3 +29,9 @@ def apart_and_together(
 
     folder = build_once(tmp_path_factory, "pieces", build)
     return folder / "apart", folder / "together"
+
+
+@pytest.fixture
+def copy(prepared: Path, tmp_path: Path) -> Path:
+    """`prepared`, to be written into."""
+    return Path(shutil.copytree(prepared, tmp_path / "copy"))

@@ -31,9 +31,8 @@ FIRST_ID = 10
 def documents() -> Tokens:
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 12, COUNT)
-    lengths = rng.integers(1, 30, counts.sum())
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    ends = starts[np.concatenate([[0], np.cumsum(counts)])]
+    starts = np.cumsum([0, *rng.integers(1, 30, counts.sum())])
+    ends = starts[np.cumsum([0, *counts])]
     ids = np.repeat(FIRST_ID + np.arange(COUNT), np.diff(ends))
     return Tokens(ids.astype(np.uint16), ends, starts[:-1])
 
@@ -54,27 +53,23 @@ def made(settings: str, draws: int) -> tuple[pa.Table, pa.Table, list[set[int]]]
     return table, columns, held
 
 
-def compare(directory: Path, columns: pa.Table) -> None:
+def compare(directory: Path, table: pa.Table, columns: pa.Table) -> None:
+    pq.write_table(table, directory / DOCUMENTS)
     index = DocumentIndex(directory)
     found = index.documents_of(columns["sequence"].to_numpy())
     verify_documents(index.path, found, "train-00000.arrow", columns)
 
 
-@pytest.mark.parametrize("draws", [1, 3])
 @pytest.mark.parametrize("settings", FORMATS)
-def test_each_document_names_the_sequences_that_hold_it(
-    settings: str, draws: int, tmp_path: Path
-) -> None:
-    if draws > 1 and settings in FORMATS[:2]:
-        pytest.skip("not drawn")
-    table, columns, held = made(settings, draws)
-    for document, entry in enumerate(table.to_pylist()):
-        named = list(range(entry["first_sequence"], entry["last_sequence"] + 1))
-        named += entry["other_sequences"]
-        rows = [(7 << 32) + row for row, inside in enumerate(held) if document in inside]
-        assert sorted(named) == rows
-    pq.write_table(table, tmp_path / DOCUMENTS)
-    compare(tmp_path, columns)
+def test_each_document_names_the_sequences_that_hold_it(settings: str, tmp_path: Path) -> None:
+    for draws in (1,) if settings in FORMATS[:2] else (1, 3):
+        table, columns, held = made(settings, draws)
+        for document, entry in enumerate(table.to_pylist()):
+            named = list(range(entry["first_sequence"], entry["last_sequence"] + 1))
+            named += entry["other_sequences"]
+            rows = [(7 << 32) + row for row, inside in enumerate(held) if document in inside]
+            assert sorted(named) == rows, draws
+        compare(tmp_path, table, columns)
 
 
 def test_a_wrong_index_is_refused(tmp_path: Path) -> None:
@@ -82,27 +77,22 @@ def test_a_wrong_index_is_refused(tmp_path: Path) -> None:
     entries = table.to_pylist()
     lender = next(number for number, entry in enumerate(entries) if entry["other_sequences"])
     entries[lender]["other_sequences"].pop()
-    pq.write_table(pa.Table.from_pylist(entries, table.schema), tmp_path / DOCUMENTS)
     with pytest.raises(DataError, match="does not name the documents of sequence"):
-        compare(tmp_path, columns)
+        compare(tmp_path, pa.Table.from_pylist(entries, table.schema), columns)
     entries[lender]["other_sequences"] = [1]
-    pq.write_table(pa.Table.from_pylist(entries, table.schema), tmp_path / DOCUMENTS)
     with pytest.raises(DataError, match="documents of sequence 1 "):
-        compare(tmp_path, columns)
-    pq.write_table(table.drop_columns(["last_sequence"]), tmp_path / DOCUMENTS)
-    with pytest.raises(DataError, match="has no column last_sequence: it is damaged, or"):
-        compare(tmp_path, columns)
+        compare(tmp_path, pa.Table.from_pylist(entries, table.schema), columns)
+    with pytest.raises(DataError, match="has no column last_sequence"):
+        compare(tmp_path, table.drop_columns(["last_sequence"]), columns)
 
 
-def write_groups(directory: Path, groups: list[list[int]], **options: object) -> None:
+def write_groups(directory: Path, groups: list[list[int]], **options: object) -> DocumentIndex:
     """documents.parquet whose row groups hold documents of one sequence each."""
     with pq.ParquetWriter(directory / DOCUMENTS, DOCUMENTS_SCHEMA, **options) as writer:
         for group in groups:
-            rows = [
-                {"id": str(first), "first_sequence": first, "last_sequence": first}
-                for first in group
-            ]
+            rows = [{"id": str(n), "first_sequence": n, "last_sequence": n} for n in group]
             writer.write_table(pa.Table.from_pylist(rows, DOCUMENTS_SCHEMA))
+    return DocumentIndex(directory)
 
 
 @pytest.mark.parametrize("parts", [5, 200])
@@ -113,8 +103,8 @@ def test_a_shard_costs_the_same_however_many_parts_there_are(
     reads = count_reads(monkeypatch)
     bases = [part << 33 for part in range(parts)]
     held_out = [base | 1 << 32 for base in bases]
-    write_groups(tmp_path, [[base, base + 1, held] for base, held in zip(bases, held_out)])
-    index = DocumentIndex(tmp_path)
+    groups = [[base, base + 1, held] for base, held in zip(bases, held_out)]
+    index = write_groups(tmp_path, groups)
     for base in bases[:4]:
         found = index.documents_of(np.array([base, base + 1], np.uint64))
         assert found["first_sequence"].to_pylist() == [base, base + 1]
@@ -131,8 +121,7 @@ def test_row_groups_in_any_order(statistics: bool, tmp_path: Path) -> None:
     top = (1 << 64) - 100
     values = rng.permutation(60).reshape(20, 3)
     groups = [[], *([top + int(value) for value in group] for group in values), []]
-    write_groups(tmp_path, groups, write_statistics=statistics)
-    index = DocumentIndex(tmp_path)
+    index = write_groups(tmp_path, groups, write_statistics=statistics)
     for _ in range(50):
         low, high = sorted(rng.integers(0, 62, 2).tolist())
         sequences = np.arange(low, high + 1, dtype=np.uint64) + np.uint64(top)
@@ -141,7 +130,10 @@ def test_row_groups_in_any_order(statistics: bool, tmp_path: Path) -> None:
 
 
 def test_documents_that_cannot_be_read(tmp_path: Path) -> None:
-    write_groups(tmp_path, [[1, 2]])
+    """Before them, ones that can, of which nothing was taken down."""
+    (group,) = write_groups(tmp_path, [[1, 2]]).tables(["id"])
+    assert group.column_names == ["id", TAKEN_DOWN]
+    assert not np.any(group[TAKEN_DOWN].to_numpy())
     path = tmp_path / DOCUMENTS
     pq.write_table(pq.read_table(path).drop(["text_hash"]), path)
     with pytest.raises(DataError, match="has no column text_hash"):
@@ -152,10 +144,3 @@ def test_documents_that_cannot_be_read(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(DataError, match="is missing"):
         list(DocumentIndex(tmp_path).tables())
-
-
-def test_nothing_is_marked_where_nothing_was_taken(tmp_path: Path) -> None:
-    write_groups(tmp_path, [[1, 2]])
-    (group,) = DocumentIndex(tmp_path).tables(["id"])
-    assert group.column_names == ["id", TAKEN_DOWN]
-    assert not np.any(group[TAKEN_DOWN].to_numpy())

@@ -55,7 +55,9 @@ def month(call: Call, root: Path, tiny_tokenizer: Path) -> Call:
 
 
 def test_a_month_is_added_to_a_corpus(call: Call, month: Call, root: Path) -> None:
+    """Decisions are shown with the id in the earlier shards."""
     april, may = root / "shards" / "april", root / "shards" / "may"
+    show = ("--corpus", "news", "--samples", 9, "--decisions")
     assert ", signatures 0.0 MB)" in month("april", "--keep-signatures", "--dry-run")
     said = month("april", "--keep-signatures")
     first = read_manifest(april).fingerprint
@@ -67,29 +69,16 @@ def test_a_month_is_added_to_a_corpus(call: Call, month: Call, root: Path) -> No
     manifest = read_manifest(may)
     assert manifest.totals["documents"] == 25
     assert read_store(root / SIGNATURES / manifest.fingerprint).documents == 25
+    shown = call(inspect.main, root.parent / "may.jsonl", *show)
+    assert "5 of 30 documents are in 5 clusters of similar documents" in shown
+    assert f"kept: shards {first} april.jsonl@0" in shown and "are missing here" not in shown
+    (root / SIGNATURES).rename(root / "elsewhere")
+    shown = call(inspect.main, root.parent / "may.jsonl", *show)
+    assert f"kept: shards {first} of which no signatures are left" in " ".join(shown.split())
+    (root / "elsewhere").rename(root / SIGNATURES)
     # april's documents are now in april alone, and may's in may
     said = month("april", "--against", april, may, output="third", code=2)
     assert "all documents of 1 file(s) are dropped" in said
-
-
-def test_decisions_are_shown_with_the_id_in_the_earlier_shards(
-    call: Call, month: Call, root: Path
-) -> None:
-    april = root / "shards" / "april"
-    month("april", "--keep-signatures")
-    month("may", "--against", april)
-    first = read_manifest(april).fingerprint
-    shown = call(
-        inspect.main, root.parent / "may.jsonl", "--corpus", "news", "--samples", 9, "--decisions"
-    )
-    assert "5 of 30 documents are in 5 clusters of similar documents" in shown
-    assert f"kept: shards {first} april.jsonl@0" in shown
-    assert "are missing here" not in shown
-    shutil.rmtree(root / SIGNATURES)
-    shown = call(
-        inspect.main, root.parent / "may.jsonl", "--corpus", "news", "--samples", 9, "--decisions"
-    )
-    assert f"kept: shards {first} of which no signatures are left" in " ".join(shown.split())
 
 
 def test_shards_that_exist_get_only_their_signatures(month: Call, root: Path) -> None:
@@ -98,10 +87,7 @@ def test_shards_that_exist_get_only_their_signatures(month: Call, root: Path) ->
     before = contents(april)
     error = month("may", "--against", april, code=2)
     store = signatures_of(read_manifest(april))
-    assert error == (
-        f"error: --against {april}: {store} has no signatures of its documents; prepare it again "
-        "with --keep-signatures, which makes only these, or set TENFOLD_ROOT to where they are\n"
-    )
+    assert error.startswith(f"error: --against {april}: {store} has no signatures")
     shutil.rmtree(root / "documents")  # by `tenfold clean`
     said = month("april", "--keep-signatures")
     assert "is complete already" in said and f"signatures: 30 documents in {store}" in said
@@ -137,26 +123,25 @@ def test_a_takedown_removes_signatures(
         patched.setattr(takedown, "clear_signatures", lambda *_: 0)  # killed before it
         call(takedown.main, *words)
     error = month("may", "--against", new, code=2)
-    assert f"{store} still has signatures of documents that were taken down" in error
+    assert f"{store} still has signatures of documents" in error
     assert "run that pipeline.takedown again" in error
     assert f"{store}: 1 signatures taken out\n" in call(takedown.main, *words)
     assert "signatures taken out" not in call(takedown.main, *words)
     assert signatures_of(read_manifest(new)) == store
     left = [path.read_bytes() for path in read_store(store).paths]
     assert len(left) == len(old) and left != old
-    said = month("may", "--against", new)
-    # the copy of what is gone is new again
+    said = month("may", "--against", new)  # the copy of what is gone is new again
     assert f"dropped 4 near-duplicate of one in shards {read_manifest(new).fingerprint}" in said
 
 
-def test_what_is_refused(month: Call, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused(month: Call, root: Path) -> None:
     april = root / "shards" / "april"
     month("april", "--keep-signatures")
     store = signatures_of(read_manifest(april))
     shutil.copytree(april, root / "copy")
     for words, message in (
-        ([april, april], f"--against {april} is named twice; name it once"),
-        ([april, root / "copy"], f"has the documents of {april}; name it once"),
+        ([april, april], f"--against {april} is named twice"),
+        ([april, root / "copy"], f"has the documents of {april}"),
         ([root / "shards" / "may"], f"--against {root / 'shards' / 'may'} is the --output"),
         ([root.parent], "has no manifest.json"),
         ([root / "nothing"], "no such directory"),
@@ -167,7 +152,7 @@ def test_what_is_refused(month: Call, root: Path, monkeypatch: pytest.MonkeyPatc
     index = json.loads((store / INDEX).read_text())
     index["rules"]["unicode"] = "3.0"
     (store / INDEX).write_text(json.dumps(index))
-    with pytest.raises(ConfigError, match=r"have unicode 3\.0, this version has"):
+    with pytest.raises(ConfigError, match=r"unicode 3\.0"):
         read_earlier([april])
     assert "unicode 3.0" in month("may", "--against", april, "--dry-run", code=2)
 
@@ -178,27 +163,20 @@ def test_ranks_and_parts_give_the_bytes_of_one_process(
 ) -> None:
     """Both months: store, decisions and shards, in several splits."""
     found: dict[str, list[dict[str, str]]] = {}
-    for name, launcher, runs in (
-        ("one", (sys.executable, SMALL_SPLITS), [["--workers", 1]]),
-        ("ranks", (MPIEXEC, "-n", 2, *FORKED, SMALL_SPLITS), [[]]),
-        ("parts", (sys.executable, SMALL_SPLITS),
-         [["--workers", 1, "--part", "1/2"], ["--workers", 1, "--part", "2/2"]]),
-    ):  # fmt: skip
+    here = (sys.executable, SMALL_SPLITS, "--workers", 1)
+    parts: tuple[tuple[object, ...], ...] = ((*here, "--part", "1/2"), (*here, "--part", "2/2"))
+    ranks = (MPIEXEC, "-n", 2, *FORKED, SMALL_SPLITS)
+    for name, commands in {"one": (here,), "ranks": (ranks,), "parts": parts}.items():
         place = tmp_path / name
-        for month, more in (
-            ("april", ["--keep-signatures"]),
-            ("may", ["--keep-signatures", "--against", place / "april"]),
-        ):
+        against = ["--against", place / "april"]
+        for month, more in {"april": [], "may": against}.items():
             words = ["--corpus", "news", "--input", tmp_path / f"{month}.jsonl", "--dedup", "near",
-                     "--set", "data.duplicates=1", *more]  # fmt: skip
-            for run in runs:
-                command = [*launcher, *words, *run, *tiny(tiny_tokenizer, place / month)]
-                result = finish(*command, TENFOLD_ROOT=str(place))
+                     "--set", "data.duplicates=1", "--keep-signatures", *more,
+                     *tiny(tiny_tokenizer, place / month)]  # fmt: skip
+            for command in commands:
+                result = finish(*command, *words, TENFOLD_ROOT=str(place))
                 assert result.returncode == 0, result.stderr
         folders = ("april", "may", SIGNATURES, "documents/decisions")
         found[name] = [contents(place / folder) for folder in folders]
-    for name in ("ranks", "parts"):
-        for one, other in zip(found["one"], found[name]):
-            assert sorted(one) == sorted(other)
-            assert one == other, name
+    assert found["one"] == found["ranks"] == found["parts"]
     assert len(found["one"][2]) == 8  # of each store its lock, its index and two files

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,26 +40,28 @@ def bytewise(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A byte-level vocabulary that has merged the first bytes of these letters, and few letters."""
     folder = tmp_path_factory.mktemp("bytewise")
     texts = [text for script in SCRIPTS for text in without_spaces(script, 2)]
-    save_vocabulary(
-        train_vocabulary("byte-bpe", lambda: iter(texts), 320, lower_case=False), folder, 128
-    )
+    trained = train_vocabulary("byte-bpe", lambda: iter(texts), 320, lower_case=False)
+    save_vocabulary(trained, folder, 128)
     return folder
 
 
 @pytest.mark.parametrize(
     ("script", "masking"),
-    [*((script, "whole_word") for script in SCRIPTS), ("Han", "ngram"), ("Thai", "span")],
-)
+    [
+        ("Han", "whole_word"), ("Han", "ngram"), ("Thai", "span"),
+        *(pytest.param(script, "whole_word", marks=pytest.mark.slow) for script in [*SCRIPTS][1:]),
+    ],
+)  # fmt: skip
 def test_words_of_scripts_without_spaces_are_predicted(
     script: str, masking: str, run: Prepare, bytewise: Path, tmp_path: Path
 ) -> None:
     file = write_jsonl(tmp_path / "text.jsonl", without_spaces(script))
+    out = tmp_path / "out"
     long = ("--set", "data.sequence_length=128", "--set", "encoder.positions=128")
-    said = run("--corpus", "mine", "--input", file, *tiny(bytewise, tmp_path / "out"),
+    said = run("--corpus", "mine", "--input", file, *tiny(bytewise, out),
                "--set", f"data.masking={masking}", *long)  # fmt: skip
-    manifest = read_manifest(tmp_path / "out")
-    vocabulary = read_vocabulary(tmp_path / "out" / "tokenizer")
-    statistics = measure_rows(tmp_path / "out", manifest, vocabulary)
+    manifest = read_manifest(out)
+    statistics = measure_rows(out, manifest, read_vocabulary(out / "tokenizer"))
     exact = statistics.predictions.sum() / (10 * statistics.text_tokens)
     assert predicted_share(manifest) == pytest.approx(exact)
     assert exact > 0.9 * 0.15
@@ -80,43 +82,35 @@ def test_rows_of_words_beyond_their_budget_are_reported_and_refused(
     if not stored:
         settings += ["--set", "data.mask_mode=per-epoch", "--set", "data.duplicates=0"]
     said = run("--corpus", "mine", "--input", file, *tiny(tiny_tokenizer, out), *settings)
-    assert "masks: 0.00% of text tokens are predicted, 15.00% was asked for" in said
-    assert "warning: whole_word masks skip words longer than their row's budget, and with" in said
     shown = call(inspect.main, out)
+    assert "masks: 0.00% of text tokens are predicted, 15.00% was asked for" in said
     assert "predicted    0.0000% of text tokens" in shown and "nan" not in shown
-    assert "warning: whole_word masks skip words" in shown
+    for text in (said, shown):
+        assert "warning: whole_word masks skip words" in text
     arguments = ("roberta_tiny", *settings, "--data", out)
     result = command("train", *arguments, "--output", tmp_path / "run")
-    refused = result.stderr.splitlines()[-1]
     assert result.returncode == 2
+    refused = result.stderr.splitlines()[-1]
     file = out / "mask-0" / "train-00000.arrow" if stored else out
-    assert f"the masks of {file} predict no token: whole_word masks" in refused
-    assert "data.masking=token" in refused
-    if not stored:
-        return
-    planned = call(plan.main, *arguments, "--nodes", 1, "--gpus-per-node", 1, "--gpu", "h100",
-                   code=2)  # fmt: skip
-    assert "predict no token" in planned
+    assert f"{file} predict no token: whole_word" in refused and "data.masking=token" in refused
+    if stored:
+        machine = ("--nodes", 1, "--gpus-per-node", 1, "--gpu", "h100")
+        assert "predict no token" in call(plan.main, *arguments, *machine, code=2)
 
 
-@pytest.mark.parametrize(("predictions", "warned"), [(268, True), (270, False), (300, False)])
-def test_less_than_nine_tenths_are_warned_about(
-    predictions: int, warned: bool, prepared: Path
-) -> None:
+def test_less_than_nine_tenths_are_warned_about(prepared: Path) -> None:
+    """Nothing is said without stored masks."""
     manifest = read_manifest(prepared)
-    one = MaskFile(file="", predictions=predictions, bytes=0, xxh3_64="")
-    shard = dataclasses.replace(manifest.shards[0], tokens=2000, sequences=10, masks=(one,))
     corpus = {"packed": {"text_tokens": 1900, "repeated_tokens": 200, "dropped_tokens": 100}}
-    manifest = dataclasses.replace(
-        manifest, shards=(shard,), corpora={"mine": corpus}, totals={"tokens": 2000}
-    )
-    assert predicted_share(manifest) == predictions / 2000
-    lines = describe_predicted(predicted_share(manifest), manifest)
-    assert [line.startswith("warning: ") for line in lines] == [False] + [True] * warned
-
-
-def test_nothing_is_said_without_stored_masks(prepared: Path) -> None:
-    manifest = dataclasses.replace(read_manifest(prepared), shards=())
+    about = replace(manifest, corpora={"mine": corpus}, totals={"tokens": 2000})
+    for predictions, warned in ((268, True), (270, False), (300, False)):
+        one = MaskFile(file="", predictions=predictions, bytes=0, xxh3_64="")
+        shard = replace(manifest.shards[0], tokens=2000, sequences=10, masks=(one,))
+        stored = replace(about, shards=(shard,))
+        assert predicted_share(stored) == predictions / 2000
+        lines = describe_predicted(predicted_share(stored), stored)
+        assert [line.startswith("warning: ") for line in lines] == [False] + [True] * warned
+    manifest = replace(manifest, shards=())
     assert describe_predicted(predicted_share(manifest), manifest) == []
 
 
@@ -138,5 +132,5 @@ def test_flags_of_another_vocabulary_are_refused(
     tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     (tmp_path / "word_starts.bin").write_bytes(b"\1" * 7)
-    with pytest.raises(DataError, match=r"word_starts.bin has 7 flags for 2,048 ids; copy it"):
+    with pytest.raises(DataError, match=r"word_starts\.bin has 7 flags"):
         read_word_starts(tmp_path, tiny_vocabulary)

@@ -39,13 +39,10 @@ def test_statistics_do_not_depend_on_how_many_pieces_share_a_file(
 def test_statistics_match_the_rows(prepared: Path) -> None:
     manifest, vocabulary = read_manifest(prepared), read_vocabulary(prepared / "tokenizer")
     found = measure_rows(prepared, manifest, vocabulary)
-    lengths, documents, text, runs = [], [], 0, 0
+    rows, runs = [], 0
     actions = np.zeros((manifest.duplicates, 3), np.int64)
     for shard in manifest.shards:
-        rows = arrow_files.read_table(prepared / shard.file).to_pylist()
-        lengths += [len(row["input_ids"]) for row in rows]
-        documents += [len(row["document_starts"]) for row in rows]
-        text += sum(not vocabulary.special[token] for row in rows for token in row["input_ids"])
+        rows += arrow_files.read_table(prepared / shard.file).to_pylist()
         for duplicate, file in enumerate(shard.masks):
             for mask in arrow_files.read_table(prepared / file.file).to_pylist():
                 packed = np.frombuffer(mask["positions"], np.uint8)
@@ -55,7 +52,9 @@ def test_statistics_match_the_rows(prepared: Path) -> None:
                     code = mask["actions"][number // 4] >> (2 * (number % 4)) & 3
                     assert code in (MASK, RANDOM, KEPT)
                     actions[duplicate, code] += 1
-    assert found.lengths.tolist() == lengths and found.documents.tolist() == documents
+    assert found.lengths.tolist() == [len(row["input_ids"]) for row in rows]
+    assert found.documents.tolist() == [len(row["document_starts"]) for row in rows]
+    text = sum(not vocabulary.special[token] for row in rows for token in row["input_ids"])
     assert (found.text_tokens, found.runs) == (text, runs)
     assert found.actions.tolist() == actions.tolist()
     assert found.predictions.tolist() == actions.sum(1).tolist()

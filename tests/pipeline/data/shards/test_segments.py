@@ -40,14 +40,11 @@ def documents(rng: np.random.Generator, count: int) -> Tokens:
 @pytest.mark.parametrize(
     ("settings", "draws"),
     [
-        ([], 1),
-        (["data.format=doc_sentences"], 1),
-        (PAIRS, 1),
-        (PAIRS, 4),
+        ([], 1), (["data.format=doc_sentences"], 1), (PAIRS, 1), (PAIRS, 4),
         (["data.format=sentence_pair", "data.segments.label=next"], 3),
         (["data.format=segment_pair", "data.segments.label=order"], 2),
     ],
-)
+)  # fmt: skip
 def test_taken_tokens_are_those_of_the_documents(
     settings: list[str], draws: int, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
@@ -62,8 +59,7 @@ def test_taken_tokens_are_those_of_the_documents(
         tables.append(pa.ipc.open_file(content).read_all())
         names = [[f"{part}@{i}" for i in range(count)], ["x"] * count, ["y"] * count]
         named.append(document_table("news", names, np.zeros(count, np.uint64), rows, sequences))
-    rows = pa.concat_tables(tables)
-    index = pa.concat_tables(named)
+    rows, index = pa.concat_tables(tables), pa.concat_tables(named)
     parts = np.repeat(np.arange(3), list(map(len, tables)))
     ids, offsets = arrow_files.ragged(rows["input_ids"])
     owners = np.where(ids >= 10, 100 * np.repeat(parts, np.diff(offsets)) + ids - 10, -1)

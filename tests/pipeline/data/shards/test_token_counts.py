@@ -12,8 +12,7 @@ from pipeline.data.shards.token_counts import TOKEN_COUNTS, count_ids, read_coun
 
 
 def test_special_ids_are_not_counted() -> None:
-    special = np.array([True, False, False, False])
-    counts = count_ids(np.array([0, 1, 1, 3, 0], np.uint16), special)
+    counts = count_ids(np.array([0, 1, 1, 3, 0], np.uint16), np.arange(4) < 1)
     assert counts.tolist() == [0, 2, 0, 1] and counts.dtype == np.uint64
 
 
@@ -22,9 +21,8 @@ def test_counts_are_read_as_written_or_refused(prepared: Path, tmp_path: Path) -
     write_counts(tmp_path, counts)
     path = tmp_path / TOKEN_COUNTS
     assert path.read_bytes()[16:] == bytes([0, 0, 0, 0, 0, 1, 0, 0])  # little-endian
-    manifest = read_manifest(prepared)
     entry = {"bytes": 24, "xxh3_64": hash_file(path)}
-    manifest = replace(manifest, files={TOKEN_COUNTS: entry})
+    manifest = replace(read_manifest(prepared), files={TOKEN_COUNTS: entry})
     assert np.array_equal(read_counts(tmp_path, manifest, 3), counts)
     with pytest.raises(DataError, match="of 4 ids expected"):
         read_counts(tmp_path, manifest, 4)

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.manifest import MANIFEST, hash_file, read_manifest
+from pipeline.data.shards.manifest import hash_file, read_manifest
 from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.shards.verify import verify
 from pipeline.execution.workers import local_executor
 from tests.pipeline.data.letters import prepare_letters
 from tests.pipeline.data.parquet_reads import count_reads
+from tests.pipeline.data.small_shards import edited, flip, with_column
 from tests.pipeline.preparing import Call, rewrite
-
-
-@pytest.fixture
-def copy(prepared: Path, tmp_path: Path) -> Path:
-    shutil.copytree(prepared, tmp_path / "copy")
-    return tmp_path / "copy"
-
-
-def damage(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
 
 
 def errors(directory: Path, workers: int = 1) -> tuple[str, ...]:
@@ -47,37 +34,35 @@ def test_every_mask_derives_again(prepared: Path, monkeypatch: pytest.MonkeyPatc
     assert len(manifest.of("train")) == 5 and len(manifest.of("validation")) == 5
     assert all(len(shard.masks) == 10 for shard in manifest.shards)
     assert "documents.parquet" in manifest.files and "tokenizer/word_starts.bin" in manifest.files
-    groups = pq.read_metadata(prepared / "documents.parquet").num_row_groups
-    assert groups == 5
+    assert pq.read_metadata(prepared / "documents.parquet").num_row_groups == 5
     reads = count_reads(monkeypatch)
     vocabulary = verify(prepared, manifest, local_executor(1))
     assert vocabulary.sha256 == manifest.tokenizer["sha256"]
-    assert reads.opened == 1
-    assert sorted(reads.groups) == [group for group in range(groups) for _ in range(2)]
+    assert reads.opened == 1 and sorted(reads.groups) == sorted([*range(5)] * 2)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_all_files_that_are_wrong_are_named_in_order(workers: int, copy: Path) -> None:
-    damage(copy / "mask-2/train-00000.arrow")
-    damage(copy / "mask-7/train-00000.arrow")
-    damage(copy / "rows/train-00003.arrow")
+    names = {
+        "mask-2/train-00000.arrow": "is damaged: xxh3_64 ",
+        "mask-7/train-00000.arrow": "is damaged: xxh3_64 ",
+        "mask-0/train-00001.arrow": "is missing; ",
+        "rows/train-00003.arrow": "is damaged: xxh3_64 ",
+        "mask-1/validation-00004.arrow": "is damaged: ",
+    }
+    for name, said in names.items():
+        if "xxh3" in said:
+            flip(copy / name)
     (copy / "mask-0/train-00001.arrow").unlink()
     with (copy / "mask-1/validation-00004.arrow").open("ab") as file:
         file.write(b"more")
-    names = [
-        ("mask-2/train-00000.arrow", "is damaged: xxh3_64 "),
-        ("mask-7/train-00000.arrow", "is damaged: xxh3_64 "),
-        ("mask-0/train-00001.arrow", "is missing; "),
-        ("rows/train-00003.arrow", "is damaged: xxh3_64 "),
-        ("mask-1/validation-00004.arrow", "is damaged: "),
-    ]
-    for line, (name, said) in zip(errors(copy, workers), names, strict=True):
+    for line, (name, said) in zip(errors(copy, workers), names.items(), strict=True):
         assert line.startswith(f"{copy / name} {said}")
     # without the tokenizer shards cannot be read, but their hashes are compared
-    damage(copy / "tokenizer/tokenizer.json")
+    flip(copy / "tokenizer/tokenizer.json")
     first, *others = errors(copy, workers)
     assert first.startswith(f"{copy / 'tokenizer/tokenizer.json'} is damaged")
-    assert [line.split()[0] for line in others] == [str(copy / name) for name, _ in names]
+    assert [line.split()[0] for line in others] == [str(copy / name) for name in names]
 
 
 def test_rows_with_a_correct_hash_that_are_wrong(copy: Path) -> None:
@@ -85,48 +70,42 @@ def test_rows_with_a_correct_hash_that_are_wrong(copy: Path) -> None:
     table = arrow_files.read_table(path)
     sequences = table["sequence"].to_numpy().copy()
     sequences[7] = sequences[5]
-    index = table.schema.get_field_index("sequence")
-    table = table.set_column(index, table.schema.field(index), pa.array(sequences))
-    manifest = json.loads((copy / MANIFEST).read_bytes())
-    manifest["shards"][2] |= rewrite(path, table)
-    (copy / MANIFEST).write_text(json.dumps(manifest))
+    with edited(copy) as manifest:
+        manifest["shards"][2] |= rewrite(path, with_column(table, "sequence", sequences))
     assert errors(copy) == (f"{path}: sequence ids do not ascend; run pipeline.prepare again",)
 
 
 def test_shards_of_several_pieces(apart_and_together: tuple[Path, Path], tmp_path: Path) -> None:
     """Each is verified piece by piece; other record batches or predictions are wrong."""
-    together = apart_and_together[1]
-    verify(together, manifest := read_manifest(together), local_executor(2))
-    shutil.copytree(together, tmp_path / "copy")
-    content = json.loads(manifest.to_json())
-    path = tmp_path / "copy" / "mask-3" / "train-00001.arrow"
-    mask = content["shards"][1]["masks"][3]
-    mask["predictions"] += 1
-    (tmp_path / "copy" / MANIFEST).write_text(json.dumps(content))
-    (said,) = errors(tmp_path / "copy")
-    assert said.startswith(f"{path}: {mask['predictions'] - 1:,} predictions, the manifest says")
-    mask["predictions"] -= 1
-    mask |= rewrite(path, arrow_files.read_table(path))  # as one piece
-    (tmp_path / "copy" / MANIFEST).write_text(json.dumps(content))
-    (said,) = errors(tmp_path / "copy")
-    assert said.startswith(f"{path} is not cut into the record batches that the manifest's pieces")
+    together, copy = apart_and_together[1], tmp_path / "copy"
+    verify(together, read_manifest(together), local_executor(2))
+    shutil.copytree(together, copy)
+    path = copy / "mask-3" / "train-00001.arrow"
+    with edited(copy) as manifest:
+        mask = manifest["shards"][1]["masks"][3]
+        predictions = mask["predictions"]
+        mask["predictions"] += 1
+    (said,) = errors(copy)
+    assert said.startswith(f"{path}: {predictions:,} predictions, the manifest says")
+    with edited(copy) as manifest:
+        as_one_piece = rewrite(path, arrow_files.read_table(path))
+        manifest["shards"][1]["masks"][3] |= as_one_piece | {"predictions": predictions}
+    (said,) = errors(copy)
+    assert said.startswith(f"{path} is not cut into the record batches")
 
 
 def test_counts_that_are_not_those_of_the_rows(
     call: Call, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
     """Of a special token, which no mask depends on."""
-    directory = prepare_letters(
-        call, tiny_tokenizer, tmp_path, ["data.masks.random_ids=unigram", "data.duplicates=1"]
-    )
+    settings = ["data.masks.random_ids=unigram", "data.duplicates=1"]
+    directory = prepare_letters(call, tiny_tokenizer, tmp_path, settings)
     verify(directory, read_manifest(directory), local_executor(1))
     path = directory / TOKEN_COUNTS
     counts = np.fromfile(path, "<u8")
     counts[0] += 1
     counts.tofile(path)
-    manifest = json.loads((directory / MANIFEST).read_bytes())
-    manifest["files"][TOKEN_COUNTS]["xxh3_64"] = hash_file(path)
-    (directory / MANIFEST).write_text(json.dumps(manifest))
-    assert errors(directory) == (
-        f"{path} does not count the tokens of the rows; run pipeline.prepare again",
-    )
+    with edited(directory) as manifest:
+        manifest["files"][TOKEN_COUNTS]["xxh3_64"] = hash_file(path)
+    (said,) = errors(directory)
+    assert said.startswith(f"{path} does not count the tokens of the rows")

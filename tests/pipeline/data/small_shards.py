@@ -1,0 +1,55 @@
+"""Shards that several tests share, and changes to their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import prepare
+from pipeline.data.preparation.prepare_arguments import prepare_arguments
+from pipeline.data.shards.document_index import DOCUMENTS
+from pipeline.data.shards.manifest import MANIFEST
+from pipeline.execution.workers import local_executor
+from tests.pipeline.preparing import tiny
+
+
+def prepare_here(tokenizer: Path, output: Path, *words: object) -> Path:
+    """Shards for a fixture of many tests: `pipeline.prepare` in this process, as a function."""
+    given = prepare_arguments([*map(str, [*words, "--workers", 1, *tiny(tokenizer, output)])])
+    prepare.prepare(given, local_executor(1))
+    return output
+
+
+def flip(path: Path, place: int | None = None, bits: int = 4) -> None:
+    """Flip bits of a byte of a file, by default of its middle one."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 if place is None else place] ^= bits
+    path.write_bytes(content)
+
+
+def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
+    """The table with other values in a column."""
+    index = table.schema.get_field_index(name)
+    field = table.schema.field(index)
+    return table.set_column(index, field, pa.array(values, field.type))
+
+
+@contextmanager
+def edited(directory: Path) -> Iterator[Any]:
+    """The content of the directory's manifest, which is written with the changes."""
+    content = json.loads((directory / MANIFEST).read_bytes())
+    yield content
+    (directory / MANIFEST).write_text(json.dumps(content))
+
+
+def documents_of(directory: Path) -> tuple[pa.Table, np.ndarray]:
+    """The documents of prepared shards, and which of them are held out."""
+    table = pq.read_table(directory / DOCUMENTS)
+    return table, table["first_sequence"].to_numpy() >> np.uint64(32) & np.uint64(1) == 1
