@@ -1,15 +1,17 @@
-"""One corpus in shards of one piece, and in shards of several; a copy of the sample's shards."""
+"""One corpus in shards of one piece, and in shards of several; prepare, inspect and takedown."""
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from pipeline import inspect, takedown
 from tests.launching.shared import build_once
-from tests.pipeline.preparing import SMALL_SPLITS, finish, many_documents, tiny
+from tests.pipeline.preparing import SMALL_SPLITS, Call, Prepare, finish, many_documents, tiny
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +37,30 @@ def apart_and_together(
 def copy(prepared: Path, tmp_path: Path) -> Path:
     """`prepared`, to be written into."""
     return Path(shutil.copytree(prepared, tmp_path / "copy"))
+
+
+@pytest.fixture
+def make(run: Prepare, tiny_tokenizer: Path, tmp_path: Path) -> Prepare:
+    """Prepares in this process to `tmp_path`/out, or to another output, with the tiny tokenizer."""
+
+    def make(*words: object, output: str = "out", code: int = 0) -> str:
+        return run("--workers", 1, *words, *tiny(tiny_tokenizer, tmp_path / output), code=code)
+
+    return make
+
+
+@pytest.fixture
+def show(call: Call) -> Call:
+    """`pipeline.inspect` in this process; returns what it printed, or its error line."""
+    return functools.partial(call, inspect.main, "--workers", 1)
+
+
+@pytest.fixture
+def take(call: Call, tmp_path: Path) -> Call:
+    """Takes documents down from `data` to `tmp_path`/new, or to another output."""
+
+    def take(data: Path, *words: object, output: str = "new", code: int = 0) -> str:
+        given = ("--output", tmp_path / output, "--workers", 1, "--documents", *words)
+        return call(takedown.main, "--data", data, *given, code=code)
+
+    return take

@@ -53,3 +53,8 @@ def documents_of(directory: Path) -> tuple[pa.Table, np.ndarray]:
     """The documents of prepared shards, and which of them are held out."""
     table = pq.read_table(directory / DOCUMENTS)
     return table, table["first_sequence"].to_numpy() >> np.uint64(32) & np.uint64(1) == 1
+
+
+def batch_lengths(table: pa.Table) -> list[int]:
+    """[record batches] rows of each."""
+    return [len(batch) for batch in table.to_batches()]

@@ -13,7 +13,7 @@ from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.ingest.documents import read as reading
 from pipeline.recipes import recipe
-from tests.pipeline.preparing import Prepare, tiny, write_jsonl
+from tests.pipeline.preparing import Prepare, write_jsonl
 
 DATA = recipe("roberta_tiny").data
 
@@ -29,30 +29,27 @@ def arguments(
     )  # fmt: skip
 
 
-def test_a_users_own_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = find_sources(arguments(write_jsonl(tmp_path / "mine.jsonl", ["One."])), DATA)
-    assert (found.corpus, found.name, found.named) == ("mine", "mine", False)
-    assert found.description == "your corpus mine"
-    assert [source.name for source in found.files] == ["mine.jsonl"]
-    assert capsys.readouterr().out.startswith("input: 1 JSON lines")
-
-
-def test_a_corpus_for_each_language(tmp_path: Path) -> None:
+def test_whose_corpus_it_is_and_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user's own, one for each language, a named one and the sample."""
     for name in ("sw/a.jsonl", "sw/b/c.jsonl", "en/x.jsonl", "yo.jsonl"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        write_jsonl(tmp_path / name, ["One."])
-    found = find_sources(arguments("mine", tmp_path, by_folder=True), DATA)
-    assert (found.corpus, found.name, found.named) == ("mine", "mine", False)
-    assert found.description == "your corpus en, sw, yo"
-    assert [source.corpus for source in found.files] == ["en", "sw", "sw", "yo"]
-
-
-def test_named_corpora_and_the_sample(tmp_path: Path) -> None:
-    file = write_jsonl(tmp_path / "in.jsonl", ["One."])
-    found = find_sources(arguments("cc-news", file), DATA)
-    assert (found.corpus, found.name, found.named) == ("cc-news", "cc-news", True)
-    found = find_sources(arguments("sample"), DATA)
-    assert (found.name, found.named, found.description) == ("sample", False, "the sample")
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        write_jsonl(tmp_path / "in" / name, ["One."])
+    file = write_jsonl(tmp_path / "mine.jsonl", ["One."])
+    own = find_sources(arguments(file), DATA)
+    assert capsys.readouterr().out.startswith("input: 1 JSON lines")
+    assert [source.name for source in own.files] == ["mine.jsonl"]
+    folders = find_sources(arguments("mine", tmp_path / "in", by_folder=True), DATA)
+    assert [source.corpus for source in folders.files] == ["en", "sw", "sw", "yo"]
+    for found, name, named, description in (
+        (own, "mine", False, "your corpus mine"),
+        (folders, "mine", False, "your corpus en, sw, yo"),
+        (find_sources(arguments("cc-news", file), DATA), "cc-news", True, "cc-news"),
+        (find_sources(arguments("sample"), DATA), "sample", False, "the sample"),
+    ):
+        assert (found.corpus, found.name, found.named) == (name, name, named)
+        assert found.description == description
 
 
 def test_an_unsuitable_corpus_is_refused(tmp_path: Path) -> None:
@@ -67,7 +64,7 @@ def test_an_unsuitable_corpus_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_ends_of_a_file_are_read_once(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Prepare, make: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokenizer's folders and the shards' fingerprint share one read."""
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
@@ -80,9 +77,9 @@ def test_the_ends_of_a_file_are_read_once(
 
     monkeypatch.setattr(reading, "file_ends", counted)
     file = write_jsonl(tmp_path / "in.jsonl", ["A text. Fine.", "More of it. Fine, too."])
-    trained = ("--recipe", "roberta_tiny", "--output", tmp_path / "trained")
-    given = tiny(tiny_tokenizer, tmp_path / "given")
-    for chosen in (trained, given):
-        read.clear()
-        run("--corpus", file, "--workers", 1, "--set", "data.duplicates=1", *chosen)
-        assert read == {"in.jsonl": 1}
+    given = ("--corpus", file, "--workers", 1, "--set", "data.duplicates=1")
+    make(*given)
+    assert read == {"in.jsonl": 1}
+    read.clear()
+    run(*given, "--recipe", "roberta_tiny", "--output", tmp_path / "trained")
+    assert read == {"in.jsonl": 1}

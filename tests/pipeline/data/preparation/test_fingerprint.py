@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Annotated
+from typing import Annotated, Any
 
 from pipeline.config.data_settings import DataSettings
 from pipeline.config.schema import Legacy
@@ -12,7 +12,8 @@ from pipeline.config.settings import fingerprint, from_dict, to_dict
 from pipeline.data.preparation.fingerprint import shard_identity
 from pipeline.recipes import recipe
 
-VOCABULARY = SimpleNamespace(sha256="ab" * 32, text_tokens=[], has_spaceless_letters=False)
+DATA = recipe("roberta_base").data
+VOCABULARY = {"sha256": "ab" * 32, "text_tokens": [], "has_spaceless_letters": False}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,37 +23,18 @@ class LaterData(DataSettings):
     blanks: Annotated[int, Legacy(0)]
 
 
-def mark(data: DataSettings) -> str:
-    return fingerprint(shard_identity(data, [], VOCABULARY, "fast", "none"))  # type: ignore[arg-type]
+def identity(data: DataSettings = DATA, finer: int = 1, **vocabulary: object) -> dict[str, Any]:
+    described: Any = SimpleNamespace(**(VOCABULARY | vocabulary))
+    return shard_identity(data, [], described, "fast", "none", finer=finer)
 
 
-def test_a_later_setting_changes_the_fingerprint_only_beyond_its_legacy_value() -> None:
-    data = recipe("roberta_base").data
-    same = from_dict(LaterData, to_dict(data))
-    other = from_dict(LaterData, to_dict(data) | {"blanks": 3})
-    assert mark(same) == mark(data)
-    assert mark(other) != mark(data)
-    identity = shard_identity(other, [], VOCABULARY, "fast", "none")  # type: ignore[arg-type]
-    assert identity["data"]["blanks"] == 3
-
-
-def test_only_vocabularies_with_added_tokens_count_the_rule_for_them() -> None:
-    data = recipe("roberta_base").data
-    added = SimpleNamespace(**(vars(VOCABULARY) | {"text_tokens": [{"content": "[GENE]"}]}))
-    identity = shard_identity(data, [], added, "fast", "none")  # type: ignore[arg-type]
-    assert fingerprint(identity) != mark(data)
-
-
-def test_only_vocabularies_with_letters_of_scripts_without_spaces_count_the_rule_of_words() -> None:
-    data = recipe("roberta_base").data
-    spaceless = SimpleNamespace(**(vars(VOCABULARY) | {"has_spaceless_letters": True}))
-    identity = shard_identity(data, [], spaceless, "fast", "none")  # type: ignore[arg-type]
-    assert identity["words"] == "2" and fingerprint(identity) != mark(data)
-
-
-def test_only_text_of_many_splits_counts_how_its_last_ones_are_cut() -> None:
-    data = recipe("roberta_base").data
-    identity = shard_identity(data, [], VOCABULARY, "fast", "none", finer=4)  # type: ignore[arg-type]
-    assert fingerprint(identity) != mark(data)
-    identity = shard_identity(data, [], VOCABULARY, "fast", "none", finer=1)  # type: ignore[arg-type]
-    assert fingerprint(identity) == mark(data)
+def test_later_rules_change_the_fingerprint_of_what_they_apply_to_only() -> None:
+    """A setting beyond its legacy value, added tokens, letters of scripts without spaces, and text
+    of so many splits that the last ones are cut otherwise."""
+    same = from_dict(LaterData, to_dict(DATA))
+    other = identity(from_dict(LaterData, to_dict(DATA) | {"blanks": 3}))
+    spaceless = identity(has_spaceless_letters=True)
+    changed = (other, spaceless, identity(text_tokens=[{"content": "[GENE]"}]), identity(finer=4))
+    assert fingerprint(identity(same)) == fingerprint(identity())
+    assert len({fingerprint(each) for each in (identity(), *changed)}) == 5
+    assert other["data"]["blanks"] == 3 and spaceless["words"] == "2"

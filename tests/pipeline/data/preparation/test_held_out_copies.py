@@ -8,22 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import inspect
 from pipeline.data.preparation import held_out_copies
-from pipeline.data.preparation.held_out_copies import (
-    LEAST_RARITY,
-    MOST_RUNS,
-    count_copies,
-    rarity_for,
-    sample_runs,
-    write_runs,
-)
+from pipeline.data.preparation.held_out_copies import count_copies, rarity_for, sample_runs
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents.records import Piece, Source
-from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
+from tests.pipeline.preparing import Call, Prepare, write_jsonl
 
 RARITY = 3
 RNG = np.random.default_rng(0)
@@ -36,27 +28,28 @@ def tokens_of(documents: list[np.ndarray]) -> Tokens:
     return Tokens(np.concatenate(documents), offsets, offsets[:-1])
 
 
+def hashes_of(documents: list[np.ndarray]) -> set[int]:
+    return set(sample_runs(tokens_of(documents), RARITY).hashes)
+
+
 def written(path: Path, documents: list[np.ndarray]) -> Path:
-    write_runs(path, sample_runs(tokens_of(documents), RARITY))
+    held_out_copies.write_runs(path, sample_runs(tokens_of(documents), RARITY))
     return path
 
 
 def test_a_run_is_sampled_wherever_it_is() -> None:
     """The sample of a document is that of its text in any other, and no run crosses documents."""
-    alone = [set(sample_runs(tokens_of([document]), RARITY).hashes) for document in DOCUMENTS]
+    alone = [hashes_of([document]) for document in DOCUMENTS]
     assert 30 < np.mean([len(found) for found in alone]) < 70
     together = sample_runs(tokens_of(DOCUMENTS), RARITY)
     parts = np.split(together.hashes, together.documents[1:-1])
     assert [set(part) for part in parts] == alone
-    wrapped = [RNG.integers(5, 50_000, 90).astype(np.uint16), *DOCUMENTS[:2]]
-    inside = set(sample_runs(tokens_of([np.concatenate(wrapped)]), RARITY).hashes)
-    assert alone[0] | alone[1] <= inside
+    before = RNG.integers(5, 50_000, 90).astype(np.uint16)
+    assert alone[0] | alone[1] <= hashes_of([np.concatenate([before, *DOCUMENTS[:2]])])
     short = sample_runs(tokens_of([document[:15] for document in DOCUMENTS]), 1)
     assert not len(short.hashes)
     wide = [document.astype(np.uint32) + 100_000 for document in DOCUMENTS]
-    assert set(sample_runs(tokens_of([np.concatenate(wide)]), RARITY).hashes) >= set(
-        sample_runs(tokens_of(wide), RARITY).hashes
-    )
+    assert hashes_of([np.concatenate(wide)]) >= hashes_of(wide)
 
 
 def test_documents_with_half_of_their_runs_in_train_are_copies(
@@ -90,15 +83,15 @@ def test_the_sample_is_bounded() -> None:
         source = Source("c", "/in", "in", size, "text", "", "", "file", "")
         return SplitTask(0, "c", (Piece(source, 0, size, size),))
 
-    assert rarity_for([task(10_000)]) == LEAST_RARITY
+    assert rarity_for([task(10_000)]) == held_out_copies.LEAST_RARITY
     for size in (50 * 10**9, 160 * 10**9):
         runs = size / 4 / 2 ** rarity_for([task(size // 2), task(size // 2)])
-        assert MOST_RUNS / 2 <= runs <= MOST_RUNS
+        assert 0.5 <= runs / held_out_copies.MOST_RUNS <= 1
 
 
 @pytest.mark.parametrize("dedup", ["none", "near"])
 def test_republished_stories_are_reported(
-    dedup: str, tiny_tokenizer: Path, tmp_path: Path, run: Prepare, call: Call
+    dedup: str, tmp_path: Path, make: Prepare, show: Call
 ) -> None:
     words = ["river", "house", "old", "the", "of", "garden", "was", "under", "light", "never"]
     stories = []
@@ -108,16 +101,12 @@ def test_republished_stories_are_reported(
         story[::100] = "changed"
         stories.append(" ".join(story))
     path = write_jsonl(tmp_path / "stories.jsonl", stories)
-    output = tmp_path / "out"
-    said = run(
-        "--corpus", "news", "--input", path, "--dedup", dedup, "--workers", 1,
-        *tiny(tiny_tokenizer, output),
-    )  # fmt: skip
-    found = read_manifest(output).corpora["news"]["held_out_copies"]
-    warning = r"warning: \d+ of \d+ held-out documents \(\d+\.\d%\) have a near-copy in train"
+    said = make("--corpus", "news", "--input", path, "--dedup", dedup)
+    found = read_manifest(tmp_path / "out").corpora["news"]["held_out_copies"]
     if dedup == "near":
         assert found["checked"] > 3 and found["in_train"] == 0 and "near-copy" not in said
         return
     assert found["in_train"] >= 0.7 * found["checked"] > 5  # two copies may both be held out
+    warning = r"warning: \d+ of \d+ held-out documents \(\d+\.\d%\) have a near-copy in train"
     assert re.search(f"news: {warning}.*--dedup near", said)
-    assert re.search(f"   {warning}", call(inspect.main, output))
+    assert re.search(f"   {warning}", show(tmp_path / "out"))

@@ -6,20 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from pipeline import inspect
 from pipeline.base.errors import DataError
 from pipeline.data.preparation import holdout
-from pipeline.data.preparation.holdout import (
-    EVERY_HASH,
-    HoldOut,
-    are_below,
-    describe_hold_outs,
-    expected_hold_outs,
-    hold_outs,
-)
+from pipeline.data.preparation.holdout import EVERY_HASH, HoldOut, expected_hold_outs, hold_outs
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
@@ -28,104 +19,85 @@ from pipeline.ingest.extraction.extract import extract
 from pipeline.ingest.extraction.packs import FEWEST_FILES
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
+from tests.pipeline.data.small_shards import documents_of
+from tests.pipeline.preparing import Call, Prepare, write_jsonl
 
 
 def test_documents_are_held_out_whole_and_from_every_corpus(prepared: Path) -> None:
-    manifest = read_manifest(prepared)
-    for name, corpus in manifest.corpora.items():
+    for name, corpus in read_manifest(prepared).corpora.items():
         assert 0 < corpus["validation_sequences"] < corpus["sequences"], name
-    table = pq.read_table(prepared / "documents.parquet")
+    table, held_out = documents_of(prepared)
     assert len(set(zip(table["corpus"].to_pylist(), table["id"].to_pylist()))) == len(table)
-    held_out = (table["first_sequence"].to_numpy() >> np.uint64(32)) % np.uint64(2) == 1
     assert 5 <= held_out.sum() <= len(table) // 4
 
 
-def test_copies_of_a_document_are_on_one_side(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
+def test_copies_of_a_document_are_on_one_side(tmp_path: Path, make: Prepare) -> None:
     texts = [f"Text number {i}. It has copies." for i in range(30)] * 3
-    path = write_jsonl(tmp_path / "copies.jsonl", texts)
-    run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"))
-    table = pq.read_table(tmp_path / "out" / "documents.parquet")
-    held_out = (table["first_sequence"].to_numpy() >> np.uint64(32)) % np.uint64(2) == 1
+    make("--corpus", write_jsonl(tmp_path / "copies.jsonl", texts))
+    table, held_out = documents_of(tmp_path / "out")
     # ids are name@position, in the order of the file: copy k of text i is document 30 k + i
     order = np.argsort([int(name.split("@")[1]) for name in table["id"].to_pylist()])
     sides = held_out[order].reshape(3, 30)
     assert (sides == sides[0]).all() and 1 <= sides[0].sum() <= 9
 
 
-def test_validation_never_takes_everything(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
+def test_validation_never_takes_everything(tmp_path: Path, make: Prepare) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", ["One. A.", "Two. B.", "Three. C."])
-    setting = ["--set", "data.validation_fraction=0.5"]
-    run("--corpus", path, *setting, *tiny(tiny_tokenizer, tmp_path / "out"))
+    make("--corpus", path, "--set", "data.validation_fraction=0.5")
     manifest = read_manifest(tmp_path / "out")
     assert manifest.of("train") and manifest.of("validation")
 
 
-@pytest.mark.parametrize("documents", [1, 3, 30])
+@pytest.mark.parametrize("documents", [1, 30])
 def test_a_whole_corpus_is_prepared_to_evaluate_on(
-    documents: int, tiny_tokenizer: Path, tmp_path: Path, run: Prepare, call: Call
+    documents: int, tmp_path: Path, make: Prepare, show: Call
 ) -> None:
-    path = write_jsonl(
-        tmp_path / "dev.jsonl", [f"Number {n}. It is short." for n in range(documents)]
-    )
-    setting = ["--set", "data.validation_fraction=1"]
-    said = run("--corpus", path, *setting, *tiny(tiny_tokenizer, tmp_path / "out"))
+    texts = [f"Number {n}. It is short." for n in range(documents)]
+    path, out = write_jsonl(tmp_path / "dev.jsonl", texts), tmp_path / "out"
+    said = make("--corpus", path, "--set", "data.validation_fraction=1")
     assert f"prepared {documents} documents" in said
-    manifest = read_manifest(tmp_path / "out")
-    assert not manifest.of("train")
+    manifest = read_manifest(out)
     rows = sum(shard.sequences for shard in manifest.of("validation"))
-    assert rows == manifest.totals["sequences"] > 0
-    assert "verified: " in call(inspect.main, tmp_path / "out", "--verify")
-    with pytest.raises(DataError, match=r"no train rows; it was prepared to evaluate"):
-        Dataset.open(tmp_path / "out")
-    assert len(Dataset.open(tmp_path / "out", "validation").shards) == 1
+    assert not manifest.of("train") and rows == manifest.totals["sequences"] > 0
+    assert "verified: " in show(out, "--verify")
+    with pytest.raises(DataError, match="no train rows"):
+        Dataset.open(out)
+    assert len(Dataset.open(out, "validation").shards) == 1
 
 
 def test_the_highest_hash_is_held_out_with_all_others() -> None:
     hashes = np.array([0, 5, 2**64 - 1], np.uint64)
-    assert are_below(hashes, EVERY_HASH).tolist() == [True, True, True]
-    assert are_below(hashes, 2**64 - 1).tolist() == [True, True, False]
-    assert are_below(hashes, 5).tolist() == [True, False, False]
-    assert are_below(hashes, 0).tolist() == [False, False, False]
+    for threshold, count in ((EVERY_HASH, 3), (2**64 - 1, 2), (5, 1), (0, 0)):
+        assert holdout.are_below(hashes, threshold).tolist() == [n < count for n in range(3)]
 
 
-def about(documents: float, held_documents: float, text: float, held_text: float) -> HoldOut:
+def about(documents: float, held: float, text: float, held_text: float) -> HoldOut:
     return HoldOut(
-        threshold=1, documents=documents, held_documents=held_documents, text=text,
-        held_text=held_text,
-    )  # fmt: skip
+        threshold=1, documents=documents, held_documents=held, text=text, held_text=held_text
+    )
 
 
 def test_a_share_far_from_the_fraction_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One.\nTwo.\n")
     _, sources = corpus_sources("web", [str(tmp_path)])
     near, far = about(2000, 10, 1000, 9), about(3, 1, 1000, 331)
-    assert not describe_hold_outs({"news": near, "more": near}, 0.005, sources)
-    (said,) = describe_hold_outs({"news": near, "web": far}, 0.005, sources)
-    assert said == (
-        "warning: the hold-out takes about 17.0% of the text, where "
-        "data.validation_fraction=0.005 asks for 0.5%: web 33.1% (1 of 3 document(s)); documents "
-        "are held out whole, at least 10 of a corpus or a tenth, by their hashes, whatever their "
-        "length; to come closer, give more or shorter documents (--plain-text lines if each line "
-        "of the text is one)"
-    )
-    (said,) = describe_hold_outs({f"l{n}": far for n in range(1833)}, 0.005, sources)
+    assert not holdout.describe_hold_outs({"news": near, "more": near}, 0.005, sources)
+    (said,) = holdout.describe_hold_outs({"news": near, "web": far}, 0.005, sources)
+    for part in ("17.0% of the text", "=0.005 asks for 0.5%: web 33.1% (1 of 3", "--plain-text"):
+        assert said.startswith("warning: ") and part in said
+    (said,) = holdout.describe_hold_outs({f"l{n}": far for n in range(1833)}, 0.005, sources)
     assert "l7 " in said and "l8 " not in said and ", and 1,825 more corpora; documents" in said
-    (said,) = describe_hold_outs({"news": about(1, 0, 9, 0)}, 0.005, sources)
+    (said,) = holdout.describe_hold_outs({"news": about(1, 0, 9, 0)}, 0.005, sources)
     assert "0.0% of the text" in said and said.endswith("give more or shorter documents")
 
 
 def test_what_will_be_held_out_is_known_before_the_work(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A corpus of one split is read; of a larger one, the documents count, as if of one size."""
     texts = [f"Number {n}. " + "It is long. " * (n % 3 * 400) for n in range(40)]
     path = write_jsonl(tmp_path / "in.jsonl", texts)
-    said = run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"))
+    said = make("--corpus", path)
     manifest = read_manifest(tmp_path / "out")
     rows = sum(shard.sequences for shard in manifest.of("validation"))
     share = float(said.partition("takes about ")[2].partition("%")[0]) / 100
@@ -152,7 +124,7 @@ def test_of_a_large_corpus_the_rest_is_expected(tmp_path: Path) -> None:
     assert found.threshold == int(0.1 * EVERY_HASH)
     assert found.text == sum(task.weight for task in tasks)
     assert found.held_text / found.text == pytest.approx(0.1, rel=0.2)
-    assert not describe_hold_outs({"in": found}, 0.1, sources)
+    assert not holdout.describe_hold_outs({"in": found}, 0.1, sources)
 
 
 def test_files_in_packs_are_named_if_there_is_no_text(tmp_path: Path) -> None:

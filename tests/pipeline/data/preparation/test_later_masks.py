@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline import inspect, prepare
+from pipeline import prepare
 from pipeline.base.errors import DataError
 from pipeline.config.settings import override
 from pipeline.data.preparation import later_masks
+from pipeline.data.rows.masks import Masks
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import TRAIN, read_manifest
 from pipeline.data.shards.token_counts import TOKEN_COUNTS, count_ids, read_counts
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from tests.pipeline.preparing import Call, contents, many_documents, tiny
+from tests.pipeline.preparing import Call, Prepare, contents, many_documents
 
 UNIGRAM = ["--set", "data.masks.random_ids=unigram", "--set", "data.duplicates=2"]
 ANEW = ["--set", "data.mask_mode=per-epoch", "--set", "data.duplicates=0"]
@@ -28,39 +30,40 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return many_documents(tmp_path_factory.mktemp("corpus") / "in.jsonl", 130)
 
 
+def masks_of(directory: Path, file: str) -> Masks:
+    return arrow_files.masks_of(arrow_files.read_table(directory / file))
+
+
 def test_the_same_bytes_for_any_workers_and_after_a_kill(
-    corpus: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, make: Prepare, tmp_path: Path, show: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The masks are drawn in a stage of their own, from counts of all splits."""
     monkeypatch.setattr(prepare, "SPLIT_BYTES", 1 << 13)
     monkeypatch.setattr(prepare, "SHARD_BYTES", 1)
 
     def made(name: str, *more: object, code: int = 0) -> Path:
-        given = ["--corpus", corpus, *tiny(tiny_tokenizer, tmp_path / name)]
-        call(prepare.main, *given, *UNIGRAM, *more, code=code)
+        make("--corpus", corpus, *UNIGRAM, *more, output=name, code=code)
         return tmp_path / name
 
-    one = made("1", "--workers", 1)
+    one = made("1")
     expected = contents(one)
     assert contents(made("2", "--workers", 2)) == expected
-    made("parts", "--workers", 1, "--part", "2/2")
-    assert contents(made("parts", "--workers", 1, "--part", "1/2")) == expected
+    made("parts", "--part", "2/2")
+    assert contents(made("parts", "--part", "1/2")) == expected
 
-    done = 0
+    draws = itertools.count(1)
     draw = later_masks._draw
 
     def killed(*arguments: object) -> None:
-        nonlocal done
-        done += 1
-        if done == 4:
+        if next(draws) == 4:
             raise KeyboardInterrupt
         draw(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(later_masks, "_draw", killed)
-        made("killed", "--workers", 1, code=130)
+        made("killed", code=130)
     assert len([*(tmp_path / "killed" / ".work").glob("masks-*.json")]) == 3
-    assert contents(made("killed", "--workers", 1)) == expected
+    assert contents(made("killed")) == expected
 
     manifest, vocabulary = read_manifest(one), read_vocabulary(one / "tokenizer")
     rows = [arrow_files.read_table(one / shard.file) for shard in manifest.of(TRAIN)]
@@ -69,23 +72,17 @@ def test_the_same_bytes_for_any_workers_and_after_a_kill(
     counts = read_counts(one, manifest, vocabulary.size)
     assert np.array_equal(counts, count_ids(ids, vocabulary.special))
     assert counts.sum() == np.count_nonzero(~vocabulary.special[ids])
-    drawn = [
-        np.asarray(arrow_files.masks_of(arrow_files.read_table(one / mask.file)).random_ids)
-        for shard in manifest.of(TRAIN)
-        for mask in shard.masks
-    ]
-    assert not vocabulary.special[np.concatenate(drawn)].any()
-    assert (counts[np.concatenate(drawn)] > 0).all()
-    assert "masks match their keys" in call(inspect.main, one, "--verify")
+    masks = [mask.file for shard in manifest.of(TRAIN) for mask in shard.masks]
+    drawn = np.concatenate([np.asarray(masks_of(one, file).random_ids) for file in masks])
+    assert not vocabulary.special[drawn].any() and (counts[drawn] > 0).all()
+    assert "masks match their keys" in show(one, "--verify")
 
 
-def test_the_loader_draws_what_would_be_stored(
-    corpus: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call
-) -> None:
+def test_the_loader_draws_what_would_be_stored(corpus: Path, make: Prepare, tmp_path: Path) -> None:
     """Of shards without masks; and those that differ from uniform ones do so in the random ids."""
     found = {}
     for name, more in {"stored": UNIGRAM, "anew": UNIGRAM + ANEW, "uniform": UNIGRAM[2:]}.items():
-        call(prepare.main, "--corpus", corpus, *tiny(tiny_tokenizer, tmp_path / name), *more)
+        make("--corpus", corpus, *more, output=name)
         found[name] = read_manifest(tmp_path / name)
     assert TOKEN_COUNTS not in found["uniform"].files
     assert "random_ids" not in found["uniform"].masking | found["uniform"].data
@@ -96,10 +93,7 @@ def test_the_loader_draws_what_would_be_stored(
         ids, offsets = arrow_files.ragged(table["input_ids"])
         given = (ids, offsets, str(table["corpus"][0]), table["sequence"].to_numpy())
         for number, mask in enumerate(shard.masks):
-            expected, uniform = (
-                arrow_files.masks_of(arrow_files.read_table(tmp_path / name / mask.file))
-                for name in ("stored", "uniform")
-            )
+            expected, uniform = (masks_of(tmp_path / n, mask.file) for n in ("stored", "uniform"))
             drawn = dataset.masking.draw(*given, number)
             assert np.array_equal(drawn.random_ids, expected.random_ids)
             for column in ("positions", "actions", "random_offsets"):
@@ -110,20 +104,19 @@ def test_the_loader_draws_what_would_be_stored(
     data = override(recipe("roberta_tiny"), [*UNIGRAM[1::2], *ANEW[1::2]]).data
     again = dataset.drawing(data).masking
     assert again and again.describe() == found["anew"].masking
-    call(prepare.main, "--corpus", corpus, *tiny(tiny_tokenizer, tmp_path / "plain"), *ANEW)
-    with pytest.raises(DataError, match=r"its tokens were not counted; prepare it again with --se"):
+    make("--corpus", corpus, *ANEW, output="plain")
+    with pytest.raises(DataError, match="its tokens were not counted"):
         Dataset.open(tmp_path / "plain").drawing(data)
 
 
 def test_a_corpus_to_evaluate_on_and_a_dry_run(
-    corpus: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call
+    corpus: Path, make: Prepare, tmp_path: Path, show: Call
 ) -> None:
     """Without train rows, the held-out rows are counted."""
-    given = ["--corpus", corpus, *tiny(tiny_tokenizer, tmp_path / "out"), *UNIGRAM]
-    assert "disk: about" in call(prepare.main, *given, "--dry-run")
-    call(prepare.main, *given, "--set", "data.validation_fraction=1")
-    manifest = read_manifest(tmp_path / "out")
-    assert not manifest.of(TRAIN)
-    counts = read_counts(tmp_path / "out", manifest, manifest.tokenizer["size"])
-    assert 0 < counts.sum() < manifest.totals["tokens"]
-    assert "masks match their keys" in call(inspect.main, tmp_path / "out", "--verify")
+    out = tmp_path / "out"
+    assert "disk: about" in make("--corpus", corpus, *UNIGRAM, "--dry-run")
+    make("--corpus", corpus, *UNIGRAM, "--set", "data.validation_fraction=1")
+    manifest = read_manifest(out)
+    counts = read_counts(out, manifest, manifest.tokenizer["size"])
+    assert not manifest.of(TRAIN) and 0 < counts.sum() < manifest.totals["tokens"]
+    assert "masks match their keys" in show(out, "--verify")

@@ -7,37 +7,27 @@ from pathlib import Path
 
 from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 
-STORY = "One day it rained. Nobody minded."
-
 
 def test_an_output_with_other_files_is_left_alone(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
+    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare, make: Prepare
 ) -> None:
     (tmp_path / "file").write_text("mine")
-    arguments = tiny(tiny_tokenizer, tmp_path)
-    assert "other files" in run("--corpus", "sample", *arguments, code=2)
-    arguments = tiny(tiny_tokenizer, prepared)
-    error = run("--corpus", "sample", "--set", "data.seed=5", *arguments, code=2)
-    assert "another recipe, input or tokenizer" in error
+    assert "other files" in make("--corpus", "sample", output=".", code=2)
+    given = ("--corpus", "sample", "--set", "data.seed=5", *tiny(tiny_tokenizer, prepared))
+    assert "another recipe, input or tokenizer" in run(*given, code=2)
 
 
-def test_a_directory_in_use_is_left_alone(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", [STORY, "More."])
+def test_a_directory_in_use_is_left_alone(tmp_path: Path, make: Prepare) -> None:
+    path = write_jsonl(tmp_path / "in.jsonl", ["One day it rained. Nobody minded.", "More."])
     (tmp_path / "out" / ".work").mkdir(parents=True)
     with (tmp_path / "out" / ".work" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        error = run("--corpus", path, *tiny(tiny_tokenizer, tmp_path / "out"), code=2)
-    assert "another process is writing" in error
+        assert "another process is writing" in make("--corpus", path, code=2)
 
 
-def test_unfinished_work_of_another_job_is_refused(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
+def test_unfinished_work_of_another_job_is_refused(tmp_path: Path, make: Prepare) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", ["A text. Fine.", "More."] + ["", 5] * 3)
-    arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    assert "in.jsonl:4" in run("--corpus", path, *arguments, code=2)
+    assert "in.jsonl:4" in make("--corpus", path, code=2)
     write_jsonl(path, ["A text. Fine.", "More."])
-    error = run("--corpus", path, *arguments, code=2)
+    error = make("--corpus", path, code=2)
     assert "unfinished work of another" in error and f"remove {tmp_path / 'out' / '.work'}" in error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import json
 import random
 import re
 import subprocess
@@ -12,10 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.data.preparation.transfers import Transfer
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.ingest.documents.records import Source
 from pipeline.remote import retries
 from pipeline.remote.kept_lists import PublishedFile
@@ -55,14 +56,12 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Publishe
 
 
 @pytest.fixture
-def news(server: Publisher, tiny_tokenizer: Path, tmp_path: Path, run: Prepare) -> News:
-    """Prepares both months of the news on one worker, or what else is asked for."""
+def news(server: Publisher, make: Prepare) -> News:
+    """Prepares both months of the news, or what else is asked for."""
 
-    def news(*more: object, months: str = "2019-01..2019-02", code: int = 0) -> str:
-        return run(
-            "--corpus", "cc-news", "--months", months, "--mirror", server.address, "--workers", 1,
-            *tiny(tiny_tokenizer, tmp_path / "out"), *more, code=code,
-        )  # fmt: skip
+    def news(*more: object, months: str = "2019-01..2019-02", **chosen: Any) -> str:
+        given = ("--corpus", "cc-news", "--months", months, "--mirror", server.address)
+        return make(*given, *more, **chosen)
 
     return news
 
@@ -84,9 +83,7 @@ def test_a_mirrors_password_is_not_shown() -> None:
     assert "from host; " in told and "s3cret" not in told
 
 
-def test_months_of_news_become_shards(
-    server: Publisher, news: News, tmp_path: Path, run: Prepare
-) -> None:
+def test_months_of_news_become_shards(server: Publisher, news: News, tmp_path: Path) -> None:
     """With a cut and a busy server on the way; no copy stays, and nothing is fetched twice."""
     first, second = (path for path in server.files if path.endswith(".warc.gz"))
     server.moods[first] = [saying(503), cut(2000), saying(503, "1")]
@@ -95,13 +92,12 @@ def test_months_of_news_become_shards(
     assert f"cc-news: 2 files of {size:,.2f} GB, from {server.address[7:]}; 2 files of" in text
     assert re.search(r"to fetch, at most 8 at a time\ncc-news: about \d+ s to fetch and", text)
     assert "1 language de" in text, "English is kept"
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
-    assert manifest["totals"]["documents"] == 25
-    assert manifest["corpora"]["cc-news"]["dropped"] == {"language de": 1}
-    assert not downloaded(tmp_path)
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest.totals["documents"] == 25 and not downloaded(tmp_path)
+    assert manifest.corpora["cc-news"]["dropped"] == {"language de": 1}
     asked = len(server.asked)
     assert "2 are extracted; nothing to fetch" in news()
-    news("--output", tmp_path / "again")
+    news(output="again")
     assert contents(tmp_path / "again") == contents(tmp_path / "out")
     assert len(server.asked) == asked
 
@@ -118,79 +114,75 @@ def test_a_run_that_stopped_continues(server: Publisher, news: News, tmp_path: P
     assert len(server.gets()) == len(server.gets(last)) + before - 2 == before + 2, "only the last"
 
 
-def test_fetching_alone_then_without_a_network(
-    server: Publisher, news: News, tmp_path: Path, tiny_tokenizer: Path, run: Prepare
-) -> None:
+def test_fetching_alone_then_without_a_network(news: News, make: Prepare, tmp_path: Path) -> None:
     for part in ("1/2", "2/2"):
         assert "2 files of" in news("--fetch", "--part", part)
         assert len(downloaded(tmp_path)) == int(part[0])
     assert not (tmp_path / "out").exists() and not (tmp_path / "documents").exists()
-    command = ["--corpus", "cc-news", "--months", "2019-01..2019-02", "--workers", 1]
-    text = run(*command, "--mirror", "http://127.0.0.1:9", *tiny(tiny_tokenizer, tmp_path / "out"))
+    months = ("--corpus", "cc-news", "--months", "2019-01..2019-02")
+    text = make(*months, "--mirror", "http://127.0.0.1:9")
     assert "2 are in" in text and "nothing to fetch" in text
     assert len(downloaded(tmp_path)) == 2, "what --fetch fetched stays"
     assert "nothing to fetch" in news("--fetch")
 
 
-def test_a_dry_run_estimates_from_beginnings_and_keeps_nothing(
-    server: Publisher, news: News, tmp_path: Path
-) -> None:
+def test_a_dry_run_estimates_from_beginnings_and_keeps_nothing(news: News, tmp_path: Path) -> None:
+    """Copies stay if asked to."""
     text = news("--dry-run")
     assert "2 files of" in text and "to fetch and extract them with 1 worker;" in text
     assert "cc-news: about 25 documents" in text
-    assert re.search(
-        r"^disk: about .* \(copies of published files .*, documents .*, units", text, re.M
-    )
+    disk = r"^disk: about .* \(copies of published files .*, documents .*, units"
+    assert re.search(disk, text, re.M)
     assert not (tmp_path / "downloads").exists() and not (tmp_path / "documents").exists()
-
-
-def test_copies_stay_if_asked_to(news: News, tmp_path: Path) -> None:
     assert "which stay" in news("--keep-downloads", months="2019-02")
     assert len(downloaded(tmp_path)) == 1
 
 
 def test_other_languages(news: News, tmp_path: Path) -> None:
     assert "language de" not in news("--language", "any", "--dedup", "none")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
-    assert manifest["totals"]["documents"] == 26
+    assert read_manifest(tmp_path / "out").totals["documents"] == 26
     error = news("--filter", "language=de", code=2)
     assert "--months keeps language=en only; add --language de" in error
 
 
+def equal_but_for_manifests(one: Path, other: Path) -> bool:
+    ours, theirs = contents(one), contents(other)
+    return {name for name in ours if ours[name] != theirs[name]} == {"manifest.json"}
+
+
 def test_a_dump_is_found_checked_and_the_same_as_its_files(
-    server: Publisher, tmp_path: Path, tiny_tokenizer: Path, run: Prepare
+    server: Publisher, tmp_path: Path, make: Prepare
 ) -> None:
     first, second = (path for path in server.files if path.endswith(".bz2"))
-    command = ["--corpus", "wikipedia", "--dump", DUMP, "--mirror", server.address, "--workers", 1]
+    dump = ("--corpus", "wikipedia", "--dump", DUMP, "--mirror", server.address)
     right, server.files[first] = server.files[first], bytes(len(server.files[first]))
-    error = run(*command, *tiny(tiny_tokenizer, tmp_path / "out"), code=2)
-    assert "fetched twice, its sha1 is" in error
+    assert "fetched twice, its sha1 is" in make(*dump, code=2)
     server.files[first] = right
-    run(*command, *tiny(tiny_tokenizer, tmp_path / "out"))
+    make(*dump)
     assert not downloaded(tmp_path)
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    for path in (first, second):
-        (raw / Path(path).name).write_bytes(server.files[path])
-    run("--corpus", "wikipedia", "--input", raw, *tiny(tiny_tokenizer, tmp_path / "own"))
-    ours, theirs = (contents(tmp_path / name) for name in ("out", "own"))
-    assert {name for name in ours if ours[name] != theirs[name]} == {"manifest.json"}
+    make("--corpus", "wikipedia", "--input", raw_of(server, tmp_path, first, second), output="own")
+    assert equal_but_for_manifests(tmp_path / "out", tmp_path / "own")
+
+
+def raw_of(server: Publisher, folder: Path, *paths: str) -> Path:
+    """The published files as a user's own."""
+    (folder / "raw").mkdir()
+    for path in paths:
+        (folder / "raw" / Path(path).name).write_bytes(server.files[path])
+    return folder / "raw"
 
 
 def test_a_mixture_of_both_and_of_own_files(
-    server: Publisher, tmp_path: Path, tiny_tokenizer: Path, run: Prepare
+    server: Publisher, tmp_path: Path, make: Prepare
 ) -> None:
     book = tmp_path / "book.txt"
     book.write_text("It was a cold day. " * 400)
-    both = ["--months", "2019-02", "--dump", DUMP, "--mirror"]
-    both += [f"cc-news={server.address}", f"wikipedia={server.address}", "--workers", "1"]
-    run("--corpus", "mix", *both, "--input", f"bookcorpus={book}",
-        *tiny(tiny_tokenizer, tmp_path / "out"))  # fmt: skip
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
-    assert [*manifest["corpora"]] == ["wikipedia", "bookcorpus", "cc-news"]
-    run("--corpus", "mix", *both, *tiny(tiny_tokenizer, tmp_path / "two"))
-    manifest = json.loads((tmp_path / "two" / "manifest.json").read_bytes())
-    assert [*manifest["corpora"]] == ["wikipedia", "cc-news"]
+    both = ["--corpus", "mix", "--months", "2019-02", "--dump", DUMP, "--mirror"]
+    both += [f"{name}={server.address}" for name in ("cc-news", "wikipedia")]
+    make(*both, "--input", f"bookcorpus={book}")
+    assert [*read_manifest(tmp_path / "out").corpora] == ["wikipedia", "bookcorpus", "cc-news"]
+    make(*both, output="two")
+    assert [*read_manifest(tmp_path / "two").corpora] == ["wikipedia", "cc-news"]
 
 
 @pytest.mark.slow
@@ -229,17 +221,10 @@ def test_three_files_through_kills_cuts_and_a_busy_server(
     assert not downloaded(tmp_path)
     sent = sum("Range" not in head for path in paths for head in server.gets(path))
     assert sent <= 3 * 4, "a file starts over only after an answer without a body"
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    for path in paths:
-        (raw / Path(path).name).write_bytes(server.files[path])
-    own = finish(
-        *command[:5], "--workers", 2, "--input", raw, "--language", "en",
-        *tiny(tiny_tokenizer, tmp_path / "own"),
-    )  # fmt: skip
+    given = ("--workers", 2, "--input", raw_of(server, tmp_path, *paths), "--language", "en")
+    own = finish(*command[:5], *given, *tiny(tiny_tokenizer, tmp_path / "own"))
     assert own.returncode == 0, own.stderr
-    ours, theirs = (contents(tmp_path / name) for name in ("out", "own"))
-    assert {name for name in ours if ours[name] != theirs[name]} == {"manifest.json"}
+    assert equal_but_for_manifests(tmp_path / "out", tmp_path / "own")
 
 
 def slow(request: Request) -> None:
@@ -251,18 +236,18 @@ def slow(request: Request) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["wikipedia", "--months", "2019-02"], "--months gives files of cc-news, not of wikipedia"),
-        (["sample", "--dump", DUMP], "--dump gives files of wikipedia, not of sample"),
-        (["16gb", "--months", "2019-02"], "--months gives files of cc-news, not of 16gb"),
-        (["cc-news", "--months", "2019-02", "--input", "x"], "--months and --input both give"),
-        (["cc-news", "--months", "2019"], "--months 2019: give months as 2019-02"),
-        (["cc-news", "--months", "2019-02", "--revision", "main"], "--revision main"),
-        (["cc-news", "--months", "2019-02", "--language", "xx"], "two-letter code"),
-        (["mix", "--months", "2019-02", "--input", "cc-news=x"], "cc-news has files of --input"),
+        ("wikipedia --months 2019-02", "--months gives files of cc-news, not of wikipedia"),
+        (f"sample --dump {DUMP}", "--dump gives files of wikipedia, not of sample"),
+        ("16gb --months 2019-02", "--months gives files of cc-news, not of 16gb"),
+        ("cc-news --months 2019-02 --input x", "--months and --input both give"),
+        ("cc-news --months 2019", "--months 2019: give months as 2019-02"),
+        ("cc-news --months 2019-02 --revision main", "--revision main"),
+        ("cc-news --months 2019-02 --language xx", "two-letter code"),
+        ("mix --months 2019-02 --input cc-news=x", "cc-news has files of --input"),
     ],
 )
 def test_what_does_not_go_together(
-    server: Publisher, arguments: list[str], message: str, run: Prepare
+    server: Publisher, arguments: str, message: str, run: Prepare
 ) -> None:
-    error = run("--corpus", *arguments, "--mirror", server.address, code=2)
+    error = run("--corpus", *arguments.split(), "--mirror", server.address, code=2)
     assert message in error and error.count("\n") == 1

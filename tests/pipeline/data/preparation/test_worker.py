@@ -10,36 +10,31 @@ import pytest
 from pipeline.data.preparation.worker import PrepareJob, Worker, prepare_stage
 from pipeline.data.text import documents
 from pipeline.data.text.text_tasks import SplitTask, cut_tasks
-from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.execution.workers import unfinished
-from pipeline.ingest.documents.records import Source
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import write_jsonl
 
 
-def test_a_task_is_done_when_its_marker_is_there(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    source = Source("c", "/in", "in", 9, "jsonl", "", "", "blank_lines", "")
-    tasks = [SplitTask(number, source.corpus, ()) for number in range(3)]
-    job = PrepareJob(
-        directory=tmp_path, data=recipe("roberta_tiny").data, corpora=("c",), thresholds={"c": 0},
-        split_bytes=1, compression="none", engine="fast",
+def job_in(directory: Path, split_bytes: int = 1) -> PrepareJob:
+    return PrepareJob(
+        directory=directory, data=recipe("roberta_tiny").data, corpora=("c",), thresholds={"c": 0},
+        split_bytes=split_bytes, compression="none", engine="fast",
     )  # fmt: skip
-    stage = prepare_stage(job, read_vocabulary(tiny_tokenizer))
-    (tmp_path / "task-000001.json").touch()
-    assert [task.number for task in unfinished(stage, tasks)] == [0, 2]
 
 
-def test_a_stage_can_be_sent_to_another_process(tiny_vocabulary: Vocabulary) -> None:
-    job = PrepareJob(
-        directory=Path("parts"), data=recipe("roberta_tiny").data, corpora=("c",), thresholds={},
-        split_bytes=1, compression="none", engine="fast",
-    )  # fmt: skip
+def test_a_stage_of_another_process_has_the_job_and_finds_what_is_done(
+    tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    job = job_in(tmp_path)
     stage = pickle.loads(pickle.dumps(prepare_stage(job, tiny_vocabulary)))
-    assert stage.directory == job.directory
     worker = stage.start().__self__
-    assert worker.job == job and worker.vocabulary.sha256 == tiny_vocabulary.sha256
+    assert stage.directory == tmp_path and worker.job == job
+    assert worker.vocabulary.sha256 == tiny_vocabulary.sha256
+    (tmp_path / "task-000001.json").touch()
+    tasks = [SplitTask(number, "c", ()) for number in range(3)]
+    assert [task.number for task in unfinished(stage, tasks)] == [0, 2]
 
 
 def test_parts_are_made_again_if_a_restart_drops_other_documents(
@@ -57,12 +52,8 @@ def test_parts_are_made_again_if_a_restart_drops_other_documents(
         texts = [f"{number}" for number in range(6)]
         folder.mkdir(exist_ok=True)
         monkeypatch.setattr(documents, "slow_items", slow_items)
-        job = PrepareJob(
-            directory=folder, data=recipe("roberta_tiny").data, corpora=("c",), thresholds={"c": 0},
-            split_bytes=20, compression="none", engine="fast",
-        )  # fmt: skip
         texts *= 2  # it may start again
-        Worker.create(job, tiny_vocabulary).do(task)
+        Worker.create(job_in(folder, 20), tiny_vocabulary).do(task)
         return [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.json"))]
 
     fresh = make(tmp_path / "fresh", ())

@@ -21,15 +21,11 @@ from pipeline.data.shards.shard_assembly import Assembler, Assembly
 from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
-from tests.pipeline.data.small_shards import flip
+from tests.pipeline.data.small_shards import batch_lengths, flip
 from tests.pipeline.loading.conftest import prepare_directory
 from tests.pipeline.preparing import Call, contents, many_documents, tiny
 
 COUNTS = (1500, 30, 1024)
-
-
-def lengths(table: pa.Table) -> list[int]:
-    return [len(batch) for batch in table.to_batches()]
 
 
 def test_rows_masks_and_their_order_do_not_change(apart_and_together: tuple[Path, Path]) -> None:
@@ -47,7 +43,7 @@ def test_rows_masks_and_their_order_do_not_change(apart_and_together: tuple[Path
             )
             for directory in apart_and_together
         )
-        assert one.equals(other) and lengths(one) == lengths(other)
+        assert one.equals(other) and batch_lengths(one) == batch_lengths(other)
     apart, together = map(contents, apart_and_together)
     same = [name for name in apart if "train-" not in name and name != "manifest.json"]
     assert [together[name] for name in same] == [apart[name] for name in same]
@@ -97,7 +93,7 @@ def test_a_shard_is_the_record_batches_of_its_pieces(
         pieces = arrow_files.read_pieces(tmp_path / "out" / file.file, shard)
         for piece, own in zip(pieces, before, strict=True):
             expected = pa.ipc.open_file(own[number]).read_all()
-            assert piece.equals(expected) and lengths(piece) == lengths(expected)
+            assert piece.equals(expected) and batch_lengths(piece) == batch_lengths(expected)
     written = contents(tmp_path / "out")
     assert assembler.run([planned], local_executor(1)) == [shard]
     other = replace(planned, pieces=planned.pieces[:1])
