@@ -6,6 +6,7 @@ import json
 import random
 import statistics as slow
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -23,16 +24,17 @@ def found(number: int, text: str, reason: str = KEPT, site: str = "") -> Found:
     return Found("news", f"x@{number}", "x", "", text, reason, False, "", site)
 
 
-def many(count: int) -> list[str]:
-    rng = random.Random(0)
-    return ["x" * max(1, int(rng.lognormvariate(6, 1.5))) + str(n) for n in range(count)]
+def measure(records: Iterable[Found], samples: int = 0) -> DocumentStatistics:
+    measured = DocumentStatistics(samples)
+    for record in records:
+        measured.add(record)
+    return measured
 
 
 def test_lengths_and_quantiles() -> None:
-    texts = many(5000)
-    measured = DocumentStatistics(0)
-    for number, text in enumerate(texts):
-        measured.add(found(number, text))
+    rng = random.Random(0)
+    texts = ["x" * max(1, int(rng.lognormvariate(6, 1.5))) + str(n) for n in range(5000)]
+    measured = measure(found(number, text) for number, text in enumerate(texts))
     lengths = sorted(map(len, texts))
     assert measured.characters == sum(lengths)
     for share in (0.05, 0.5, 0.95):
@@ -50,10 +52,8 @@ def test_every_record_is_counted(tmp_path: Path) -> None:
     lines[4], lines[5] = "{broken", json.dumps({"text": None})
     path = tmp_path / "in.jsonl"
     path.write_text("\n".join(lines))
-    measured = DocumentStatistics(2)
-    for piece in cut(sniff(path, "news", path.name), 100):
-        for record in find(piece):
-            measured.add(record)
+    pieces = cut(sniff(path, "news", path.name), 100)
+    measured = measure((record for piece in pieces for record in find(piece)), 2)
     assert (measured.records(), measured.documents()) == (9, 7)
     assert measured.bad.total() == 2 and not measured.dropped()
     assert measured.sites == {"a0.org": 3, "a1.org": 2, "a2.org": 2}
@@ -67,9 +67,9 @@ def test_extracted_documents_keep_title_reason_and_site(tmp_path: Path) -> None:
     [source] = extract([source], tmp_path / "documents", local_executor(1))
     [piece] = cut(source, 1 << 20)
     records = list(find(piece))
-    assert Counter(record.reason for record in records) == {
-        KEPT: 1, "redirect": 1, "disambiguation": 1, "not an article": 1, "no prose": 1,
-    }  # fmt: skip
+    assert Counter(record.reason for record in records) == Counter(
+        [KEPT, "redirect", "disambiguation", "not an article", "no prose"]
+    )
     assert [record.title for record in records][:2] == ["Arve", "Arve river"]
     assert {record.site for record in records} == {"en.wikipedia.org"}
 
@@ -79,28 +79,20 @@ def test_samples_do_not_depend_on_the_order() -> None:
     chosen = []
     for seed in range(3):
         random.Random(seed).shuffle(records)
-        measured = DocumentStatistics(5)
-        for record in records:
-            measured.add(record)
+        measured = measure(records, 5)
         chosen.append([measured.samples_of(KEPT), measured.samples_of("redirect")])
     assert chosen[0] == chosen[1] == chosen[2]
     assert [len(samples) for samples in chosen[0]] == [5, 5]
 
 
-def test_copies_of_all_documents_and_of_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_and_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies are counted of all documents, or of a share."""
     texts = [f"text {n % 8000}" for n in range(10_000)]  # a fifth are copies
     for most, tolerance in ((1 << 20, 0.0), (500, 0.05)):
         monkeypatch.setattr(document_statistics, "MOST_HASHES", most)
-        measured = DocumentStatistics(0)
-        for number, text in enumerate(texts):
-            measured.add(found(number, text))
+        measured = measure(found(number, text) for number, text in enumerate(texts))
         assert measured.copied_share() == pytest.approx(0.2, abs=tolerance)
         assert len(measured.hashes) <= most and bool(measured.hash_bits) == (most == 500)
-
-
-def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_statistics, "MOST_SITES", 10)
-    measured = DocumentStatistics(0)
-    for number in range(100):
-        measured.add(found(number, "x", site=f"{number % 20}.org"))
+    measured = measure(found(number, "x", site=f"{number % 20}.org") for number in range(100))
     assert len(measured.sites) == 11 and measured.sites.total() == 100

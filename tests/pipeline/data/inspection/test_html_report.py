@@ -7,8 +7,6 @@ import hashlib
 import re
 from html.parser import HTMLParser
 
-import pytest
-
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found
 from pipeline.data.inspection.html_report import page
 
@@ -37,33 +35,22 @@ class Reader(HTMLParser):
         self.text += data
 
 
-@pytest.fixture
-def content() -> str:
+def test_it_is_well_formed_self_contained_and_shows_all() -> None:
+    """A browser may use only the page's own style sheet."""
     measured = DocumentStatistics(2)
     for number in range(12):
-        reason = EVIL if number % 3 == 0 else KEPT
-        measured.add(
-            Found("web", f"f@{number}", EVIL, EVIL, EVIL * 99, reason, False, "en", f"{number}.org")
-        )
+        about = (f"f@{number}", EVIL, EVIL, EVIL * 99, KEPT if number % 3 else EVIL)
+        measured.add(Found("web", *about, False, "en", f"{number}.org"))
     measured.dates = ("<b>0</b>", "<script>")
-    return page(measured, f"title {EVIL}", "about")
-
-
-def test_it_is_well_formed_and_shows_all(content: str) -> None:
+    content = page(measured, f"title {EVIL}", "about")
     reader = Reader()
     reader.feed(content)
     assert not reader.open and not reader.tags & {"script", "img", "link", "iframe"}
     for part in ("12", "records read", "8", "66.7%", "Dropped, by reason", "Languages", "Sites"):
         assert part in reader.text, part
     assert reader.text.count(EVIL[:20]) > 5  # shown, not run
-
-
-def test_it_is_self_contained(content: str) -> None:
     assert not re.search(r"url\(|@import|<script|<link", content)
     assert "<!doctype html>" in content and 'charset="utf-8"' in content
-
-
-def test_a_browser_may_use_the_pages_own_style_sheet_alone(content: str) -> None:
     (style,) = re.findall(r"<style>(.*?)</style>", content, re.S)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     (stated,) = re.findall(r'Content-Security-Policy" content="(.*?)"', content)

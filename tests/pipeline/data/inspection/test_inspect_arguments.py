@@ -1,5 +1,3 @@
-"""Mistakes in the command line of inspect."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,10 +8,8 @@ from pipeline import inspect
 from tests.pipeline.preparing import Call
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--tokens", -5], ["--samples", -1], ["--sequence", "x"], []]
-)
-def test_bad_arguments_are_one_line(arguments: list[object], tmp_path: Path, call: Call) -> None:
-    given = [tmp_path, *arguments] if arguments else []
+@pytest.mark.parametrize("words", [["--tokens", -5], ["--samples", -1], ["--sequence", "x"], None])
+def test_bad_arguments_are_one_line(words: list[object] | None, tmp_path: Path, call: Call) -> None:
+    given = [] if words is None else [tmp_path, *words]
     error = call(inspect.main, *given, code=2)
     assert error.startswith("error: ") and error.count("\n") == 1

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import inspect
 from pipeline.base.command_line import data_root
 from pipeline.base.errors import DataError
 from pipeline.data.inspection.path_kinds import describe_place
 from tests.pipeline.preparing import Call
-
-Show = Callable[..., str]
-
-
-@pytest.fixture
-def show(call: Call) -> Show:
-    return functools.partial(call, inspect.main)
 
 
 @pytest.fixture
@@ -46,12 +36,11 @@ def run(tmp_path: Path) -> Path:
 
 
 def calls(text: str) -> list[list[str]]:
-    """The commands after next:."""
-    lines = text[text.index("next:") + 5 :].splitlines()
-    return [shlex.split(line) for line in lines]
+    """Module and arguments of the commands after next:."""
+    return [shlex.split(line)[2:] for line in text[text.index("next:") + 5 :].splitlines()]
 
 
-def test_a_run(run: Path, show: Show) -> None:
+def test_a_run(run: Path, show: Call) -> None:
     text = show(run)
     assert text.splitlines()[:5] == [
         f"{run}: a run of roberta_tiny (interrupted)",
@@ -60,28 +49,28 @@ def test_a_run(run: Path, show: Show) -> None:
         "  data         /data/one",
         "  data         /data/two",
     ]
-    train, export, evaluate = calls(text)
-    assert train[2:5] == ["pipeline.train", "--run", f"{run}/run.json"]
-    assert train[5:] == ["--data", "/data/one", "/data/two", "--output", str(run)]
-    assert export[2:] == ["pipeline.export", str(run), "--output", f"{run}-export"]
-    assert evaluate[2:] == ["pipeline.evaluate", str(run), "--data", "/data/one", "/data/two"]
+    data = ["--data", "/data/one", "/data/two"]
+    assert calls(text) == [
+        ["pipeline.train", "--run", f"{run}/run.json", *data, "--output", str(run)],
+        ["pipeline.export", str(run), "--output", f"{run}-export"],
+        ["pipeline.evaluate", str(run), *data],
+    ]
 
 
-def test_a_checkpoint(run: Path, show: Show) -> None:
+def test_a_checkpoint(run: Path, show: Call) -> None:
     path = run / "checkpoints" / "step-00000010"
     text = show(path)
     assert f"{path}: a checkpoint of roberta_tiny at step 10 of 40, 2.0 MB\n" in text
-    export, train = calls(text)
-    assert export[2:] == ["pipeline.export", str(run), "--step", "10", "--output", f"{run}-10"]
-    assert train[2:] == [
-        "pipeline.train", "--run", f"{run}/run.json", "--from", str(path),
-        "--data", "/data/one", "/data/two", "--output", f"{run}-from-10",
+    assert calls(text) == [
+        ["pipeline.export", str(run), "--step", "10", "--output", f"{run}-10"],
+        ["pipeline.train", "--run", f"{run}/run.json", "--from", str(path),
+         "--data", "/data/one", "/data/two", "--output", f"{run}-from-10"],
     ]  # fmt: skip
     (run / "run.json").unlink()
     assert "next:" not in show(path)
 
 
-def test_folders_of_results(run: Path, prepared: Path, show: Show, tmp_path: Path) -> None:
+def test_folders_of_results(run: Path, prepared: Path, show: Call, tmp_path: Path) -> None:
     assert f"  {run}: a run\nnext: python -m pipeline.inspect {run}\n" in show(run.parent)
     text = show(run / "checkpoints")
     assert text.count(": a checkpoint") == 2 and "a folder of 2 results" in text
@@ -92,28 +81,36 @@ def test_folders_of_results(run: Path, prepared: Path, show: Show, tmp_path: Pat
     assert "has not finished there" in show(tmp_path / "shards" / "half", code=2)
 
 
-def test_a_model(show: Show, tmp_path: Path) -> None:
-    config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 768}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+def test_a_model(show: Call, tmp_path: Path) -> None:
+    """What trains it is shown if it has all that a recipe needs: BERT's a head for pairs, too,
+    ELECTRA's its generator."""
+
+    def shown(kind: str, model_type: str = "bert") -> str:
+        config = {"model_type": model_type, "architectures": [kind], "hidden_size": 768}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        return show(tmp_path)
+
     (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(bytes(3_000_000))
-    text = show(tmp_path)
+    text = shown("BertForMaskedLM")
     assert f"{tmp_path}: a model for transformers, BertForMaskedLM, 768 wide; 3.0 MB\n" in text
-    prepare, evaluate = calls(text)  # it has no head for pairs, which BERT's recipe trains
     shards = f"{data_root()}/shards/sample-{tmp_path.name}"
-    words = ["--corpus", "sample", "--recipe", str(tmp_path), "--output", shards]
-    assert prepare[2:] == ["pipeline.prepare", *words]
-    assert evaluate[2:] == ["pipeline.evaluate", str(tmp_path), "--data", shards]
-    (tmp_path / "config.json").write_text(
-        json.dumps(config | {"architectures": ["BertForPreTraining"]})
-    )
-    _, train, _ = calls(show(tmp_path))
-    assert train[2:] == [
-        "pipeline.train", str(tmp_path), "--data", shards, "--output", f"runs/{tmp_path.name}",
-    ]  # fmt: skip
+    given = ["--corpus", "sample", "--recipe", str(tmp_path), "--output", shards]
+    prepare, evaluate = ["pipeline.prepare", *given], ["pipeline.evaluate", str(tmp_path)]
+    train = ["pipeline.train", str(tmp_path)]
+    data, run = ["--data", shards], ["--output", f"runs/{tmp_path.name}"]
+    assert calls(text) == [prepare, evaluate + data]
+    text = shown("BertForPreTraining")
+    assert calls(text) == [prepare, train + data + run, evaluate + data]
+    for model_type, kind in (
+        ("gpt2", "GPT2LMHeadModel"), ("bert", "BertForSequenceClassification"),
+        ("electra", "ElectraForPreTraining"),
+    ):  # fmt: skip
+        text = shown(kind, model_type)
+        assert f"a model for transformers, {kind}" in text and "next:" not in text
 
 
-def test_a_fine_tuning(show: Show, tmp_path: Path) -> None:
+def test_a_fine_tuning(show: Call, tmp_path: Path) -> None:
     path = tmp_path / "scores" / "stars"
     path.mkdir(parents=True)
     (path / "finetune.json").write_text('{"task": "classification"}')
@@ -132,26 +129,8 @@ def test_a_fine_tuning(show: Show, tmp_path: Path) -> None:
         describe_place(path)
 
 
-@pytest.mark.parametrize(
-    ("model_type", "kind"),
-    [
-        ("gpt2", "GPT2LMHeadModel"), ("bert", "BertForSequenceClassification"),
-        ("electra", "ElectraForPreTraining"),
-    ],
-)  # fmt: skip
-def test_a_model_that_no_recipe_continues(
-    model_type: str, kind: str, show: Show, tmp_path: Path
-) -> None:
-    """ELECTRA's discriminator without its generator among them."""
-    config = {"model_type": model_type, "architectures": [kind]}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    text = show(tmp_path)
-    assert f"a model for transformers, {kind}" in text and "next:" not in text
-
-
 def test_a_list_of_ids(
-    prepared: Path, show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prepared: Path, show: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
     ids = pq.read_table(prepared / "documents.parquet")["id"].to_pylist()[:3]
@@ -162,20 +141,12 @@ def test_a_list_of_ids(
     assert show(listed) == f"{about}  no shards in {shards} have all of these documents\n"
     shards.mkdir(parents=True)
     (shards / "mine").symlink_to(prepared)
-    (call,) = calls(show(listed))
-    assert call[2:] == [
-        "pipeline.takedown", "--data", f"{shards}/mine", "--documents", str(listed),
-        "--output", f"{shards}/mine-takedown",
+    assert calls(show(listed)) == [
+        ["pipeline.takedown", "--data", f"{shards}/mine", "--documents", str(listed),
+         "--output", f"{shards}/mine-takedown"],
     ]  # fmt: skip
     listed.write_text("\n".join([*ids, "a line of text"]))
     assert "next: python -m pipeline.prepare --corpus taken-down --input" in show(listed)
-
-
-def test_text_says_what_prepares_it(show: Show, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("Some text of a document that is here.\n")
-    last = show(tmp_path / "in").splitlines()[-1]
-    assert last == f"next: python -m pipeline.prepare --corpus {tmp_path / 'in'}"
 
 
 def test_a_folder_of_datasets_is_no_checkpoint(tmp_path: Path) -> None:
@@ -185,11 +156,13 @@ def test_a_folder_of_datasets_is_no_checkpoint(tmp_path: Path) -> None:
     assert describe_place(tmp_path / "train") == describe_place(tmp_path) == []
 
 
-def test_what_is_nothing(run: Path, show: Show, tmp_path: Path) -> None:
+def test_what_is_nothing(run: Path, show: Call, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    error = show(tmp_path / "empty", code=2)
-    assert "is an empty folder; fill it with pipeline.prepare" in error and error.count("\n") == 1
-    assert "no such directory or file" in show(tmp_path / "absent", code=2)
     (run / "run.json").write_text('{"run": 3')
-    error = show(run, code=2)
-    assert f"{run}/run.json is damaged" in error and error.count("\n") == 1
+    for path, said in (
+        (tmp_path / "empty", "is an empty folder; fill it with pipeline.prepare"),
+        (tmp_path / "absent", "no such directory or file"),
+        (run, f"{run}/run.json is damaged"),
+    ):
+        error = show(path, code=2)
+        assert said in error and error.count("\n") == 1

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found
 from pipeline.data.inspection.text_report import reasons_in_order, report_statistics
 
 URL = "https://example.org/" + "a" * 40
 
 
-@pytest.fixture
-def statistics() -> DocumentStatistics:
+def test_it_has_every_figure_and_fits() -> None:
     measured = DocumentStatistics(2)
     for number in range(40):
         reason = "redirect" if number % 4 == 0 else KEPT
@@ -23,11 +20,9 @@ def statistics() -> DocumentStatistics:
         about = (f"f@{number}", URL, f"T{number}", text, reason, False, language, "a.org", date)
         measured.add(Found("web", *about))
     measured.add(Found("web", "f:41", "f", "", "", "invalid JSON", True, "", ""))
-    return measured
-
-
-def test_figures(statistics: DocumentStatistics) -> None:
-    lines = report_statistics(statistics, 100)
+    for width in (80, 100):
+        lines = report_statistics(measured, width)
+        assert max(map(len, lines)) <= width
     text = "\n".join(" ".join(line.split()) for line in lines)
     for part in (
         "41 read", "30 kept, 73.2%", "10 dropped, 24.4%: redirect",
@@ -37,12 +32,7 @@ def test_figures(statistics: DocumentStatistics) -> None:
         "kept: 2 of 30", "redirect: 2 of 10", "invalid JSON: 1 of 1",
     ):  # fmt: skip
         assert part in text, part
-    assert reasons_in_order(statistics) == [(KEPT, 30), ("redirect", 10), ("invalid JSON", 1)]
-
-
-@pytest.mark.parametrize("width", [80, 100])
-def test_width(statistics: DocumentStatistics, width: int) -> None:
-    assert max(map(len, report_statistics(statistics, width))) <= width
+    assert reasons_in_order(measured) == [(KEPT, 30), ("redirect", 10), ("invalid JSON", 1)]
 
 
 def test_no_documents() -> None:

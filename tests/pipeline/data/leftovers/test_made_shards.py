@@ -32,29 +32,24 @@ def test_shards_and_what_they_read(tmp_path: Path) -> None:
 
 def test_unfinished_and_unclear_shards_are_doubts(tmp_path: Path) -> None:
     (tmp_path / "shards" / "half" / WORK).mkdir(parents=True)
-    old = write_shards(tmp_path / "shards" / "old")
+    old, damaged, unnamed = (
+        write_shards(tmp_path / "shards" / name) for name in ("old", "damaged", "unnamed")
+    )
     (old / INPUTS).unlink()
-    damaged = write_shards(tmp_path / "shards" / "damaged")
     (damaged / INPUTS).write_bytes(b"PAR1")
-    unnamed = write_shards(tmp_path / "shards" / "unnamed")
     (unnamed / MANIFEST).write_text("{}")
-    made = read_made_shards(tmp_path, [])
-    assert made.doubts == [
+    assert read_made_shards(tmp_path, []).doubts == [
         f"{damaged} does not say what it was made of, and may need it",
         f"the unfinished shards in {tmp_path / 'shards/half'} may need it",
         f"{old} does not say what it was made of, and may need it",
         f"{unnamed} does not say which shards they are, and may need it",
     ]
+    with pytest.raises(ConfigError, match="is not a directory of complete shards"):
+        read_made_shards(tmp_path, [tmp_path / "none"])
 
 
 def test_shards_belong_to_those_that_they_were_made_from(tmp_path: Path) -> None:
     one = write_shards(tmp_path / "shards" / "one")
     two = write_shards(tmp_path / "shards" / "two", parent="one")
-    assert read_made_shards(tmp_path, []).lineages == {
-        "one": [str(one), str(two)], "two": [str(two)],
-    }  # fmt: skip
-
-
-def test_data_must_be_complete_shards(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not a directory of complete shards"):
-        read_made_shards(tmp_path, [tmp_path / "none"])
+    lineages = {"one": [str(one), str(two)], "two": [str(two)]}
+    assert read_made_shards(tmp_path, []).lineages == lineages

@@ -39,16 +39,34 @@ def dump(root: Path) -> Path:
     return extracted_dump(root)
 
 
-def reason(dump: Path) -> str:
-    root = dump.parents[1]
-    return found(root)[dump.relative_to(root).as_posix()]
+def only(root: Path) -> StoredItem:
+    [item] = find_items(root, read_made_shards(root, []))
+    return item
 
 
 def test_an_extracted_file_that_no_shards_read(root: Path, dump: Path) -> None:
-    [item] = find_items(root, read_made_shards(root, []))
+    """It goes with what is kept of it, and not while it is used, linked or locked."""
+    item = only(root)
     assert (item.path, item.kept, item.lock) == (dump, "", lock_of(dump))
     assert item.what == f"extracted; again from {root.parent / 'dump.xml'} (0.0 MB)"
     assert item.size == dump.stat().st_size + content_file(dump).stat().st_size
+    assert remove_item(replace(item, kept="a reason"), root) == "a reason"
+    with open_lock(item.lock) as lock:
+        assert try_lock(lock)
+        assert remove_item(item, root) == "another process uses it"
+    mark_used(dump)
+    assert remove_item(item, root) == "it was used meanwhile"
+    age(root)
+    mine, outside = root.parent / "mine.parquet", f"it is a link, or outside {root}"
+    dump.rename(mine)
+    dump.symlink_to(mine)
+    assert remove_item(item, root) == outside
+    assert remove_item(replace(item, path=mine, more=()), root) == outside
+    assert mine.exists()
+    mine.rename(dump)
+    age(root)
+    assert remove_item(only(root), root) == ""
+    assert not [*(root / "documents").iterdir()] and (root.parent / "dump.xml").exists()
 
 
 def _published(dump: Path) -> None:
@@ -58,13 +76,12 @@ def _published(dump: Path) -> None:
     age(dump.parent)
 
 
-def _hold(dump: Path) -> None:
+def _hold(dump: Path) -> object:
     lock = open_lock(lock_of(dump.with_name("other.parquet")))
     assert try_lock(lock)
-    _held.append(lock)
+    return lock
 
 
-_held: list[object] = []
 KEPT: dict[str, tuple[Callable[[Path], object], str]] = {
     "read": (lambda dump: [write_shards(dump.parents[1] / "shards" / x, dump) for x in "abc"],
              "made of it: ROOT/shards/a, ROOT/shards/b and 1 more"),
@@ -81,15 +98,12 @@ KEPT: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_why_an_extracted_file_is_kept(case: str, dump: Path) -> None:
+def test_why_an_extracted_file_is_kept(case: str, root: Path, dump: Path) -> None:
     change, expected = KEPT[case]
-    change(dump)
-    root = dump.parents[1]
+    held = change(dump)
     expected = expected.replace("ROOT", str(root)).replace("TMP", str(root.parent))
-    try:
-        assert reason(dump) == expected
-    finally:
-        _held.clear()
+    assert found(root)[dump.relative_to(root).as_posix()] == expected
+    del held  # a lock
 
 
 def test_everything_else(root: Path, dump: Path) -> None:
@@ -102,39 +116,30 @@ def test_everything_else(root: Path, dump: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         spans = [ReadSpan("c", "dump.xml", 0, 0, hash)]
         pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(spans_metadata(spans)), path)
+    pq.write_table(pa.table({"text": ["mine"]}), documents / "mine.parquet")
+    (documents / "link.parquet").symlink_to(dump)
+    raw = "raw text; remove it yourself if you no longer need it"
+    made = f"made of it: {root / 'shards/a'}"
+    written = {
+        "documents/.dump.xml-1.0-5.parquet": "", "documents/.dump.xml-1.parquet.9.tmp": "",
+        "documents/.gone-1.content.json": "", "documents/.0123.files": "",
+        "documents/frames/a.gz-1.parquet": "", "documents/frames/.b.gz-1.0-5.parquet": "",
+        "downloads/crawl/.a.gz.0123.part": "", "downloads/mine.txt": raw,
+        "downloads/crawl/.list.json": "later runs find the same files by it",
+    }  # fmt: skip
     for path in (
-        documents / ".dump.xml-1.0-5.parquet", documents / ".dump.xml-1.parquet.9.tmp",
-        documents / ".gone-1.content.json", documents / ".0123.files",
-        documents / "frames/a.gz-1.parquet", documents / "frames/.a.gz-1.content.json",
-        documents / "frames/.b.gz-1.0-5.parquet",
-        downloads / "crawl" / ".a.gz.0123.part", downloads / "crawl" / ".list.json",
-        downloads / "crawl" / "b.gz", downloads / "mine.txt",
+        *(root / name for name in written),
+        documents / "frames/.a.gz-1.content.json", downloads / "crawl" / "b.gz",
     ):  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    pq.write_table(pa.table({"text": ["mine"]}), documents / "mine.parquet")
-    (documents / "link.parquet").symlink_to(dump)
     age(root)
-    raw = "raw text; remove it yourself if you no longer need it"
-    made = f"made of it: {root / 'shards/a'}"
-    assert found(root) == {
-        f"documents/{dump.name}": made,
+    assert found(root) == written | {
+        f"documents/{dump.name}": made, "documents/surveys/mine.parquet": made,
         "documents/mine.parquet": "no command of this version extracted it",
-        "documents/.dump.xml-1.0-5.parquet": "",
-        "documents/.dump.xml-1.parquet.9.tmp": "",
-        "documents/.gone-1.content.json": "",
-        "documents/.0123.files": "",
-        "documents/frames/a.gz-1.parquet": "",
-        "documents/frames/.b.gz-1.0-5.parquet": "",
-        "documents/surveys/mine.parquet": made,
-        "documents/surveys/other.parquet": "",
-        "documents/decisions/x": "",
-        "downloads/crawl/.a.gz.0123.part": "",
-        "downloads/crawl/.list.json": "later runs find the same files by it",
-        "downloads/crawl": raw,
-        "downloads/mine.txt": raw,
-        "shards/a/.work": "",
-    }
+        "documents/surveys/other.parquet": "", "documents/decisions/x": "",
+        "downloads/crawl": raw, "shards/a/.work": "",
+    }  # fmt: skip
 
 
 def test_signatures_are_kept_while_their_shards_are_there(root: Path) -> None:
@@ -153,9 +158,8 @@ def test_signatures_are_kept_while_their_shards_are_there(root: Path) -> None:
     june = next(item for item in find_items(root, read_made_shards(root, [])) if not item.kept)
     with open_lock(root / SIGNATURES / "june" / ".000000.lock") as lock:
         assert try_lock(lock)
-        assert found(root)["signatures/june"] == "another process is at work in " + str(
-            root / SIGNATURES
-        )
+        working = f"another process is at work in {root / SIGNATURES}"
+        assert found(root)["signatures/june"] == working
     age(root)
     assert june.what == "signatures for --against"
     assert remove_item(june, root) == "" and not june.path.exists()
@@ -167,18 +171,6 @@ def test_a_linked_folder_is_left_alone(root: Path, dump: Path) -> None:
     assert found(root) == {"documents": "it is a link"}
 
 
-def only(root: Path) -> StoredItem:
-    [item] = find_items(root, read_made_shards(root, []))
-    return item
-
-
-def test_a_file_goes_with_what_is_kept_of_it(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    extracted_dump(root)
-    assert remove_item(only(root), root) == ""
-    assert not [*(root / "documents").iterdir()] and (tmp_path / "dump.xml").exists()
-
-
 def test_a_work_folder_goes(tmp_path: Path) -> None:
     work = write_shards(tmp_path / "shards" / "a") / WORK
     (work / "parts").mkdir(parents=True)
@@ -188,25 +180,5 @@ def test_a_work_folder_goes(tmp_path: Path) -> None:
         assert try_lock(lock)
         assert remove_item(only(tmp_path), tmp_path) == "another process uses it"
     assert remove_item(only(tmp_path), tmp_path) == ""
-    assert sorted(path.name for path in work.parent.iterdir()) == [
-        "inputs.parquet", "manifest.json",
-    ]  # fmt: skip
-
-
-def test_what_is_left(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    path = extracted_dump(root)
-    item = only(root)
-    assert remove_item(replace(item, kept="a reason"), root) == "a reason"
-    with open_lock(lock_of(path)) as lock:
-        assert try_lock(lock)
-        assert remove_item(item, root) == "another process uses it"
-    mark_used(path)
-    assert remove_item(item, root) == "it was used meanwhile"
-    age(root)
-    path.rename(tmp_path / "mine.parquet")
-    path.symlink_to(tmp_path / "mine.parquet")
-    outside = f"it is a link, or outside {root}"
-    assert remove_item(item, root) == outside
-    assert remove_item(replace(item, path=tmp_path / "mine.parquet", more=()), root) == outside
-    assert (tmp_path / "mine.parquet").exists()
+    left = {path.name for path in work.parent.iterdir()}
+    assert left == {"inputs.parquet", "manifest.json"}

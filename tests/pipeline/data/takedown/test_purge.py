@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import prepare, takedown
 from pipeline.data.takedown.purge import PURGED, purge
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.execution.workers import local_executor
@@ -18,7 +17,7 @@ from pipeline.ingest.documents.records import Dropped, Record
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction import document_tables
 from pipeline.ingest.extraction.extract import extract
-from tests.pipeline.preparing import Call, tiny
+from tests.pipeline.preparing import Call, Prepare
 
 SEED = 7
 LINES = [f"The  secret of number {n}." if n % 9 == 2 else f"Line {n}." for n in range(60)]
@@ -27,10 +26,13 @@ LINES = [f"The  secret of number {n}." if n % 9 == 2 else f"Line {n}." for n in 
 @pytest.fixture
 def extracted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(document_tables, "GROUP_BYTES", 200)
-    raw = tmp_path / "a.txt"
-    raw.write_text("\n".join(LINES))
-    source = sniff(raw, "mine", "a.txt", plain_text="lines", forced_text=True)
-    (made,) = extract([source], tmp_path / "documents", local_executor(1))
+    (tmp_path / "a.txt").write_text("\n".join(LINES))
+    return extract_lines(tmp_path)
+
+
+def extract_lines(folder: Path) -> Path:
+    source = sniff(folder / "a.txt", "mine", "a.txt", plain_text="lines", forced_text=True)
+    (made,) = extract([source], folder / "documents", local_executor(1))
     return Path(made.path)
 
 
@@ -41,21 +43,24 @@ def documents(path: Path) -> list[Record | Dropped]:
 
 def hashes(path: Path, wanted: str) -> np.ndarray:
     (piece,) = cut(sniff(path, "mine", "a.txt"), 1 << 30)
-    found = []
-    for batch in read_batches((piece,), SEED, DocumentCounts()):
-        texts = [
-            bytes(batch.buffer[a : b - 1]).decode()
-            for a, b in zip(batch.offsets, batch.offsets[1:])
-        ]
-        found += [h for h, text in zip(batch.hashes.tolist(), texts) if wanted in text]
+    found = [
+        text_hash
+        for batch in read_batches((piece,), SEED, DocumentCounts())
+        for text_hash, a, b in zip(batch.hashes.tolist(), batch.offsets, batch.offsets[1:])
+        if wanted in bytes(batch.buffer[a : b - 1]).decode()
+    ]
     return np.array(sorted(found), np.uint64)
 
 
-def test_only_these_texts_are_gone(extracted: Path) -> None:
+def test_only_these_texts_are_gone(extracted: Path, tmp_path: Path) -> None:
+    """A purged file is not made again, and other texts change nothing."""
     before, mark = documents(extracted), extraction_mark(str(extracted))
-    wanted = hashes(extracted, "secret")
+    wanted, content = hashes(extracted, "secret"), extraction_content(str(extracted))
     assert len(wanted) == 7 and pq.read_metadata(extracted).num_row_groups > 2
-    content = extraction_content(str(extracted))
+    whole = extracted.read_bytes()
+    assert purge(extracted, np.array([1, 2], np.uint64), SEED) == 0
+    assert purge(extracted, wanted, SEED + 1) == 0
+    assert extracted.read_bytes() == whole
     assert purge(extracted, wanted, SEED) == 7
     after = documents(extracted)
     assert [r.id for r in after] == [r.id for r in before]
@@ -63,42 +68,23 @@ def test_only_these_texts_are_gone(extracted: Path) -> None:
         r for r in before if isinstance(r, Record) and "secret" not in r.text
     ]
     assert {r.reason for r in after if isinstance(r, Dropped)} == {PURGED}
-    assert b"secret" not in extracted.read_bytes()
-    assert extraction_mark(str(extracted)) != mark
+    now = extracted.read_bytes()
+    assert b"secret" not in now and extraction_mark(str(extracted)) != mark
     assert extraction_content(str(extracted)) == content
     assert purge(extracted, wanted, SEED) == 0
-
-
-def test_other_texts_change_nothing(extracted: Path) -> None:
-    before = extracted.read_bytes()
-    assert purge(extracted, np.array([1, 2], np.uint64), SEED) == 0
-    assert purge(extracted, hashes(extracted, "secret"), SEED + 1) == 0
-    assert extracted.read_bytes() == before
-
-
-def test_a_purged_file_is_not_made_again(extracted: Path, tmp_path: Path) -> None:
-    purge(extracted, hashes(extracted, "secret"), SEED)
-    now = extracted.read_bytes()
-    source = sniff(tmp_path / "a.txt", "mine", "a.txt", plain_text="lines", forced_text=True)
-    (made,) = extract([source], tmp_path / "documents", local_executor(1))
-    assert Path(made.path) == extracted and extracted.read_bytes() == now
+    assert extract_lines(tmp_path) == extracted and extracted.read_bytes() == now
 
 
 def test_the_command_purges_and_lists(
-    call: Call, tiny_tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Prepare, take: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
     (tmp_path / "a.txt").write_text("\n".join(LINES))
-    old = tmp_path / "shards"
-    arguments = ["--corpus", tmp_path / "a.txt", "--plain-text", "lines", "--workers", 1]
-    call(prepare.main, *arguments, *tiny(tiny_tokenizer, old))
-    id = f"a.txt@{len(LINES[0]) + len(LINES[1]) + 2}"
+    make("--corpus", tmp_path / "a.txt", "--plain-text", "lines")
     (extracted,) = (tmp_path / "documents").glob("*.parquet")
-    out = call(
-        takedown.main, "--data", old, "--documents", id, "--output", tmp_path / "new",
-        "--workers", 1, "--purge",
-    )  # fmt: skip
+    id = f"a.txt@{len(LINES[0]) + len(LINES[1]) + 2}"
+    out = take(tmp_path / "out", id, "--purge")
     assert f"{extracted}: 1 documents taken out" in out
     assert f"{extracted}: extracted text" not in out
-    assert b"number 2." not in extracted.read_bytes()
-    assert b"number 11." in extracted.read_bytes()
+    text = extracted.read_bytes()
+    assert b"number 2." not in text and b"number 11." in text

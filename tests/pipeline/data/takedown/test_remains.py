@@ -8,44 +8,34 @@ import numpy as np
 import pytest
 import xxhash
 
-from pipeline import prepare, takedown
 from pipeline.data.takedown.remains import find_remains
 from pipeline.data.takedown.request import Request
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.data.letters import id_of, prepare_letters
-from tests.pipeline.preparing import Call, tiny
+from tests.pipeline.preparing import Call, Prepare
 
 
 def test_the_other_places_are_listed(
-    call: Call,
-    tmp_path: Path,
-    tiny_tokenizer: Path,
+    call: Call, make: Prepare, take: Call, tmp_path: Path, tiny_tokenizer: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    old = prepare_letters(call, tiny_tokenizer, tmp_path, ["data.duplicates=1"])
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-    call(
-        prepare.main, "--corpus", tmp_path / "letters.jsonl", "--set", "data.sequence_length=16",
-        *tiny(tiny_tokenizer, tmp_path / "root" / "shards" / "sixteen"), "--workers", 1,
-    )  # fmt: skip
-    for name in (
-        "documents/letters.jsonl-0123.parquet",
-        "documents/other-0123.parquet",
-        "downloads/ab/letters.jsonl",
-    ):
-        (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "root" / name).write_text("")
-    (tmp_path / "root" / "shards" / "half" / ".work").mkdir(parents=True)
-    arguments = ["--documents", id_of(old, "c"), "--output", tmp_path / "new", "--workers", 1]
-    out = call(takedown.main, "--data", old, *arguments)
-    lines = out.splitlines()
-    places = [
-        line.strip() for line in lines[lines.index("their text is still in these places:") + 1 : -1]
-    ]
+) -> None:  # fmt: skip
     root = tmp_path / "root"
-    assert places == [
+    old = prepare_letters(call, tiny_tokenizer, tmp_path, ["data.duplicates=1"])
+    monkeypatch.setenv("TENFOLD_ROOT", str(root))
+    given = ("--corpus", tmp_path / "letters.jsonl", "--set", "data.sequence_length=16")
+    make(*given, output="root/shards/sixteen")
+    for name in (
+        "documents/letters.jsonl-0123.parquet", "documents/other-0123.parquet",
+        "downloads/ab/letters.jsonl",
+    ):  # fmt: skip
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    (root / "shards" / "half" / ".work").mkdir(parents=True)
+    lines = take(old, id_of(old, "c")).splitlines()
+    places = lines[lines.index("their text is still in these places:") + 1 : -1]
+    assert [line.strip() for line in places] == [
         f"{old}: the shards before this takedown",
         f"{root / 'shards/half/.work'}: unfinished shards, which may hold it",
         f"{root / 'shards/sixteen'}: shards with 1 documents of the same text",
