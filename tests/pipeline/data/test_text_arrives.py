@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import functools
 import html
+import io
 import itertools
 import json
 import random
@@ -29,6 +31,7 @@ from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.extract import extract
+from tests.golden.formats import parquet
 from tests.pipeline.ingest.dump import dump, page
 from tests.pipeline.ingest.web_archive import page as web_page
 from tests.pipeline.ingest.web_archive import response
@@ -74,9 +77,9 @@ PROSE: dict[str, Document] = {
 }
 
 
-def random_prose(seed: int, sentences: int = 6) -> Document:
-    """A paragraph of words of one random script each, from all planes of Unicode."""
-    rng = random.Random(seed)
+@functools.cache
+def documents() -> dict[str, Document]:
+    """PROSE, and paragraphs of words of one random script each, from all planes of Unicode."""
     letters = [
         chr(code)
         for code in range(0xA1, 0x30000)
@@ -84,119 +87,89 @@ def random_prose(seed: int, sentences: int = 6) -> Document:
         and unicodedata.is_normalized("NFKC", chr(code))
     ]
 
-    def word() -> str:
+    def word(rng: random.Random) -> str:
         start = rng.randrange(len(letters) - 40)
         return "x" + "".join(rng.choices(letters[start : start + 40], k=rng.randint(2, 9)))
 
-    return [
-        " ".join("".join(word() for _ in range(rng.randint(1, 3))) for _ in range(14)) + "."
-        for _ in range(sentences)
-    ]
+    def sentence(rng: random.Random) -> str:
+        words = ("".join(word(rng) for _ in range(rng.randint(1, 3))) for _ in range(14))
+        return " ".join(words) + "."
 
-
-DOCUMENTS = PROSE | {f"random {seed}": random_prose(seed) for seed in range(4)}
+    found = {f"random {seed}": random.Random(seed) for seed in range(4)}
+    return PROSE | {name: [sentence(rng) for _ in range(6)] for name, rng in found.items()}
 
 
 def joined(paragraphs: Document) -> str:
     return "\n\n".join(paragraphs)
 
 
-def write_json_lines(texts: list[Document], folder: Path) -> Path:
-    path = folder / "text.jsonl"
-    path.write_text("".join(json.dumps({"text": joined(text)}) + "\n" for text in texts))
-    return path
+def json_text(texts: list[Document], **more: str) -> str:
+    return "".join(json.dumps(more | {"text": joined(text)}) + "\n" for text in texts)
 
 
-def write_parquet(texts: list[Document], folder: Path) -> Path:
-    pq.write_table(pa.table({"text": [joined(text) for text in texts]}), folder / "text.parquet")
-    return folder / "text.parquet"
+def csv_text(texts: list[Document]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream).writerows([["id", "text"], *enumerate(map(joined, texts))])
+    return stream.getvalue()
 
 
-def write_csv(texts: list[Document], folder: Path) -> Path:
-    with (folder / "text.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([["id", "text"], *enumerate(map(joined, texts))])
-    return folder / "text.csv"
+def parquet_content(texts: list[Document]) -> bytes:
+    return parquet(pa.table({"text": [joined(text) for text in texts]}))
 
 
-def write_wikiextractor(texts: list[Document], folder: Path) -> Path:
-    path = folder / "wiki_00"
-    path.write_text(
-        "".join(
-            f'<doc id="{number}" url="https://fr.wikipedia.org/wiki?curid={number}" title="T">\n'
-            f"{joined(text)}\n\n</doc>\n"
-            for number, text in enumerate(texts)
-        ),
-        encoding="utf-8",
-    )
-    return path
-
-
-def write_wikiextractor_json(texts: list[Document], folder: Path) -> Path:
-    path = folder / "wiki_00.json"
-    rows = [
-        {"id": str(number), "revid": "1", "url": f"https://fr.wikipedia.org/wiki?curid={number}",
-         "title": "T", "text": joined(text)}
+def wikiextractor_text(texts: list[Document]) -> str:
+    return "".join(
+        f'<doc id="{number}" url="https://fr.wikipedia.org/wiki?curid={number}" title="T">\n'
+        f"{joined(text)}\n\n</doc>\n"
         for number, text in enumerate(texts)
-    ]  # fmt: skip
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    )
 
 
-def write_dump(texts: list[Document], folder: Path) -> Path:
+def dump_content(texts: list[Document]) -> bytes:
     """Text is shielded from wikitext where it has its characters, as editors do."""
 
     def shielded(paragraph: str) -> str:
         marked = any(mark in paragraph for mark in ("[", "{", "<", "''"))
         return f"<nowiki>{escape(paragraph)}</nowiki>" if marked else paragraph
 
-    pages = [
+    return dump([
         page(number, f"Page {number}", "\n\n".join(map(shielded, text)))
         for number, text in enumerate(texts, 1)
-    ]
-    (folder / "dump.xml").write_bytes(dump(pages))
-    return folder / "dump.xml"
+    ])  # fmt: skip
 
 
-def write_warc(texts: list[Document], folder: Path) -> Path:
-    pages = [
-        response(
-            web_page("", map(html.escape, text)), f"https://www.paper{number}.org/", number=number
-        )
-        for number, text in enumerate(texts)
-    ]
-    (folder / "pages.warc").write_bytes(b"".join(pages))
-    return folder / "pages.warc"
+def warc_content(texts: list[Document]) -> bytes:
+    return b"".join(
+        response(web_page("", map(html.escape, text)), f"https://www.p{n}.org/", number=n)
+        for n, text in enumerate(texts)
+    )
 
 
-def write_plain(texts: list[Document], folder: Path) -> Path:
-    [text] = texts
-    (folder / "plain.txt").write_text(joined(text) + "\n", encoding="utf-8")
-    return folder / "plain.txt"
-
-
-def write_book(texts: list[Document], folder: Path) -> Path:
-    [text] = texts
-    (folder / "book.txt").write_text(
+WIKIPEDIA = {"id": "1", "revid": "1", "url": "https://fr.wikipedia.org/wiki?curid=1", "title": "T"}
+MANY: dict[str, Callable[[list[Document]], str | bytes]] = {
+    "text.jsonl": json_text,
+    "text.parquet": parquet_content,
+    "text.csv": csv_text,
+    "wiki_00": wikiextractor_text,
+    "wiki_00.json": lambda texts: json_text(texts, **WIKIPEDIA),
+    "dump.xml": dump_content,
+    "pages.warc": warc_content,
+}
+"""Content of files of many documents, by a name of their format."""
+SINGLE = {
+    "plain.txt": "{}\n",
+    "book.txt": (
         "The Project Gutenberg eBook of A Book\n\n"
         "*** START OF THE PROJECT GUTENBERG EBOOK A BOOK ***\n\n"
-        f"{joined(text)}\n\n*** END OF THE PROJECT GUTENBERG EBOOK A BOOK ***\n\nLicence\n",
-        encoding="utf-8",
-    )
-    return folder / "book.txt"
-
-
-MANY: dict[str, Callable[[list[Document], Path], Path]] = {
-    "json lines": write_json_lines,
-    "parquet": write_parquet,
-    "csv": write_csv,
-    "wikiextractor": write_wikiextractor,
-    "wikiextractor json": write_wikiextractor_json,
-    "dump": write_dump,
-    "web pages": write_warc,
+        "{}\n\n*** END OF THE PROJECT GUTENBERG EBOOK A BOOK ***\n\nLicence\n"
+    ),
 }
-"""Formats of many documents a file."""
-SINGLE = {"plain text": write_plain, "book": write_book}
-"""Formats of one document a file."""
+"""Files of one document."""
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
 
 
 def read_back(path: Path, folder: Path) -> list[str]:
@@ -216,22 +189,19 @@ def read_back(path: Path, folder: Path) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("format", MANY)
-def test_every_reader_gives_the_same_text(format: str, tmp_path: Path) -> None:
-    path = MANY[format](list(DOCUMENTS.values()), tmp_path)
-    texts = read_back(path, tmp_path)
-    if format == "dump":  # an article begins with its title
-        texts = [text.partition("\n")[2] for text in texts]
-    found = dict(zip(DOCUMENTS, texts, strict=True))
-    expected = clean([joined(text) for text in DOCUMENTS.values()]).texts()
-    assert found == dict(zip(DOCUMENTS, expected, strict=True))
-
-
-@pytest.mark.parametrize("format", SINGLE)
-def test_readers_of_one_document_a_file_give_the_same_text(format: str, tmp_path: Path) -> None:
-    for name, text in DOCUMENTS.items():
-        found = read_back(SINGLE[format]([text], tmp_path), tmp_path)
-        assert found == clean([joined(text)]).texts(), name
+@pytest.mark.parametrize("name", [*MANY, *SINGLE])
+def test_every_reader_gives_the_same_text(name: str, tmp_path: Path) -> None:
+    path, texts = tmp_path / name, [*documents().values()]
+    if name in MANY:
+        found = read_back(written(path, MANY[name](texts)), tmp_path)
+    else:
+        files = (SINGLE[name].format(joined(text)) for text in texts)
+        found = [text for file in files for text in read_back(written(path, file), tmp_path)]
+    if name == "dump.xml":  # an article begins with its title
+        found = [text.partition("\n")[2] for text in found]
+    expected = clean([joined(text) for text in texts]).texts()
+    for document, one, other in zip(documents(), found, expected, strict=True):
+        assert one == other, document
 
 
 @pytest.mark.parametrize("kind", ["byte-bpe", "wordpiece", "unigram"])
@@ -239,17 +209,18 @@ def test_decoded_ids_of_a_shard_are_the_cleaned_text(
     kind: str, run: Prepare, tmp_path: Path
 ) -> None:
     """The vocabularies know all characters here."""
-    texts = [joined(text) for name, text in DOCUMENTS.items() if name in PROSE]
+    texts = [joined(text) for text in PROSE.values()]
     recipe = {"byte-bpe": "roberta_tiny", "wordpiece": "spanbert_tiny", "unigram": "albert_tiny"}
     vocabulary = train_vocabulary(kind, lambda: iter(texts * 2), 1200, lower_case=False)
     save_vocabulary(vocabulary, tmp_path / "tokenizer", 32)
-    path = write_json_lines([*PROSE.values()], tmp_path)
-    out = tmp_path / "out"
-    run("--corpus", "mine", "--input", path, *tiny(tmp_path / "tokenizer", out)[2:],
-        "--recipe", recipe[kind], "--set", f"data.vocab_size={vocabulary.size}",
-        "--set", "data.lower_case=false", "--set", "data.format=doc_sentences",
-        "--set", "data.segments.label=none", "--set", "objective.kind=mlm",
-        "--set", "data.masking=token")  # fmt: skip
+    path, out = written(tmp_path / "text.jsonl", json_text([*PROSE.values()])), tmp_path / "out"
+    settings = (
+        f"data.vocab_size={vocabulary.size}", "data.lower_case=false", "data.format=doc_sentences",
+        "data.segments.label=none", "objective.kind=mlm", "data.masking=token",
+    )  # fmt: skip
+    chosen = [word for setting in settings for word in ("--set", setting)]
+    given = ("--corpus", "mine", "--input", path, "--recipe", recipe[kind], *chosen)
+    run(*given, *tiny(tmp_path / "tokenizer", out)[2:])
     tokenizer = Tokenizer.from_str(vocabulary.tokenizer_json)
     rows = {
         row["sequence"]: np.array(row["input_ids"])
