@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import prepare
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
+from pipeline.data.rows.sentence_rows import Rows
+from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DOCUMENTS
-from pipeline.data.shards.manifest import MANIFEST
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.execution.workers import local_executor
 from tests.pipeline.preparing import tiny
 
@@ -58,3 +61,25 @@ def documents_of(directory: Path) -> tuple[pa.Table, np.ndarray]:
 def batch_lengths(table: pa.Table) -> list[int]:
     """[record batches] rows of each."""
     return [len(batch) for batch in table.to_batches()]
+
+
+def train_tables(directory: Path) -> list[pa.Table]:
+    """[1 + masks] the training rows of all shards, and each of their masks."""
+    shards = read_manifest(directory).of("train")
+    files = zip(*(shard.files() for shard in shards))
+    tables = ((arrow_files.read_table(directory / file.file) for file in each) for each in files)
+    return [pa.concat_tables(each) for each in tables]
+
+
+def random_rows(
+    lengths: Sequence[int], vocabulary: int = 2048, dtype: npt.DTypeLike = np.uint16
+) -> Rows:
+    """Rows of one document each, from id 0 to id 2, with ids from 5 between."""
+    offsets, count = np.cumsum([0, *lengths]), len(lengths)
+    ids = np.random.default_rng(count).integers(5, vocabulary, offsets[-1]).astype(dtype)
+    ids[offsets[:-1]], ids[offsets[1:] - 1] = 0, 2
+    return Rows(
+        ids, offsets, np.zeros(count, np.uint16), np.arange(count + 1, dtype=np.int32),
+        np.arange(count), np.arange(count), np.empty((0, 2), np.int64),
+        np.zeros(count, np.uint16), np.full(count, -1, np.int8),
+    )  # fmt: skip

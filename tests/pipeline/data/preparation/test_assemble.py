@@ -15,24 +15,12 @@ from pipeline.data.preparation import assemble
 from pipeline.data.preparation.assemble import Part, check_bad_records, check_unknown
 from pipeline.data.preparation.worker import PrepareJob
 from pipeline.data.rows.masks import Masking
-from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.recipes import recipe
-from tests.pipeline.data.small_shards import batch_lengths
+from tests.pipeline.data.small_shards import batch_lengths, random_rows
 
 SPECIAL = np.arange(2048) < 5
-
-
-def rows_of(lengths: np.ndarray) -> Rows:
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    ids = np.random.default_rng(int(offsets[-1])).integers(5, 2048, offsets[-1]).astype(np.uint16)
-    count = len(lengths)
-    return Rows(
-        ids, offsets, np.zeros(count, np.uint16), np.arange(count + 1, dtype=np.int32),
-        np.arange(count), np.arange(count), np.empty((0, 2), np.int64),
-        np.zeros(count, np.uint16), np.full(count, -1, np.int8),
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
@@ -51,7 +39,7 @@ def test_merged_shards_are_those_of_all_rows_at_once(
     for number, (corpus, count) in enumerate(
         [("a", 500), ("a", 3), ("a", 1500), ("b", 900), ("b", 2100), ("b", 1024)]
     ):
-        rows = rows_of(rng.integers(8, 60, count))
+        rows = random_rows(rng.integers(8, 60, count))
         sequences = np.arange(number << 32, (number << 32) + count, dtype=np.uint64)
         path = work / f"{number}.arrow"
         path.write_bytes(arrow_files.encode_rows(rows, corpus, ["a", "b"], sequences, compression))

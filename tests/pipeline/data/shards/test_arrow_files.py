@@ -15,6 +15,7 @@ from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import Shard
+from tests.pipeline.data.small_shards import random_rows
 
 SPECIAL = np.isin(np.arange(50_265), [0, 1, 2, 3, 50_264])
 MASKING = Masking.described(
@@ -23,15 +24,7 @@ MASKING = Masking.described(
 
 
 def make_rows(count: int, length: int, dtype: type = np.uint16) -> Rows:
-    rng = np.random.default_rng(0)
-    ids = rng.integers(5, 50_000, (count, length)).astype(dtype)
-    ids[:, 0], ids[:, -1] = 0, 2
-    return Rows(
-        ids.ravel(), np.arange(count + 1, dtype=np.int64) * length,
-        np.zeros(count, np.uint16), np.arange(count + 1, dtype=np.int32), np.zeros(1, np.int64),
-        np.zeros(1, np.int64), np.empty((0, 2), np.int64), np.zeros(count, np.uint16),
-        np.full(count, -1, np.int8),
-    )  # fmt: skip
+    return random_rows([length] * count, 50_000, dtype)
 
 
 def table_of(rows: Rows, corpus: str = "a") -> pa.Table:

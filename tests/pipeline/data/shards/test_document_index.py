@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,37 +20,34 @@ from pipeline.data.shards.document_index import (
     document_table,
     verify_documents,
 )
-from pipeline.data.tokenizers.token_ids import Tokens
 from tests.pipeline.data.parquet_reads import count_reads
-from tests.pipeline.data.rows.test_pack import BOS, EOS, FORMATS, VOCABULARY, data
+from tests.pipeline.data.rows.test_pack import (
+    BOS,
+    EOS,
+    FORMATS,
+    VOCABULARY,
+    data,
+    documents,
+    rows_of,
+)
 
 COUNT = 30
 FIRST_ID = 10
 """The id of document 0; every token of document d is FIRST_ID + d."""
 
 
-def documents() -> Tokens:
-    rng = np.random.default_rng(0)
-    counts = rng.integers(1, 12, COUNT)
-    starts = np.cumsum([0, *rng.integers(1, 30, counts.sum())])
-    ends = starts[np.cumsum([0, *counts])]
-    ids = np.repeat(FIRST_ID + np.arange(COUNT), np.diff(ends))
-    return Tokens(ids.astype(np.uint16), ends, starts[:-1])
-
-
 def made(settings: str, draws: int) -> tuple[pa.Table, pa.Table, list[set[int]]]:
     """The index, columns of the rows, and the documents whose ids are in each row."""
-    rows = pack(data(settings), documents(), VOCABULARY, "news", 0, draws)
+    source = documents(COUNT)
+    ids = np.repeat(FIRST_ID + np.arange(COUNT, dtype=np.uint16), np.diff(source.offsets))
+    rows = pack(data(settings), replace(source, ids=ids), VOCABULARY, "news", 0, draws)
     sequences = np.arange(7 << 32, (7 << 32) + len(rows), dtype=np.uint64)
     hashes = np.arange(COUNT, dtype=np.uint64) << np.uint64(50)
     table = document_table("news", [[str(d) for d in range(COUNT)]] * 3, hashes, rows, sequences)
     assert table["text_hash"].to_numpy().tolist() == hashes.tolist()
     marks = pa.ListArray.from_arrays(rows.document_offsets, rows.document_starts)
     columns = pa.table({"sequence": sequences, "document_starts": marks})
-    held = [
-        set((rows.ids[a:b].astype(int) - FIRST_ID).tolist()) - {BOS - FIRST_ID, EOS - FIRST_ID}
-        for a, b in zip(rows.offsets, rows.offsets[1:])
-    ]
+    held = [{id - FIRST_ID for id in row if id not in (BOS, EOS)} for row in rows_of(rows)]
     return table, columns, held
 
 

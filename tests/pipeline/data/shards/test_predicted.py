@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import inspect, plan
+from pipeline import plan, train
 from pipeline.base.errors import DataError
 from pipeline.data.shards.manifest import MaskFile, read_manifest
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
@@ -16,7 +16,6 @@ from pipeline.data.shards.row_statistics import measure_rows
 from pipeline.data.tokenizers.folders import read_vocabulary, read_word_starts, save_vocabulary
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from tests.conftest import Command
 from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
 
 SCRIPTS = {
@@ -70,7 +69,7 @@ def test_words_of_scripts_without_spaces_are_predicted(
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_rows_of_words_beyond_their_budget_are_reported_and_refused(
-    stored: bool, run: Prepare, call: Call, command: Command, tiny_tokenizer: Path, tmp_path: Path
+    stored: bool, make: Prepare, show: Call, call: Call, tmp_path: Path
 ) -> None:
     """Words between spaces keep the rule of their scheme: too long for the row, never predicted."""
     rng = random.Random(0)
@@ -81,16 +80,13 @@ def test_rows_of_words_beyond_their_budget_are_reported_and_refused(
     settings = ["--set", "data.masking=whole_word", "--set", "data.sequence_length=32"]
     if not stored:
         settings += ["--set", "data.mask_mode=per-epoch", "--set", "data.duplicates=0"]
-    said = run("--corpus", "mine", "--input", file, *tiny(tiny_tokenizer, out), *settings)
-    shown = call(inspect.main, out)
+    said, shown = make("--corpus", "mine", "--input", file, *settings), show(out)
     assert "masks: 0.00% of text tokens are predicted, 15.00% was asked for" in said
     assert "predicted    0.0000% of text tokens" in shown and "nan" not in shown
     for text in (said, shown):
         assert "warning: whole_word masks skip words" in text
     arguments = ("roberta_tiny", *settings, "--data", out)
-    result = command("train", *arguments, "--output", tmp_path / "run")
-    assert result.returncode == 2
-    refused = result.stderr.splitlines()[-1]
+    refused = call(train.main, *arguments, "--output", tmp_path / "run", "--dry-run", code=2)
     file = out / "mask-0" / "train-00000.arrow" if stored else out
     assert f"{file} predict no token: whole_word" in refused and "data.masking=token" in refused
     if stored:
@@ -115,17 +111,16 @@ def test_less_than_nine_tenths_are_warned_about(prepared: Path) -> None:
 
 
 def test_masks_are_drawn_by_the_flags_that_the_shards_store(
-    run: Prepare, call: Call, tiny_tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Prepare, show: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So a later rule for words does not change the masks of shards that a run already reads."""
     out = tmp_path / "out"
     file = write_jsonl(tmp_path / "text.jsonl", without_spaces("Han"))
-    run("--corpus", "mine", "--input", file, *tiny(tiny_tokenizer, out),
-        "--set", "data.masking=whole_word")  # fmt: skip
+    make("--corpus", "mine", "--input", file, "--set", "data.masking=whole_word")
     before = read_vocabulary(out / "tokenizer").word_starts
     monkeypatch.setattr("pipeline.data.tokenizers.vocabulary.begins_spaceless", lambda _: False)
     assert read_vocabulary(out / "tokenizer").word_starts.sum() < before.sum()
-    assert "masks match their keys" in call(inspect.main, out, "--verify")
+    assert "masks match their keys" in show(out, "--verify")
 
 
 def test_flags_of_another_vocabulary_are_refused(

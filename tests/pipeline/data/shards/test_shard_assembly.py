@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import shutil
 from contextlib import suppress
@@ -21,9 +22,9 @@ from pipeline.data.shards.shard_assembly import Assembler, Assembly
 from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
-from tests.pipeline.data.small_shards import batch_lengths, flip
+from tests.pipeline.data.small_shards import batch_lengths, flip, train_tables
 from tests.pipeline.loading.conftest import prepare_directory
-from tests.pipeline.preparing import Call, contents, many_documents, tiny
+from tests.pipeline.preparing import Prepare, contents, many_documents
 
 COUNTS = (1500, 30, 1024)
 
@@ -35,14 +36,7 @@ def test_rows_masks_and_their_order_do_not_change(apart_and_together: tuple[Path
     assert few.fingerprint == many.fingerprint and few.totals == many.totals
     assert all(len(shard.pieces) > 1 for shard in few.of(TRAIN))
     assert b'"pieces"' not in many.to_json()
-    for kind in range(11):  # rows, and ten masks
-        one, other = (
-            pa.concat_tables(
-                arrow_files.read_table(directory / shard.files()[kind].file)
-                for shard in read_manifest(directory).of(TRAIN)
-            )
-            for directory in apart_and_together
-        )
+    for one, other in zip(*map(train_tables, apart_and_together), strict=True):
         assert one.equals(other) and batch_lengths(one) == batch_lengths(other)
     apart, together = map(contents, apart_and_together)
     same = [name for name in apart if "train-" not in name and name != "manifest.json"]
@@ -115,20 +109,16 @@ def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
         if next(steps) == step:
             raise KeyboardInterrupt
 
-    def counted(owner: Any, name: str) -> None:
-        function = getattr(owner, name)
+    def counted(function: Any, *arguments: Any, **options: Any) -> Any:
+        count()
+        found = function(*arguments, **options)
+        count()
+        return found
 
-        def run(*arguments: Any, **options: Any) -> Any:
-            count()
-            found = function(*arguments, **options)
-            count()
-            return found
-
-        patch.setattr(owner, name, run)
-
-    counted(arrow_files, "write_tables")
-    counted(shard_assembly, "write_whole")
-    counted(Path, "unlink")
+    for owner, name in ((arrow_files, "write_tables"), (shard_assembly, "write_whole")):
+        patch.setattr(owner, name, functools.partial(counted, getattr(owner, name)))
+    unlink = Path.unlink
+    patch.setattr(Path, "unlink", lambda path, **options: counted(unlink, path, **options))
 
 
 def test_a_kill_at_any_moment_leaves_the_same_bytes(
@@ -168,31 +158,26 @@ def test_pieces_that_another_process_has_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["two workers", "two parts", "after a kill"])
 def test_the_same_bytes_in_any_way(
-    way: str, apart_and_together: tuple[Path, Path], tiny_tokenizer: Path, tmp_path: Path,
-    call: Call, monkeypatch: pytest.MonkeyPatch,
+    way: str, apart_and_together: tuple[Path, Path], make: Prepare, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(prepare, "SPLIT_BYTES", 1 << 13)
     monkeypatch.setattr(prepare, "SHARD_BYTES", 1 << 16)
     monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 11)
-    corpus, out = many_documents(tmp_path / "in.jsonl", 300), tmp_path / "out"
+    out, write = tmp_path / "out", shard_assembly.write_whole
+    given = ("--corpus", many_documents(tmp_path / "in.jsonl", 300))
 
-    def made(workers: int, *more: object, code: int = 0) -> None:
-        given = ["--corpus", corpus, "--workers", workers, *tiny(tiny_tokenizer, out)]
-        call(prepare.main, *given, *more, code=code)
+    def killed(path: Path, content: bytes) -> None:
+        write(path, content)
+        if path.name == "shard-000001.json":
+            raise KeyboardInterrupt
 
     if way == "two parts":
-        made(1, "--part", "2/2")
+        make(*given, "--part", "2/2")
     if way == "after a kill":
-        write = shard_assembly.write_whole
-
-        def killed(path: Path, content: bytes) -> None:
-            write(path, content)
-            if path.name == "shard-000001.json":
-                raise KeyboardInterrupt
-
         with monkeypatch.context() as patch:
             patch.setattr(shard_assembly, "write_whole", killed)
-            made(1, code=130)
+            make(*given, code=130)
         assert [*(out / ".work").glob("shard-*.json")] and not (out / "manifest.json").exists()
-    made(2 if way == "two workers" else 1)
+    make(*given, "--workers", 2 if way == "two workers" else 1)
     assert contents(out) == contents(apart_and_together[1])
