@@ -9,6 +9,8 @@ import pytest
 
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.shards.row_statistics import measure_rows
+from pipeline.data.tokenizers.folders import read_vocabulary
 from tests.pipeline.data.small_shards import edited, flip, with_column
 from tests.pipeline.preparing import Call, rewrite
 
@@ -18,12 +20,9 @@ def test_statistics_are_counted_from_the_files(prepared: Path, show: Call) -> No
     assert "verified: 115 files" in out
     manifest = read_manifest(prepared)
     assert f"{manifest.totals['documents']:,} documents" in out
-    predictions = sum(mask.predictions for shard in manifest.shards for mask in shard.masks)
-    text = 0
-    for shard in manifest.shards:
-        for row in arrow_files.read_table(prepared / shard.file).to_pylist():
-            text += len(row["input_ids"]) - 1 - len(row["document_starts"])
-    assert f"predicted    {predictions / text / 10:.4%} of text tokens" in out
+    found = measure_rows(prepared, manifest, read_vocabulary(prepared / "tokenizer"))
+    share = found.predictions.sum() / (10 * found.text_tokens)
+    assert f"predicted    {share:.4%} of text tokens" in out
 
 
 def test_missing_damaged_and_other_files_are_named(copy: Path, show: Call) -> None:
