@@ -34,6 +34,7 @@ def masks_of(directory: Path, file: str) -> Masks:
     return arrow_files.masks_of(arrow_files.read_table(directory / file))
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_the_same_bytes_for_any_workers_and_after_a_kill(
     corpus: Path, make: Prepare, tmp_path: Path, show: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_workers_read_the_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, sources = corpus_sources("sample", [])
     data = replace(recipe("roberta_tiny").data, vocab_size=600)

@@ -39,7 +39,7 @@ FIRST_ID = 10
 def made(settings: str, draws: int) -> tuple[pa.Table, pa.Table, list[set[int]]]:
     """The index, columns of the rows, and the documents whose ids are in each row."""
     source = documents(COUNT)
-    ids = np.repeat(FIRST_ID + np.arange(COUNT, dtype=np.uint16), np.diff(source.offsets))
+    ids = np.repeat(FIRST_ID + np.arange(COUNT, dtype=np.uint16), np.diff(source.document_offsets))
     rows = pack(data(settings), replace(source, ids=ids), VOCABULARY, "news", 0, draws)
     sequences = np.arange(7 << 32, (7 << 32) + len(rows), dtype=np.uint64)
     hashes = np.arange(COUNT, dtype=np.uint64) << np.uint64(50)

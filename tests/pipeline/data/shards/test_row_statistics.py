@@ -38,6 +38,7 @@ def test_statistics_do_not_depend_on_how_many_pieces_share_a_file(
 
 def test_statistics_match_the_rows(prepared: Path) -> None:
     manifest, vocabulary = read_manifest(prepared), read_vocabulary(prepared / "tokenizer")
+    manifest = replace(manifest, shards=manifest.shards[2:9:2])  # news and more, of both splits
     found = measure_rows(prepared, manifest, vocabulary)
     rows, runs = [], 0
     actions = np.zeros((manifest.duplicates, 3), np.int64)

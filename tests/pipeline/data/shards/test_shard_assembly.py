@@ -156,6 +156,7 @@ def test_pieces_that_another_process_has_taken(tmp_path: Path) -> None:
     assembler.assemble(planned)
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize("way", ["two workers", "two parts", "after a kill"])
 def test_the_same_bytes_in_any_way(
     way: str, apart_and_together: tuple[Path, Path], make: Prepare, tmp_path: Path,

@@ -41,6 +41,7 @@ def test_every_mask_derives_again(prepared: Path, monkeypatch: pytest.MonkeyPatc
     assert reads.opened == 1 and sorted(reads.groups) == sorted([*range(5)] * 2)
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_all_files_that_are_wrong_are_named_in_order(workers: int, copy: Path) -> None:
     names = {
@@ -75,6 +76,7 @@ def test_rows_with_a_correct_hash_that_are_wrong(copy: Path) -> None:
     assert errors(copy) == (f"{path}: sequence ids do not ascend; run pipeline.prepare again",)
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_shards_of_several_pieces(apart_and_together: tuple[Path, Path], tmp_path: Path) -> None:
     """Each is verified piece by piece; other record batches or predictions are wrong."""
     together, copy = apart_and_together[1], tmp_path / "copy"
