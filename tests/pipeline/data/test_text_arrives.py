@@ -6,7 +6,6 @@ import csv
 import functools
 import html
 import io
-import itertools
 import json
 import random
 import unicodedata
@@ -24,7 +23,8 @@ from tokenizers import Tokenizer
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.cleaning import clean
-from pipeline.data.text.documents import DocumentCounts, read_batches
+from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.text.sample import SplitShare
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.trainers import train_vocabulary
@@ -180,10 +180,7 @@ def read_back(path: Path, folder: Path) -> list[str]:
     sources = extract([source], folder / "documents", local_executor(1))
     counts = DocumentCounts()
     texts = [
-        batch.buffer[start : stop - 1].tobytes().decode()
-        for task in cut_tasks(sources)
-        for batch in read_batches(task.pieces, 0, counts)
-        for start, stop in itertools.pairwise(batch.offsets.tolist())
+        text for task in cut_tasks(sources) for text in SplitShare(task, 1 << 40).texts(counts)
     ]
     assert not counts.bad and not counts.dropped, (counts.bad_example, counts.dropped)
     return texts

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.ingest.documents import read as reading
 from pipeline.recipes import recipe
@@ -18,12 +16,10 @@ from tests.pipeline.preparing import Prepare, write_jsonl
 DATA = recipe("roberta_tiny").data
 
 
-def arguments(
-    corpus: object, *inputs: object, pages_per_domain: int = 0, by_folder: bool = False
-) -> Namespace:
+def arguments(corpus: object, *inputs: object, by_folder: bool = False) -> Namespace:
     return Namespace(
         corpus=str(corpus), input=[str(path) for path in inputs], revision="", text_field="",
-        plain_text="", pages_per_domain=pages_per_domain, months="", dump="", mirror=[],
+        plain_text="", pages_per_domain=0, months="", dump="", mirror=[],
         keep_downloads=False, skip_missing=False, language="", by_folder=by_folder,
         map="", filter=[],
     )  # fmt: skip
@@ -50,17 +46,6 @@ def test_whose_corpus_it_is_and_its_files(
     ):
         assert (found.corpus, found.name, found.named) == (name, name, named)
         assert found.description == description
-
-
-def test_an_unsuitable_corpus_is_refused(tmp_path: Path) -> None:
-    file = write_jsonl(tmp_path / "in.jsonl", ["One."])
-    with pytest.raises(ConfigError, match="no input is a WARC or WET file"):
-        find_sources(arguments("own", file, pages_per_domain=3), DATA)
-    group = arguments("16gb", f"wikipedia={file}", f"bookcorpus={file}")
-    uncased = replace(DATA, tokenizer="wordpiece", lower_case=True)
-    with pytest.raises(DataError, match="has too little text"):
-        find_sources(group, uncased, allow_short=False)
-    assert len(find_sources(group, uncased).files) == 2
 
 
 def test_the_ends_of_a_file_are_read_once(

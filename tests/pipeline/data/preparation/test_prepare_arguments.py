@@ -18,10 +18,7 @@ from tests.pipeline.preparing import Prepare
         ("sample --set data.segments.label=order", "full_sentences"),
         ("wikipedai", "did you mean wikipedia"),
         ("sample --allow-short", "16gb, 160gb"),
-        ("16gb --input pipeline", "needs files of wikipedia, bookcorpus"),
-        ("bookcorpus", "lower-cased"),  # the Hub's copy: known before it is fetched
         ("160gb --recipe bert_base", "data.format=segment_pair"),
-        ("wikipedia --revision main --input x", "--revision main"),
         ("nothing --explain", "did you mean"),
         ("sample --input x", "drop --input"),
         ("sample --tokenizer /nonexistent", "no such directory"),

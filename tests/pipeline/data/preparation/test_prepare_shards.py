@@ -5,16 +5,12 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
-from tests.pipeline.preparing import Prepare, tiny, write_jsonl
+from tests.pipeline.preparing import Prepare, write_jsonl
 
 
-def test_an_output_with_other_files_is_left_alone(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare, make: Prepare
-) -> None:
+def test_an_output_with_other_files_is_left_alone(tmp_path: Path, make: Prepare) -> None:
     (tmp_path / "file").write_text("mine")
     assert "other files" in make("--corpus", "sample", output=".", code=2)
-    given = ("--corpus", "sample", "--set", "data.seed=5", *tiny(tiny_tokenizer, prepared))
-    assert "another recipe, input or tokenizer" in run(*given, code=2)
 
 
 def test_a_directory_in_use_is_left_alone(tmp_path: Path, make: Prepare) -> None:

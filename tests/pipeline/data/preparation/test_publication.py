@@ -70,11 +70,6 @@ def test_languages_are_recorded_and_change_no_row(
     monkeypatch.setattr(publication, "write_whole", refuse)
     said = make(*given, "--languages", "yo", output="first")
     assert "warning: the languages of its corpora are not recorded" in said
-    for words, message in (
-        (["xx1"], "--languages: 'xx1' is not a language"),
-        (["de=de"], "--languages de=de: the input has no corpus de; did you mean"),
-        (["en", "sw"], "--languages en sw: only one"),
-    ):
-        error = make(*given, "--languages", *words, output="no", code=2)
-        assert message in error and error.count("\n") == 1
+    error = make(*given, "--languages", "xx1", output="no", code=2)
+    assert "--languages: 'xx1' is not a language" in error and error.count("\n") == 1
     assert not (tmp_path / "no").exists()

@@ -242,7 +242,6 @@ def slow(request: Request) -> None:
         ("cc-news --months 2019-02 --input x", "--months and --input both give"),
         ("cc-news --months 2019", "--months 2019: give months as 2019-02"),
         ("cc-news --months 2019-02 --revision main", "--revision main"),
-        ("cc-news --months 2019-02 --language xx", "two-letter code"),
         ("mix --months 2019-02 --input cc-news=x", "cc-news has files of --input"),
     ],
 )

@@ -21,10 +21,10 @@ from tests.pipeline.data.small_shards import edited, flip, with_column
 from tests.pipeline.preparing import Call, rewrite
 
 
-def errors(directory: Path, workers: int = 1) -> tuple[str, ...]:
+def errors(directory: Path) -> tuple[str, ...]:
     """What `verify` says about damaged shards, one problem each."""
     with pytest.raises(DataError) as error:
-        verify(directory, read_manifest(directory), local_executor(workers))
+        verify(directory, read_manifest(directory), local_executor(1))
     return error.value.problems or (str(error.value),)
 
 
@@ -41,9 +41,7 @@ def test_every_mask_derives_again(prepared: Path, monkeypatch: pytest.MonkeyPatc
     assert reads.opened == 1 and sorted(reads.groups) == sorted([*range(5)] * 2)
 
 
-@pytest.mark.usefixtures("quick_workers")
-@pytest.mark.parametrize("workers", [1, 2])
-def test_all_files_that_are_wrong_are_named_in_order(workers: int, copy: Path) -> None:
+def test_all_files_that_are_wrong_are_named_in_order(copy: Path) -> None:
     names = {
         "mask-2/train-00000.arrow": "is damaged: xxh3_64 ",
         "mask-7/train-00000.arrow": "is damaged: xxh3_64 ",
@@ -57,11 +55,11 @@ def test_all_files_that_are_wrong_are_named_in_order(workers: int, copy: Path) -
     (copy / "mask-0/train-00001.arrow").unlink()
     with (copy / "mask-1/validation-00004.arrow").open("ab") as file:
         file.write(b"more")
-    for line, (name, said) in zip(errors(copy, workers), names.items(), strict=True):
+    for line, (name, said) in zip(errors(copy), names.items(), strict=True):
         assert line.startswith(f"{copy / name} {said}")
     # without the tokenizer shards cannot be read, but their hashes are compared
     flip(copy / "tokenizer/tokenizer.json")
-    first, *others = errors(copy, workers)
+    first, *others = errors(copy)
     assert first.startswith(f"{copy / 'tokenizer/tokenizer.json'} is damaged")
     assert [line.split()[0] for line in others] == [str(copy / name) for name in names]
 
@@ -76,11 +74,10 @@ def test_rows_with_a_correct_hash_that_are_wrong(copy: Path) -> None:
     assert errors(copy) == (f"{path}: sequence ids do not ascend; run pipeline.prepare again",)
 
 
-@pytest.mark.usefixtures("quick_workers")
 def test_shards_of_several_pieces(apart_and_together: tuple[Path, Path], tmp_path: Path) -> None:
     """Each is verified piece by piece; other record batches or predictions are wrong."""
     together, copy = apart_and_together[1], tmp_path / "copy"
-    verify(together, read_manifest(together), local_executor(2))
+    verify(together, read_manifest(together), local_executor(1))
     shutil.copytree(together, copy)
     path = copy / "mask-3" / "train-00001.arrow"
     with edited(copy) as manifest:
