@@ -85,14 +85,14 @@ def test_a_model(show: Call, tmp_path: Path) -> None:
     """What trains it is shown if it has all that a recipe needs: BERT's a head for pairs, too,
     ELECTRA's its generator."""
 
-    def shown(kind: str, model_type: str = "bert") -> str:
-        config = {"model_type": model_type, "architectures": [kind], "hidden_size": 768}
+    def shown(kind: str, model_type: str = "bert", **sizes: int) -> str:
+        config = {"model_type": model_type, "architectures": [kind], **sizes}
         (tmp_path / "config.json").write_text(json.dumps(config))
         return show(tmp_path)
 
     (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(bytes(3_000_000))
-    text = shown("BertForMaskedLM")
+    text = shown("BertForMaskedLM", hidden_size=768)
     assert f"{tmp_path}: a model for transformers, BertForMaskedLM, 768 wide; 3.0 MB\n" in text
     shards = f"{data_root()}/shards/sample-{tmp_path.name}"
     given = ["--corpus", "sample", "--recipe", str(tmp_path), "--output", shards]

@@ -48,7 +48,7 @@ def test_validation_never_takes_everything(tmp_path: Path, make: Prepare) -> Non
     assert manifest.of("train") and manifest.of("validation")
 
 
-@pytest.mark.parametrize("documents", [1, 30])
+@pytest.mark.parametrize("documents", [1, pytest.param(3, marks=pytest.mark.slow), 30])
 def test_a_whole_corpus_is_prepared_to_evaluate_on(
     documents: int, tmp_path: Path, make: Prepare, show: Call
 ) -> None:

@@ -1,5 +1,3 @@
-"""What the user is told of prepared shards."""
-
 from __future__ import annotations
 
 import hashlib

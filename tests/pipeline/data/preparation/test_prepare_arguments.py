@@ -1,5 +1,3 @@
-"""Invalid arguments of pipeline.prepare end in one line."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A tokenizer is trained on the same sample, whoever reads it."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""A worker's job and tasks."""
-
 from __future__ import annotations
 
 import pickle

@@ -1,5 +1,3 @@
-"""What an executor knows of a shard: its bytes, and the name of its marker."""
-
 from __future__ import annotations
 
 from pathlib import Path

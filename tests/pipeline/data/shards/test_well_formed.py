@@ -1,5 +1,3 @@
-"""Rows that are not well formed are described."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
