@@ -37,9 +37,8 @@ def test_what_only_looks_like_a_mark_is_no_block(monkeypatch: pytest.MonkeyPatch
 
     def grow(marks: bzip2._Marks) -> bool:
         grown = real(marks)
-        bits = {8 * found[1][0] + 4000 * n + n for n in (1, 2, 3)} - {
-            mark[0] for mark in marks.found
-        }
+        known = {mark[0] for mark in marks.found}
+        bits = {8 * found[1][0] + 4000 * n + n for n in (1, 2, 3)} - known
         marks.found += [(bit, True) for bit in bits if bit >= 8 * marks.base]
         marks.found.sort()
         return grown
@@ -49,20 +48,21 @@ def test_what_only_looks_like_a_mark_is_no_block(monkeypatch: pytest.MonkeyPatch
     assert blocks(ONE_STREAM, found[1][0] + 10) == found[2:]
 
 
-@pytest.mark.parametrize("packed", [ONE_STREAM, STREAMS])
-def test_damage_is_an_error(packed: bytes) -> None:
-    middle = len(packed) // 2
-    for left in (len(packed) - 3, len(packed) - 12, middle, 60):
-        with pytest.raises(EOFError):
-            blocks(packed[:left])
-    for changed in (b"?" * 9, bytes(len(packed) - middle)):
+def test_damage_is_an_error() -> None:
+    for packed in (ONE_STREAM, STREAMS):
+        middle = len(packed) // 2
+        for left in (len(packed) - 3, len(packed) - 12, middle, 60):
+            with pytest.raises(EOFError):
+                blocks(packed[:left])
+        for changed in (b"?" * 9, bytes(len(packed) - middle)):
+            with pytest.raises(OSError, match="Invalid data"):
+                blocks(packed[:middle] + changed + packed[middle + len(changed) :])
+    # the first mark of a stream: the blocks after it would be taken for the next ones
+    one, two, three = (bz2.compress(text) for text in (b"One.", b"Two.", b"Three."))
+    damaged = two[:6] + b"?" + two[7:]
+    for content in (damaged + three, one + damaged + three):
         with pytest.raises(OSError, match="Invalid data"):
-            blocks(packed[:middle] + changed + packed[middle + len(changed) :])
-
-
-def test_an_empty_stream_has_no_block() -> None:
-    assert blocks(bz2.compress(b"")) == []
-    assert [content for _, content in blocks(bz2.compress(b"") + bz2.compress(b"a"))] == [b"a"]
+            blocks(content)
 
 
 @pytest.mark.parametrize("start", [0, 5])
@@ -70,7 +70,6 @@ def test_what_may_be_between_and_after_streams(start: int) -> None:
     """As for the reader of one process, wherever reading starts in the first stream."""
     first, second = TEXT[:150_000], b"Two."
     packed = bz2.compress(first, 1)
-    cut = len(packed)
     for case, (content, problem) in cases("bz2", first, second).items():
         assert content[:10] == bz2.compress(first)[:10]
         content = packed + content[len(bz2.compress(first)) :]
@@ -80,16 +79,9 @@ def test_what_may_be_between_and_after_streams(start: int) -> None:
         else:
             found = b"".join(block for _, block in blocks(content, start))
             assert found.endswith(second) and found in first + second, case
-    assert blocks(packed + b"rubbish", cut) == []  # whoever reads what is before reports it
-
-
-def test_the_first_block_of_each_stream_must_be_there() -> None:
-    """Its mark is damaged: the blocks after it would be taken for the next ones."""
-    one, two, three = (bz2.compress(text) for text in (b"One.", b"Two.", b"Three."))
-    damaged = two[:6] + b"?" + two[7:]
-    for content in (damaged + three, one + damaged + three):
-        with pytest.raises(OSError, match="Invalid data"):
-            blocks(content)
+    assert blocks(packed + b"rubbish", len(packed)) == []  # whoever reads what is before reports it
+    assert blocks(bz2.compress(b"")) == [], "a stream without a block"
+    assert [content for _, content in blocks(bz2.compress(b"") + bz2.compress(b"a"))] == [b"a"]
 
 
 def test_zeros_after_a_stream_take_no_memory() -> None:

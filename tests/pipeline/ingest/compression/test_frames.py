@@ -21,14 +21,15 @@ from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import TRAIN, read_manifest
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.compression import frames
+from pipeline.ingest.compression.codecs import Compression
 from pipeline.ingest.compression.frames import FRAMES_SCHEMA, FrameIndex, guess_frame, has_frames
 from pipeline.ingest.documents import read as documents_read
 from pipeline.ingest.documents.read import cut, file_identity, read
-from pipeline.ingest.documents.records import BadRecord, Dropped, PieceReading, Record, Source
-from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.documents.records import PieceReading, Record, Source
 from pipeline.ingest.extraction import units
 from pipeline.ingest.extraction.extract import extract, extracted_so_far
 from tests.pipeline.ingest.compression.compressed_files import PACK, SKIPPABLE
+from tests.pipeline.ingest.files import bad_of, read_all, sniffed
 from tests.pipeline.preparing import Prepare, tiny
 
 SIZES = (3000, 1, 0, 40_000, 700, 2, 9000)
@@ -89,18 +90,18 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "STEP_BYTES", 1500)
 
 
-def found(path: Path) -> Source:
-    return sniff(path, "mine", path.name)
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """JSON lines in gzip members, few of which end with a line."""
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(in_frames(json_lines(300), PACK["gz"]))
+    return path
 
 
 def framed(path: Path) -> Source:
     """The source of a file, with its index."""
-    (source,) = extract([found(path)], path.with_name("documents"), local_executor(1))
+    (source,) = extract([sniffed(path)], path.with_name("documents"), local_executor(1))
     return source
-
-
-def records(source: Source, piece_bytes: int) -> list[Record | Dropped | BadRecord]:
-    return [record for piece in cut(source, piece_bytes) for record in read(piece)]
 
 
 @pytest.mark.usefixtures("small")
@@ -112,8 +113,7 @@ def test_pieces_give_the_records_of_the_whole(tmp_path: Path, case: str) -> None
     if case == "gzip in gzip":
         content += b"\n".join([gzip.compress(content[:300], mtime=0)] * 200) + b"\n" + content
     path = tmp_path / f"in.jsonl.{ending}"
-    path.write_bytes(pack(content))
-    whole = records(found(path), 1)
+    whole = read_all(sniffed(path, pack(content)), piece_bytes=1)
     assert len(whole) >= 600
     source = framed(path)
     assert source.frames and source.format == "jsonl"
@@ -123,20 +123,23 @@ def test_pieces_give_the_records_of_the_whole(tmp_path: Path, case: str) -> None
         assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
         assert sum(piece.weight for piece in pieces) == source.size
         assert pieces[-1].stop == len(content)
-        same = records(source, piece_bytes)
+        same = read_all(source, piece_bytes=piece_bytes)
         assert [r for r in same if isinstance(r, Record)] == [
             r for r in whole if isinstance(r, Record)
         ]
-        assert [r.reason for r in same if isinstance(r, BadRecord)] == [
-            r.reason for r in whole if isinstance(r, BadRecord)
-        ]
+        assert [bad.reason for bad in bad_of(same)] == [bad.reason for bad in bad_of(whole)]
 
 
 @pytest.mark.usefixtures("small")
-def test_what_is_read_of_a_piece_can_be_hashed_again(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl.gz"
-    path.write_bytes(in_frames(json_lines(300), PACK["gz"]))
+def test_an_index_is_found_once_and_is_part_of_the_identity(path: Path) -> None:
+    """Estimates use it again, too; what is read of a piece can be hashed again."""
+    documents = path.with_name("documents")
+    assert extracted_so_far([sniffed(path)], documents) == [sniffed(path)]
     source = framed(path)
+    before = Path(source.frames).stat().st_mtime_ns
+    assert extracted_so_far([sniffed(path)], documents) == [source] == [framed(path)]
+    assert Path(source.frames).stat().st_mtime_ns == before
+    assert file_identity(source)[5] == ["frames", 1]
     for piece in cut(source, 20_000):
         reading = PieceReading()
         assert list(read(replace(piece, reading=reading)))
@@ -146,59 +149,46 @@ def test_what_is_read_of_a_piece_can_be_hashed_again(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_unit_that_starts_with_a_false_frame_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every guess is wrong here: the truth is where the frames before a unit end."""
-    path = tmp_path / "in.jsonl.gz"
-    path.write_bytes(in_frames(json_lines(300), PACK["gz"]))
     right = pq.read_table(framed(path).frames)
-    path.rename(other := tmp_path / "other.jsonl.gz")
+    path.rename(other := path.with_name("other.jsonl.gz"))
     monkeypatch.setattr(frames, "guess_frame", lambda *_: 0)
     assert pq.read_table(framed(other).frames) == right
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("damage", ["truncated", "damaged"])
-def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "in.jsonl.gz"
-    packed = in_frames(json_lines(600), PACK["gz"])
+def test_a_damaged_file_is_named(path: Path) -> None:
+    packed = path.read_bytes()
     at = len(packed) // 2
-    path.write_bytes(packed[:-30] if damage == "truncated" else packed[:at] + packed[at + 9 :])
-    with pytest.raises(DataError, match=rf"{path} is {damage}.*; fetch it again"):
-        framed(path)
+    damages = {"truncated": packed[:-30], "damaged": packed[:at] + packed[at + 9 :]}
+    for damage, content in damages.items():
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=rf"{path} is {damage}.*; fetch it again"):
+            framed(path)
 
 
-@pytest.mark.usefixtures("small")
-def test_a_file_of_one_frame_is_extracted(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl.gz"
+def test_small_files_and_those_of_one_frame_have_no_index(
+    path: Path, request: pytest.FixtureRequest
+) -> None:
+    assert framed(path) == sniffed(path)
+    request.getfixturevalue("small")
     path.write_bytes(gzip.compress(json_lines(600)))
     assert framed(path).format == "extracted"
 
 
-def test_small_files_are_read_as_before(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl.gz"
-    path.write_bytes(in_frames(json_lines(30), PACK["gz"]))
-    assert framed(path) == found(path)
-
-
-@pytest.mark.usefixtures("small")
-def test_the_identity_of_a_file_covers_how_it_is_cut(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl.gz"
-    path.write_bytes(in_frames(json_lines(300), PACK["gz"]))
-    assert file_identity(framed(path))[5] == ["frames", 1]
-
-
 @pytest.mark.parametrize("codec", ["gz", "zst", "bz2"])
-def test_has_frames(tmp_path: Path, codec: str) -> None:
+def test_has_frames(tmp_path: Path, codec: Compression) -> None:
     path = tmp_path / "in"
     path.write_bytes(PACK[codec](b"One."))
-    assert not has_frames(str(path), codec, (1, 0))  # type: ignore[arg-type]
+    assert not has_frames(str(path), codec, (1, 0))
     path.write_bytes(PACK[codec](b"One.") + PACK[codec](b"Two."))
-    assert has_frames(str(path), codec, (2, 0))  # type: ignore[arg-type]
+    assert has_frames(str(path), codec, (2, 0))
 
 
-def test_guess_frame(tmp_path: Path) -> None:
-    """Only what decompresses is a frame."""
+def test_guess_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what decompresses is a frame, wherever a block of the search ends."""
     path = tmp_path / "in"
     false, frame = b"\x1f\x8b\x08\0\0\0\0\0\0\3 and no member", gzip.compress(b"One.")
     path.write_bytes(false + frame + frame)
@@ -206,10 +196,6 @@ def test_guess_frame(tmp_path: Path) -> None:
         assert guess_frame(file, "gz", 0, 1000) == len(false)
         assert guess_frame(file, "gz", len(false) + 1, 1000) == len(false) + len(frame)
         assert guess_frame(file, "gz", 0, len(false)) is None
-
-
-def test_guess_frame_wherever_a_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, frame = tmp_path / "in", gzip.compress(b"One.")
     path.write_bytes(b"before" + frame)
     for size in range(3, 12):
         monkeypatch.setattr(frames, "_SEARCH_BYTES", size)
@@ -217,7 +203,7 @@ def test_guess_frame_wherever_a_block_ends(tmp_path: Path, monkeypatch: pytest.M
             assert guess_frame(file, "gz", 0, 1000) == len(b"before"), size
 
 
-def test_the_runs_of_an_index(tmp_path: Path) -> None:
+def test_the_runs_of_an_index_and_a_damaged_one(tmp_path: Path) -> None:
     table = pa.table([[0, 10, 30], [100, 50, 70], [True, False, True]], FRAMES_SCHEMA)
     pq.write_table(table, tmp_path / "index")
     index = FrameIndex.read(str(tmp_path / "index"))
@@ -228,50 +214,31 @@ def test_the_runs_of_an_index(tmp_path: Path) -> None:
     lines = [position for position in range(220) if index.starts_line_at(position)]
     assert lines == [0, 100]
     assert (index.cuts(1), index.cuts(120), index.cuts(500)) == ([0, 1, 2, 3], [0, 2, 3], [0, 3])
-
-
-def test_a_damaged_index_is_named(tmp_path: Path) -> None:
     (tmp_path / "index").write_bytes(b"PAR1 and no more")
     for name in ("index", "gone"):
-        with pytest.raises(DataError, match=f"{name} is missing or damaged; remove it and run"):
+        with pytest.raises(DataError, match=f"{name} is missing or damaged; remove it"):
             FrameIndex.read(str(tmp_path / name))
 
 
 @pytest.mark.usefixtures("small")
 def test_shards_of_pieces_name_the_documents_of_the_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Prepare, tiny_tokenizer: Path
+    path: Path, monkeypatch: pytest.MonkeyPatch, run: Prepare, tiny_tokenizer: Path
 ) -> None:
     """Prepared again they are complete; a file that has changed in the middle is refused."""
-    path = tmp_path / "in.jsonl.gz"
-    path.write_bytes(packed := in_frames(json_lines(300), PACK["gz"]))
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    packed, pieces, whole = path.read_bytes(), path.with_name("pieces"), path.with_name("whole")
+    monkeypatch.setenv("TENFOLD_ROOT", str(path.with_name("root")))
     monkeypatch.setattr(prepare, "SPLIT_BYTES", 20_000)
     monkeypatch.setattr(prepare, "SHARD_BYTES", 1)
     given = ("--corpus", "mine", "--input", path, "--workers", 1)
-    run(*given, *tiny(tiny_tokenizer, tmp_path / "pieces"))
-    assert len(read_manifest(tmp_path / "pieces").of(TRAIN)) > 5
-    assert "complete already" in run(*given, *tiny(tiny_tokenizer, tmp_path / "pieces"))
-    with monkeypatch.context() as whole:
-        whole.setattr(documents_read, "MOST_WHOLE_BYTES", 1 << 30)
-        run(*given, *tiny(tiny_tokenizer, tmp_path / "whole"))
-    ids = [
-        sorted(pq.read_table(tmp_path / name / DOCUMENTS)["id"].to_pylist())
-        for name in ("pieces", "whole")
-    ]
+    run(*given, *tiny(tiny_tokenizer, pieces))
+    assert len(read_manifest(pieces).of(TRAIN)) > 5
+    assert "complete already" in run(*given, *tiny(tiny_tokenizer, pieces))
+    with monkeypatch.context() as context:
+        context.setattr(documents_read, "MOST_WHOLE_BYTES", 1 << 30)
+        run(*given, *tiny(tiny_tokenizer, whole))
+    ids = [sorted(pq.read_table(at / DOCUMENTS)["id"].to_pylist()) for at in (pieces, whole)]
     assert ids[0] == ids[1] and len(ids[0]) > 290
     at = packed.index(b"\x1f\x8b", len(packed) // 2)
     path.write_bytes(packed[: at + 4] + b"time" + packed[at + 8 :])
-    refused = run(*given, *tiny(tiny_tokenizer, tmp_path / "pieces"), code=2)
+    refused = run(*given, *tiny(tiny_tokenizer, pieces), code=2)
     assert f"{path} has changed since" in refused
-
-
-@pytest.mark.usefixtures("small")
-def test_an_index_is_used_again(tmp_path: Path) -> None:
-    """By estimates too."""
-    path = tmp_path / "in.jsonl.gz"
-    path.write_bytes(in_frames(json_lines(300), PACK["gz"]))
-    assert extracted_so_far([found(path)], tmp_path / "documents") == [found(path)]
-    source = framed(path)
-    before = Path(source.frames).stat().st_mtime_ns
-    assert extracted_so_far([found(path)], tmp_path / "documents") == [source] == [framed(path)]
-    assert Path(source.frames).stat().st_mtime_ns == before

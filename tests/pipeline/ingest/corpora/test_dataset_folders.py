@@ -13,8 +13,8 @@ from datasets import Dataset, DatasetDict
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.corpora.sources import corpus_sources
-from pipeline.ingest.documents.read import cut, read
-from pipeline.ingest.documents.records import Record
+from tests.pipeline.ingest.files import put, read_all, texts_of
+from tests.pipeline.preparing import write_jsonl
 
 ROWS = 6
 
@@ -26,10 +26,9 @@ def shout(row: dict[str, Any]) -> dict[str, Any]:
 def texts(*inputs: Path | str) -> list[str]:
     """The documents that `prepare --input` reads."""
     _, sources = corpus_sources("news", [str(given) for given in inputs])
-    items = [item for source in sources for piece in cut(source, 1 << 20) for item in read(piece)]
-    found = [item.text for item in items if isinstance(item, Record)]
-    assert len(found) == len(items)
-    return sorted(found)
+    items = read_all(*sources)
+    assert len(texts_of(items)) == len(items)
+    return sorted(texts_of(items))
 
 
 def expected(*splits: str) -> list[str]:
@@ -53,12 +52,13 @@ def quiet() -> None:
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     """A builder's cache with two splits, the first in two shards, and what `map` left there."""
+    files: dict[str, list[str]] = {}
     for name in ("train", "test"):
-        lines = [json.dumps({"text": text}) + "\n" for text in expected(name)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(lines[:3]))
-        (tmp_path / f"{name}2.jsonl").write_text("".join(lines[3:]))
-    files = {name: [str(tmp_path / f"{name}{i}.jsonl") for i in ("", 2)] for name in ("train",)}
-    files["test"] = [str(tmp_path / "test.jsonl"), str(tmp_path / "test2.jsonl")]
+        halves = {"": expected(name)[:3], "2": expected(name)[3:]}
+        files[name] = [
+            str(write_jsonl(tmp_path / f"{name}{half}.jsonl", rows))
+            for half, rows in halves.items()
+        ]
     found = datasets.load_dataset("json", data_files=files, cache_dir=str(tmp_path / "cache"))
     found.map(shout)
     found["train"].shuffle(seed=1)
@@ -90,7 +90,7 @@ def test_a_builder_s_cache_in_shards_of_parquet(tmp_path: Path) -> None:
     assert texts(tmp_path) == expected("train")
     del info["splits"]["train"]
     (tmp_path / "dataset_info.json").write_text(json.dumps(info))
-    with pytest.raises(DataError, match=r"without a split train, only test; name.*news-test\*"):
+    with pytest.raises(DataError, match=r"without a split train, only test; .*news-test\*"):
         texts(tmp_path)
 
 
@@ -108,10 +108,8 @@ def test_a_saved_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_other_splits_of_a_saved_dict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "saved"
-    names = ("train", "test", "validation")
-    DatasetDict({name: split(name) for name in names}).save_to_disk(folder, num_shards={
-        "train": 2, "test": 1, "validation": 1,
-    })  # fmt: skip
+    shards = {"train": 2, "test": 1, "validation": 1}
+    DatasetDict({name: split(name) for name in shards}).save_to_disk(folder, num_shards=shards)
     assert texts(folder) == expected("train")
     note = one_note(capsys)
     assert f"split test ({folder}/test), split validation ({folder}/validation)" in note
@@ -121,7 +119,7 @@ def test_other_splits_of_a_saved_dict(tmp_path: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     assert texts(folder, folder / "test") == expected("test", "train")
     assert f"skipped: split validation ({folder}/validation); name" in one_note(capsys)
-    assert texts(folder, folder / "test", folder / "validation") == expected(*names)
+    assert texts(folder, folder / "test", folder / "validation") == expected(*shards)
     assert capsys.readouterr().err == ""
 
 
@@ -129,45 +127,40 @@ def test_a_saved_dict_without_train(tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     DatasetDict({name: split(name) for name in ("en", "test")}).save_to_disk(folder)
     message = (
-        f"{folder} is a dataset without a split train, only en, test; name the one to read: "
-        f"--input {folder}/en or {folder}/test"
+        f"^{folder} .* without .* train, only en, test; .*--input {folder}/en or {folder}/test$"
     )
     for given in (folder, tmp_path):
-        with pytest.raises(DataError) as error:
+        with pytest.raises(DataError, match=message):
             texts(given)
-        assert str(error.value) == message
     assert texts(folder / "en") == expected("en")
 
 
-def test_a_saved_dict_without_its_description(tmp_path: Path, cache: Path) -> None:
+def test_a_saved_dict_without_its_description(tmp_path: Path) -> None:
     """Each split's state still names it, be it a part of train; no split at all is train."""
-    rows = [("train", "train[:4]"), ("test", "test")]
-    for folder, wanted in rows:
-        files = {name: str(cache.parents[4] / f"{name}.jsonl") for name in ("train", "test")}
+    parts = tmp_path / "parts"
+    files = {name: str(write_jsonl(tmp_path / name, expected(name))) for name in ("train", "test")}
+    for name, wanted in (("train", "train[:4]"), ("test", "test")):
         loaded = datasets.load_dataset(
-            "json", data_files=files, cache_dir=str(tmp_path / "other"), split=wanted
+            "json", data_files=files, cache_dir=str(tmp_path / "cache"), split=wanted
         )
-        loaded.save_to_disk(tmp_path / "parts" / folder)
-    assert texts(tmp_path / "parts") == expected("train")[:3]
-    assert texts(tmp_path / "parts" / "test") == expected("test")[:3]
-    shutil.rmtree(tmp_path / "parts" / "train")
-    with pytest.raises(DataError, match=r"without a split train, only test; .* .*/parts/test$"):
-        texts(tmp_path / "parts")
+        loaded.save_to_disk(parts / name)
+    assert texts(parts) == expected("train")[:4]
+    assert texts(parts / "test") == expected("test")
+    shutil.rmtree(parts / "train")
+    with pytest.raises(DataError, match=r"without a split train, only test; .*/parts/test$"):
+        texts(parts)
 
 
 def repository(folder: Path, *names: str) -> None:
     """Parquet files with the text of the split at the start of their names."""
     for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        split(path.name.partition("-")[0]).to_parquet(path)
+        split((folder / name).name.partition("-")[0]).to_parquet(put(folder / name))
 
 
 def test_shards_of_a_repository(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By the names that `push_to_hub` gives, unless none is train."""
-    repository(
-        tmp_path, "data/train-00000-of-00001-5f2c.parquet", "data/dev-00000-of-00001.parquet"
-    )
+    ending = "00000-of-00001"
+    repository(tmp_path, f"data/train-{ending}-5f2c.parquet", f"data/dev-{ending}.parquet")
     (tmp_path / "README.md").write_text("A corpus of short stories.\n")
     assert texts(tmp_path) == texts(tmp_path / "data") == expected("train")
     note = capsys.readouterr().err.splitlines()[0]
@@ -215,20 +208,18 @@ CARDS = {
 }
 
 
-@pytest.mark.parametrize("card", CARDS)
-def test_the_card_of_a_repository(
-    tmp_path: Path, card: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_card_of_a_repository(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     repository(tmp_path, "data/train-0.parquet", "data/test-0.parquet", "extra-0.parquet")
-    header = f"---\nlicense: mit\nconfigs:\n{CARDS[card]}size: small\n---\n# Stories\n"
-    (tmp_path / "README.md").write_text(header)
-    assert texts(tmp_path) == expected("train")
-    note = one_note(capsys)
-    assert "split test (" in note and "1 file(s) that no description names (extra-0" in note
-    for text in (header.replace("split: train", "split: more"), header.replace("train-", "x-")):
-        (tmp_path / "README.md").write_text(text)
-        with pytest.raises(DataError, match="without a split train, only"):
-            texts(tmp_path)
+    for card, configs in CARDS.items():
+        header = f"---\nlicense: mit\nconfigs:\n{configs}size: small\n---\n# Stories\n"
+        (tmp_path / "README.md").write_text(header)
+        assert texts(tmp_path) == expected("train"), card
+        note = one_note(capsys)
+        assert "split test (" in note and "1 file(s) that no description names (extra-0" in note
+        for text in (header.replace("split: train", "split: more"), header.replace("train-", "x-")):
+            (tmp_path / "README.md").write_text(text)
+            with pytest.raises(DataError, match="without a split train, only"):
+                texts(tmp_path)
     for text in ("---\nconfigs:\n- data_files: /a/*\n---\n", "---\n", "# A\n---\nconfigs: 3\n---"):
         (tmp_path / "README.md").write_text(text)
         assert texts(tmp_path) == sorted(expected("extra") + expected("test", "train"))

@@ -13,40 +13,34 @@ from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from pipeline.ingest.corpora.explain import explain
 
 
-@pytest.mark.parametrize("width", [20, 80, 93, 400])
-@pytest.mark.parametrize("name", [*CORPORA, *GROUPS, "sample"])
-def test_lines_fit_the_terminal(name: str, width: int) -> None:
-    lines = explain(name, width)
-    assert max(map(len, lines)) <= min(max(width, 80), 100)
-    assert all(line == line.rstrip() for line in lines)
+def test_lines_fit_the_terminal() -> None:
+    for name in (*CORPORA, *GROUPS, "sample"):
+        for width in (20, 80, 93, 400):
+            lines = explain(name, width)
+            assert max(map(len, lines)) <= min(max(width, 80), 100)
+            assert all(line == line.rstrip() for line in lines)
 
 
-@pytest.mark.parametrize("name", CORPORA)
-def test_every_field_of_a_corpus_is_printed(name: str) -> None:
-    corpus, words = CORPORA[name], " ".join(" ".join(explain(name, 80)).split())
-    assert corpus.hub
-    for text in (
-        corpus.description, corpus.published, corpus.licence, corpus.hub.id, corpus.hub.revision,
-        corpus.hub.files, corpus.hub.licence, *corpus.defects, *corpus.alternatives,
-    ):  # fmt: skip
-        assert " ".join(text.split()) in words
+def test_every_field_of_a_corpus_and_every_member_of_a_group_is_printed() -> None:
+    for name, corpus in CORPORA.items():
+        words = " ".join(" ".join(explain(name, 80)).split())
+        assert corpus.hub
+        for text in (
+            corpus.description, corpus.published, corpus.licence, corpus.hub.id,
+            corpus.hub.revision, corpus.hub.files, corpus.hub.licence, *corpus.defects,
+            *corpus.alternatives,
+        ):  # fmt: skip
+            assert " ".join(text.split()) in words
+    for name, group in GROUPS.items():
+        words = " ".join(explain(name, 100))
+        assert all(f"{member}=PATH" in words for member in group.members)
+        assert "--allow-short" in words
 
 
-@pytest.mark.parametrize("name", GROUPS)
-def test_a_group_names_its_members_and_how_to_give_them(name: str) -> None:
-    words = " ".join(explain(name, 100))
-    for member in GROUPS[name].members:
-        assert f"{member}=PATH" in words
-    assert "--allow-short" in words
-
-
-def test_unknown_names() -> None:
+def test_unknown_names_and_paths(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean cc-news"):
         explain("cc_news", 80)
-
-
-def test_a_path_is_to_be_inspected(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"named corpora; .* -m pipeline.inspect {tmp_path}`"):
+    with pytest.raises(ConfigError, match=f" -m pipeline.inspect {tmp_path}`"):
         explain(str(tmp_path), 80)
 
 

@@ -21,24 +21,21 @@ def file(name: str, **changes: object) -> InputFile:
 FILES = [file("b"), file("c", place=None, state=None), file("a/x", is_linked=True), file("b/x")]
 
 
-def test_files_are_kept_in_order_and_given_by_name() -> None:
+def test_files_are_kept_in_order_and_given_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     found = FoundFiles.of(FILES)
     assert [*found] == FILES
     assert len(found.runs) == 2
     assert [*found.by_name()] == sorted(FILES, key=lambda file: file.name)
     assert [*found] == []
-
-
-@pytest.mark.parametrize("block_rows", [0, 2, 100])
-def test_files_of_others_are_added(block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_files, "BLOCK_ROWS", block_rows)
     files = [file(f"{number:03d}") for number in range(30)]
     random.Random(0).shuffle(files)
-    found = FoundFiles()
-    for start in range(0, 30, 3):
-        found.join(FoundFiles.of(files[start : start + 3]))
-    assert [*found] == files
-    assert [*found.by_name()] == sorted(files, key=lambda file: file.name)
+    for block_rows in (0, 2, 100):
+        monkeypatch.setattr(found_files, "BLOCK_ROWS", block_rows)
+        found = FoundFiles()
+        for start in range(0, 30, 3):
+            found.join(FoundFiles.of(files[start : start + 3]))
+        assert [*found] == files
+        assert [*found.by_name()] == sorted(files, key=lambda file: file.name)
 
 
 def test_what_is_known_of_all() -> None:

@@ -14,14 +14,9 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.ingest.corpora.input_files import find_files
 from tests.benchmarks.file_system_calls import FileSystemCalls
+from tests.pipeline.ingest.files import put_all
 
 ROOT = Path(__file__).parents[4]
-
-
-def write(folder: Path, *names: str) -> None:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text('{"text": "One. Two."}\n')
 
 
 def names(*inputs: Path | str) -> list[str]:
@@ -29,13 +24,11 @@ def names(*inputs: Path | str) -> list[str]:
 
 
 def test_names_are_paths_below_the_directory_or_the_file_s_own(tmp_path: Path) -> None:
-    write(tmp_path, "in/b.jsonl", "in/sub/a.jsonl", "c.jsonl")
+    put_all(tmp_path, "in/b.jsonl", "in/sub/a.jsonl", "c.jsonl")
     assert names(tmp_path / "in", tmp_path / "c.jsonl") == ["b.jsonl", "c.jsonl", "sub/a.jsonl"]
     assert names(tmp_path / "*" / "*.jsonl") == ["b.jsonl"]
-
-
-def test_equal_names_become_paths_below_what_holds_them(tmp_path: Path) -> None:
-    write(tmp_path, "d/2023/part-0000.jsonl", "d/2024/part-0000.jsonl", "d/2024/part-0001.jsonl")
+    # equal ones become paths below what holds them
+    put_all(tmp_path, "d/2023/part-0000.jsonl", "d/2024/part-0000.jsonl", "d/2024/part-0001.jsonl")
     expected = ["2023/part-0000.jsonl", "2024/part-0000.jsonl", "2024/part-0001.jsonl"]
     assert names(tmp_path / "d" / "*" / "part-*.jsonl") == expected
     assert names(*sorted((tmp_path / "d").glob("*/*"))) == expected
@@ -43,36 +36,32 @@ def test_equal_names_become_paths_below_what_holds_them(tmp_path: Path) -> None:
 
 
 def test_each_real_file_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path, "z.jsonl", "other.jsonl")
+    put_all(tmp_path, "z.jsonl", "other.jsonl")
     (tmp_path / "a.jsonl").symlink_to("z.jsonl")
     os.link(tmp_path / "z.jsonl", tmp_path / "zz.jsonl")
     assert names(tmp_path) == ["other.jsonl", "z.jsonl"]
     assert "2 more link(s) to them are skipped" in capsys.readouterr().out
-    assert names(tmp_path / "z.jsonl", tmp_path / "z.jsonl", tmp_path / "*.jsonl") == names(
-        tmp_path
-    )
+    z = tmp_path / "z.jsonl"
+    assert names(z, z, tmp_path / "*.jsonl") == ["other.jsonl", "z.jsonl"]
     assert names(tmp_path / "a.jsonl") == ["a.jsonl"]
+    (tmp_path / "bad").symlink_to("nothing")
+    with pytest.raises(DataError, match="bad is a broken link"):
+        names(tmp_path)
 
 
 def test_linked_directories_are_read_once_and_cycles_end(tmp_path: Path) -> None:
-    write(tmp_path, "in/a.jsonl", "real/b.jsonl", "in/z/c.jsonl")
+    put_all(tmp_path, "in/a.jsonl", "real/b.jsonl", "in/z/c.jsonl")
     (tmp_path / "in" / "part2").symlink_to(tmp_path / "real")
     (tmp_path / "in" / "aa").symlink_to("z")  # the real name stays, not the first
     (tmp_path / "real" / "back").symlink_to(tmp_path / "in")
     assert names(tmp_path / "in") == ["a.jsonl", "part2/b.jsonl", "z/c.jsonl"]
 
 
-def test_broken_links_are_errors(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to("nothing")
-    with pytest.raises(DataError, match="a is a broken link"):
-        names(tmp_path)
-
-
 def test_folders_that_datasets_saved(tmp_path: Path) -> None:
     """The files that its state lists, not descriptions and not what `map` left beside them."""
     state = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}, {"filename": "../x"}]}
-    write(tmp_path, "x", "d/train/data-00000-of-00001.arrow", "d/train/cache-1f.arrow")
-    write(tmp_path, "d/train/dataset_info.json", "d/dataset_dict.json")
+    put_all(tmp_path, "x", "d/train/data-00000-of-00001.arrow", "d/train/cache-1f.arrow")
+    put_all(tmp_path, "d/train/dataset_info.json", "d/dataset_dict.json")
     (tmp_path / "d/train/state.json").write_text(json.dumps(state))
     assert names(tmp_path / "d") == ["train/data-00000-of-00001.arrow"]
     state["_indices_data_files"] = [{"filename": "indices.arrow"}]
@@ -101,22 +90,19 @@ and two files."""
 
 
 def test_names_are_shown_on_one_line(tmp_path: Path) -> None:
-    write(tmp_path, *STRANGE, "dir\n\u200d/x.jsonl")
+    put_all(tmp_path, *STRANGE, "dir\n\u200d/x.jsonl")
     assert names(tmp_path) == sorted([*STRANGE.values(), r"dir\n\u200d/x.jsonl"])
     for name, shown in STRANGE.items():
         assert names(tmp_path / name) == [shown]
 
 
-def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, "in/b\udcff.jsonl")
-    with pytest.raises(DataError, match=r"'b\\udcff.jsonl' has a name that is not UTF-8; rename"):
-        names(tmp_path / "in")
-
-
-def test_two_names_that_would_be_shown_alike_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, "in/a\nb", "in/a\\nb")
-    with pytest.raises(DataError, match=r"would both be called a\\nb; rename one"):
-        names(tmp_path / "in")
+def test_names_that_cannot_be_shown_are_refused(tmp_path: Path) -> None:
+    put_all(tmp_path / "one", "b\udcff.jsonl")
+    with pytest.raises(DataError, match=r"'b\\udcff.jsonl' has a name that is not UTF-8"):
+        names(tmp_path / "one")
+    put_all(tmp_path / "two", "a\nb", "a\\nb")
+    with pytest.raises(DataError, match=r"would both be called a\\nb"):
+        names(tmp_path / "two")
 
 
 LIST = """
@@ -135,7 +121,7 @@ def test_a_file_costs_four_calls(glob: str, tmp_path: Path) -> None:
     files = 40
 
     def calls(folder: str, count: int) -> Counter[str]:
-        write(tmp_path / folder, *(f"{number % 2}/{number}.jsonl" for number in range(count)))
+        put_all(tmp_path / folder, *(f"{number % 2}/{number}.jsonl" for number in range(count)))
         counter = FileSystemCalls.below(tmp_path / folder, tmp_path / f"{folder}-counter")
         command = [sys.executable, "-c", LIST, str(tmp_path / folder / glob)]
         subprocess.run(command, check=True, env=counter.environment(), cwd=ROOT)

@@ -10,23 +10,32 @@ import pytest
 from pipeline.base.errors import ConfigError
 from pipeline.ingest.corpora.published_dumps import Selected, chosen_language
 from pipeline.ingest.documents.read import file_identity
-from tests.pipeline.remote.publishers import publisher
+from tests.pipeline.remote.publishers import Publisher, publisher
 
 
-def test_files_of_both_publishers(tmp_path: Path) -> None:
-    with publisher() as server:
-        [warc] = server.put_month("2019-02", {"00001": b"a" * 10})
-        [part] = server.put_dump("enwiki/20260101", {"1.xml-p1p2.bz2": b"b" * 20})
-        mirrors = [f"cc-news={server.address}/", f"wikipedia={server.address}"]
-        selected = Selected(months="2019-02", dump="enwiki/20260101", mirrors=mirrors)
-        found = selected.sources(tmp_path)
-        assert selected.corpora() == [*found] == ["cc-news", "wikipedia"]
-        [news], [articles] = found.values()
-        assert (news.path, news.name) == (str(tmp_path / warc), Path(warc).name)
-        assert (news.size, news.format, news.compression) == (10, "warc", "gz")
-        assert (articles.path, articles.size) == (str(tmp_path / part), 20)
-        assert (articles.format, articles.compression) == ("mediawiki", "bz2")
-        assert Selected(months="2019-02", mirrors=[server.address]).sources(tmp_path / "x")
+def test_files_of_both_publishers(server: Publisher, tmp_path: Path) -> None:
+    [warc] = server.put_month("2019-02", {"00001": b"a" * 10})
+    [part] = server.put_dump("enwiki/20260101", {"1.xml-p1p2.bz2": b"b" * 20})
+    mirrors = [f"cc-news={server.address}/", f"wikipedia={server.address}"]
+    selected = Selected(months="2019-02", dump="enwiki/20260101", mirrors=mirrors)
+    found = selected.sources(tmp_path)
+    assert selected.corpora() == [*found] == ["cc-news", "wikipedia"]
+    [news], [articles] = found.values()
+    assert (news.path, news.name) == (str(tmp_path / warc), Path(warc).name)
+    assert (news.size, news.format, news.compression) == (10, "warc", "gz")
+    assert (articles.path, articles.size) == (str(tmp_path / part), 20)
+    assert (articles.format, articles.compression) == ("mediawiki", "bz2")
+    own = replace(news, published=None)
+    assert (chosen_language("", news), chosen_language("", own)) == ("en", "")
+    assert chosen_language("any", news) == ""
+    assert chosen_language("de", news) == chosen_language("de", own) == "de"
+    with pytest.raises(ConfigError, match="--language english: give a two-letter code"):
+        chosen_language("english", own)
+    # letters that HTTP does not have
+    server.files = {f"%C3%BC/[x]/{path}": content for path, content in server.files.items()}
+    selected = Selected(months="2019-02", mirrors=[f"{server.address}/ü/[x]/"])
+    [file] = selected.sources(tmp_path / "x")["cc-news"]
+    assert file.published and file.published.url.isascii() and file.size == 10
 
 
 def test_a_file_is_the_same_from_every_mirror(tmp_path: Path) -> None:
@@ -36,61 +45,31 @@ def test_a_file_is_the_same_from_every_mirror(tmp_path: Path) -> None:
         with publisher() as server:
             server.is_md5 = name == "a"
             [warc] = server.put_month("2019-02", {"00001": b"a" * 10})
-            [source] = Selected(months="2019-02", mirrors=[server.address]).sources(
-                tmp_path / name
-            )["cc-news"]
+            selected = Selected(months="2019-02", mirrors=[server.address])
+            [source] = selected.sources(tmp_path / name)["cc-news"]
         identities.append(file_identity(source))
     (tmp_path / name / warc).write_bytes(b"a" * 10)
     assert identities[0] == identities[1] == file_identity(source)
 
 
-@pytest.mark.parametrize(
-    ("selected", "message"),
-    [
+def test_what_has_no_effect_is_refused(tmp_path: Path) -> None:
+    for selected, message in (
         (Selected(mirrors=["http://a"]), "--mirror http://a is for --months and --dump"),
-        (Selected(is_kept=True), "--keep-downloads is for --months and --dump"),
-        (Selected(months="2019-02", mirrors=["a.org"]), "give an address such as https://data"),
-        (Selected(months="2019-02", mirrors=["ftp://a.org"]), "give an address such as"),
-        (Selected(months="2019-02", mirrors=["file:///x"]), "give an address such as"),
-        (
-            Selected(months="2019-02", mirrors=["http://[a"]),
-            r"--mirror http://\[a: give an address",
-        ),
-        (Selected(months="2019-02", mirrors=["http://a:x"]), "give an address such as"),
-        (Selected(months="2019-02", mirrors=["http://a\udcff"]), "give an address such as"),
-        (Selected(months="2019-02", mirrors=["http://me:key@a"]), "--mirror http://a: give"),
-        (Selected(months="2019-02", mirrors=["http://me:key@a/?key"]), "--mirror http://a/: give"),
         (Selected(mirrors=["http://me:key@a"]), "--mirror http://a is for"),
-        (Selected(months="2019-02", mirrors=["wikipedia=http://a"]), "mirrors are of cc-news here"),
+        (Selected(is_kept=True), "--keep-downloads is for --months and --dump"),
+        (Selected(dump="enwiki/20260101", skip_missing=True), "--skip-missing is for --months"),
         (Selected(months="2019-02", dump="a/1", mirrors=["http://a"]), "cc-news=URL wikipedia=URL"),
-    ],
-)
-def test_what_has_no_effect_is_refused(selected: Selected, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=message):
-        selected.sources(tmp_path)
-
-
-def test_a_mirror_with_letters_that_http_does_not_have(tmp_path: Path) -> None:
-    with publisher() as server:
-        server.put_month("2019-02", {"00001": b"a"})
-        server.files = {f"%C3%BC/[x]/{path}": content for path, content in server.files.items()}
-        selected = Selected(months="2019-02", mirrors=[f"{server.address}/ü/[x]/"])
-        [file] = selected.sources(tmp_path)["cc-news"]
-    assert file.published and file.published.url.isascii() and file.size == 1
-
-
-def test_english_unless_told_otherwise(tmp_path: Path) -> None:
-    with publisher() as server:
-        server.put_month("2019-02", {"00001": b"a"})
-        [news] = Selected(months="2019-02", mirrors=[server.address]).sources(tmp_path)["cc-news"]
-    own = replace(news, published=None)
-    assert (chosen_language("", news), chosen_language("", own)) == ("en", "")
-    assert chosen_language("any", news) == ""
-    assert chosen_language("de", news) == chosen_language("de", own) == "de"
-    with pytest.raises(ConfigError, match="--language english: give a two-letter code such as en"):
-        chosen_language("english", own)
-
-
-def test_skipping_missing_files_is_for_months() -> None:
-    with pytest.raises(ConfigError, match="--skip-missing is for --months; omit it"):
-        Selected(dump="enwiki/20260101", skip_missing=True).sources(Path("downloads"))
+    ):
+        with pytest.raises(ConfigError, match=message):
+            selected.sources(tmp_path)
+    for mirror, message in (
+        ("a.org", "give an address such as"), ("ftp://a.org", "give an address such as"),
+        ("file:///x", "give an address such as"), ("http://a:x", "give an address such as"),
+        ("http://a\udcff", "give an address such as"),
+        ("http://[a", r"--mirror http://\[a: give an address"),
+        ("http://me:key@a", "--mirror http://a: give"),
+        ("http://me:key@a/?key", "--mirror http://a/: give"),
+        ("wikipedia=http://a", "mirrors are of cc-news here"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=message):
+            Selected(months="2019-02", mirrors=[mirror]).sources(tmp_path)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipeline.ingest.corpora.shapes import plain_text_notes
 from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources
-
-LINE = '{"text": "One. Two."}\n'
+from tests.pipeline.ingest.files import LINE, put
 
 
 def read_names(
@@ -24,51 +24,43 @@ def read_names(
 def test_what_describes_records_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "a.jsonl").write_text(LINE)
+    """Unless it is named, or among nothing but text."""
+    records = put(tmp_path / "a.jsonl")
     beside = ["LICENSE", "README.md", "SHA256SUMS", "a.jsonl.sha256", "md5sum.txt"]
     for name in beside:
-        (tmp_path / name).write_text("Some words.\n\n" * 100)
+        put(tmp_path / name, "Some words.\n\n" * 100)
     found, said = read_names(capsys, tmp_path)
     assert found == ["a.jsonl"]
     assert f"{tmp_path} holds 1 JSON lines; 5 other file(s) are skipped (LICENSE, " in said
     assert "--plain-text reads them as documents" in said
     found, said = read_names(capsys, tmp_path, plain_text="blank_lines")
     assert found == sorted(["a.jsonl", *beside])
-    assert "holds 1 JSON lines, 5 plain text; all are read; to choose, name the files" in (
-        said.replace("5 plain text, 1 JSON lines", "1 JSON lines, 5 plain text")
-    )
-    # Files that were named are read, and so are descriptions among nothing but text.
-    assert read_names(capsys, tmp_path / "README.md", tmp_path / "a.jsonl")[0] == [
-        "README.md",
-        "a.jsonl",
-    ]
-    (tmp_path / "a.jsonl").unlink()
-    found, said = read_names(capsys, tmp_path)
-    assert (found, said) == (beside, "")
+    assert re.search("holds (1 JSON lines, 5 plain text|5 .*, 1 JSON lines); all are read", said)
+    assert read_names(capsys, tmp_path / "README.md", records)[0] == ["README.md", "a.jsonl"]
+    records.unlink()
+    assert read_names(capsys, tmp_path) == (beside, "")
 
 
-def test_plain_text_that_is_less_than_the_records_is_left_out(
+def test_only_plain_text_that_is_less_than_the_records_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "a.jsonl").write_text(LINE * 3)
+    put(tmp_path / "a.jsonl", LINE * 3)
     for number in range(7):
-        (tmp_path / f"notes{number}").write_text("One.\n")
+        put(tmp_path / f"notes{number}", "One.\n")
     found, said = read_names(capsys, tmp_path)
     assert found == ["a.jsonl"]
     assert "7 other file(s) are skipped (notes0, notes1, notes2, notes3, notes4 and 2 more)" in said
-    (tmp_path / "book").write_text("One. Two.\n" * 10)
+    put(tmp_path / "book", "One. Two.\n" * 10)
     found, said = read_names(capsys, tmp_path)
     assert len(found) == 9
     assert f"{tmp_path} holds 1 JSON lines, 8 plain text; all are read" in said
-
-
-def test_several_formats_of_records_are_all_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a.jsonl").write_text(LINE)
-    (tmp_path / "wiki_00").write_text('<doc id="1">\nA\n\nOne.\n</doc>\n')
-    found, said = read_names(capsys, tmp_path)
-    assert found == ["a.jsonl", "wiki_00"]
+    (tmp_path / "in").mkdir()
+    inside = (
+        put(tmp_path / "in/a.jsonl"),
+        put(tmp_path / "in/w", '<doc id="1">\nA\n\nOne.\n</doc>\n'),
+    )
+    found, said = read_names(capsys, tmp_path / "in")
+    assert found == [path.name for path in inside]
     assert "holds 1 JSON lines, 1 wikiextractor mark-up; all are read; to choose, name" in said
 
 
@@ -78,38 +70,34 @@ def notes(folder: Path, corpus: str = "mine", plain_text: str = "") -> list[str]
 
 def test_many_documents_per_file_are_reported(tmp_path: Path) -> None:
     for number in range(20):
-        (tmp_path / f"{number}.txt").write_text("\n\n".join(["Words."] * 11))
+        put(tmp_path / f"{number}.txt", "\n\n".join(["Words."] * 11))
     (said,) = notes(tmp_path)
-    assert (
-        "mine: plain text is read as documents between blank lines (--plain-text blank_lines)"
-        in said
-    )
-    assert "at least about 220 documents in 20 file(s)" in said
-    assert "if a file is one document, give --plain-text file" in said
+    assert "mine: plain text is read" in said and "(--plain-text blank_lines)" in said
+    assert "220 documents in 20 file(s)" in said and "give --plain-text file" in said
     assert not notes(tmp_path, plain_text="file")
     (said,) = notes(tmp_path, plain_text="lines")
     assert "one document per line (--plain-text lines)" in said
     for number in range(20):
-        (tmp_path / f"{number}.txt").write_text("\n\n".join(["Words."] * 10))
+        put(tmp_path / f"{number}.txt", "\n\n".join(["Words."] * 10))
     assert not notes(tmp_path)
 
 
 def test_tables_read_as_plain_text_are_reported(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("Some words.")
-    (tmp_path / "b.csv").write_text("number,text\n1,Some words.\n")
+    put(tmp_path / "a.txt", "Some words.")
+    put(tmp_path / "b.csv", "number,text\n1,Some words.\n")
     assert not notes(tmp_path)
     (said,) = notes(tmp_path, plain_text="book")
-    assert "--plain-text reads b.csv as one book per file; to read records instead" in said
+    assert "--plain-text reads b.csv as one book per file; to read records" in said
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_long_document_is_reported(tmp_path: Path, pack: object) -> None:
-    (tmp_path / "a").write_bytes(pack(b"Some words here.\n" * 250_000))  # type: ignore[operator]
+def test_a_long_document_is_reported(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    put(tmp_path / "a", pack(b"Some words here.\n" * 250_000))
     for corpus, split in (("mine", "blank_lines"), ("wikipedia", "file"), ("bookcorpus", "book")):
         (said,) = notes(tmp_path, corpus)
         assert f"(--plain-text {split}), and 1 document(s) have over 4 MB" in said
         assert said.endswith("--plain-text lines")
-    (tmp_path / "a").write_bytes(pack(b"Some words here.\n" * 240_000))  # type: ignore[operator]
+    put(tmp_path / "a", pack(b"Some words here.\n" * 240_000))
     assert not notes(tmp_path)
 
 
@@ -137,11 +125,6 @@ def book(name: str) -> str:
     return (SAMPLE_FILES / "books" / name).read_text()
 
 
-def paragraphs(name: str) -> list[str]:
-    """Of a book, each as a line."""
-    return [" ".join(text.split()) for text in re.split(r"\n\s*\n", book(name))]
-
-
 CHINESE = "市议会开会，对新桥的方案进行了表决，并公布了费用。居民们表示反对！何时动工，仍不清楚。"
 BY_LINE = {
     "articles": "\n".join(articles(300)),
@@ -151,9 +134,7 @@ BY_LINE = {
         text + " Read more" * (number % 3 == 0) for number, text in enumerate(articles(300))
     ),
     "articles in Chinese": "\n".join([CHINESE * 3] * 200),
-    "articles that end in a quotation": "\n".join(
-        f"{text} \u201cNo!\u201d" for text in articles(200)
-    ),
+    "articles that end in a quotation": "\n".join(f"{text} “No!”" for text in articles(200)),
 }
 NOT_BY_LINE = {
     "articles between blank lines": "\n\n".join(articles(300)),
@@ -172,18 +153,20 @@ for name in ("Burnett_Princess_1905.txt", "Chesterton_Thursday_1908.txt", "Doyle
     NOT_BY_LINE |= {
         name: book(name),
         f"{name}, wrapped without blank lines": re.sub(r"\n\s*\n", "\n", book(name)),
-        f"{name}, a paragraph in each line": "\n".join(paragraphs(name)),
+        f"{name}, a paragraph in each line": "\n".join(
+            " ".join(text.split()) for text in re.split(r"\n\s*\n", book(name))
+        ),
     }
 
 
 @pytest.mark.parametrize("corpus", ["mine", "wikipedia"])
 def test_lines_that_look_like_documents(tmp_path: Path, corpus: str) -> None:
     for name, text in BY_LINE.items():
-        (tmp_path / "a").write_text(text)
+        put(tmp_path / "a", text)
         (said,) = notes(tmp_path, corpus)
         assert "but its lines look like documents (" in said, name
         assert said.endswith("; if they are, give --plain-text lines")
-        (tmp_path / "b").write_text(book("Doyle_Hound_1902.txt"))  # most of the text is no such
+        put(tmp_path / "b", book("Doyle_Hound_1902.txt"))  # most of the text is no such
         assert not any("look like" in note for note in notes(tmp_path, corpus)), name
         (tmp_path / "b").unlink()
     assert not any("look like" in note for note in notes(tmp_path, corpus, "lines"))
@@ -194,6 +177,6 @@ def test_lines_that_do_not(tmp_path: Path, plain_text: str) -> None:
     for name, text in NOT_BY_LINE.items():
         if plain_text != "blank_lines" and name.startswith("articles"):
             continue  # such a file is not one document
-        (tmp_path / "a").write_text(text)
+        put(tmp_path / "a", text)
         said = notes(tmp_path, plain_text=plain_text)
         assert not any("look like" in note for note in said), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from pipeline.ingest.corpora import sources as module
 from pipeline.ingest.corpora.shared_list import ENDING, SharedLists
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.records import FoundAs, Source
+from tests.pipeline.ingest.files import put
+
+TABLE = "id,text\n1,One. Two.\n"
 
 
 @pytest.fixture
@@ -40,12 +44,8 @@ Part = Callable[..., list[Found]]
 @pytest.fixture
 def part(tmp_path: Path) -> Iterator[Part]:
     """What a part of a job finds; each runs on until the test ends."""
-    with ExitStack() as parts:
-
-        def start(place: str = "in", running: ExitStack = parts, **how: str) -> list[Found]:
-            return found(tmp_path, running, place, **how)
-
-        yield start
+    with ExitStack() as running:
+        yield functools.partial(found, tmp_path, running)
 
 
 def found(folder: Path, running: ExitStack, place: str = "in", **how: str) -> list[Found]:
@@ -61,11 +61,10 @@ def lists(folder: Path) -> list[Path]:
 
 def write(folder: Path, place: str = "in") -> None:
     """Files of several formats, one with a strange name, and an empty folder."""
-    inside = folder / place
-    (inside / "sub" / "empty").mkdir(parents=True)
-    (inside / "a.jsonl").write_text('{"text": "One. Two."}\n')
-    (inside / "sub" / "b\n\u0645.csv").write_text("id,text\n1,One. Two.\n")
-    (inside / "README").write_text("About these files.")
+    (folder / place / "sub" / "empty").mkdir(parents=True)
+    put(folder / place / "a.jsonl")
+    put(folder / place / "sub" / "b\n\u0645.csv", TABLE)
+    put(folder / place / "README", "About these files.")
 
 
 def test_another_part_asks_nothing_about_the_files(
@@ -81,7 +80,7 @@ def test_another_part_asks_nothing_about_the_files(
             file.write_text(file.read_text() * 2)  # whoever reads it will see that
     assert part(place) == first and not opened
     (tmp_path / place / "README").unlink()
-    (tmp_path / place / "sub" / "empty" / "c.csv").write_text("id,text\n1,One. Two.\n")
+    put(tmp_path / place / "sub" / "empty" / "c.csv", TABLE)
     assert [source.name for source, _ in part(place)] == [
         "a.jsonl", "sub/b\\n\u0645.csv", "sub/empty/c.csv",
     ]  # fmt: skip
@@ -110,11 +109,10 @@ def test_another_way_to_read_or_another_match_has_another_list(part: Part, tmp_p
     part()
     assert {source.plain_text for source, _ in part(plain_text="lines")} == {"lines"}
     assert len(lists(tmp_path)) == 2
-    (tmp_path / "in" / "x").mkdir()
-    (tmp_path / "in" / "x" / "d.csv").write_text("id,text\n1,One. Two.\n")
+    put(tmp_path / "in" / "x" / "d.csv", TABLE)
     assert len(part("in/*/*.csv")) == 2
     assert len(lists(tmp_path)) == 3
-    (tmp_path / "in" / "x" / "e.csv").write_text("id,text\n1,One. Two.\n")
+    put(tmp_path / "in" / "x" / "e.csv", TABLE)
     assert len(part("in/*/*.csv")) == 3
 
 
@@ -156,19 +154,16 @@ def test_without_locks_each_part_looks(
     assert part() == part() and len(opened) == 4
 
 
-def test_an_error_leaves_no_list(tmp_path: Path) -> None:
+def test_an_error_leaves_no_list_and_a_damaged_one_is_named(part: Part, tmp_path: Path) -> None:
     write(tmp_path)
-    (tmp_path / "in" / "bad").write_bytes(bytes(range(256)))
+    bad = put(tmp_path / "in" / "bad", bytes(range(256)))
     for _ in range(2):
         with pytest.raises(DataError, match="bad is binary"), ExitStack() as running:
             found(tmp_path, running)
     assert not lists(tmp_path)
-
-
-def test_a_damaged_list_is_named(part: Part, tmp_path: Path) -> None:
-    write(tmp_path)
+    bad.unlink()
     part()
     [path] = lists(tmp_path)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(DataError, match=rf"{path.name} is damaged .*; remove it and rerun"):
+    with pytest.raises(DataError, match=rf"{path.name} is damaged .*; remove it"):
         part()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,49 +16,44 @@ from pipeline.ingest.corpora.suitability import (
     require_fit,
     require_fit_of_hub,
 )
+from pipeline.ingest.documents.records import Source
 from pipeline.recipes import recipe
+from tests.pipeline.preparing import write_jsonl
 
 SENTENCE = "It was , he thought , the coldest morning that the harbour had seen . "
+CASED, UNCASED = recipe("roberta_base").data, recipe("bert_base").data
 
 
-def rows(path: Path, texts: list[str]) -> list[str]:
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    return [str(path)]
+def rows(folder: Path, text: str, corpus: str = "bookcorpus") -> list[Source]:
+    """A corpus of 400 rows of a sentence."""
+    return corpus_sources(corpus, [str(write_jsonl(folder / "b.jsonl", [text] * 400))])[1]
 
 
-def test_the_hubs_bookcorpus(tmp_path: Path) -> None:
-    """Lower-cased sentences, one per row."""
-    _, sources = corpus_sources("bookcorpus", rows(tmp_path / "b.jsonl", [SENTENCE.lower()] * 400))
-    cased, uncased = recipe("roberta_base").data, recipe("bert_base").data
-    with pytest.raises(ConfigError, match="lower-cased, and the recipe's byte-bpe"):
-        require_fit(sources, cased)
+def test_sentences_are_refused_where_books_are_needed(tmp_path: Path) -> None:
+    """As the Hub's bookcorpus has them, lower-cased; nothing is asked of the users' own text."""
+    sources = rows(tmp_path, SENTENCE.lower())
+    with pytest.raises(ConfigError, match=r"lower-cased, .* byte-bpe"):
+        require_fit(sources, CASED)
     with pytest.raises(ConfigError, match=r"data\.format=segment_pair needs whole books"):
-        require_fit(sources, uncased)
-    require_fit(sources, replace(uncased, format="full_sentences"))
+        require_fit(sources, UNCASED)
+    require_fit(sources, replace(UNCASED, format="full_sentences"))
     hub = CORPORA["bookcorpus"].hub
     assert hub
-    for data in (cased, uncased):
+    for data in (CASED, UNCASED):
         with pytest.raises(ConfigError, match="bookcorpus/bookcorpus on the Hub"):
             require_fit_of_hub("bookcorpus", hub, data)
-
-
-def test_cased_sentences_are_refused_where_books_are_needed(tmp_path: Path) -> None:
-    _, sources = corpus_sources("bookcorpus", rows(tmp_path / "b.jsonl", [SENTENCE] * 400))
-    require_fit(sources, recipe("roberta_base").data)  # full_sentences
+    sources = rows(tmp_path, SENTENCE)
+    require_fit(sources, CASED)  # full_sentences
     with pytest.raises(ConfigError, match="whole books"):
         require_fit(sources, recipe("spanbert_base").data)
+    require_fit(rows(tmp_path, SENTENCE.lower(), "mine"), CASED)
 
 
-@pytest.mark.parametrize(("corpus", "folder"), [("bookcorpus", "books"), ("wikipedia", "articles")])
-def test_real_text_is_accepted(corpus: str, folder: str) -> None:
-    _, sources = corpus_sources(corpus, [str(SAMPLE_FILES / folder)])
-    for name in ("roberta_base", "bert_base", "spanbert_base"):
-        require_fit(sources, recipe(name).data)
-
-
-def test_the_users_own_text_is_not_checked(tmp_path: Path) -> None:
-    _, sources = corpus_sources("mine", rows(tmp_path / "b.jsonl", [SENTENCE.lower()] * 400))
-    require_fit(sources, recipe("roberta_base").data)
+def test_real_text_is_accepted() -> None:
+    for corpus, folder in (("bookcorpus", "books"), ("wikipedia", "articles")):
+        _, sources = corpus_sources(corpus, [str(SAMPLE_FILES / folder)])
+        for name in ("roberta_base", "bert_base", "spanbert_base"):
+            require_fit(sources, recipe(name).data)
 
 
 def test_too_little_text_to_decide() -> None:
