@@ -108,13 +108,9 @@ def small_dump() -> bytes:
 
 def large_dump(path: Path, articles: int) -> Path:
     """Articles of about 500 bytes each, all different."""
-    pages = [
-        page(
-            number,
-            f"River {number}",
-            f"The '''River {number}''' is [[long]]. " + f"It says {number} again. " * 20,
-        )
-        for number in range(1, articles + 1)
-    ]
-    path.write_bytes(dump(pages))
+    texts = {
+        n: f"The '''River {n}''' is [[long]]. " + f"It says {n} again. " * 20
+        for n in range(1, articles + 1)
+    }
+    path.write_bytes(dump([page(n, f"River {n}", text) for n, text in texts.items()]))
     return path

@@ -1,4 +1,4 @@
-"""Tar archives that tests write, and what is extracted from them."""
+"""Tar archives that tests write, and what is extracted from files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pipeline.execution.workers import Executor, local_executor
 from pipeline.ingest.documents.records import Source
-from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.extract import extract
+from tests.pipeline.ingest.files import sniffed
 
 Content = dict[str, bytes]
 
@@ -27,5 +27,5 @@ def tar(content: Content, kind: int = tarfile.GNU_FORMAT) -> bytes:
 
 
 def extracted(path: Path, output: Path, executor: Executor | None = None) -> Source:
-    [made] = extract([sniff(path, "x", path.name)], output, executor or local_executor(1))
+    [made] = extract([sniffed(path)], output, executor or local_executor(1))
     return made

@@ -1,4 +1,4 @@
-"""Lines of raw files; compressed files are tested in test_compression.py."""
+"""Lines of raw files; compressed files are tested in test_codecs.py."""
 
 from pathlib import Path
 
@@ -13,46 +13,30 @@ from pipeline.ingest.documents.byte_blocks import (
     parts_of,
     read_blocks,
 )
-
-
-def write(folder: Path, content: bytes) -> str:
-    (folder / "file").write_bytes(content)
-    return str(folder / "file")
+from tests.pipeline.ingest.documents.raw_files import in_blocks
+from tests.pipeline.ingest.files import put
 
 
 @pytest.fixture(autouse=True, params=[1, 2, 1 << 16])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", request.param)
-    monkeypatch.setattr(byte_blocks, "OVERRUN_BYTES", request.param)
+    in_blocks(monkeypatch, request.param)
 
 
-def test_blocks_end_at_the_wanted_position(tmp_path: Path) -> None:
-    path = write(tmp_path, b"0123456789")
+def test_lines_and_blocks_end_at_their_positions(tmp_path: Path) -> None:
+    path = str(put(tmp_path / "file", b"0123456789"))
     blocks = list(read_blocks(path, "", 2, 7))
-    assert b"".join(blocks) == b"23456789"
-    assert all(blocks)
-    read = [2 + sum(map(len, blocks[:n])) for n in range(len(blocks) + 1)]
-    assert 7 in read
-
-
-def test_first_line_start(tmp_path: Path) -> None:
-    path = write(tmp_path, b"ab\n\ncd")
-    starts = [first_line_start(path, position) for position in range(8)]
-    assert starts == [0, 3, 3, 3, 4, 6, 6, 6]
-
-
-def test_count_lines(tmp_path: Path) -> None:
-    path = write(tmp_path, b"ab\n\ncd\n")
+    assert b"".join(blocks) == b"23456789" and all(blocks)
+    assert 7 in [2 + sum(map(len, blocks[:n])) for n in range(len(blocks) + 1)]
+    put(tmp_path / "file", b"ab\n\ncd")
+    assert [first_line_start(path, position) for position in range(8)] == [0, 3, 3, 3, 4, 6, 6, 6]
+    put(tmp_path / "file", b"ab\n\ncd\n")
     assert [count_lines(path, position) for position in range(8)] == [0, 0, 0, 1, 2, 2, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("before", "blank"),
-    [(b"", True), (b"\n", True), (b"ab\n", False), (b"ab\n\n", True), (b"ab\n \t\r\n", True),
-     (b"ab\n  c\n", False), (b" \n", True), (b"\xef\xbb\xbf\n", True), (b"ab \r\n", False)],
-)  # fmt: skip
-def test_follows_blank_line(tmp_path: Path, before: bytes, blank: bool) -> None:
-    assert follows_blank_line(write(tmp_path, before + b"text"), len(before)) is blank
+    for before, blank in (
+        (b"", True), (b"\n", True), (b"ab\n", False), (b"ab\n\n", True), (b"ab\n \t\r\n", True),
+        (b"ab\n  c\n", False), (b" \n", True), (b"\xef\xbb\xbf\n", True), (b"ab \r\n", False),
+    ):  # fmt: skip
+        put(tmp_path / "file", before + b"text")
+        assert follows_blank_line(path, len(before)) is blank, before
 
 
 def test_parse_again() -> None:
@@ -67,12 +51,12 @@ def test_parse_again() -> None:
             parse_again(line)
 
 
-@pytest.mark.parametrize("joint", ["", " ", "\n", "\n\n"])
-def test_giant_documents_come_in_parts(monkeypatch: pytest.MonkeyPatch, joint: str) -> None:
+def test_giant_documents_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(byte_blocks, "PART_BYTES", 64)
-    document = joint.join(["\u00e9l\U0001f600ve"] * 40).encode()
-    parts = [*parts_of(document)]
-    assert b"".join(part for _, part in parts) == document and len(parts) > 3
-    assert all(document[start:].startswith(part) and len(part) <= 64 for start, part in parts)
-    assert all(part.decode().endswith(joint) for _, part in parts[:-1])
+    for joint in ("", " ", "\n", "\n\n"):
+        document = joint.join(["\u00e9l\U0001f600ve"] * 40).encode()
+        parts = [*parts_of(document)]
+        assert b"".join(part for _, part in parts) == document and len(parts) > 3
+        assert all(document[start:].startswith(part) and len(part) <= 64 for start, part in parts)
+        assert all(part.decode().endswith(joint) for _, part in parts[:-1])
     assert [*parts_of(b"short")] == [(0, b"short")]

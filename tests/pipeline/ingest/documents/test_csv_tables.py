@@ -11,8 +11,8 @@ from pipeline.ingest.documents import csv_tables
 from pipeline.ingest.documents.csv_tables import find_dialect
 from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import BadRecord, Record, Source
-from pipeline.ingest.documents.sniff import sniff
 from tests.pipeline.ingest.documents.raw_files import COMPRESS, records
+from tests.pipeline.ingest.files import sniffed, texts_of
 
 TABLE = (
     b'\xef\xbb\xbfid,text,url\r\n1,"One, ""two""\nthree.",u\r\n2,caf\xe9,v\r\n3,x\r\n4,Four.,\r\n'
@@ -21,23 +21,19 @@ TABLE = (
 
 
 def table(folder: Path, content: bytes, name: str = "a.csv", **options: str) -> Source:
-    (folder / name).write_bytes(content)
-    return sniff(folder / name, "corpus", name, **options)  # type: ignore[arg-type]
+    return sniffed(folder / name, content, **options)
 
 
-@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("compression", ["", "gz"])
 def test_rows_become_records(tmp_path: Path, compression: str) -> None:
     found = table(tmp_path, COMPRESS[compression](TABLE))
     assert found.format == "csv" and len(cut(found, 1)) == 1
     wrong = "another number of values than columns"
     assert records(found) == [
-        Record("a.csv@0", "u", 'One, "two"\nthree.'),
-        BadRecord("a.csv:2", "invalid UTF-8"),
-        BadRecord("a.csv:3", wrong),
-        Record("a.csv@3", "4", "Four."),
-        BadRecord("a.csv:5", wrong),
-        Record("a.csv@5", "q", "last"),
-    ]
+        Record("a.csv@0", "u", 'One, "two"\nthree.'), BadRecord("a.csv:2", "invalid UTF-8"),
+        BadRecord("a.csv:3", wrong), Record("a.csv@3", "4", "Four."),
+        BadRecord("a.csv:5", wrong), Record("a.csv@5", "q", "last"),
+    ]  # fmt: skip
 
 
 def test_rows_are_numbered_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,26 +44,16 @@ def test_rows_are_numbered_over_blocks(tmp_path: Path, monkeypatch: pytest.Monke
     assert names == [f"a.csv@{n - 1}" if n % 7 else f"a.csv:{n}" for n in range(1, 50)]
 
 
-@pytest.mark.parametrize(
-    ("head", "delimiter", "is_quoted"),
-    [
-        (b"id,text\n1,One\n2,Two\n", ",", True),
-        (b"id;text\n1;One, two\n", ";", True),
-        (b"id|text\n1|One, two\n", "|", True),
-        (b'id\ttext\n1\t"One\ttwo"\n2\tTwo\n', "\t", True),
-        (b'id\ttext\n1\t"One\n2\ttwo" said\n3\tx\n', "\t", False),  # a quote is text
-        (b"text\nOne, two\n", "\t", True),
-    ],
-)
-def test_dialects(head: bytes, delimiter: str, is_quoted: bool) -> None:
-    found = find_dialect(head, ("text",))
-    assert (found.delimiter, found.is_quoted) == (delimiter, is_quoted)
-
-
-def test_quotes_that_are_text_stay(tmp_path: Path) -> None:
-    content = b'id\ttext\n1\t"One\n2\ttwo" said\n3\tx\n'
-    texts = [r.text for r in records(table(tmp_path, content, "a.tsv")) if isinstance(r, Record)]
-    assert texts == ['"One', 'two" said', "x"]
+def test_dialects(tmp_path: Path) -> None:
+    text = b'id\ttext\n1\t"One\n2\ttwo" said\n3\tx\n'  # a quote is text
+    for head, delimiter, is_quoted in (
+        (b"id,text\n1,One\n2,Two\n", ",", True), (b"id;text\n1;One, two\n", ";", True),
+        (b"id|text\n1|One, two\n", "|", True), (b"text\nOne, two\n", "\t", True),
+        (b'id\ttext\n1\t"One\ttwo"\n2\tTwo\n', "\t", True), (text, "\t", False),
+    ):  # fmt: skip
+        found = find_dialect(head, ("text",))
+        assert (found.delimiter, found.is_quoted) == (delimiter, is_quoted), head
+    assert texts_of(records(table(tmp_path, text, "a.tsv"))) == ['"One', 'two" said', "x"]
 
 
 def test_a_table_is_known_by_its_header_or_its_name(tmp_path: Path) -> None:
@@ -78,29 +64,20 @@ def test_a_table_is_known_by_its_header_or_its_name(tmp_path: Path) -> None:
         assert table(tmp_path, text, "notes").format == "text"
     assert table(tmp_path, b"text\nOne.\n", "notes").format == "text"  # one column is no table
     for first in (b"1,The cat sat.", b"story\nOne."):
-        with pytest.raises(
-            DataError,
-            match=r"no column text or body or content, only .*header|"
-            r"no column text .* its first line must name its columns",
-        ):
+        with pytest.raises(DataError, match=r"no column text .*(header|first line must name)"):
             table(tmp_path, first + b"\n2,It did.\n")
 
 
-def test_an_open_quote_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_longer_than_the_blocks_of_its_file_unless_its_quote_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"id,text\n" + b'1,"%s"\n2,Short.\n' % (b"a, " * 200_000)
+    for name, given in (("a.csv", content), ("a.csv.gz", COMPRESS["gz"](content))):
+        assert [len(text) for text in texts_of(records(table(tmp_path, given, name)))] == [
+            600_000,
+            6,
+        ]
     monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 1000)
     content = b"id,text\n" + b'1,"a, b"\n' * 8000 + b'2,"open\n' + b"3,c\n" * 1000
     with pytest.raises(DataError, match=r"a\.csv cannot be read after row .*quote may be open"):
-        records(table(tmp_path, content))
-
-
-def test_a_row_is_longer_than_the_blocks_of_its_file(tmp_path: Path) -> None:
-    content = b"id,text\n" + b'1,"%s"\n2,Short.\n' % (b"a, " * 200_000)
-    for name, given in (("a.csv", content), ("a.csv.gz", COMPRESS["gz"](content))):
-        texts = [r.text for r in records(table(tmp_path, given, name)) if isinstance(r, Record)]
-        assert [len(text) for text in texts] == [600_000, 6]
-
-
-def test_a_truncated_table_names_its_file(tmp_path: Path) -> None:
-    content = COMPRESS["gz"](TABLE * 20_000)[:-9]
-    with pytest.raises(DataError, match=r"a\.csv is truncated"):
         records(table(tmp_path, content))

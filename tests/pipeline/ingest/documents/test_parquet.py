@@ -1,4 +1,4 @@
-"""Rows of Parquet files; column types and damaged files are tested in test_read.py."""
+"""Rows of Parquet files; column types are tested in test_arrow_tables.py."""
 
 import hashlib
 import tracemalloc
@@ -17,6 +17,7 @@ from pipeline.ingest.documents.parquet import (
     table_format,
     text_columns,
 )
+from tests.pipeline.ingest.documents.raw_files import columns, parquet
 
 
 def test_rows_of_some_groups(tmp_path: Path) -> None:
@@ -24,8 +25,7 @@ def test_rows_of_some_groups(tmp_path: Path) -> None:
     table = pa.table({"id": list(range(7)), "text": list("abcdefg"), "n": [0] * 7})
     pq.write_table(table, path, row_group_size=2)
     assert text_columns(path, ("body", "text")) == ("text",)
-    assert len(group_bytes(path)) == 4
-    assert all(size > 0 for size in group_bytes(path))
+    assert len(group_bytes(path)) == 4 and all(size > 0 for size in group_bytes(path))
     rows = list(read_rows(path, range(1, 3), ("text",), ("url", "id")))
     assert rows == [(2, "c", (2,)), (3, "d", (3,)), (4, "e", (4,)), (5, "f", (5,))]
     assert next(read_rows(path, range(3, 4), ("text",), ())) == (6, "g", ())
@@ -54,9 +54,8 @@ def test_strings_of_all_columns(tmp_path: Path) -> None:
     """Over several row groups, each with its own dictionary."""
     path = str(tmp_path / "file")
     nested = pa.list_(pa.dictionary(pa.int32(), pa.string()))
-    table = pa.table(
-        {"a": pa.array([["b"], ["c", None], []], nested), "n": [1, 2, 3], "d": list("def")}
-    )
+    lists = pa.array([["b"], ["c", None], []], nested)
+    table = pa.table({"a": lists, "n": [1, 2, 3], "d": list("def")})
     pq.write_table(table, path, row_group_size=1)
     content = (tmp_path / "file").read_bytes()
     assert table_format(content) == "Parquet" and table_format(b"text") == ""
@@ -64,27 +63,24 @@ def test_strings_of_all_columns(tmp_path: Path) -> None:
     assert [*read_strings("not there", content)] == ["b", "d", "c", "e", "f"]
 
 
-def test_a_column_whose_name_is_not_utf_8_is_one_line(tmp_path: Path) -> None:
-    """pyarrow decodes names and metadata only when they are asked for."""
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"text": ["One."], "names": ["x"]}), path)
-    path.write_bytes(path.read_bytes().replace(b"names", b"\xaa\xaa\xaa\xaa\xaa"))
-    with pytest.raises(DataError, match=r"x\.parquet is truncated or damaged \('utf-8' codec"):
-        text_columns(str(path), ("text",))
-
-
 def test_whole_rows(tmp_path: Path) -> None:
     """Of Parquet, an Arrow file and an Arrow stream, or their content."""
     rows = [{"words": ["a", "b"], "n": 1}, {"words": [], "n": None}, {"words": ["c"], "n": 3}]
-    table = pa.Table.from_pylist(rows)
-    paths = [tmp_path / name for name in ("parquet", "file", "stream")]
-    pq.write_table(table, paths[0], row_group_size=1)
-    for path, create in zip(paths[1:], (pa.ipc.new_file, pa.ipc.new_stream)):
-        with create(path, table.schema) as writer:
-            writer.write_table(table, max_chunksize=2)
-    for path in paths:
+    path = tmp_path / "in"
+    for shape in ("file", "stream", "parquet"):
+        content = columns(pa.Table.from_pylist(rows), shape)
+        path.write_bytes(content)
         assert [*read_table_rows(str(path))] == rows
-        assert [*read_table_rows("absent", path.read_bytes())] == rows
-    paths[0].write_bytes(paths[0].read_bytes()[:-5])
+        assert [*read_table_rows("absent", content)] == rows
+
+
+def test_damage_is_one_line(tmp_path: Path) -> None:
+    """In the last row group, or in a name: pyarrow decodes names only when they are asked for."""
+    path = tmp_path / "x.parquet"
+    content = parquet(pa.table({"text": ["One."], "names": ["x"]}))
+    path.write_bytes(content[:-5])
     with pytest.raises(DataError, match="is truncated or damaged"):
-        [*read_table_rows(str(paths[0]))]
+        [*read_table_rows(str(path))]
+    path.write_bytes(content.replace(b"names", b"\xaa\xaa\xaa\xaa\xaa"))
+    with pytest.raises(DataError, match=r"x\.parquet is truncated or damaged \('utf-8' codec"):
+        text_columns(str(path), ("text",))

@@ -33,19 +33,20 @@ def test_python_code_is_interrupted() -> None:
 
 
 def test_what_is_fast_enough_is_left_alone() -> None:
+    """Waiting and other threads do not count, and errors pass through."""
     for _ in range(3):
         with limited():
             compute(0.001)
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
     compute(0.1)  # nothing is left to interrupt it
-
-
-def test_waiting_and_other_threads_do_not_count() -> None:
     other = threading.Thread(target=compute, args=(0.2,))
     with limited():
         other.start()
         other.join()
         time.sleep(0.06)
+    with pytest.raises(KeyError), limited():
+        raise KeyError
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
 
 
 def test_another_thread_notices_at_the_end() -> None:
@@ -62,12 +63,6 @@ def test_another_thread_notices_at_the_end() -> None:
     thread.start()
     thread.join()
     assert found == ["too slow"]
-
-
-def test_errors_pass_through() -> None:
-    with pytest.raises(KeyError), limited():
-        raise KeyError
-    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
 
 
 def test_slow_records_are_dropped_and_the_time_of_their_consumer_does_not_count() -> None:

@@ -8,97 +8,68 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ingest.documents import wikiextractor
+from pipeline.ingest.documents import byte_blocks, wikiextractor
 from pipeline.ingest.documents.read import cut, read
 from pipeline.ingest.documents.records import BadRecord, Dropped, Record
-from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.documents.wikiextractor import close_bracket_holes
+from tests.pipeline.ingest.files import read_all, sniffed, texts_of
 
 
-@pytest.mark.parametrize(
-    ("holed", "closed"),
-    [
+def test_holes_are_closed_and_what_can_be_text_stays() -> None:
+    for holed, closed in (
         ("Lincoln ( ; born 1809) was", "Lincoln (born 1809) was"),
-        ("Lincoln (; ; ) was", "Lincoln was"),
-        ("Lincoln ( , or ) was", "Lincoln was"),
+        ("Lincoln (; ; ) was", "Lincoln was"), ("Lincoln ( , or ) was", "Lincoln was"),
         ("Lincoln ( ), or Abe ()", "Lincoln, or Abe"),
         ("Lincoln (born 1809; ) was", "Lincoln (born 1809) was"),
         ("團隊（）是（；1月）、（日语：、），", "團隊是（1月）、（日语），"),
-        ("是（）：for (;;) { ( ) }", "是：for (;;) { ( ) }"),
-        ("a \x01 ( ; b)", "a  (b)"),
+        ("是（）：for (;;) { ( ) }", "是：for (;;) { ( ) }"), ("a \x01 ( ; b)", "a  (b)"),
         # Only the hole is closed in its line, and no other line changes.
         ("Où ( ; né ) : « oui » ? f( x )", "Où (né ) : « oui » ? f( x )"),
         ("( ; a) ,\nb [] , ; (c ; d) ?\n", "( ; a) ,\nb [] , ; (c ; d) ?\n"),
         ("x ( ; a) ,\nb [] , ; (c ; d) ?\n", "x (a) ,\nb [] , ; (c ; d) ?\n"),
         # The limit of the rule: a function after a space.
         ("It calls f () twice.", "It calls f twice."),
-    ],
-)
-def test_holes(holed: str, closed: str) -> None:
-    assert close_bracket_holes(holed) == closed
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Est-ce vrai ? Oui ! (voir : « mot » ; autre)",
-        "main() calls f () ; see [] and a[]",
-        "for (;;) or for ( ; i < n; i++)",
-        "t = (1, ) ; s = ( )",
-        "f(; x) and ( ; y)",
-        "if (a) { ( ; b) }",
-        "x -> ( ), y::z ( )",
+    ):  # fmt: skip
+        assert close_bracket_holes(holed) == closed
+    for text in (
+        "Est-ce vrai ? Oui ! (voir : « mot » ; autre)", "main() calls f () ; see [] and a[]",
+        "for (;;) or for ( ; i < n; i++)", "t = (1, ) ; s = ( )", "f(; x) and ( ; y)",
+        "if (a) { ( ; b) }", "x -> ( ), y::z ( )", "（是；不是），、",
         "nothing (to mend; really, no); (and so on) (or not) (or) :) ;) (: hello",
         "one , two ; and three . 5 % , « a » ; b",
-        "（是；不是），、",
-    ],
-)
-def test_what_can_be_text_stays(text: str) -> None:
-    assert close_bracket_holes(text) == text
+    ):  # fmt: skip
+        assert close_bracket_holes(text) == text
+    for text in (
+        ":" * 90_000, "(" + " " * 90_000, " (" + " ;" * 50_000 + "x" * 90_000, " ( ; " * 50_000,
+        " (" + ";" * 90_000, " (, " + "or " * 50_000, "（" + "：；" * 50_000, " ( ; a" * 30_000,
+    ):  # in linear time # fmt: skip
+        assert close_bracket_holes(text + "x") in (text + "x", "（x")
 
 
-OLD = {"url": "https://en.wikipedia.org/wiki?curid=12", "text": "A (; B)", "id": "12", "title": "A"}
-NEW = {"id": "12", "revid": "9", "url": OLD["url"], "title": "A", "text": "A (; B)"}
-OTHER = {"url": "https://example.org/wiki?page=12", "text": "A (; B)", "id": "12", "title": "A"}
-DOC = '<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="A">\nA (; B)\n</doc>\n'
-
-
-@pytest.mark.parametrize(
-    ("content", "format", "text"),
-    [
-        (json.dumps(OLD), "wiki_jsonl", "A (B)"),
-        (json.dumps(NEW), "wiki_jsonl", "A (B)"),
-        (json.dumps(OTHER), "jsonl", "A (; B)"),
-        (DOC, "doc", "A (B)"),
-    ],
-    ids=["old", "new", "other", "doc"],
-)
-def test_only_files_of_wikiextractor_change(
-    tmp_path: Path, content: str, format: str, text: str
-) -> None:
-    (tmp_path / "file").write_text(content + "\n")
-    source = sniff(tmp_path / "file", "wikipedia", "file")
-    assert source.format == format
-    [record] = [record for piece in cut(source, 1 << 20) for record in read(piece)]
-    assert isinstance(record, Record) and record.text == text
+def test_only_files_of_wikiextractor_change(tmp_path: Path) -> None:
+    old = {"url": "https://w.org/wiki?curid=12", "text": "A (; B)", "id": "12", "title": "A"}
+    new = {"id": "12", "revid": "9", "url": old["url"], "title": "A", "text": "A (; B)"}
+    other = old | {"url": "https://example.org/wiki?page=12"}
+    doc = '<doc id="12" url="https://w.org/wiki?curid=12" title="A">\nA (; B)\n</doc>'
+    for content, format, text in (
+        (json.dumps(old), "wiki_jsonl", "A (B)"), (json.dumps(new), "wiki_jsonl", "A (B)"),
+        (json.dumps(other), "jsonl", "A (; B)"), (doc, "doc", "A (B)"),
+    ):  # fmt: skip
+        source = sniffed(tmp_path / "file", content + "\n")
+        assert source.format == format
+        items = read_all(source)
+        assert texts_of(items) == [text] and len(items) == 1
 
 
 def test_holes_of_real_articles(real_data: Path) -> None:
     """Articles with an empty bracket before: a third in English, half in Chinese; after: a few."""
     hole = re.compile(r"[(（]\s*[;,；，、]|\s\(\s*\)|（\s*）|[;,；，、]\s*[)）]")
     for folder, before, after in (("extracted", 118, 6), ("extracted-zh", 384, 2)):
-        raw = "".join(
-            path.read_text() for path in sorted((real_data / "wikipedia" / folder).glob("wiki_*"))
-        )
+        paths = sorted((real_data / "wikipedia" / folder).glob("wiki_*"))
+        raw = "".join(path.read_text() for path in paths)
         articles = raw.split("</doc>") if folder.endswith("zh") else raw.split("\n")
         assert abs(sum(bool(hole.search(article)) for article in articles) - before) <= 5
-        texts = [
-            record.text
-            for path in (real_data / "wikipedia" / folder).glob("wiki_*")
-            for piece in cut(sniff(path, "wikipedia", path.name), 1 << 30)
-            for record in read(piece)
-            if isinstance(record, Record)
-        ]
+        texts = texts_of(read_all(*map(sniffed, paths)))
         assert sum(bool(hole.search(text)) for text in texts) <= after
 
 
@@ -125,38 +96,21 @@ not a document
 """
 
 
-@pytest.mark.parametrize("block", [1 << 22, 7, 64])
-def test_documents(tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.BLOCK_BYTES", block)
-    path = tmp_path / "wiki_00"
-    path.write_text(DOCS)
-    source = sniff(path, "wikipedia", "wiki_00")
-    [piece] = cut(source, 100)
-    second = DOCS.index('<doc id="2"')
-    third = DOCS.index('\n<doc id="3"')
-    assert [*read(piece)] == [
-        Record("wiki_00@0", "https://w.org/wiki?curid=1", "Arve\n\nThe Arve is a river."),
-        Dropped(f"wiki_00@{second}", "title only"),
-        Record(f"wiki_00@{third}", "wiki_00", "No url\n\nIt says <doc> and </doc> in its text."),
-        BadRecord("wiki_00:18", "no <doc>"),
-        BadRecord("wiki_00:20", "no </doc>"),
-    ]
-
-
-def test_invalid_utf8_is_one_bad_record(tmp_path: Path) -> None:
-    path = tmp_path / "wiki_00"
-    path.write_bytes(DOCS.encode().replace(b"a river", b"a \xff"))
-    [piece] = cut(sniff(path, "wikipedia", "wiki_00"), 100)
-    assert next(iter(read(piece))) == BadRecord("wiki_00:1", "invalid UTF-8")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [":" * 90_000, "(" + " " * 90_000, " (" + " ;" * 50_000 + "x" * 90_000, " ( ; " * 50_000,
-     " (" + ";" * 90_000, " (, " + "or " * 50_000, "（" + "：；" * 50_000, " ( ; a" * 30_000],
-)  # fmt: skip
-def test_holes_are_found_in_linear_time(text: str) -> None:
-    assert close_bracket_holes(text + "x") in (text + "x", "（x")
+def test_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second, third = DOCS.index('<doc id="2"'), DOCS.index('\n<doc id="3"')
+    tags = "No url\n\nIt says <doc> and </doc> in its text."
+    for block in (1 << 22, 7, 64):
+        monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", block)
+        source = sniffed(tmp_path / "wiki_00", DOCS)
+        [piece] = cut(source, 100)
+        assert [*read(piece)] == [
+            Record("wiki_00@0", "https://w.org/wiki?curid=1", "Arve\n\nThe Arve is a river."),
+            Dropped(f"wiki_00@{second}", "title only"),
+            Record(f"wiki_00@{third}", "wiki_00", tags),
+            BadRecord("wiki_00:18", "no <doc>"), BadRecord("wiki_00:20", "no </doc>"),
+        ]  # fmt: skip
+    source = sniffed(tmp_path / "wiki_00", DOCS.encode().replace(b"a river", b"a \xff"))
+    assert read_all(source)[0] == BadRecord("wiki_00:1", "invalid UTF-8")
 
 
 def test_an_attribute_without_a_value_is_found_in_linear_time() -> None:
@@ -174,18 +128,16 @@ def test_a_long_document_is_searched_once(tmp_path: Path, monkeypatch: pytest.Mo
 
     pattern = wikiextractor._END
     monkeypatch.setattr(wikiextractor, "_END", Counting())
-    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.BLOCK_BYTES", 1 << 10)
-    path = tmp_path / "wiki_00"
-    path.write_text('<doc id="1">\n' + "Nothing ends here.\n" * 5_000 + "</doc>\n")
-    [record] = [record for piece in cut(sniff(path, "w", "w"), 1) for record in read(piece)]
-    assert isinstance(record, Record) and searched < 1.1 * path.stat().st_size
+    monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", 1 << 10)
+    source = sniffed(tmp_path / "w", '<doc id="1">\n' + "Nothing ends here.\n" * 5_000 + "</doc>\n")
+    [record] = read_all(source, piece_bytes=1)
+    assert isinstance(record, Record) and searched < 1.1 * source.size
 
 
 def test_giant_documents_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.PART_BYTES", 64)
+    monkeypatch.setattr(byte_blocks, "PART_BYTES", 64)
     text = "Arve\n\n" + "It says so.\n" * 20
-    (tmp_path / "wiki_00").write_text(f'<doc id="1" url="u" title="Arve">\n{text}</doc>\n')
-    [piece] = cut(sniff(tmp_path / "wiki_00", "w", "w"), 100)
-    found = [one for one in read(piece) if isinstance(one, Record)]
-    assert "\n".join(one.text for one in found) == text.strip() and len(found) > 3
+    source = sniffed(tmp_path / "w", f'<doc id="1" url="u" title="Arve">\n{text}</doc>\n')
+    found = [one for one in read_all(source, piece_bytes=100) if isinstance(one, Record)]
+    assert "\n".join(texts_of(found)) == text.strip() and len(found) > 3
     assert {one.origin for one in found} == {"u"} and len({one.id for one in found}) == len(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents import read as documents_read
-from pipeline.ingest.documents.read import cut, read
+from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction import document_tables, units
@@ -25,6 +24,8 @@ from pipeline.ingest.extraction.document_tables import (
 )
 from pipeline.ingest.extraction.extract import extract
 from pipeline.ingest.extraction.units import is_extracted
+from tests.pipeline.ingest.files import bad_of, put, read_all, sniffed
+from tests.pipeline.ingest.tars import extracted
 
 WORDS = "Ein Satz. \u00a0 Cafe\u0301 \U0001f600 zwei."
 LINES = "\ufeff" + "\r\n".join(f"{WORDS} {n}" + "\n" * (n % 3) for n in range(60))
@@ -63,15 +64,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(folder: Path, name: str) -> Source:
     file, content, options = FILES[name]
-    path = folder / "raw" / file
-    path.parent.mkdir()
-    path.write_bytes(content)
+    path = put(folder / name / file, content)
     return sniff(path, "corpus", f"sub/{file}", **options)  # type: ignore[arg-type]
-
-
-def records(source: Source, size: int = 1 << 20) -> Iterator[Record | Dropped | BadRecord]:
-    for piece in cut(source, size):
-        yield from read(piece)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -80,25 +74,19 @@ def test_extracted_records_are_those_of_the_file(name: str, tmp_path: Path) -> N
     assert is_extracted(source)
     (found,) = extract([source], tmp_path / "documents", local_executor(1))
     assert found.format == EXTRACTED and found.raw_format == source.format
-    expected, got = [*records(source)], [*records(found)]
+    expected, got = read_all(source), read_all(found)
     assert expected
     # bad records are named by line where a unit starts the file, else by byte
     assert [r for r in got if not isinstance(r, BadRecord)] == [
         r for r in expected if not isinstance(r, BadRecord)
     ]
-    assert [r.reason for r in got if isinstance(r, BadRecord)] == [
-        r.reason for r in expected if isinstance(r, BadRecord)
-    ]
-    assert all(r.where.startswith("sub/") for r in got if isinstance(r, BadRecord))
-    assert [*records(found, 300)] == got
+    assert [bad.reason for bad in bad_of(got)] == [bad.reason for bad in bad_of(expected)]
+    assert all(bad.where.startswith("sub/") for bad in bad_of(got))
+    assert read_all(found, piece_bytes=300) == got
 
 
 def test_kinds_of_records_are_all_among_these(tmp_path: Path) -> None:
-    found = []
-    for number, name in enumerate(FILES):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        found += [*records(made(folder, name))]
+    found = read_all(*(made(tmp_path, name) for name in FILES))
     assert {type(record) for record in found} == {Record, Dropped, BadRecord}
     assert any(record.cut for record in found if isinstance(record, Record))
     assert any(record.text == "" for record in found if isinstance(record, Record))
@@ -108,13 +96,13 @@ def test_a_large_compressed_file_of_json_lines_is_extracted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress(b'{"text": "One."}\n{"text": "Two."}\n{"no": 1}\n'))
-    source = sniff(path, "corpus", "a.jsonl.gz")
-    assert extract([source], tmp_path / "documents", local_executor(1)) == [source]
+    content = gzip.compress(b'{"text": "One."}\n{"text": "Two."}\n{"no": 1}\n')
+    source = sniffed(path, content)
+    assert extracted(path, tmp_path / "documents") == source
     monkeypatch.setattr(documents_read, "MOST_WHOLE_BYTES", 10)
-    (found,) = extract([source], tmp_path / "documents", local_executor(1))
+    found = extracted(path, tmp_path / "documents")
     assert found.format == EXTRACTED
-    assert [*records(found)] == [*records(source)]
+    assert read_all(found) == read_all(source)
 
 
 def test_a_name_is_the_one_of_the_reading(tmp_path: Path) -> None:
@@ -123,9 +111,8 @@ def test_a_name_is_the_one_of_the_reading(tmp_path: Path) -> None:
     (first,) = extract([source], documents, local_executor(1))
     (second,) = extract([replace(source, name="x/a.csv")], documents, local_executor(1))
     assert first.path == second.path
-    assert {record.id for record in records(second) if isinstance(record, Record)} == {
-        "x/a.csv@0", "x/a.csv@2",
-    }  # fmt: skip
+    ids = {record.id for record in read_all(second) if isinstance(record, Record)}
+    assert ids == {"x/a.csv@0", "x/a.csv@2"}
 
 
 def test_regrouped_tables_have_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,9 +135,7 @@ def test_regrouped_tables_have_the_same_rows(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_rows_without_text_fill_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"id,text\n" + b"1,\n2,x,y\n" * 50)
-    (piece,) = cut(sniff(path, "corpus", "a.csv"), 1 << 20)
+    (piece,) = cut(sniffed(tmp_path / "a.csv", b"id,text\n" + b"1,\n2,x,y\n" * 50), 1 << 20)
     (whole,) = piece_tables([piece])
     monkeypatch.setattr(document_tables, "TABLE_ROWS", 7)
     monkeypatch.setattr(document_tables, "GROUP_ROWS", 16)

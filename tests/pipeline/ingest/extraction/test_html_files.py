@@ -9,28 +9,33 @@ import pytest
 
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction import packs
 from pipeline.ingest.extraction.extract import extract
+from tests.pipeline.ingest.files import put
 from tests.pipeline.ingest.web_archive import page
 
 
-def write(folder: Path, count: int) -> None:
-    (folder / "paper.org").mkdir(parents=True)
+def write(folder: Path, count: int) -> Path:
     for number in range(count):
         own = [f"On day {number} the ferry went {number + 3} times, said the mayor of the town."]
         every = ["This line is on every page of the paper and belongs to the site, not to it."]
         text = page(f"Story {number}", [*own * 4, *every])
-        (folder / "paper.org" / f"{number:03d}.html").write_text(text)
+        put(folder / "paper.org" / f"{number:03d}.html", text)
+    return folder
+
+
+def found_in(folder: Path) -> list[Source]:
+    return corpus_sources("mine", [str(folder)])[1]
 
 
 def test_a_folder_becomes_one_file_without_tags_and_repeats(tmp_path: Path) -> None:
-    write(tmp_path / "in", 7)
-    (tmp_path / "in" / "latin.htm").write_bytes(
-        page("Stra\u00dfe").replace("<head>", '<head><meta charset="latin-1">').encode("latin-1")
-    )
-    (tmp_path / "in" / "wide.html").write_bytes(page("Stra\u00dfe").encode("utf-16"))
-    (tmp_path / "in" / "empty.html").write_text("<html></html>")
-    _, sources = corpus_sources("mine", [str(tmp_path / "in")])
+    folder = write(tmp_path / "in", 7)
+    latin = page("Stra\u00dfe").replace("<head>", '<head><meta charset="latin-1">')
+    put(folder / "latin.htm", latin.encode("latin-1"))
+    put(folder / "wide.html", page("Stra\u00dfe").encode("utf-16"))
+    put(folder / "empty.html", "<html></html>")
+    sources = found_in(folder)
     assert [source.kinds for source in sources] == [(("html", "", 10, sources[0].size),)]
     [made] = extract(sources, tmp_path / "out", local_executor(1))
     assert (made.format, made.name, made.group) == ("extracted", "html-00000", None)
@@ -42,21 +47,17 @@ def test_a_folder_becomes_one_file_without_tags_and_repeats(tmp_path: Path) -> N
     assert "Stra\u00dfe" in rows["latin.htm"]["text"]
     assert rows["wide.html"]["text"] == rows["latin.htm"]["text"]
     assert rows["empty.html"]["dropped"]
-    (path,) = (tmp_path / "out").glob("*.parquet")
-    (tmp_path / "in" / "paper.org" / "003.html").write_text(page("Another story"))
-    [again] = extract(
-        corpus_sources("mine", [str(tmp_path / "in")])[1], tmp_path / "out", local_executor(1)
-    )
-    assert again.path != str(path)
+    put(folder / "paper.org" / "003.html", page("Another story"))
+    [again] = extract(found_in(folder), tmp_path / "out", local_executor(1))
+    assert again.path != made.path
 
 
 def test_large_folders_become_several_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path / "in", 6)
-    pages = corpus_sources("mine", [str(tmp_path / "in")])[1][0].files
+    pages = found_in(write(tmp_path / "in", 6))[0].files
     monkeypatch.setattr(packs, "PAGES_BYTES", 2 * max(page.size for page in pages))
-    groups = corpus_sources("mine", [str(tmp_path / "in")])[1]
+    groups = found_in(tmp_path / "in")
     assert [source.name for source in groups] == ["html-00000", "html-00001", "html-00002"]
     assert [page for source in groups for page in source.files] == pages
     assert sum(source.size for source in groups) == sum(page.size for page in pages)

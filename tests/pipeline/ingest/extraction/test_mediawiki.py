@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import bz2
 import gzip
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.documents import time_limit
-from pipeline.ingest.documents.records import Extract, Source
-from pipeline.ingest.documents.sniff import sniff
-from pipeline.ingest.extraction import mediawiki
+from pipeline.ingest.documents.records import Extract
+from pipeline.ingest.extraction import mediawiki, places
 from pipeline.ingest.extraction.mediawiki import extract_page, find_pages
 from pipeline.ingest.extraction.places import START
 from pipeline.ingest.wikitext.wiki import Wiki
 from tests.pipeline.ingest.dump import PROSE, dump, page, small_dump
 from tests.pipeline.ingest.extraction.slow_files import one_pass
+from tests.pipeline.ingest.files import sniffed
 
 
-def sniff_dump(folder: Path) -> Source:
-    (folder / "head.xml").write_bytes(small_dump())
-    return sniff(folder / "head.xml", "wikipedia", "x.xml")
-
-
-def articles(path: Path, content: bytes) -> list[Extract]:
-    path.write_bytes(content)
-    source = sniff(path, "wikipedia", path.name)
+def articles(folder: Path, content: bytes) -> list[Extract]:
+    source = sniffed(folder / "dump", content)
     assert source.format == "mediawiki"
     return [*one_pass(source)]
 
 
 @pytest.mark.parametrize("pack", [bytes, bz2.compress, gzip.compress])
 def test_every_page_is_yielded(tmp_path: Path, pack: type[bytes]) -> None:
-    found = articles(tmp_path / "dump.xml", pack(small_dump()))
+    found = articles(tmp_path, pack(small_dump()))
     assert [(article.title, article.dropped) for article in found] == [
-        ("Arve", ""),
-        ("Arve river", "redirect"),
-        ("Arva", "disambiguation"),
-        ("Talk:Arve", "not an article"),
-        ("Table", "no prose"),
-    ]
+        ("Arve", ""), ("Arve river", "redirect"), ("Arva", "disambiguation"),
+        ("Talk:Arve", "not an article"), ("Table", "no prose"),
+    ]  # fmt: skip
     assert found[0].text == f"Arve\n\n{PROSE}"
     assert not any(article.text for article in found[1:])
     assert found[0].id == "1" and found[0].revised == "2016-04-22T10:19:01Z"
@@ -54,7 +44,7 @@ def test_concatenated_bzip2_streams(tmp_path: Path) -> None:
     """Like Wikipedia's multistream dumps."""
     content = dump([page(number, f"T{number}", "Some text.") for number in range(300)])
     cuts = [content[start : start + 5000] for start in range(0, len(content), 5000)]
-    found = articles(tmp_path / "dump.bz2", b"".join(map(bz2.compress, cuts)))
+    found = articles(tmp_path, b"".join(map(bz2.compress, cuts)))
     assert [article.title for article in found] == [f"T{number}" for number in range(300)]
     positions = [article.position for article in found]
     assert positions == sorted(positions) and positions[-1] <= len(content)
@@ -64,59 +54,50 @@ def test_damaged_dumps(tmp_path: Path) -> None:
     whole = small_dump()
     for content in (whole[:-200], bz2.compress(whole)[:-20], whole.replace(b"</title>", b"<", 1)):
         with pytest.raises(DataError, match=r"is (truncated|damaged)"):
-            articles(tmp_path / "dump.xml", content)
+            articles(tmp_path, content)
     packed = bytearray(bz2.compress(whole * 50))
     packed[len(packed) // 2 :] = bytes(len(packed) - len(packed) // 2)
     with pytest.raises(DataError, match="is damaged"):
-        articles(tmp_path / "dump.xml", bytes(packed))
+        articles(tmp_path, bytes(packed))
 
 
-def test_pages_that_cannot_be_parsed_are_counted(
+def test_pages_that_cannot_be_parsed_or_are_too_long_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deep = "{{{" * 1500 + "}}}" * 1500
     pages = [page(1, "A", deep), page(2, "B", "<div " * 40_000), page(3, "C", "Some text.")]
-    found = articles(tmp_path / "dump.xml", dump(pages))
+    found = articles(tmp_path, dump(pages))
     assert [article.dropped for article in found] == [
         "wikitext that nests too deep", "wikitext that cannot be parsed", "",
     ]  # fmt: skip
-    monkeypatch.setattr(time_limit, "SECONDS", 0.1)
-    slow = [page(1, "A", ":" * 200_000 + "a"), page(2, "B", "Some text.")]
-    found = articles(tmp_path / "dump.xml", dump(slow))
+    with monkeypatch.context() as short:
+        short.setattr(time_limit, "SECONDS", 0.1)
+        slow = [page(1, "A", ":" * 200_000 + "a"), page(2, "B", "Some text.")]
+        found = articles(tmp_path, dump(slow))
     assert [(article.text, article.dropped) for article in found] == [
         ("", "over 10 s of CPU"), ("B\n\nSome text.", ""),
     ]  # fmt: skip
+    monkeypatch.setattr(mediawiki, "_MOST_CHARACTERS", 1_000)
+    monkeypatch.setattr(mediawiki, "_PART_BYTES", 100)
+    long = [page(1, "A", "So it says. " * 500), page(2, "B", "Some text.")]
+    found = articles(tmp_path, dump(long))
+    assert [one.dropped for one in found] == ["over 0 million characters", ""]
 
 
 def test_elements_are_read_as_they_are_nested(tmp_path: Path) -> None:
     """The last revision counts; text ends where an element begins; entities are expanded."""
-    content = dump([page(1, "A", "One.")]).replace(
-        b"<mediawiki",
-        b"""<!DOCTYPE mediawiki [
-<!ENTITY two "Two">]>\n<mediawiki""",
-    )
+    doctype = b'<!DOCTYPE mediawiki [\n<!ENTITY two "Two">]>\n<mediawiki'
+    content = dump([page(1, "A", "One.")]).replace(b"<mediawiki", doctype)
     text = b'<text xml:space="preserve">&two;<![CDATA[ <page> ]]>words<b>bold</b> lost</text>'
     content = content.replace(b"    </revision>", b"</revision><revision>" + text + b"</revision>")
-    (tmp_path / "x.xml").write_bytes(content)
-    source = replace(sniff_dump(tmp_path), path=str(tmp_path / "x.xml"))
-    [found] = one_pass(source)
+    [found] = articles(tmp_path, content)
     assert (found.text, found.revised) == ("A\n\nTwo <page> words", "")
-
-
-def test_a_page_that_is_longer_than_any_is_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mediawiki, "_MOST_CHARACTERS", 1_000)
-    monkeypatch.setattr(mediawiki, "_PART_BYTES", 100)
-    long = [page(1, "A", "So it says. " * 500), page(2, "B", "Some text.")]
-    found = articles(tmp_path / "dump.xml", dump(long))
-    assert [one.dropped for one in found] == ["over 0 million characters", ""]
 
 
 def test_an_address_that_is_none_gives_no_domain(tmp_path: Path) -> None:
     content = small_dump().replace(b"https://en.wikipedia.org", b"https://[en.wikipedia.org")
     assert content != small_dump()
-    found = articles(tmp_path / "dump.xml", content)
+    found = articles(tmp_path, content)
     assert {article.domain for article in found} == {""} and found[0].text
 
 
@@ -125,20 +106,15 @@ TOWN = """Город [[Омск]].{{x}} [[Категория:Города]] [[к
 [[Файл:X.jpg|мини|200px|Подпись]] [[Медиа:a.ogg|слушать]] [[fr:Omsk]] [[CSI: Омск]] -{A}-"""
 
 
-@pytest.mark.parametrize("language", ["ru", "xx"])
-def test_the_dump_names_its_namespaces(tmp_path: Path, language: str) -> None:
-    [found] = articles(
-        tmp_path / "dump.xml", dump([page(1, "Омск", TOWN)], language, namespaces=RUSSIAN)
-    )
-    image = "мини " if language == "xx" else ""  # a former name of Russian wikis alone
-    assert found.text == f"Омск\n\nГород Омск. {image}слушать CSI: Омск -{{A}}-"
-
-
-def test_a_dump_without_names_of_its_own(tmp_path: Path) -> None:
-    """By its language; by the names of every language if it has none either."""
+def test_the_dump_names_its_namespaces_or_its_language_does(tmp_path: Path) -> None:
+    """By the names of every language if it has neither."""
+    for language in ("ru", "xx"):
+        [found] = articles(tmp_path, dump([page(1, "Омск", TOWN)], language, namespaces=RUSSIAN))
+        image = "мини " if language == "xx" else ""  # a former name of Russian wikis alone
+        assert found.text == f"Омск\n\nГород Омск. {image}слушать CSI: Омск -{{A}}-"
     content = dump([page(1, "Омск", TOWN.replace("Медиа", "Media"))], "ru")
-    [known] = articles(tmp_path / "dump.xml", content)
-    [unknown] = articles(tmp_path / "dump.xml", content.replace(b' xml:lang="ru"', b""))
+    [known] = articles(tmp_path, content)
+    [unknown] = articles(tmp_path, content.replace(b' xml:lang="ru"', b""))
     assert known.text == unknown.text == "Омск\n\nГород Омск. слушать CSI: Омск -{A}-"
 
 
@@ -147,15 +123,13 @@ def test_every_place_knows_the_wiki(
     tmp_path: Path, pack: type[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that starts in the middle reads the head of the file first."""
-    monkeypatch.setattr("pipeline.ingest.extraction.places.BLOCK_BYTES", 1000)
+    monkeypatch.setattr(places, "BLOCK_BYTES", 1000)
     pages = [page(number, f"T{number}", TOWN) for number in range(40)]
     content = dump(pages, "zh", namespaces=RUSSIAN)
     cuts = [content[start : start + 5000] for start in range(0, len(content), 5000)]
-    path = tmp_path / "dump"
-    path.write_bytes(b"".join(map(pack, cuts)))
-    source = sniff(path, "wikipedia", path.name)
+    source = sniffed(tmp_path / "dump", b"".join(map(pack, cuts)))
     whole = [*find_pages(source, START)]
-    late = [*find_pages(source, (path.stat().st_size // 2, 0))]
+    late = [*find_pages(source, (source.size // 2, 0))]
     assert 0 < len(late) < len(whole) == 40
     wiki = Wiki("https://zh.wikipedia.org/wiki", "zh", RUSSIAN)
     assert {raw.wiki for _, raw in whole + late} == {wiki}
@@ -165,13 +139,9 @@ def test_every_place_knows_the_wiki(
 
 def test_redirects_of_other_languages(tmp_path: Path) -> None:
     """In dumps that have no element for them."""
-    texts = [
-        "#ПЕРЕНАПРАВЛЕНИЕ [[A]]",
-        "\n# redirect: [[A]]",
-        "#重定向[[A]]",
-        "#Weiterleitung [[A]]",
-    ]
+    marks = ("#ПЕРЕНАПРАВЛЕНИЕ ", "\n# redirect: ", "#重定向", "#Weiterleitung ")
+    texts = [f"{mark}[[A]]" for mark in marks]
     kept = ["#A list of [[words]]", "# 5 words", "#redirects are pages"]
     pages = [page(number, f"T{number}", text) for number, text in enumerate(texts + kept)]
-    found = articles(tmp_path / "dump.xml", dump(pages))
+    found = articles(tmp_path, dump(pages))
     assert [one.dropped for one in found] == ["redirect"] * 4 + [""] * 3

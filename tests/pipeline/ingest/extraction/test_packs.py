@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
-from pipeline.ingest.documents.read import cut, read
-from pipeline.ingest.documents.records import BadRecord, Record, Rewriting, Source
+from pipeline.ingest.documents.read import cut
+from pipeline.ingest.documents.records import Record, Rewriting, Source
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.documents.where import with_line
 from pipeline.ingest.extraction import packs
@@ -28,21 +27,22 @@ from pipeline.ingest.extraction.packs import (
     members_of,
     ungrouped,
 )
+from tests.pipeline.ingest.documents.raw_files import columns
+from tests.pipeline.ingest.files import bad_of, put, read_all
 
 
 def write(folder: Path, count: int) -> None:
     """Small files of several formats, of which one has an unusable record."""
     for number in range(count):
-        name = f"{number % 3}/{number:04d}"
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{number % 3}/{number:04d}"
         text = f"This is text number {number}."
         if number % 5 == 4:
-            (folder / f"{name}.jsonl").write_text(f'{{"text": "{text}"}}\n{{"text": ""}}\n')
+            put(path.with_suffix(".jsonl"), f'{{"text": "{text}"}}\n{{"text": ""}}\n')
         elif number % 5 == 3:
-            (folder / f"{name}.csv").write_text(f"id,text\n{number},{text}\n")
+            put(path.with_suffix(".csv"), f"id,text\n{number},{text}\n")
         else:
-            (folder / f"{name}.txt").write_text(f"{text}\n\nAnd more.\n")
-    (folder / "0/0003.csv").write_bytes(b"id,text\n3,\xff\n4,x\n")
+            put(path.with_suffix(".txt"), f"{text}\n\nAnd more.\n")
+    put(folder / "0/0003.csv", b"id,text\n3,\xff\n4,x\n")
 
 
 def found_in(folder: Path) -> list[Source]:
@@ -53,55 +53,45 @@ def files_in(folder: Path) -> list[Source]:
     return [*ungrouped(found_in(folder))]
 
 
-def records(sources: list[Source]) -> list[object]:
-    return [r for source in sources for piece in cut(source, 1 << 20) for r in read(piece)]
+def packed(folder: Path) -> list[Source]:
+    """The files of a folder, extracted beside it."""
+    return extract(found_in(folder), folder.with_name("out"), local_executor(1))
 
 
-def test_records_are_those_of_the_files(tmp_path: Path) -> None:
+def counted(sources: list[Source]) -> DocumentCounts:
+    counts = DocumentCounts()
+    pieces = tuple(piece for source in sources for piece in cut(source, 1 << 20))
+    for batch in read_batches(pieces, 0, counts):
+        counts.documents += len(batch.ids)
+    return counts
+
+
+def test_records_and_counts_are_those_of_the_files(tmp_path: Path) -> None:
     write(tmp_path / "in", 60)
-    sources = files_in(tmp_path / "in")
-    found = extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
+    sources, found = files_in(tmp_path / "in"), packed(tmp_path / "in")
     assert len(sources) == 60 and len(found) < 4
-    assert records(found) == records(sources)
+    assert read_all(*found) == read_all(*sources)
     assert {source.raw_format for source in found} == {"pack"}
-    bad = [record for record in records(found) if isinstance(record, BadRecord)]
-    assert [record.where for record in bad] == ["0/0003.csv:1"]
+    assert [bad.where for bad in bad_of(read_all(*found))] == ["0/0003.csv:1"]
+    assert with_line("0/0000.txt@26: invalid UTF-8", found) == "0/0000.txt:3: invalid UTF-8"
+    made = found[0]
+    names = {Path(r.id.rpartition("@")[0]).name for r in read_all(made) if isinstance(r, Record)}
+    assert names <= members_of(Path(made.path))
+    counts = counted(found)
+    assert counts == counted(sources)
+    assert counts.plain_text["files"] == 36
+    assert any(name.endswith(".txt") for name in counts.files)
 
 
 def test_tables_of_several_groups_are_packed(tmp_path: Path) -> None:
     for number in range(packs.FEWEST_FILES * 2):
         table = pa.table({"text": [f"{number} {n}" for n in range(5)] + [None]})
-        if number % 2:
-            pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=2)
-        else:
-            with pa.ipc.new_file(tmp_path / f"{number}.arrow", table.schema) as file:
-                file.write_table(table, max_chunksize=2)
-    sources = files_in(tmp_path)
-    found = extract(found_in(tmp_path), tmp_path / "out", local_executor(1))
+        shape = "parquet" if number % 2 else "file"
+        put(tmp_path / f"in/{number}.{shape}", columns(table, shape))
+    sources, found = files_in(tmp_path / "in"), packed(tmp_path / "in")
     assert len(found) == 1
-    assert len(records(found)) == len(sources) * 6
-    assert records(found) == records(sources)
-
-
-def test_counts_are_those_of_the_files(tmp_path: Path) -> None:
-    write(tmp_path / "in", 60)
-    packed = extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
-    counted = []
-    for some in (files_in(tmp_path / "in"), packed):
-        counts = DocumentCounts()
-        pieces = tuple(piece for source in some for piece in cut(source, 1 << 20))
-        for batch in read_batches(pieces, 0, counts):
-            counts.documents += len(batch.ids)
-        counted.append(counts)
-    assert counted[0] == counted[1]
-    assert counted[0].plain_text["files"] == 36
-    assert any(name.endswith(".txt") for name in counted[0].files)
-
-
-def test_an_example_is_named_by_its_line(tmp_path: Path) -> None:
-    write(tmp_path / "in", 40)
-    found = extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
-    assert with_line("0/0000.txt@26: invalid UTF-8", found) == "0/0000.txt:3: invalid UTF-8"
+    assert len(read_all(*found)) == len(sources) * 6
+    assert read_all(*found) == read_all(*sources)
 
 
 def test_a_changed_file_remakes_one_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,15 +99,14 @@ def test_a_changed_file_remakes_one_pack(tmp_path: Path, monkeypatch: pytest.Mon
     write(tmp_path / "in", 300)
 
     def extracted() -> set[str]:
-        found = found_in(tmp_path / "in")
-        return {source.path for source in extract(found, tmp_path / "out", local_executor(1))}
+        return {source.path for source in packed(tmp_path / "in")}
 
     before = extracted()
     assert len(before) > 4
-    (tmp_path / "in/1/0001.txt").write_text("Something else.")
+    put(tmp_path / "in/1/0001.txt", "Something else.")
     after = extracted()
     assert len(before - after) == len(after - before) == 1
-    (tmp_path / "in/2/0002a.txt").write_text("A new one.")
+    put(tmp_path / "in/2/0002a.txt", "A new one.")
     assert len(after - extracted()) == 1
     assert extracted() == extracted()
 
@@ -129,23 +118,23 @@ def test_wherever_a_file_changes_or_is_added_the_other_packs_stay(
     monkeypatch.setattr(packs, "PACK_FILES", 30)
     write(tmp_path, 300)
 
-    def packed() -> dict[str, list[str]]:
+    def found_packs() -> dict[str, list[str]]:
         """By identity, the files of each pack; of files that stay alone, each for itself."""
         found = found_in(tmp_path)
         groups = [source if source.group else make_group([source], "", "pack") for source in found]
         return {identity_of_group(group, as_found=True): group.paths for group in groups}
 
     chance = random.Random(0)
-    groups = [paths for paths in packed().values() if len(paths) > 1]
+    groups = [paths for paths in found_packs().values() if len(paths) > 1]
     assert len(groups) > 4
     texts = [Path(path) for paths in groups for path in paths if path.endswith(".txt")]
     for file in chance.sample(texts, 20):
-        before = packed()
+        before = found_packs()
         file.write_text(f"{file.read_text()} And that.")
-        changed = packed()
+        changed = found_packs()
         assert len(before.keys() - changed) == len(changed.keys() - before) == 1
         file.with_suffix(".added.txt").write_text("A new one.")
-        after = packed()
+        after = found_packs()
         lost, new = changed.keys() - after, after.keys() - changed
         assert len(lost) == 1
         # its own pack, in two parts if the new file ends one
@@ -180,9 +169,7 @@ def test_a_group_gives_its_files_as_they_were_found(
     monkeypatch.setattr(packs, "PAGES_BYTES", 200)
     write(tmp_path, 90)
     for number in range(20):
-        (tmp_path / f"{number % 3}/{number:04d}.html").write_text(
-            "<html><body>Hello.</body></html>"
-        )
+        put(tmp_path / f"{number % 3}/{number:04d}.html", "<html><body>Hello.</body></html>")
     files = [
         sniff(path, "mine", path.relative_to(tmp_path).as_posix(), plain_text="lines")
         for path in sorted(tmp_path.rglob("*.*"))
@@ -201,23 +188,16 @@ def test_a_group_gives_its_files_as_they_were_found(
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     write(tmp_path / "in", 40)
-    (tmp_path / "in/0/0000.txt.gz").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\x03damaged")
+    put(tmp_path / "in/0/0000.txt.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\x03damaged")
     with pytest.raises(DataError, match=r"0000\.txt\.gz"):
-        extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
-
-
-def test_members_of_a_pack_are_known(tmp_path: Path) -> None:
-    write(tmp_path / "in", 30)
-    (made, *_) = extract(found_in(tmp_path / "in"), tmp_path / "out", local_executor(1))
-    names = {Path(r.id.rpartition("@")[0]).name for r in records([made]) if isinstance(r, Record)}
-    assert names <= members_of(Path(made.path))
+        packed(tmp_path / "in")
 
 
 def test_packs_depend_on_how_their_files_are_compressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(packs.FEWEST_FILES):
-        (tmp_path / f"{number}.txt.bz2").write_bytes(bz2.compress(b"A text."))
-    before = extract(found_in(tmp_path), tmp_path / "out", local_executor(1))
+        put(tmp_path / f"in/{number}.txt.bz2", bz2.compress(b"A text."))
+    before = packed(tmp_path / "in")
     monkeypatch.setattr("pipeline.ingest.extraction.extract.BZIP2_VERSION", 99)
-    assert extract(found_in(tmp_path), tmp_path / "out", local_executor(1)) != before
+    assert packed(tmp_path / "in") != before

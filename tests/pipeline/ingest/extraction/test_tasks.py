@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.tasks import (
     ExtractionTask,
     HelpTask,
@@ -15,21 +14,19 @@ from pipeline.ingest.extraction.tasks import (
 from pipeline.ingest.extraction.units import Unit
 from pipeline.remote.kept_lists import PublishedFile
 from tests.pipeline.ingest.dump import small_dump
+from tests.pipeline.ingest.files import sniffed
 
 
 def task_of(folder: Path) -> ExtractionTask:
-    (folder / "small.xml").write_bytes(small_dump())
-    return ExtractionTask(sniff(folder / "small.xml", "x", "small.xml"), "abc", folder / "out")
+    return ExtractionTask(sniffed(folder / "small.xml", small_dump()), "abc", folder / "out")
 
 
 def test_names_and_weights(tmp_path: Path) -> None:
     file = task_of(tmp_path)
     unit = Unit(file.source, 100, 300, 0)
     tasks = [file, IdentificationTask(file), UnitTask(file, unit), HelpTask(file, unit)]
-    assert [task.marker for task in tasks] == [
-        "small.xml-abc.parquet", "", ".small.xml-abc.100-300.parquet",
-        ".small.xml-abc.100-300.parquet",
-    ]  # fmt: skip
+    part = ".small.xml-abc.100-300.parquet"
+    assert [task.marker for task in tasks] == ["small.xml-abc.parquet", "", part, part]
     assert [task.name for task in tasks] == [
         "extract small.xml", "identify small.xml", "extract small.xml from 100",
         "help to extract small.xml",

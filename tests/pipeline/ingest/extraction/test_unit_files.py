@@ -13,12 +13,13 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.ingest.documents.parquet import extraction_mark
-from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction import document_tables, places, units
 from pipeline.ingest.extraction.places import START
 from pipeline.ingest.extraction.unit_files import write_file, write_unit
 from pipeline.ingest.extraction.units import Unit, cut_units
 from tests.pipeline.ingest.dump import dump, page
+from tests.pipeline.ingest.files import sniffed
 from tests.pipeline.ingest.tars import PAGES, extracted, tar
 from tests.pipeline.ingest.web_archive import articles, members, record
 from tests.pipeline.ingest.web_archive import page as web_page
@@ -32,11 +33,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_tables, "GROUP_BYTES", 5000)
 
 
-def written(path: Path, given: Path, before: list[Unit], cut: list[Unit]) -> bytes:
+def written(path: Path, before: list[Unit], cut: list[Unit]) -> bytes:
     """The whole file; before: units that are written first."""
 
     def stored(unit: Unit) -> Path:
-        return given.with_name(f"{unit.start}-{unit.stop}.parquet")
+        return path.with_name(f"{unit.start}-{unit.stop}.parquet")
 
     for unit in before:
         write_unit(unit, (unit.start, 0), stored(unit))
@@ -44,14 +45,17 @@ def written(path: Path, given: Path, before: list[Unit], cut: list[Unit]) -> byt
     return path.read_bytes()
 
 
+def whole_of(source: Source) -> list[Unit]:
+    return [Unit(source, 0, source.size, 0)]
+
+
 def test_bytes_do_not_depend_on_units(tmp_path: Path) -> None:
     pages = [page(n, f"T{n}", f"Text {n}. " * (n % 300)) for n in range(200)]
-    (tmp_path / "x.xml").write_bytes(dump(pages))
-    source = sniff(tmp_path / "x.xml", "x", "x.xml")
+    source = sniffed(tmp_path / "x.xml", dump(pages))
     cut = cut_units(source)
     assert len(cut) > 9
-    whole = written(tmp_path / "a", tmp_path / "x.xml", [], [Unit(source, 0, source.size, 0)])
-    assert written(tmp_path / "b", tmp_path / "x.xml", cut, cut) == whole
+    whole = written(tmp_path / "a", [], whole_of(source))
+    assert written(tmp_path / "b", cut, cut) == whole
     with pq.ParquetFile(tmp_path / "a") as file:
         sizes = [
             sum(len(text or "") for text in file.read_row_group(n)["text"].to_pylist())
@@ -66,50 +70,39 @@ def test_sites_are_judged_over_all_units(tmp_path: Path, name: str) -> None:
     records = articles(30, more="<p>The same sentence stands below every page of this site.</p>")
     records[9:9] = [record("response", b"x", length=900)]
     records[20:20] = [record("response", b"x" * 99, length=5)]
-    (tmp_path / name).write_bytes((members if name.endswith("gz") else b"".join)(records))
-    source = sniff(tmp_path / name, "x", name)
+    content = (members if name.endswith("gz") else b"".join)(records)
+    source = sniffed(tmp_path / name, content)
     cut = cut_units(source)
     assert len(cut) > 2
-    one = [Unit(source, 0, source.size, 0)]
-    whole = written(tmp_path / "a", tmp_path / name, [], one)
-    assert written(tmp_path / "b", tmp_path / name, cut[1:], cut) == whole
+    whole = written(tmp_path / "a", [], whole_of(source))
+    assert written(tmp_path / "b", cut[1:], cut) == whole
     rows = pq.read_table(tmp_path / "b").to_pylist()
     assert not any("The same sentence" in (row["text"] or "") for row in rows)
     assert [row["id"] for row in rows if row["bad"]] == [f"{name}:10", f"{name}:21"]
 
 
-def test_a_wrong_beginning_is_read_again(tmp_path: Path) -> None:
+def test_a_wrong_beginning_is_read_again_and_damage_is_an_error(tmp_path: Path) -> None:
     pages = [page(number, f"T{number}", "Some text. " * 150) for number in range(30)]
+    cut = cut_units(sniffed(tmp_path / "cut.xml", dump(pages)[:-100]))
+    with pytest.raises(DataError, match="truncated or damaged"):
+        written(tmp_path / "c", cut[:-1], cut)
+    assert not (tmp_path / f"{cut[-1].start}-{cut[-1].stop}.parquet").exists()
     for number in (4, 14, 24):
         pages[number] = f"<!-- {'x' * 30_000} {pages[number]} -->"
-    (tmp_path / "x.xml").write_bytes(dump(pages))
-    source = sniff(tmp_path / "x.xml", "x", "x.xml")
+    source = sniffed(tmp_path / "in/x.xml", dump(pages))
+    whole = written(tmp_path / "in/a", [], whole_of(source))
+    assert pq.read_table(tmp_path / "in/a").num_rows == 27
     cut = cut_units(source)
-    whole = written(tmp_path / "a", tmp_path / "x.xml", [], [Unit(source, 0, source.size, 0)])
-    assert pq.read_table(tmp_path / "a").num_rows == 27
-    assert written(tmp_path / "b", tmp_path / "x.xml", cut, cut) == whole
-
-
-def test_damage_in_a_unit_is_an_error(tmp_path: Path) -> None:
-    pages = [page(number, f"T{number}", "Some text. " * 150) for number in range(30)]
-    (tmp_path / "x.xml").write_bytes(dump(pages)[:-100])
-    cut = cut_units(sniff(tmp_path / "x.xml", "x", "x.xml"))
+    assert written(tmp_path / "in/b", cut, cut) == whole
+    # the start of a file is never a guess
+    source = sniffed(tmp_path / "start.xml", b"<mediawiki><page></mediawiki>")
     with pytest.raises(DataError, match="truncated or damaged"):
-        written(tmp_path / "b", tmp_path / "x.xml", cut[:-1], cut)
-    assert not (tmp_path / "x.xml").with_name(f"{cut[-1].start}-{cut[-1].stop}.parquet").exists()
-
-
-def test_start_of_a_file_is_never_a_guess(tmp_path: Path) -> None:
-    (tmp_path / "x.xml").write_bytes(b"<mediawiki><page></mediawiki>")
-    source = sniff(tmp_path / "x.xml", "x", "x.xml")
-    with pytest.raises(DataError, match="truncated or damaged"):
-        write_unit(Unit(source, 0, source.size, 0), START, tmp_path / "unit")
+        write_unit(*whole_of(source), START, tmp_path / "unit")
 
 
 def test_a_lone_surrogate_ends_no_dump(tmp_path: Path) -> None:
-    (tmp_path / "x.xml").write_bytes(dump([page(1, "A", "One &#xD800; two.")]))
-    source = sniff(tmp_path / "x.xml", "x", "x.xml")
-    write_unit(Unit(source, 0, source.size, 0), START, tmp_path / "unit")
+    source = sniffed(tmp_path / "x.xml", dump([page(1, "A", "One &#xD800; two.")]))
+    write_unit(*whole_of(source), START, tmp_path / "unit")
     assert pq.read_table(tmp_path / "unit")["text"].to_pylist() == ["A\n\nOne ? two."]
 
 
@@ -135,7 +128,7 @@ def test_one_unit_with_markup_marks_the_file(
     path.write_bytes(tar(PAGES | {"site.org/a.html": web_page("A").encode()}))
     alone = extracted(path, tmp_path / "alone")
     monkeypatch.setattr(units, "TAR_UNIT_BYTES", 40_000)
-    assert len(units.cut_units(sniff(path, "x", path.name))) > 3
+    assert len(cut_units(sniffed(path))) > 3
     made = extracted(path, tmp_path / "two", two_workers())
     assert extraction_mark(made.path) == extraction_mark(alone.path) in made.path
     assert Path(made.path).read_bytes() == Path(alone.path).read_bytes()

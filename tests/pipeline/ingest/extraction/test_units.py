@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import random
 import tarfile
@@ -15,42 +14,29 @@ import pytest
 
 from pipeline.ingest.compression import codecs
 from pipeline.ingest.documents import byte_blocks
-from pipeline.ingest.documents.records import BadRecord, Extract, Source
-from pipeline.ingest.documents.sniff import sniff
+from pipeline.ingest.documents.records import BadRecord, Extract
 from pipeline.ingest.extraction import places, units
 from pipeline.ingest.extraction.places import END, START
 from pipeline.ingest.extraction.units import Span, Unit, cut_units, unit_records
 from tests.pipeline.ingest.dump import dump, page
+from tests.pipeline.ingest.files import sniffed
+from tests.pipeline.ingest.tars import tar
 from tests.pipeline.ingest.web_archive import articles, lz4, members
 
 
 def wiki(count: int = 120) -> bytes:
     words = random.Random(3)
-    pages = [
-        page(number, f"T{number}", "Some text " + words.randbytes(900).hex() + " here.")
-        for number in range(count)
-    ]
-    return dump(pages)
+    texts = [f"Some text {words.randbytes(900).hex()} here." for _ in range(count)]
+    return dump([page(number, f"T{number}", text) for number, text in enumerate(texts)])
 
 
-def tar(count: int = 60) -> bytes:
-    def archive(files: dict[str, bytes]) -> bytes:
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as made:
-            for name, content in files.items():
-                header = tarfile.TarInfo(name)
-                header.size = len(content)
-                made.addfile(header, io.BytesIO(content))
-        return stream.getvalue()
-
-    words = random.Random(3)
-    inner = {
-        f"{'long' * 60 if number % 7 == 0 else ''}{number}.tar.xz": lzma.compress(
-            archive({f"{number}-{n}.txt": words.randbytes(300).hex().encode() for n in range(3)})
-        )
-        for number in range(count)
-    }
-    return archive(inner)
+def tars(count: int = 60) -> bytes:
+    words, inner = random.Random(3), {}
+    for number in range(count):
+        texts = {f"{number}-{n}.txt": words.randbytes(300).hex().encode() for n in range(3)}
+        name = f"{'long' * 60 * (number % 7 == 0)}{number}.tar.xz"
+        inner[name] = lzma.compress(tar(texts, tarfile.PAX_FORMAT))
+    return tar(inner, tarfile.PAX_FORMAT)
 
 
 def streams(content: bytes) -> bytes:
@@ -73,8 +59,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "damaged.warc.gz": lambda: zeroed(members(WARC * 3)),
     "whole.warc.gz": lambda: gzip.compress(b"".join(WARC)),
     "warc.lz4": lambda: lz4(b"".join(WARC)),
-    "tar": tar,
-    "tar.gz": lambda: gzip.compress(tar()),
+    "tar": tars,
+    "tar.gz": lambda: gzip.compress(tars()),
 }
 
 
@@ -83,14 +69,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (places, byte_blocks, codecs):
         monkeypatch.setattr(module, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(codecs, "READ_BYTES", 2000)
-    for name, size in (("UNIT_BYTES", 10_000), ("PLAIN_UNIT_BYTES", 20_000)):
-        monkeypatch.setattr(units, name, size)
-    monkeypatch.setattr(units, "TAR_UNIT_BYTES", 20_000)
-
-
-def made(path: Path, content: bytes) -> Source:
-    path.write_bytes(content)
-    return sniff(path, "x", path.name)
+    monkeypatch.setattr(units, "UNIT_BYTES", 10_000)
+    for name in ("PLAIN_UNIT_BYTES", "TAR_UNIT_BYTES"):
+        monkeypatch.setattr(units, name, 20_000)
 
 
 def read(unit: Unit) -> tuple[Span, list[Extract | BadRecord]]:
@@ -107,21 +88,21 @@ def names(found: list[Extract | BadRecord]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("order", [1, -1])
-def test_units_are_the_file(tmp_path: Path, name: str, order: int) -> None:
-    source = made(tmp_path / name, FILES[name]())
+def test_units_are_the_file(tmp_path: Path, name: str) -> None:
+    source = sniffed(tmp_path / name, FILES[name]())
     cut = cut_units(source)
     assert [unit.start for unit in cut] == [0, *(unit.stop for unit in cut[:-1])]
     assert cut[-1].stop == source.size
     uncut = name in ("whole.warc.gz", "warc.lz4")
     assert (len(cut) == 1) if uncut else (len(cut) > 3)
-    parts = [read(unit) for unit in cut[::order]][::order]
-    spans = [span for span, _ in parts]
-    assert [span.begin for span in spans[1:]] == [span.end for span in spans[:-1]]
-    assert spans[-1].end == END
     whole = [*unit_records(Unit(source, 0, source.size, 0), START, Span())]
-    assert names(whole) == names([item for _, found in parts for item in found])
-    assert sum(map(bool, (found for _, found in parts))) > 2 or uncut
+    for order in (1, -1):
+        parts = [read(unit) for unit in cut[::order]][::order]
+        spans = [span for span, _ in parts]
+        assert [span.begin for span in spans[1:]] == [span.end for span in spans[:-1]]
+        assert spans[-1].end == END
+        assert names(whole) == names([item for _, found in parts for item in found])
+        assert sum(map(bool, (found for _, found in parts))) > 2 or uncut
 
 
 def test_a_file_that_is_read_from_its_start_is_read_once(
@@ -130,7 +111,7 @@ def test_a_file_that_is_read_from_its_start_is_read_once(
     opened = []
     real = places._blocks
     monkeypatch.setattr(places, "_blocks", lambda *given: opened.append(given) or real(*given))
-    cut = cut_units(made(tmp_path / "x.tar.gz", gzip.compress(tar())))
+    cut = cut_units(sniffed(tmp_path / "x.tar.gz", gzip.compress(tars())))
     assert [unit.before for unit in cut] == [unit.start for unit in cut] and len(cut) > 3
     for unit in cut:
         read(unit)
@@ -143,14 +124,14 @@ def test_a_page_in_a_comment_shows_in_the_spans(tmp_path: Path) -> None:
     """Here a `<page>` is none, so the unit after it does not begin where the one before ends."""
     pages = [page(number, f"T{number}", "Some text. " * 150) for number in range(30)]
     pages[14] = f"<!-- {'x' * 30_000} {pages[14]} -->"
-    source = made(tmp_path / "x.xml", dump(pages))
+    source = sniffed(tmp_path / "x.xml", dump(pages))
     spans = [read(unit)[0] for unit in cut_units(source)]
     assert [span.begin for span in spans[1:]] != [span.end for span in spans[:-1]]
 
 
 def test_two_units_of_a_giant_record_are_one(tmp_path: Path) -> None:
     pages = [page(1, "A", "Text."), page(2, "B", "Long. " * 10_000), page(3, "C", "Text.")]
-    cut = cut_units(made(tmp_path / "x.xml", dump(pages)))
+    cut = cut_units(sniffed(tmp_path / "x.xml", dump(pages)))
     found = [read(unit) for unit in cut]
     assert [len(items) for _, items in found] == [2, 0, 0, 1]
     assert found[1][0].begin == found[1][0].end == found[3][0].begin

@@ -6,23 +6,24 @@ import gzip
 import io
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fastwarc.stream_io import BrotliWriter
 from fastwarc.warc import ArchiveIterator
 
-from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction import warc
 from pipeline.ingest.extraction.warc import Torn, WarcRecord, parse_response, read_records
+from tests.pipeline.ingest.files import sniffed
 from tests.pipeline.ingest.web_archive import lz4, members, page, record, response
 
+Pack = Callable[[list[bytes]], bytes]
 RECORDS = [response(page(f"Title {number}"), number=number) for number in range(6)]
 
 
-def read(path: Path, content: bytes) -> list[WarcRecord | Torn]:
-    path.write_bytes(content)
-    source = sniff(path, "cc-news", path.name)
+def read(path: Path, content: bytes | None = None) -> list[WarcRecord | Torn]:
+    source = sniffed(path, content)
     assert source.format == "warc"
     return [*read_records(source)]
 
@@ -33,14 +34,11 @@ def torn(found: list[WarcRecord | Torn]) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("pack", [b"".join, members, lambda parts: gzip.compress(b"".join(parts)),
                                   lambda parts: b"".join(map(lz4, parts))])  # fmt: skip
-def test_the_same_records_as_fastwarc(tmp_path: Path, pack: object) -> None:
+def test_the_same_records_as_fastwarc(tmp_path: Path, pack: Pack) -> None:
     path = tmp_path / "x.warc"
-    assert callable(pack)
     found = read(path, pack([record("warcinfo", b"a: b\r\n"), *RECORDS]))
-    theirs = [
-        (item.record_id, item.reader.read())
-        for item in ArchiveIterator(str(path), parse_http=False)
-    ]
+    archive = ArchiveIterator(str(path), parse_http=False)
+    theirs = [(item.record_id, item.reader.read()) for item in archive]
     assert not torn(found)
     ours = [(item.headers["warc-record-id"], item.block) for item in found]  # type: ignore[union-attr]
     assert ours == theirs and len(ours) == 7
@@ -52,10 +50,8 @@ def test_the_same_records_as_fastwarc_of_real_crawls(real_data: Path) -> None:
     assert len(whole) == 6
     for path in whole:
         theirs = [item.reader.read() for item in ArchiveIterator(str(path), parse_http=False)]
-        found = [*read_records(sniff(path, "cc-news", path.name))]
-        assert [getattr(item, "block", item) for item in found] == theirs
-    [clipped] = read_records(sniff(real_data / "formats/warc/clipped.warc.gz", "cc-news", "x"))
-    assert clipped == Torn(1, "record cut off")
+        assert [getattr(item, "block", item) for item in read(path)] == theirs
+    assert read(real_data / "formats/warc/clipped.warc.gz") == [Torn(1, "record cut off")]
 
 
 @pytest.mark.parametrize("sip", [2, 1 << 18])
@@ -83,9 +79,8 @@ def test_damage_loses_only_its_record(
 
 
 @pytest.mark.parametrize("pack", [b"".join, members])
-def test_wrong_lengths(tmp_path: Path, pack: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_lengths(tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warc, "MAX_BLOCK_BYTES", 5000)
-    assert callable(pack)
     wrong = [record("response", b"x" * 900, length=length) for length in (10, 2000, 1 << 40)]
     wrong.append(record("response", b"x").replace(b"Content-Length: 1", b"Content-Length: one"))
     wrong.append(b"nothing of the kind\r\n\r\n")
@@ -102,9 +97,7 @@ def test_wrong_lengths(tmp_path: Path, pack: object, monkeypatch: pytest.MonkeyP
 def test_a_long_record_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warc, "MAX_BLOCK_BYTES", 1 << 20)
     long = record("response", bytes(40 << 20))
-    path = tmp_path / "long.warc.gz"
-    path.write_bytes(members([RECORDS[0], long, RECORDS[1]]))
-    source = sniff(path, "cc-news", path.name)
+    source = sniffed(tmp_path / "long.warc.gz", members([RECORDS[0], long, RECORDS[1]]))
     tracemalloc.start()
     found = [*read_records(source)]
     peak = tracemalloc.get_traced_memory()[1]

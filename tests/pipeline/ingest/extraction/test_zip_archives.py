@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from pipeline.base.errors import DataError
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.records import BadRecord, Extract, PlainText
-from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.extract import extract
 from pipeline.ingest.extraction.places import START
 from pipeline.ingest.extraction.units import FORMATS, cut_units
 from tests.pipeline.ingest.documents.raw_files import parquet
+from tests.pipeline.ingest.files import bad_of, sniffed, texts_of
 from tests.pipeline.ingest.web_archive import page
 
 
@@ -30,14 +29,14 @@ def archive(path: Path, files: dict[str, bytes | str], **options: int) -> Path:
 
 
 def read(path: Path, plain_text: PlainText = "blank_lines") -> list[Extract | BadRecord]:
-    source = sniff(path, "mine", path.name, plain_text=plain_text)
+    source = sniffed(path, plain_text=plain_text)
     assert source.format == "zip" and len(cut_units(source)) == 1
     format = FORMATS["zip"]
     return [item for _, raw in format.find(source, START) for item in format.extract(source, raw)]
 
 
 def texts(path: Path, plain_text: PlainText = "blank_lines") -> list[str]:
-    return [found.text for found in read(path, plain_text) if isinstance(found, Extract)]
+    return texts_of(read(path, plain_text))
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
@@ -52,14 +51,18 @@ def test_files_of_every_format(tmp_path: Path, method: int) -> None:
     found = texts(path)
     assert found[:5] == ["One.", "Two.", "Three.", "Four.\n\nStill four.", "Five."]
     assert len(found) == 6 and found[5].startswith("Six") and "<" not in found[5]
-    bad = [item for item in read(path) if isinstance(item, BadRecord)]
-    assert bad == [BadRecord("a.zip/a.jsonl:2", "no text field")]
+    assert bad_of(read(path)) == [BadRecord("a.zip/a.jsonl:2", "no text field")]
 
 
 def test_one_file_is_read_as_if_it_were_not_packed(tmp_path: Path) -> None:
+    """How its text is read is part of the mark of what is extracted from it."""
     path = archive(tmp_path / "a.zip", {"a.txt": "One.\n\nTwo.\nMore."})
-    assert texts(path) == ["One.", "Two.\nMore."]
-    assert texts(path, "lines") == ["One.", "Two.", "More."]
+    expected = {"": ["One.", "Two.\nMore."], "lines": ["One.", "Two.", "More."]}
+    assert texts(path) == expected[""] and texts(path, "lines") == expected["lines"]
+    for plain_text, rows in expected.items():
+        sources = corpus_sources("mine", [str(path)], plain_text=plain_text)[1]
+        [made] = extract(sources, tmp_path / "out", local_executor(1))
+        assert pq.read_table(made.path)["text"].to_pylist() == rows
 
 
 def test_names_and_links_are_harmless(tmp_path: Path) -> None:
@@ -76,42 +79,27 @@ def test_names_and_links_are_harmless(tmp_path: Path) -> None:
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
-    inner = io.BytesIO()
-    with zipfile.ZipFile(inner, "w") as file:
-        file.writestr("a", "One.")
-    path = archive(tmp_path / "a.zip", {"inner.zip": inner.getvalue()})
-    with pytest.raises(DataError, match=r"a\.zip: inner\.zip is zip archive in a zip archive; unp"):
-        read(path)
-    bomb = {"a.txt": b"0" * (65 << 20)}
-    path = archive(tmp_path / "a.zip", bomb, compression=zipfile.ZIP_DEFLATED)
-    with pytest.raises(DataError, match=r"a\.zip holds 68 MB in 0\.1 MB, more than text can"):
-        read(path)
-    path = archive(tmp_path / "a.zip", {"a.txt": "One."})
-    content = path.read_bytes()
+    path = tmp_path / "a.zip"
+    inner = archive(path, {"a": "One."}).read_bytes()
+    for files, message in (
+        ({"inner.zip": inner}, r"a\.zip: inner\.zip is zip archive in a zip archive"),
+        ({"a.txt": b"0" * (65 << 20)}, r"a\.zip holds 68 MB in 0\.1 MB, more than text can"),
+        ({"a.csv": b"1,2\n"}, r"a\.zip: a\.csv has no column text"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read(archive(path, files, compression=zipfile.ZIP_DEFLATED))
+    content = archive(path, {"a.txt": "One."}).read_bytes()
     central = content.index(b"PK\x01\x02")
-    path.write_bytes(content[: central + 8] + b"\x01" + content[central + 9 :])
-    with pytest.raises(DataError, match=r"a\.zip is encrypted \('a\.txt'\); unpack it"):
-        read(path)
-    for size in (len(content) // 2, len(content) - 5):
-        path.write_bytes(content[:size])
-        with pytest.raises(DataError, match=r"a\.zip is truncated or damaged"):
+    encrypted = content[: central + 8] + b"\x01" + content[central + 9 :]
+    for damaged, message in (
+        (encrypted, r"a\.zip is encrypted \('a\.txt'\)"),
+        (content[: len(content) // 2], r"a\.zip is truncated or damaged"),
+        (content[:-5], r"a\.zip is truncated or damaged"),
+        (content.replace(b"One.", b"Two."), r"a\.zip is truncated or damaged \(Bad CRC"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=message):
             read(path)
-    path.write_bytes(content.replace(b"One.", b"Two."))
-    with pytest.raises(DataError, match=r"a\.zip is truncated or damaged \(Bad CRC"):
-        read(path)
-    path = archive(tmp_path / "a.zip", {"a.csv": "1,2\n"})
-    with pytest.raises(DataError, match=r"a\.zip: a\.csv has no column text"):
-        read(path)
-
-
-def test_the_choice_of_text_is_part_of_the_mark(tmp_path: Path) -> None:
-    archive(tmp_path / "a.zip", {"a.txt": "One.\n\nTwo.\nMore."})
-    rows = []
-    for plain_text in ("", "lines"):
-        sources = corpus_sources("mine", [str(tmp_path / "a.zip")], plain_text=plain_text)[1]
-        [made] = extract(sources, tmp_path / "out", local_executor(1))
-        rows.append(pq.read_table(made.path)["text"].to_pylist())
-    assert rows == [["One.", "Two.\nMore."], ["One.", "Two.", "More."]]
 
 
 def test_two_archives_in_one_file_are_not_one(tmp_path: Path) -> None:

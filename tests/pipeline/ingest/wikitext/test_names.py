@@ -17,7 +17,5 @@ def test_names_are_in_lower_case() -> None:
     for names in NAMESPACES.values():
         for name in ", ".join(names).split(", "):
             assert name and name == name.lower() == name.strip() and "_" not in name
-
-
-def test_words_of_code_are_no_switches() -> None:
+    # words of code are no switches
     assert not {"file", "line", "init", "name", "main", "func", "end", "data", "date"} & SWITCHES

@@ -14,17 +14,11 @@ def shown(wikitext: str, language: str = "en") -> str:
     return prose(wikitext, Wiki(language=language))
 
 
-def test_an_article() -> None:
-    assert shown(ARTICLE) == PROSE
-
-
-@pytest.mark.parametrize(
-    ("wikitext", "text"),
-    [
-        ("{{convert|5|km|mi}}", "5 km"),
+def test_parts_of_articles() -> None:
+    for wikitext, text in (
+        (ARTICLE, PROSE), ("{{convert|5|km|mi}}", "5 km"),
         ("{{convert|6|ft|2|in|cm}}", "6 ft 2 in"),
-        ("{{convert|3|x|4|m|ft|abbr=on}}", "3 x 4 m"),
-        ("{{cvt|40|C|F}}", "40 °C"),
+        ("{{convert|3|x|4|m|ft|abbr=on}}", "3 x 4 m"), ("{{cvt|40|C|F}}", "40 °C"),
         ("{{lang|fr|fin de siècle}}", "fin de siècle"),
         ("{{as of|2015|4}}, all", "As of April 2015, all"),
         ("{{frac|1|2}} and {{frac|3|1|4}}", "1/2 and 3 1/4"),
@@ -40,18 +34,30 @@ def test_an_article() -> None:
         ("[[:Category:Rivers|all]] [[w:Arve|it]] [[Arve (river)|Arve]]", "all it Arve"),
         ("[[Star Wars: A New Hope]]", "Star Wars: A New Hope"),
         ("one[http://x.org] [http://x.org two] http://x.org", "one two "),
-        ("&lt;b&gt; &amp; &eacute;", "<b> & é"),
-        ("a <nowiki>[[b]]</nowiki> c", "a [[b]] c"),
-        ("one <math>x = {{1}}</math> two", "one two"),
-        ("{{unknown|thing}} stays out", "stays out"),
+        ("&lt;b&gt; &amp; &eacute;", "<b> & é"), ("a <nowiki>[[b]]</nowiki> c", "a [[b]] c"),
+        ("one <math>x = {{1}}</math> two", "one two"), ("{{unknown|thing}} stays out", "stays out"),
         ("'''''Bold''''' and ''amour''", "Bold and amour"),
-        ("{{broken|never ends", "{{broken|never ends"),
-        ("[[broken", "[[broken"),
-        ("", ""),
-    ],
-)
-def test_parts(wikitext: str, text: str) -> None:
-    assert shown(wikitext) == text.strip()
+        ("{{broken|never ends", "{{broken|never ends"), ("[[broken", "[[broken"), ("", ""),
+        # lines and paragraphs
+        ("one<br/>two<br />three", "one\n\ntwo\n\nthree"),
+        ("{{math|x}} = 5 is\n\n{{math|1=}} = 6", "x = 5 is\n\n= 6"),
+        ("__NOTOC__ __FILE__ and __LINE__", "__FILE__ and __LINE__"),
+        ("<nowiki><ref></nowiki> is a tag. All this stays.<ref>x</ref>",
+         "<ref> is a tag. All this stays."),
+        ("One.\n[[File:x.jpg|thumb|y]]\nTwo.\n{|\n|}\nThree\n<math>x</math>, four.",
+         "One.\n\nTwo.\n\nThree, four."),
+        ("<poem>a rose\nis a rose</poem>", "a rose\n\nis a rose"),
+        ("== One ==<!-- x -->\na\n== ==\nb", "One\n\na\n\nb"),
+        ("== One ==\n=== Two ===<ref>x</ref>\n== Three ==\na", "Three\n\na"),
+        ("a <gallery>X.jpg|caption</gallery> [//x.org text] [http://x.org]", "a text"),
+        # quotes
+        ("l'''amour'' fou", "l'amour fou"), ("''[[Titanic]]'''s crew", "Titanic's crew"),
+        ("dans l'''Odyssée'' et ''l'Iliade''", "dans l'Odyssée et l'Iliade"),
+        ("''a'' b'''c'' d", "a b'c d"), ("''''four''' ''''''six'''''", "'four 'six"),
+        ("l'''amour\n''fou''", "lamour fou"),
+        ("&#39;&#39;a&#39;&#39; it's {{'}}''b''", "''a'' it's 'b"),
+    ):  # fmt: skip
+        assert shown(wikitext) == text.strip()
 
 
 def test_disambiguation() -> None:
@@ -61,17 +67,12 @@ def test_disambiguation() -> None:
     assert not is_disambiguation("Arve", "{{other uses|Arve (disambiguation)}} {{dabble}}")
 
 
-@pytest.mark.parametrize(
-    "begin", ["<!-- ", "<div ", "<div a=b ", "<ref>", "{{a|", "{{{a|", "{|\n|-\n"]
-)
-def test_what_would_be_tried_for_minutes_is_not_parsed(begin: str) -> None:
-    with pytest.raises(ParserError, match="does not end"):
-        shown(begin * 40_000)
-
-
-def test_long_pages_of_any_kind_are_parsed() -> None:
+def test_what_would_be_tried_for_minutes_is_not_parsed() -> None:
+    for begin in ("<!-- ", "<div ", "<div a=b ", "<ref>", "{{a|", "{{{a|", "{|\n|-\n"):
+        with pytest.raises(ParserError, match="does not end"):
+            shown(begin * 40_000)
     rest = "{{lang|fr|mot}} [[a|b]]<ref>c</ref> {|\n|d\n|} <div>e<br>f</div> {{g|}}\n\n" * 300
-    assert "mot b" in shown("{{unclosed <b>" + rest)
+    assert "mot b" in shown("{{unclosed <b>" + rest), "long pages of any kind are parsed"
 
 
 FRENCH = """Est-ce vrai ? Oui ! Voici le fait : « mot » ; voilà.
@@ -86,11 +87,14 @@ CODE = """main () calls for (;;) , a[] and f( ) ; x = (1, )
 if (a ? b : c) { return []; } // -{x}- __FILE__ {0}"""
 
 
-@pytest.mark.parametrize("text", [FRENCH, RUSSIAN, CHINESE, THAI, ARABIC, CODE])
-@pytest.mark.parametrize("language", ["fr", "en"])
-def test_text_that_is_no_markup_comes_out_as_it_is(text: str, language: str) -> None:
-    assert shown(text, language) == text
-    assert shown(f"{text} {{{{unknown}}}} <ref>x</ref>", language) == text
+def test_text_that_is_no_markup_comes_out_as_it_is() -> None:
+    for text in (FRENCH, RUSSIAN, CHINESE, THAI, ARABIC, CODE):
+        for language in ("fr", "en"):
+            assert shown(text, language) == text
+            assert shown(f"{text} {{{{unknown}}}} <ref>x</ref>", language) == text
+    marks, entities = "\x01\x02\x03\x04\x05", "&#1;&#2;&#3;&#4;&#5;"
+    text = shown(f"a {marks}b ({marks}) {entities} ( ) <pre>{marks}{entities}c</pre> {marks}= d")
+    assert text == "a b () ( )\n\nc\n\n= d", "no mark is left"
 
 
 def test_code_comes_out_as_it_is() -> None:
@@ -112,25 +116,8 @@ def test_code_comes_out_as_it_is() -> None:
     assert shown("<pre>&lt;b&gt; &amp;lt; <nowiki>{{x}}</nowiki></pre>") == "<b> &lt; {{x}}"
 
 
-@pytest.mark.parametrize(
-    ("wikitext", "text"),
-    [
-        ("l'''amour'' fou", "l'amour fou"),
-        ("''[[Titanic]]'''s crew", "Titanic's crew"),
-        ("dans l'''Odyssée'' et ''l'Iliade''", "dans l'Odyssée et l'Iliade"),
-        ("''a'' b'''c'' d", "a b'c d"),
-        ("''''four''' ''''''six'''''", "'four 'six"),
-        ("l'''amour\n''fou''", "lamour fou"),
-        ("&#39;&#39;a&#39;&#39; it's {{'}}''b''", "''a'' it's 'b"),
-    ],
-)
-def test_quotes(wikitext: str, text: str) -> None:
-    assert shown(wikitext) == text
-
-
-@pytest.mark.parametrize(
-    ("language", "wikitext", "text"),
-    [
+def test_links_and_variants_of_a_wiki() -> None:
+    for language, wikitext, text in (
         ("ru", "Город.[[Категория:Города]] [[Файл:X.jpg|мини|200px|Подпись]]", "Город."),
         ("ru", "[[Изображение:X.jpg|x]]да [[File:X.jpg|thumb]] [[image:Y|Z]]", "да"),
         ("ru", "[[:Категория:Города]] [[Медиа:a.ogg|слушать]]", "Категория:Города слушать"),
@@ -144,34 +131,5 @@ def test_quotes(wikitext: str, text: str) -> None:
         ("en", "[[wikt:word|word]] [[wikt:word]] [[w:Arve]]", "word wikt:word w:Arve"),
         ("zh", "-{zh-hans:甲;zh-hant:乙}-（-{H|zh-cn:a}-）丙", "甲丙"),
         ("en", "-{zh-hans:甲}- <code>-{x}-</code>", "-{zh-hans:甲}- -{x}-"),
-    ],
-)  # fmt: skip
-def test_links_and_variants_of_a_wiki(language: str, wikitext: str, text: str) -> None:
-    assert shown(wikitext, language) == text
-
-
-@pytest.mark.parametrize(
-    ("wikitext", "text"),
-    [
-        ("one<br/>two<br />three", "one\n\ntwo\n\nthree"),
-        ("{{math|x}} = 5 is\n\n{{math|1=}} = 6", "x = 5 is\n\n= 6"),
-        ("__NOTOC__ __FILE__ and __LINE__", "__FILE__ and __LINE__"),
-        ("<nowiki><ref></nowiki> is a tag. All this stays.<ref>x</ref>",
-         "<ref> is a tag. All this stays."),
-        ("One.\n[[File:x.jpg|thumb|y]]\nTwo.\n{|\n|}\nThree\n<math>x</math>, four.",
-         "One.\n\nTwo.\n\nThree, four."),
-        ("<poem>a rose\nis a rose</poem>", "a rose\n\nis a rose"),
-        ("== One ==<!-- x -->\na\n== ==\nb", "One\n\na\n\nb"),
-        ("== One ==\n=== Two ===<ref>x</ref>\n== Three ==\na", "Three\n\na"),
-        ("a <gallery>X.jpg|caption</gallery> [//x.org text] [http://x.org]", "a text"),
-    ],
-)  # fmt: skip
-def test_what_was_lost(wikitext: str, text: str) -> None:
-    assert shown(wikitext) == text
-
-
-def test_no_mark_is_left() -> None:
-    marks = "\x01\x02\x03\x04\x05"
-    entities = "&#1;&#2;&#3;&#4;&#5;"
-    text = shown(f"a {marks}b ({marks}) {entities} ( ) <pre>{marks}{entities}c</pre> {marks}= d")
-    assert text == "a b () ( )\n\nc\n\n= d"
+    ):  # fmt: skip
+        assert shown(wikitext, language) == text
