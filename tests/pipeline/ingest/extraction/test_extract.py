@@ -21,93 +21,77 @@ from pipeline.base.files import one_at_a_time, temporary_path
 from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.ingest.corpora.published_dumps import Selected
-from pipeline.ingest.documents.read import cut, read
 from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
-from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.documents.unchanged import RawContent
 from pipeline.ingest.extraction import extract as extraction
 from pipeline.ingest.extraction import places, unit_files, units
 from pipeline.ingest.extraction.extract import extract
 from pipeline.ingest.extraction.units import FORMATS, SlowFormat, cut_units
 from tests.pipeline.ingest.dump import large_dump, small_dump
+from tests.pipeline.ingest.files import put, read_all, sniffed
+from tests.pipeline.ingest.tars import extracted
 from tests.pipeline.ingest.web_archive import page as web_page
-from tests.pipeline.preparing import FORKED, MPIEXEC, contents, finish, tiny
-from tests.pipeline.remote.publishers import Publisher, publisher
+from tests.pipeline.preparing import FORKED, MPIEXEC, Prepare, contents, finish, tiny
+from tests.pipeline.remote.publishers import Publisher
 from tests.temporaries import temporary_of_the_dead
 
 PREPARE = (sys.executable, "-m", "pipeline.prepare")
 
 
 def sources(*paths: Path) -> list[Source]:
-    return [sniff(path, "wikipedia", path.name) for path in paths]
+    return [sniffed(path) for path in paths]
 
 
 def test_every_page_is_a_document_or_counted_as_dropped(tmp_path: Path) -> None:
-    (tmp_path / "small.xml").write_bytes(small_dump())
-    [made] = extract(sources(tmp_path / "small.xml"), tmp_path / "documents", local_executor(1))
+    """A file is extracted once, and again when it changes."""
+    path, documents = put(tmp_path / "small.xml", small_dump()), tmp_path / "documents"
+    made = extracted(path, documents)
     assert made.format == EXTRACTED and made.name == "small.xml"
     rows = pq.read_table(made.path).to_pylist()
     assert [row["id"] for row in rows] == ["1", "2", "3", "4", "5"]
     assert [row["dropped"] is None for row in rows] == [row["text"] is not None for row in rows]
+    written = Path(made.path).stat().st_mtime_ns
+    assert extracted(path, documents) == made and Path(made.path).stat().st_mtime_ns == written
+    put(path, small_dump().replace(b"river", b"River"))
+    assert extracted(path, documents).path != made.path
 
 
 def test_a_file_is_not_read_as_another_with_the_same_name_and_ends(tmp_path: Path) -> None:
-    for folder, word in (("a", b"one"), ("b", b"two")):
-        (tmp_path / folder).mkdir()
-        text = b"A line.\n" * 10_000 + word + b"\nA line." * 10_000
-        (tmp_path / folder / "x.txt").write_bytes(text)
-    files = sources(tmp_path / "a/x.txt", tmp_path / "b/x.txt")
-    with pytest.raises(DataError, match=r"b/x[.]txt has changed"):
-        extract(files, tmp_path / "documents", local_executor(1))
-
-
-def test_a_file_is_extracted_once_and_again_when_it_changes(tmp_path: Path) -> None:
-    path = tmp_path / "small.xml"
-    path.write_bytes(small_dump())
-    [first] = extract(sources(path), tmp_path / "documents", local_executor(1))
-    written = Path(first.path).stat().st_mtime_ns
-    [second] = extract(sources(path), tmp_path / "documents", local_executor(1))
-    assert second == first and Path(second.path).stat().st_mtime_ns == written
-    path.write_bytes(small_dump().replace(b"river", b"River"))
-    [third] = extract(sources(path), tmp_path / "documents", local_executor(1))
-    assert third.path != first.path
+    line = b"A line.\n" * 10_000
+    files = [put(tmp_path / word / "x.txt", line + word.encode() + line) for word in ("one", "two")]
+    with pytest.raises(DataError, match=r"two/x[.]txt has changed"):
+        extract(sources(*files), tmp_path / "documents", local_executor(1))
 
 
 def test_a_file_is_the_same_through_another_folder(tmp_path: Path) -> None:
     """It is read once; the documents' ids use the name that the user gave."""
-    path = tmp_path / "deep" / "small.xml"
-    path.parent.mkdir()
-    path.write_bytes(small_dump())
-    alone, inside = sources(path)[0], sniff(path, "wikipedia", "deep/small.xml")
-    [first] = extract([alone], tmp_path / "documents", local_executor(1))
-    again = extract([inside, alone], tmp_path / "documents", local_executor(1))
+    path, documents = put(tmp_path / "deep" / "small.xml", small_dump()), tmp_path / "documents"
+    alone, inside = sniffed(path), replace(sniffed(path), name="deep/small.xml")
+    first = extracted(path, documents)
+    again = extract([inside, alone], documents, local_executor(1))
     assert [source.path for source in again] == [first.path] * 2
     assert [source.name for source in again] == ["deep/small.xml", "small.xml"]
-    assert len([*(tmp_path / "documents").glob("*.parquet")]) == 1
-    ids = [next(iter(read(cut(source, 1 << 20)[0]))).id for source in again]  # type: ignore[union-attr]
+    assert len([*documents.glob("*.parquet")]) == 1
+    ids = [read_all(source)[0].id for source in again]  # type: ignore[union-attr]
     assert ids == ["deep/small.xml@0", "small.xml@0"]
 
 
 def test_every_record_is_read_back_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "small.xml"
-    path.write_bytes(small_dump())
+    path = put(tmp_path / "small.xml", small_dump())
     kept = Extract("1", "http://a.org/1", "One", "Text.", "", "2016", "en", "a.org", 10)
     records = [kept, replace(kept, text="", dropped="redirect"), BadRecord("small.xml:3", "torn")]
     found = [((number, 0), record) for number, record in enumerate(records)]
     format = SlowFormat(lambda source, start: iter(found), lambda source, raw: [raw], 1, ())
     monkeypatch.setitem(FORMATS, "mediawiki", format)
-    [made] = extract(sources(path), tmp_path / "documents", local_executor(1))
-    [piece] = cut(made, 1 << 20)
-    assert [*read(piece)] == [
-        Record("small.xml@0", "http://a.org/1", "Text."),
-        Dropped("small.xml@1", "redirect"),
+    made = extracted(path, tmp_path / "documents")
+    assert read_all(made) == [
+        Record("small.xml@0", "http://a.org/1", "Text."), Dropped("small.xml@1", "redirect"),
         BadRecord("small.xml:3", "torn"),
-    ]
+    ]  # fmt: skip
     monkeypatch.setitem(FORMATS, "mediawiki", replace(format, code=2))
-    [again] = extract(sources(path), tmp_path / "documents", local_executor(1))
-    assert again.path != made.path
+    assert extracted(path, tmp_path / "documents").path != made.path
 
 
 @pytest.fixture
@@ -134,18 +118,21 @@ def stopping_after(count: int, done: list[str]) -> Executor:
 @pytest.mark.usefixtures("small_units")
 def test_a_file_is_extracted_in_units_that_a_kill_keeps(tmp_path: Path) -> None:
     path = large_dump(tmp_path / "pages.xml", 120)
-    [whole] = extract(sources(path), tmp_path / "whole", local_executor(1))
+    whole = extracted(path, tmp_path / "whole")
     documents, done = tmp_path / "documents", list[str]()
     for count in (2, 3, 6):
         with pytest.raises(KeyboardInterrupt):
             extract(sources(path), documents, stopping_after(count, done))
         assert not [*documents.glob("[!.]*.parquet")]
-    [made] = extract(sources(path), documents, stopping_after(99, done))
+    made = extracted(path, documents, stopping_after(99, done))
     assert len(done) == len(set(done)) == len(cut_units(sources(path)[0])) + 1 > 5
     assert Path(made.path).read_bytes() == Path(whole.path).read_bytes()
-    left = {entry.name for entry in documents.iterdir()}
     stem = Path(made.path).stem
-    assert left == {f"{stem}.parquet", f".{stem}.lock", f".{stem}.content.json"}
+    assert {entry.name for entry in documents.iterdir()} == {
+        f"{stem}.parquet",
+        f".{stem}.lock",
+        f".{stem}.content.json",
+    }
 
 
 @pytest.mark.usefixtures("small_units")
@@ -168,15 +155,12 @@ DUMP = "simplewiki/20260101"
 
 
 @pytest.fixture
-def one_file(tmp_path: Path) -> Iterator[Publisher]:
+def one_file(server: Publisher, tmp_path: Path) -> Publisher:
     """A dump of one file with a bzip2 stream for each page."""
     pages = large_dump(tmp_path / "pages.xml", PAGES).read_bytes().split(b"  <page>")
-    streams = [
-        bz2.compress(part) for part in (pages[0], *(b"  <page>" + page for page in pages[1:]))
-    ]
-    with publisher() as server:
-        server.put_dump(DUMP, {".xml.bz2": b"".join(streams)})
-        yield server
+    parts = [pages[0], *(b"  <page>" + page for page in pages[1:])]
+    server.put_dump(DUMP, {".xml.bz2": b"".join(map(bz2.compress, parts))})
+    return server
 
 
 def in_small_units(
@@ -283,7 +267,7 @@ def test_temporary_files_of_the_dead_are_removed(tmp_path: Path) -> None:
     now = temporary_path(documents / "now-1.parquet")
     for left in (temporary_of_the_dead(documents / ".old-12.0-99.parquet"), now):
         left.write_bytes(b"half")
-    extract(sources(path), documents, local_executor(1))
+    extracted(path, documents)
     assert [*documents.glob(".*.tmp")] == [now], "this process may be writing it"
 
 
@@ -291,16 +275,15 @@ def test_a_process_that_starts_removes_nothing_that_another_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HTML files are one unit, which is written with its file."""
-    (tmp_path / "a.html").write_text(web_page("Story"))
-    documents = tmp_path / "documents"
+    path, documents = put(tmp_path / "a.html", web_page("Story")), tmp_path / "documents"
     write = unit_files.write_unit
 
     def write_and_start(unit: units.Unit, start: places.Place, path: Path) -> None:
         write(unit, start, path)
-        extract(sources(large_dump(tmp_path / "pages.xml", 2)), documents, local_executor(1))
+        extracted(large_dump(tmp_path / "pages.xml", 2), documents)
 
     monkeypatch.setattr(unit_files, "write_unit", write_and_start)
-    [made] = extract(sources(tmp_path / "a.html"), documents, local_executor(1))
+    made = extracted(path, documents)
     assert made.name == "a.html" and Path(made.path).exists()
     assert not [*documents.glob("*.tmp"), *documents.glob("..*")]
 
@@ -310,8 +293,7 @@ def test_units_that_another_process_removes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may put the file together while this one looks at the units."""
-    path = large_dump(tmp_path / "pages.xml", 60)
-    documents = tmp_path / "documents"
+    path, documents = large_dump(tmp_path / "pages.xml", 60), tmp_path / "documents"
     with pytest.raises(KeyboardInterrupt):
         extract(sources(path), documents, stopping_after(2, []))
     is_unit_of = extraction.is_unit_of
@@ -321,14 +303,12 @@ def test_units_that_another_process_removes(
         return is_unit_of(content, unit)
 
     monkeypatch.setattr(extraction, "is_unit_of", when_it_is_gone)
-    [made] = extract(sources(path), documents, local_executor(1))
-    assert Path(made.path).exists()
+    assert Path(extracted(path, documents).path).exists()
 
 
 def test_fast_formats_are_not_extracted(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text('{"text": "one"}\n')
-    given = sources(tmp_path / "in.jsonl")
-    assert extract(given, tmp_path / "documents", local_executor(1)) == given
+    path = put(tmp_path / "in.jsonl")
+    assert extracted(path, tmp_path / "documents") == sniffed(path)
     assert not (tmp_path / "documents").exists()
 
 
@@ -360,28 +340,14 @@ def test_same_shards_from_processes_ranks_and_parts(tiny_tokenizer: Path, tmp_pa
     }  # fmt: skip
 
 
-def test_a_damaged_dump_is_a_one_line_error_and_leaves_no_file(
-    tiny_tokenizer: Path, tmp_path: Path
+def test_a_damaged_dump_leaves_no_file_and_an_estimate_writes_nothing(
+    tiny_tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Prepare
 ) -> None:
-    path = tmp_path / "small.xml"
-    path.write_bytes(small_dump()[:-100])
-    result = finish(
-        *PREPARE, "--corpus", "wikipedia", "--input", path,
-        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
-    )  # fmt: skip
-    assert result.returncode == 2
-    assert f"error: {path} is truncated or damaged" in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert not [*(tmp_path / "documents").glob("*.parquet")]
-    assert not [*(tmp_path / "documents").glob("*.tmp")]
-
-
-def test_an_estimate_of_a_dump_writes_nothing(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    path = large_dump(tmp_path / "pages.xml", 300)
-    result = finish(
-        *PREPARE, "--corpus", "wikipedia", "--input", path, "--dry-run",
-        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path / "root"),
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert "wikipedia: about 300 documents" in result.stdout
-    assert not (tmp_path / "root" / "documents").exists()
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    path, documents = put(tmp_path / "small.xml", small_dump()[:-100]), tmp_path / "root/documents"
+    command = ("--corpus", "wikipedia", "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out"))
+    said = run(*command, "--dry-run", "--input", large_dump(tmp_path / "pages.xml", 300))
+    assert "wikipedia: about 300 documents" in said and not documents.exists()
+    said = run(*command, "--input", path, code=2)
+    assert f"error: {path} is truncated or damaged" in said and said.count("\n") == 1
+    assert not [*documents.glob("*.parquet"), *documents.glob("*.tmp")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import itertools
 import lzma
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
@@ -15,24 +16,24 @@ from typing import BinaryIO
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from fastwarc.stream_io import Lz4Writer
 
 from pipeline.base.errors import DataError
 from pipeline.config.settings import fingerprint
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.compression import codecs
 from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.documents import byte_blocks
 from pipeline.ingest.documents.parquet import CONTENT_MARK, EXTRACTION_MARK, extraction_mark
-from pipeline.ingest.documents.read import cut, file_identity, read
+from pipeline.ingest.documents.read import file_identity
 from pipeline.ingest.documents.records import BadRecord, Extract, Record, Source
-from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction import tar_archives, units
 from pipeline.ingest.extraction.document_tables import SCHEMA, extract_tables
 from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.ingest.dump import small_dump
 from tests.pipeline.ingest.extraction.slow_files import one_pass
+from tests.pipeline.ingest.files import put, read_all, sniffed, texts_of
 from tests.pipeline.ingest.tars import PAGES, Content, extracted, tar
-from tests.pipeline.ingest.web_archive import page
+from tests.pipeline.ingest.web_archive import lz4, page
 
 LONG = "directory/" * 30 + "page.txt"
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -43,18 +44,13 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 
 def published(subsets: Iterable[Content]) -> bytes:
     """Like openwebtext.tar.xz: .tar.xz files in a .tar.xz."""
-    return lzma.compress(
-        tar(
-            {
-                f"openwebtext/urlsf_subset{number:02}-1_data.xz": lzma.compress(tar(pages))
-                for number, pages in enumerate(subsets)
-            }
-        )
-    )
+    names = (f"openwebtext/urlsf_subset{number:02}-1_data.xz" for number in itertools.count())
+    inner = {name: lzma.compress(tar(pages)) for name, pages in zip(names, subsets)}
+    return lzma.compress(tar(inner))
 
 
 def records(path: Path) -> list[Extract | BadRecord]:
-    source = sniff(path, "openwebtext", path.name)
+    source = sniffed(path)
     assert source.format == "tar"
     return list(one_pass(source))
 
@@ -64,28 +60,25 @@ def texts(path: Path) -> dict[str, str]:
 
 
 def write(folder: Path, content: bytes) -> Path:
-    (folder / "pages.tar").write_bytes(content)
-    return folder / "pages.tar"
+    return put(folder / "pages.tar", content)
 
 
-@pytest.mark.parametrize("compression", COMPRESS)
+def decoded(pages: Content) -> dict[str, str]:
+    return {name: text.decode().strip() for name, text in pages.items()}
+
+
 @pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_the_same_as_tarfile(tmp_path: Path, compression: str, kind: int) -> None:
+def test_the_same_as_tarfile(tmp_path: Path, kind: int) -> None:
     content = PAGES | ({LONG: b"Long."} if kind != tarfile.USTAR_FORMAT else {})
     content |= {"naïve/日本.txt": "日本".encode()}
-    path = write(tmp_path, COMPRESS[compression](tar(content, kind)))
-    with (
-        tarfile.open(path)
-        if compression != "zst"
-        else tarfile.open(fileobj=io.BytesIO(tar(content, kind))) as archive
-    ):
-        expected = {
-            member.name: file.read().decode().strip()
-            for member in archive
-            if (file := archive.extractfile(member))
-        }
-    assert texts(path) == expected
+    archived = tar(content, kind)
+    with tarfile.open(fileobj=io.BytesIO(archived)) as archive:
+        files = {member.name: archive.extractfile(member) for member in archive}
+        expected = {name: file.read().decode().strip() for name, file in files.items() if file}
     assert len(expected) == len(content)
+    for compression, compress in COMPRESS.items():
+        path = write(tmp_path, compress(archived))
+        assert texts(path) == expected, compression
 
 
 @pytest.mark.parametrize("block", [7, 1 << 22])
@@ -97,55 +90,57 @@ def test_openwebtext_as_published(
     path = write(tmp_path, published(parts))
     monkeypatch.setattr(codecs, "BLOCK_BYTES", block)
     assert list(texts(path).items()) == [
-        (f"openwebtext/urlsf_subset{number:02}-1_data.xz/{name}", text.decode().strip())
+        (f"openwebtext/urlsf_subset{number:02}-1_data.xz/{name}", text)
         for number, pages in enumerate(parts)
-        for name, text in pages.items()
+        for name, text in decoded(pages).items()
     ]
 
 
 def test_lz4_around_and_inside(tmp_path: Path) -> None:
-    packed = tmp_path / "in.tar.lz4"
-    with Lz4Writer(str(packed)) as writer:
-        writer.write(tar(PAGES))
-    expected = {name: text.decode().strip() for name, text in PAGES.items()}
-    assert texts(packed) == expected
-    outer = write(tmp_path, tar({"in": packed.read_bytes()}))
-    assert texts(outer) == {f"in/{name}": text for name, text in expected.items()}
-    outer = write(tmp_path, tar({"in": packed.read_bytes()[:-99]}))
+    packed = lz4(tar(PAGES))
+    assert texts(write(tmp_path, packed)) == decoded(PAGES)
+    outer = write(tmp_path, tar({"in": packed}))
+    assert texts(outer) == {f"in/{name}": text for name, text in decoded(PAGES).items()}
+    write(tmp_path, tar({"in": packed[:-99]}))
     with pytest.raises(DataError, match=rf"{outer}: in is (truncated|damaged)"):
         records(outer)
 
 
-@pytest.mark.parametrize("nuls", [0, 512, 5120, 1, 511, 10_000])
-def test_concatenated_archives_with_nuls_between(tmp_path: Path, nuls: int) -> None:
+def test_concatenated_archives_with_nuls_between(tmp_path: Path) -> None:
     names = [*PAGES]
     one, two = ({name: PAGES[name] for name in names[start::2]} for start in range(2))
-    path = write(tmp_path, tar(one) + bytes(nuls) + tar(two) + bytes(nuls))
-    assert texts(path) == {name: text.decode().strip() for name, text in (one | two).items()}
+    for nuls in (0, 512, 5120, 1, 511, 10_000):
+        path = write(tmp_path, tar(one) + bytes(nuls) + tar(two) + bytes(nuls))
+        assert texts(path) == decoded(one | two), nuls
 
 
 def test_names_and_links_are_harmless(tmp_path: Path) -> None:
+    """Names are shown on one line: a newline in an id would break lists of ids."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in ("../../out.txt", "/etc/out.txt"):
             header = tarfile.TarInfo(name)
             header.size = 4
             archive.addfile(header, io.BytesIO(b"Out."))
-        for name, kind in (("l", tarfile.SYMTYPE), ("h", tarfile.LNKTYPE), ("p", tarfile.FIFOTYPE)):
+        for name, kind in (
+            ("l", tarfile.SYMTYPE), ("h", tarfile.LNKTYPE), ("p", tarfile.FIFOTYPE),
+            ("folder", tarfile.DIRTYPE),
+        ):  # fmt: skip
             header = tarfile.TarInfo(name)
             header.type, header.linkname = kind, "/etc/passwd"
             archive.addfile(header)
-        header = tarfile.TarInfo("folder")
-        header.type = tarfile.DIRTYPE
-        archive.addfile(header)
-    folder = tmp_path / "in"
-    folder.mkdir()
-    found = records(write(folder, buffer.getvalue()))
+    found = records(write(tmp_path / "in", buffer.getvalue()))
     assert [(record.id, record.text, record.dropped) for record in found] == [  # type: ignore[union-attr]
         ("../../out.txt", "Out.", ""), ("/etc/out.txt", "Out.", ""),
         *((name, "", "link or device in an archive") for name in "lhp"),
     ]  # fmt: skip
     assert [path.name for path in tmp_path.rglob("*")] == ["in", "pages.tar"]
+    names = {
+        "a\nb.txt": r"a\nb.txt", "\u0645\u200c\u062e": "\u0645\\u200c\u062e", "a\u00a0b": r"a\xa0b",
+    }  # fmt: skip
+    content = {name: f"Page {number}.".encode() for number, name in enumerate(names)}
+    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        assert [*texts(write(tmp_path, tar(content, kind)))] == [*names.values()]
 
 
 def test_every_file_is_a_document_or_has_a_reason(
@@ -170,54 +165,36 @@ def test_every_file_is_a_document_or_has_a_reason(
     assert found[2] == BadRecord("pages.tar/c", "invalid UTF-8")
 
 
-WHOLE = tar(PAGES)
-
-
-@pytest.mark.parametrize("size", [600, 1000, 512 * 77, 512 * 78 + 3, len(WHOLE) - 10_240])
-def test_a_truncated_archive_is_one_line(tmp_path: Path, size: int) -> None:
-    path = write(tmp_path, WHOLE[:size])
-    with pytest.raises(DataError, match=rf"{path}(: \S+)? is truncated; fetch it again"):
-        records(path)
-
-
-def test_damage_is_reported_with_its_position(tmp_path: Path) -> None:
-    content = bytearray(WHOLE)
-    content[1024 * 3 : 1024 * 3 + 5] = b"wrong"
-    path = write(tmp_path, bytes(content))
-    with pytest.raises(DataError, match=rf"{path} is damaged \(no header at byte 3072\)"):
-        records(path)
-
-
-@pytest.mark.parametrize("damage", ["clipped", "broken"])
-def test_a_damaged_archive_inside_is_named(tmp_path: Path, damage: str) -> None:
-    inner = bytearray(lzma.compress(tar(PAGES)))
-    inner[300 if damage == "broken" else -60 :] = b"" if damage == "clipped" else bytes(60)
-    path = write(tmp_path, tar({"one.xz": lzma.compress(tar(PAGES)), "two.xz": bytes(inner)}))
-    with pytest.raises(DataError, match=rf"{path}: two\.xz is (truncated|damaged)"):
-        records(path)
-
-
-def test_archives_nested_too_deeply(tmp_path: Path) -> None:
-    content = tar(PAGES)
+def test_damage_is_one_line_that_names_the_place(tmp_path: Path) -> None:
+    whole = tar(PAGES)
+    for size in (600, 1000, 512 * 77, 512 * 78 + 3, len(whole) - 10_240):
+        path = write(tmp_path, whole[:size])
+        with pytest.raises(DataError, match=rf"{path}(: \S+)? is truncated"):
+            records(path)
+    packed, nested = lzma.compress(whole), whole
     for _ in range(4):
-        content = tar({"in.tar": content})
-    path = write(tmp_path, content)
-    with pytest.raises(DataError, match="is an archive in 4 archives"):
-        records(path)
+        nested = tar({"in.tar": nested})
+    inner = rf"{path}: two\.xz is (truncated|damaged)"
+    for content, message in (
+        (whole[:3072] + b"wrong" + whole[3077:], rf"{path} is damaged \(no header at byte 3072\)"),
+        (tar({"one.xz": packed, "two.xz": packed[:-60]}), inner),
+        (tar({"one.xz": packed, "two.xz": packed[:300] + bytes(60) + packed[360:]}), inner),
+        (nested, "is an archive in 4 archives"),
+    ):
+        write(tmp_path, content)
+        with pytest.raises(DataError, match=message):
+            records(path)
 
 
 def test_extraction_keeps_the_names_of_members(tmp_path: Path) -> None:
     path = write(tmp_path, published([PAGES]))
-    given = [sniff(path, "openwebtext", path.name)]
-    [made] = extract(given, tmp_path / "documents", local_executor(1))
-    found = [record for piece in cut(made, 1 << 20) for record in read(piece)]
-    assert [record.text for record in found if isinstance(record, Record)] == [
-        text.decode().strip() for text in PAGES.values()
-    ]
+    made = extracted(path, tmp_path / "documents")
+    found = read_all(made)
+    assert texts_of(found) == [*decoded(PAGES).values()]
     inside = "openwebtext/urlsf_subset00-1_data.xz/0000002-e.txt"
     assert found[2] == Record("pages.tar@2", f"pages.tar/{inside}", "Page 2.")
     written = Path(made.path).stat().st_mtime_ns
-    assert extract(given, tmp_path / "documents", local_executor(1)) == [made]
+    assert extracted(path, tmp_path / "documents") == made
     assert Path(made.path).stat().st_mtime_ns == written
 
 
@@ -230,8 +207,7 @@ def test_headers_that_are_no_records(tmp_path: Path) -> None:
         header = tarfile.TarInfo("a.txt")
         header.size, header.pax_headers = 3, {"size": "many"}
         archive.addfile(header, io.BytesIO(b"One"))
-    [found] = one_pass(sniff(tmp_path / "x.tar", "x", "x.tar"))
-    assert isinstance(found, Extract) and (found.id, found.text) == ("a.txt", "One")
+    assert texts(tmp_path / "x.tar") == {"a.txt": "One"}
 
 
 def test_a_giant_member_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,12 +224,12 @@ def test_a_giant_member_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.Monk
     bomb = gzip.compress(bytes(32 << 20))
     found = records(write(tmp_path, tar({"a": b"One.", "b.gz": bomb, "c": b"Two."})))
     assert found[1] == BadRecord("pages.tar/b.gz", "over 1 MiB")
-    assert [one.text for one in found if isinstance(one, Extract)] == ["One.", "Two."]
+    assert texts_of(found) == ["One.", "Two."]
     assert unpacked <= 8 << 20
 
 
 def test_a_large_member_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.ingest.documents.byte_blocks.PART_BYTES", 64)
+    monkeypatch.setattr(byte_blocks, "PART_BYTES", 64)
     text = "So it says again and again. " * 9 + "\u00e9."
     found = texts(write(tmp_path, tar({"a": text.encode(), "b": b"Two."})))
     assert found.pop("b") == "Two." and "".join(found.values()) == text
@@ -282,8 +258,7 @@ def test_pages_are_read_as_in_a_folder(tmp_path: Path) -> None:
         return {row["id"]: row for row in pq.read_table(source.path).to_pylist()}
 
     for name, content in SITE.items():
-        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "in" / name).write_bytes(content)
+        put(tmp_path / "in" / name, content)
     _, sources = corpus_sources("x", [str(tmp_path / "in")])
     pages = rows(*extract(sources, tmp_path / "out", local_executor(1)))
     text = {"notes.txt": f"{EVERY}\n5 < 6".encode(), "odd:9": b"\xff"}
@@ -331,13 +306,13 @@ def test_texts_alone_keep_their_mark_and_bytes(
 ) -> None:
     """Neither depends on the reader of markup in archives."""
     monkeypatch.setattr(units, "TAR_UNIT_BYTES", unit)
-    (tmp_path / "plain.tar").write_bytes(tar(PLAIN))
-    made = extracted(tmp_path / "plain.tar", tmp_path / "out")
+    path = put(tmp_path / "plain.tar", tar(PLAIN))
+    made = extracted(path, tmp_path / "out")
     assert extraction_mark(made.path) == "f8ab0313db0269ca"
     assert fingerprint({"f": file_identity(made)}) == "d3f214241747232a"
     assert "f8ab0313db0269ca" not in made.path, "is extracted again"
-    (table,) = extract_tables(records(tmp_path / "plain.tar"))
-    content = str(pq.read_schema(made.path).metadata[CONTENT_MARK].decode())
+    (table,) = extract_tables(records(path))
+    content = pq.read_schema(made.path).metadata[CONTENT_MARK].decode()
     schema = SCHEMA.with_metadata({EXTRACTION_MARK: "f8ab0313db0269ca", CONTENT_MARK: content})
     repeated = ["dropped", "bad", "language", "domain", "noted", "file"]
     with pq.ParquetWriter(
@@ -351,11 +326,10 @@ def test_texts_alone_keep_their_mark_and_bytes(
 def test_the_reader_of_markup_marks_archives_with_markup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "texts.tar").write_bytes(tar({"a.txt": b"One."}))
-    (tmp_path / "pages.tar").write_bytes(tar({"a.html": page("One").encode()}))
+    contents = {"texts.tar": {"a.txt": b"One."}, "pages.tar": {"a.html": page("One").encode()}}
+    paths = [put(tmp_path / name, tar(content)) for name, content in contents.items()]
 
     def marks() -> list[str]:
-        paths = (tmp_path / "texts.tar", tmp_path / "pages.tar")
         return [extraction_mark(extracted(path, tmp_path / "out").path) for path in paths]
 
     before = marks()
@@ -365,15 +339,3 @@ def test_the_reader_of_markup_marks_archives_with_markup(
     monkeypatch.setitem(units.FORMATS, "tar", other)
     after = marks()
     assert after[0] == before[0] and after[1] != before[1]
-
-
-def test_names_are_shown_on_one_line(tmp_path: Path) -> None:
-    """A newline in an id would break lists of ids."""
-    names = {
-        "a\nb.txt": r"a\nb.txt",
-        "\u0645\u200c\u062e": "\u0645\\u200c\u062e",
-        "a\u00a0b": r"a\xa0b",
-    }
-    content = {name: f"Page {number}.".encode() for number, name in enumerate(names)}
-    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        assert [*texts(write(tmp_path, tar(content, kind)))] == [*names.values()]
