@@ -28,10 +28,10 @@ def put_all(folder: Path, *names: str) -> Path:
 
 
 def sniffed(path: Path, content: bytes | str | None = None, **options: Any) -> Source:
-    """The source of a file, which is written first if there is a content for it."""
+    """The source of a file of a corpus x, which is written first if there is a content for it."""
     if content is not None:
         put(path, content)
-    return sniff(path, "mine", path.name, **options)
+    return sniff(path, "x", path.name, **options)
 
 
 def read_all(*sources: Source, piece_bytes: int = 1 << 20) -> list[Record | Dropped | BadRecord]:

@@ -37,7 +37,7 @@ def unpacked(path: Path, content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("codec", PACK)
-def test_what_may_be_between_and_after_members(
+def test_what_may_be_between_members(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:
     path = tmp_path / "in"
@@ -59,9 +59,7 @@ def test_what_is_a_compression_and_what_is_not(tmp_path: Path) -> None:
     for codec in ("zst", "lz4"):  # after frames as pzstd writes them, the first real one tells
         assert unpacked(path, SKIPPABLE * 3 + PACK[codec](b"One.")) == b"One."
         assert sniff_compression(str(path)) == codec
-
-
-def test_padding_of_xz_comes_in_fours(tmp_path: Path) -> None:
+    # padding of xz comes in fours
     for padding in (1, 2, 3, 5):
         for after in (b"", lzma.compress(b"Two.")):
             with pytest.raises(DataError, match=r"damaged .*a multiple of four"):
@@ -69,9 +67,7 @@ def test_padding_of_xz_comes_in_fours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", PACK)
-def test_memory_does_not_grow_with_what_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
-) -> None:
+def test_memory_does_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
     """Members of zeros, a thousand times smaller than what they hold, and megabytes of padding."""
     monkeypatch.setattr(codecs, "BLOCK_BYTES", 1 << 20)
     size = 1 << 25
@@ -112,9 +108,7 @@ def giant_window(compression: str) -> bytes:
 
 
 @pytest.mark.parametrize(("compression", "option"), [("zst", "--long=27"), ("xz", "-9 or less")])
-def test_what_takes_too_much_memory_is_refused(
-    tmp_path: Path, compression: Compression, option: str
-) -> None:
+def test_giant_windows_are_refused(tmp_path: Path, compression: Compression, option: str) -> None:
     with pytest.raises(DataError, match=f"in needs more than 128 MiB .*{option}"):
         unpacked(tmp_path / "in", giant_window(compression))
 

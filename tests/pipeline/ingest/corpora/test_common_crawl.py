@@ -16,17 +16,10 @@ FOLDER = "crawl-data/CC-NEWS/2019/02"
 LIST = f"{FOLDER}/warc.paths.gz"
 
 
-def listed(
-    server: Publisher,
-    folder: Path,
-    *before: str,
-    recording: bool = True,
-    skip_missing: bool = False,
-) -> list[PublishedFile]:
+def listed(server: Publisher, folder: Path, *before: str, **options: bool) -> list[PublishedFile]:
     """The files of February 2019, and of months before it."""
-    keeping = Keeping(downloads=folder, is_kept=False, recording=recording)
-    months = [*before, "2019-02"]
-    return list_months(months, server.address, keeping, skip_missing=skip_missing)
+    keeping = Keeping(downloads=folder, is_kept=False)
+    return list_months([*before, "2019-02"], server.address, keeping, **options)
 
 
 def test_months_in_words() -> None:
@@ -55,6 +48,11 @@ def test_lists_are_read_once(server: Publisher, tmp_path: Path) -> None:
     assert files[0].version == server.tag(january[0])
     asked = len(server.asked)
     assert listed(server, tmp_path, "2019-01") == files and len(server.asked) == asked
+    # lines from Windows, in several members
+    server.put_month("2019-02", {"00001": b"a", "00002": b"b"})
+    lines = gzip.decompress(server.files[LIST]).replace(b"\n", b"\r\n")
+    server.files[LIST] = gzip.compress(lines[:40]) + gzip.compress(lines[40:]) + bytes(512)
+    assert len(listed(server, tmp_path / "windows")) == 2
 
 
 def test_what_is_no_list_of_the_month_is_refused(server: Publisher, tmp_path: Path) -> None:
@@ -80,13 +78,6 @@ def test_what_is_no_list_of_the_month_is_refused(server: Publisher, tmp_path: Pa
         (tmp_path / FOLDER / ".list.json").write_text(kept)
         with pytest.raises(DataError, match="is damaged"):
             listed(server, tmp_path)
-
-
-def test_a_list_of_lines_from_windows_in_several_members(server: Publisher, tmp_path: Path) -> None:
-    server.put_month("2019-02", {"00001": b"a", "00002": b"b"})
-    lines = gzip.decompress(server.files[LIST]).replace(b"\n", b"\r\n")
-    server.files[LIST] = gzip.compress(lines[:40]) + gzip.compress(lines[40:]) + bytes(512)
-    assert len(listed(server, tmp_path)) == 2
 
 
 def test_files_that_do_not_exist_stop_the_command_or_are_left_out(

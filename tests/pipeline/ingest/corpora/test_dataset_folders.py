@@ -123,7 +123,7 @@ def test_other_splits_of_a_saved_dict(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
-def test_a_saved_dict_without_train(tmp_path: Path) -> None:
+def test_a_saved_dict_without_train_or_a_description(tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     DatasetDict({name: split(name) for name in ("en", "test")}).save_to_disk(folder)
     message = (
@@ -133,10 +133,7 @@ def test_a_saved_dict_without_train(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             texts(given)
     assert texts(folder / "en") == expected("en")
-
-
-def test_a_saved_dict_without_its_description(tmp_path: Path) -> None:
-    """Each split's state still names it, be it a part of train; no split at all is train."""
+    # each split's state still names it, be it a part of train; no split at all is train
     parts = tmp_path / "parts"
     files = {name: str(write_jsonl(tmp_path / name, expected(name))) for name in ("train", "test")}
     for name, wanted in (("train", "train[:4]"), ("test", "test")):
@@ -168,6 +165,13 @@ def test_shards_of_a_repository(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert f"skipped: split dev ({tmp_path}/data/dev-*); name" in note
     repository(tmp_path / "parts", "part-00000-of-00002.parquet")
     assert texts(tmp_path / "parts") == expected("part")
+    # the Hub's own cache: blobs are the files, and snapshots links to them, whose names count
+    repository(tmp_path / "hub/blobs", "train-0", "test-0")
+    data = tmp_path / "hub/snapshots" / "1f2e" / "data"
+    data.mkdir(parents=True)
+    for name in ("train", "test"):
+        (data / f"{name}-00000-of-00001.parquet").symlink_to(tmp_path / "hub/blobs" / f"{name}-0")
+    assert texts(tmp_path / "hub") == texts(data.parent) == expected("train")
 
 
 CARDS = {
@@ -223,13 +227,3 @@ def test_the_card_of_a_repository(tmp_path: Path, capsys: pytest.CaptureFixture[
     for text in ("---\nconfigs:\n- data_files: /a/*\n---\n", "---\n", "# A\n---\nconfigs: 3\n---"):
         (tmp_path / "README.md").write_text(text)
         assert texts(tmp_path) == sorted(expected("extra") + expected("test", "train"))
-
-
-def test_the_hub_s_own_cache(tmp_path: Path) -> None:
-    """Its blobs are the files, and its snapshots links to them: the splits are the links'."""
-    repository(tmp_path / "blobs", "train-0", "test-0")
-    data = tmp_path / "snapshots" / "1f2e" / "data"
-    data.mkdir(parents=True)
-    for name in ("train", "test"):
-        (data / f"{name}-00000-of-00001.parquet").symlink_to(tmp_path / "blobs" / f"{name}-0")
-    assert texts(tmp_path) == texts(data.parent) == expected("train")

@@ -51,42 +51,33 @@ def test_given_files_and_fetched_copies_need_no_download(tmp_path: Path) -> None
     assert download_missing("cc-news", [], tmp_path, CASED) == [str(directory)]
     with pytest.raises(AssertionError, match="cc-news would be fetched"):
         download_missing("cc-news", [], tmp_path, CASED, revision="another")
-
-
-def test_an_unsuitable_copy_is_refused_before_the_fetch(tmp_path: Path) -> None:
-    files = [f"{member}=x" for member in GROUPS["160gb"].members if member != "cc-news"]
-    for corpus, inputs, data, message in (
-        ("bookcorpus", [], CASED, "lower-cased"),
-        ("16gb", [], CASED, "lower-cased"),
-        ("16gb", [], UNCASED, "whole books"),
-        ("160gb", files, CASED, "needs files of cc-news"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            download_missing(corpus, inputs, tmp_path, data)
-    fits = replace(UNCASED, format="full_sentences")
-    with pytest.raises(DataError, match=r"160gb has too little text.*cc-news .* 2\.0 GB"):
-        download_missing("160gb", [], tmp_path, fits)
-
-
-def test_members_that_are_not_given_are_fetched(tmp_path: Path) -> None:
+    # members that are not given are fetched
     with pytest.raises(AssertionError, match="wikipedia would be fetched"):
-        download_missing("16gb", ["bookcorpus=books"], tmp_path, CASED, fetching=True)
+        download_missing("16gb", ["bookcorpus=books"], tmp_path / "new", CASED, fetching=True)
     directory = put(tmp_path, "wikipedia")
     found = download_missing("16gb", ["bookcorpus=books"], tmp_path, CASED)
     assert found == [f"wikipedia={directory}", "bookcorpus=books"]
 
 
-def test_options_without_effect_are_errors(tmp_path: Path) -> None:
+def test_unsuitable_copies_and_options_are_refused_before_the_fetch(tmp_path: Path) -> None:
+    files = [f"{member}=x" for member in GROUPS["160gb"].members if member != "cc-news"]
     fetching, revision = {"fetching": True}, {"revision": "main"}
     more: dict[str, Any]
-    for corpus, inputs, more, message in (
-        ("sample", [], fetching, "sample is not on the Hub"),
-        ("16gb", [], revision, "--corpus 16gb is not on the Hub"),
-        ("stories", ["x"], revision, "drop it, or --input"),
-        ("stories", ["x"], fetching, "drop it, or --input"),
+    for corpus, inputs, data, more, message in (
+        ("bookcorpus", [], CASED, {}, "lower-cased"),
+        ("16gb", [], CASED, {}, "lower-cased"),
+        ("16gb", [], UNCASED, {}, "whole books"),
+        ("160gb", files, CASED, {}, "needs files of cc-news"),
+        ("sample", [], CASED, fetching, "sample is not on the Hub"),
+        ("16gb", [], CASED, revision, "--corpus 16gb is not on the Hub"),
+        ("stories", ["x"], CASED, revision, "drop it, or --input"),
+        ("stories", ["x"], CASED, fetching, "drop it, or --input"),
     ):
         with pytest.raises(ConfigError, match=message):
-            download_missing(corpus, inputs, tmp_path, CASED, **more)
+            download_missing(corpus, inputs, tmp_path, data, **more)
+    fits = replace(UNCASED, format="full_sentences")
+    with pytest.raises(DataError, match=r"160gb has too little text.*cc-news .* 2\.0 GB"):
+        download_missing("160gb", [], tmp_path, fits)
 
 
 def test_prepare_without_input_reads_the_fetched_copy_offline(

@@ -13,15 +13,12 @@ from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from pipeline.ingest.corpora.explain import explain
 
 
-def test_lines_fit_the_terminal() -> None:
+def test_all_of_a_corpus_or_group_is_printed_in_lines_that_fit_the_terminal() -> None:
     for name in (*CORPORA, *GROUPS, "sample"):
         for width in (20, 80, 93, 400):
             lines = explain(name, width)
             assert max(map(len, lines)) <= min(max(width, 80), 100)
             assert all(line == line.rstrip() for line in lines)
-
-
-def test_every_field_of_a_corpus_and_every_member_of_a_group_is_printed() -> None:
     for name, corpus in CORPORA.items():
         words = " ".join(" ".join(explain(name, 80)).split())
         assert corpus.hub

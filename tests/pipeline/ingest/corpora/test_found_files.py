@@ -36,9 +36,7 @@ def test_files_are_kept_in_order_and_given_by_name(monkeypatch: pytest.MonkeyPat
             found.join(FoundFiles.of(files[start : start + 3]))
         assert [*found] == files
         assert [*found.by_name()] == sorted(files, key=lambda file: file.name)
-
-
-def test_what_is_known_of_all() -> None:
+    # what is known of all
     found = FoundFiles.of(FILES)
     assert found.have_different_names() and found.are_different()
     assert found.is_printable and not found.has_dataset

@@ -28,7 +28,7 @@ def test_members_are_named_and_keep_the_groups_order() -> None:
         require_members("16gb", {"wikipedia": ["w"], "bookcorpus": []})
 
 
-def test_a_directory_with_a_folder_or_file_for_each_member(tmp_path: Path) -> None:
+def test_groups_of_a_directory_and_of_the_users_own(tmp_path: Path) -> None:
     put_all(tmp_path / "one", "wikipedia/a.jsonl", "bookcorpus.jsonl")
     put(tmp_path / "one/notes.txt", "not a member")
     name, sources = corpus_sources("16gb", [str(tmp_path / "one")])
@@ -38,10 +38,7 @@ def test_a_directory_with_a_folder_or_file_for_each_member(tmp_path: Path) -> No
     ]  # fmt: skip
     put_all(tmp_path / "two", *(f"{member}/0.jsonl" for member in SMALL.members))
     assert len(corpus_sources("16gb", [str(tmp_path / "two")])[1]) == 2, "files of one name"
-
-
-def test_a_group_of_the_users_own(tmp_path: Path) -> None:
-    """It has the corpora that its inputs name, in the catalogue's order, without a size check."""
+    # a group of the user's own has the corpora that its inputs name, in the catalogue's order
     put_all(tmp_path, "n.jsonl", "b.jsonl")
     given = [f"cc-news={tmp_path / 'n.jsonl'}", f"bookcorpus={tmp_path / 'b.jsonl'}"]
     name, sources = corpus_sources("mixture", given)

@@ -115,9 +115,7 @@ def test_a_lost_network_is_not_reported_as_a_full_disk(
         assert not [*(tmp_path / "downloads").rglob("*.*et*")]
 
 
-def test_other_text_fields_and_files_without_rows(
-    repository: Path, serving: Any, tmp_path: Path
-) -> None:
+def test_another_text_field_and_no_rows(repository: Path, serving: Any, tmp_path: Path) -> None:
     for number in range(2):
         columns = {"plain_text": [f"{number}.{row}" for row in range(5)], "language": ["en"] * 5}
         pq.write_table(pa.table(columns), repository / f"2016_{number}.parquet")

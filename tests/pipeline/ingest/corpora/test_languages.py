@@ -50,6 +50,10 @@ def test_one_code_is_of_all_corpora_or_of_one(source: Source) -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             corpus_languages(given, sources)
+    found = {"web": "en", "wiki": "en", "yo": "yo"}
+    assert describe_languages(found) == "languages: 3 corpora in 2: en 2, yo 1"
+    many = {f"l{n}": f"l{n}" for n in range(1833)}
+    assert describe_languages(many).endswith("l7 1, and 1,825 more")
 
 
 def test_what_was_chosen_is_known(source: Source) -> None:
@@ -65,10 +69,3 @@ def test_what_was_chosen_is_known(source: Source) -> None:
         published: Any = SimpleNamespace(path=f"{wiki}/20260101/{wiki}-20260101-pages.xml.bz2")
         dump = replace(source, corpus="wikipedia", format="mediawiki", published=published)
         assert corpus_languages([], [dump, dump]) == ({"wikipedia": code} if code else {})
-
-
-def test_languages_are_described() -> None:
-    found = {"web": "en", "wiki": "en", "yo": "yo"}
-    assert describe_languages(found) == "languages: 3 corpora in 2: en 2, yo 1"
-    many = {f"l{n}": f"l{n}" for n in range(1833)}
-    assert describe_languages(many).endswith("l7 1, and 1,825 more")

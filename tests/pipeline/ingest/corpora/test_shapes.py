@@ -21,9 +21,7 @@ def read_names(
     return [source.name for source in sources], capsys.readouterr().out
 
 
-def test_what_describes_records_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_descriptions_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Unless it is named, or among nothing but text."""
     records = put(tmp_path / "a.jsonl")
     beside = ["LICENSE", "README.md", "SHA256SUMS", "a.jsonl.sha256", "md5sum.txt"]
@@ -68,7 +66,7 @@ def notes(folder: Path, corpus: str = "mine", plain_text: str = "") -> list[str]
     return list(plain_text_notes(corpus_sources(corpus, [str(folder)], plain_text=plain_text)[1]))
 
 
-def test_many_documents_per_file_are_reported(tmp_path: Path) -> None:
+def test_many_documents_per_file_and_tables_are_reported(tmp_path: Path) -> None:
     for number in range(20):
         put(tmp_path / f"{number}.txt", "\n\n".join(["Words."] * 11))
     (said,) = notes(tmp_path)
@@ -80,13 +78,10 @@ def test_many_documents_per_file_are_reported(tmp_path: Path) -> None:
     for number in range(20):
         put(tmp_path / f"{number}.txt", "\n\n".join(["Words."] * 10))
     assert not notes(tmp_path)
-
-
-def test_tables_read_as_plain_text_are_reported(tmp_path: Path) -> None:
-    put(tmp_path / "a.txt", "Some words.")
-    put(tmp_path / "b.csv", "number,text\n1,Some words.\n")
-    assert not notes(tmp_path)
-    (said,) = notes(tmp_path, plain_text="book")
+    put(tmp_path / "tables/a.txt", "Some words.")
+    put(tmp_path / "tables/b.csv", "number,text\n1,Some words.\n")
+    assert not notes(tmp_path / "tables")
+    (said,) = notes(tmp_path / "tables", plain_text="book")
     assert "--plain-text reads b.csv as one book per file; to read records" in said
 
 

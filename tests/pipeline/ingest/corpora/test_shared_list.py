@@ -67,9 +67,7 @@ def write(folder: Path, place: str = "in") -> None:
     put(folder / place / "README", "About these files.")
 
 
-def test_another_part_asks_nothing_about_the_files(
-    part: Part, tmp_path: Path, opened: list[str]
-) -> None:
+def test_another_part_asks_about_no_file(part: Part, tmp_path: Path, opened: list[str]) -> None:
     place = "\udcff"  # a name that is not UTF-8
     write(tmp_path, place)
     first = part(place)
@@ -116,7 +114,7 @@ def test_another_way_to_read_or_another_match_has_another_list(part: Part, tmp_p
     assert len(part("in/*/*.csv")) == 3
 
 
-def test_others_wait_for_the_part_that_looks(
+def test_others_wait_for_who_looks(
     part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If it fails, another one looks, and none takes the list of an earlier job."""

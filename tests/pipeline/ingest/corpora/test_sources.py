@@ -61,9 +61,7 @@ def test_a_file_takes_little_memory(tmp_path: Path) -> None:
     assert kept < 100 * files, kept
 
 
-def test_small_files_are_grouped_as_they_are_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_small_files_are_grouped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is said of them, and of each corpus of a folder, is what is said of single files."""
     for number in range(40):
         put(tmp_path / f"in/en.{number:02d}.txt", "One.\n\nTwo.\n" * (number + 1))
@@ -80,9 +78,7 @@ def test_small_files_are_grouped_as_they_are_found(
     assert [source.name for source in sources] == ["sw.jsonl", "yo.jsonl"]
 
 
-def test_how_plain_text_is_read_and_described(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_how_plain_text_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The corpus decides, unless the command does; every command says the same of it."""
     put(tmp_path / "a.txt", "One.\n\n" * 11)
     for corpus, chosen, expected in (
@@ -164,7 +160,7 @@ def test_each_entry_of_a_directory_is_a_corpus_if_asked(tmp_path: Path) -> None:
             corpus_sources(corpus, inputs, by_folder=True)
 
 
-def test_files_beside_the_folders_of_corpora_are_left_out(
+def test_files_beside_folders_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of files that describe, always; of other plain text, if the records are most of the bytes;

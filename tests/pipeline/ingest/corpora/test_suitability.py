@@ -49,14 +49,11 @@ def test_sentences_are_refused_where_books_are_needed(tmp_path: Path) -> None:
     require_fit(rows(tmp_path, SENTENCE.lower(), "mine"), CASED)
 
 
-def test_real_text_is_accepted() -> None:
+def test_real_text_and_too_little_text_are_accepted() -> None:
     for corpus, folder in (("bookcorpus", "books"), ("wikipedia", "articles")):
         _, sources = corpus_sources(corpus, [str(SAMPLE_FILES / folder)])
         for name in ("roberta_base", "bert_base", "spanbert_base"):
             require_fit(sources, recipe(name).data)
-
-
-def test_too_little_text_to_decide() -> None:
     assert not is_lower_cased(iter(["自然语言处理。" * 5000]))  # a script without capitals
     assert not is_lower_cased(iter(["short"]))
     assert is_lower_cased(iter(["all of it is like this. " * 400]))

@@ -61,10 +61,7 @@ def test_every_type_of_string(tmp_path: Path, shape: str) -> None:
             Record("news@0", "news", "One."), BadRecord("news:2", "invalid UTF-8"),
             Record("news@2", "news", "Three."),
         ]  # fmt: skip
-
-
-@pytest.mark.parametrize("shape", STRINGS)
-def test_a_column_in_a_column(tmp_path: Path, shape: str) -> None:
+    # a column in a column
     content = columns(TABLE, shape)
     first, *rest = records(source(tmp_path, content, text_field="m.b"), 1)
     assert first == BadRecord("news:1", "null text")
@@ -74,17 +71,13 @@ def test_a_column_in_a_column(tmp_path: Path, shape: str) -> None:
             source(tmp_path, content, text_field=field)
 
 
-def test_dictionaries_are_read_from_the_start(tmp_path: Path) -> None:
+def test_dictionaries_and_large_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = ["a", "b", "a", "c", "b"]
     table = pa.table({"text": pa.array(values).cast(pa.dictionary("int32", "string"))})
     for shape in ("file", "stream"):
         found = source(tmp_path, arrow(table, shape))
         assert len(cut(found, 1)) == 1 and texts_of(records(found)) == values
-
-
-def test_large_batches_are_mapped_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # large batches are mapped, or refused
     expected = records(source(tmp_path, arrow(TABLE, "stream", 5)))
     monkeypatch.setattr(arrow_tables, "_MAPPED_BYTES", 10)
     assert records(source(tmp_path, arrow(TABLE, "stream", 5))) == expected

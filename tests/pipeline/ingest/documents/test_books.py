@@ -249,9 +249,7 @@ def test_real_editions_of_one_book(real_data: Path) -> None:
     assert abs(words[0] - words[1]) < 200
 
 
-def test_hostile_books_take_linear_time_or_are_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_books_take_little_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, cuts = trimmed(NEW.format(book="Produced by Someone\n\n" * 50_000 + BOOK))
     assert text == BOOK and dict(cuts)[CREDITS] > 50_000
     monkeypatch.setattr(time_limit, "SECONDS", 0.05)

@@ -17,12 +17,9 @@ from tests.pipeline.ingest.documents.raw_files import in_blocks
 from tests.pipeline.ingest.files import put
 
 
-@pytest.fixture(autouse=True, params=[1, 2, 1 << 16])
-def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_blocks(monkeypatch, request.param)
-
-
-def test_lines_and_blocks_end_at_their_positions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", [1, 2, 1 << 16])
+def test_lines_and_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    in_blocks(monkeypatch, block)
     path = str(put(tmp_path / "file", b"0123456789"))
     blocks = list(read_blocks(path, "", 2, 7))
     assert b"".join(blocks) == b"23456789" and all(blocks)
@@ -39,7 +36,17 @@ def test_lines_and_blocks_end_at_their_positions(tmp_path: Path) -> None:
         assert follows_blank_line(path, len(before)) is blank, before
 
 
-def test_parse_again() -> None:
+def test_giant_documents_come_in_parts_and_lines_are_parsed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(byte_blocks, "PART_BYTES", 64)
+    for joint in ("", " ", "\n", "\n\n"):
+        document = joint.join(["\u00e9l\U0001f600ve"] * 40).encode()
+        parts = [*parts_of(document)]
+        assert b"".join(part for _, part in parts) == document and len(parts) > 3
+        assert all(document[start:].startswith(part) and len(part) <= 64 for start, part in parts)
+        assert all(part.decode().endswith(joint) for _, part in parts[:-1])
+    assert [*parts_of(b"short")] == [(0, b"short")]
     assert parse_again(b'\xef\xbb\xbf{"a": [NaN, -Infinity, 1.5, "NaN"]}') == {
         "a": [None, None, 1.5, "NaN"]
     }
@@ -49,14 +56,3 @@ def test_parse_again() -> None:
     for line in (b'{"a": 1', b'{"a": NaN', b'{"a": NaN, "b": "\\udc00}', b"\xff NaN"):
         with pytest.raises(ValueError):
             parse_again(line)
-
-
-def test_giant_documents_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_blocks, "PART_BYTES", 64)
-    for joint in ("", " ", "\n", "\n\n"):
-        document = joint.join(["\u00e9l\U0001f600ve"] * 40).encode()
-        parts = [*parts_of(document)]
-        assert b"".join(part for _, part in parts) == document and len(parts) > 3
-        assert all(document[start:].startswith(part) and len(part) <= 64 for start, part in parts)
-        assert all(part.decode().endswith(joint) for _, part in parts[:-1])
-    assert [*parts_of(b"short")] == [(0, b"short")]

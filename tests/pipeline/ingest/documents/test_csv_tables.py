@@ -25,7 +25,9 @@ def table(folder: Path, content: bytes, name: str = "a.csv", **options: str) -> 
 
 
 @pytest.mark.parametrize("compression", ["", "gz"])
-def test_rows_become_records(tmp_path: Path, compression: str) -> None:
+def test_rows_become_records(
+    tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = table(tmp_path, COMPRESS[compression](TABLE))
     assert found.format == "csv" and len(cut(found, 1)) == 1
     wrong = "another number of values than columns"
@@ -34,9 +36,7 @@ def test_rows_become_records(tmp_path: Path, compression: str) -> None:
         BadRecord("a.csv:3", wrong), Record("a.csv@3", "4", "Four."),
         BadRecord("a.csv:5", wrong), Record("a.csv@5", "q", "last"),
     ]  # fmt: skip
-
-
-def test_rows_are_numbered_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # and are numbered over blocks
     monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 64)
     rows = [f'{n},"Row {n}\nof it."' if n % 7 else f"{n},a,b" for n in range(1, 50)]
     found = records(table(tmp_path, ("id,text\n" + "\n".join(rows)).encode()))

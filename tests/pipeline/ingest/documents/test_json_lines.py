@@ -49,15 +49,12 @@ def test_a_damaged_first_line_is_a_bad_record(tmp_path: Path) -> None:
             assert texts_of(good) == ["One.", "Two."]
 
 
-def test_a_byte_order_mark_before_any_line(tmp_path: Path) -> None:
+def test_byte_order_marks_and_json_that_python_cannot_parse(tmp_path: Path) -> None:
     bom = b"\xef\xbb\xbf"
     for before in (b"\n", b" \r\n\n", bom + b"\n"):
         content = before + bom + b'{"text": "One."}\n' + bom + b"\n" + bom + b'{"text": "Two."}'
         found = records(source(tmp_path, content))
         assert texts_of(found) == ["One.", "Two."] and len(found) == 2
-
-
-def test_json_that_python_cannot_parse(tmp_path: Path) -> None:
     assert source(tmp_path, b"[" * 100_000).format == "text"
     assert source(tmp_path, b"[" + b"9" * 5000 + b"] bottles.").format == "text"
     nested = b'{"a": NaN, "b": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
@@ -82,9 +79,7 @@ def test_fields(tmp_path: Path) -> None:
         ('{"text": "T \\uD83D\\uDE42 \\uDE42", "\\ud800": NaN}', "T 🙂 ?", "news"),
     ):
         assert records(source(tmp_path, line.encode())) == [Record("news@0", origin, text)], line
-
-
-def test_that_does_not_excuse_the_rest(tmp_path: Path) -> None:
+    # that does not excuse the rest
     for line, reason in (
         (b'{"text": "NaN}', "invalid JSON"), (b'{"text": "T", "score": NaN', "invalid JSON"),
         (b'{"text": "T", "score": nan}', "invalid JSON"),
@@ -109,9 +104,7 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize("compression", ["", "gz"])
-def test_bad_records_are_named_by_line_and_reading_continues(
-    tmp_path: Path, compression: str
-) -> None:
+def test_bad_records_are_named_and_reading_continues(tmp_path: Path, compression: str) -> None:
     found = source(tmp_path, COMPRESS[compression](b"\n".join(line for line, _ in BAD_LINES)))
     for piece_bytes in (1, 7, 1000):
         got = records(found, piece_bytes)
@@ -151,7 +144,7 @@ def array(folder: Path, content: bytes, **options: str) -> list[tuple[str, str]]
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 22])
-def test_every_object_of_an_array_once(
+def test_every_object_of_arrays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     for indent in (None, 0, 2):
@@ -176,9 +169,7 @@ def test_what_is_no_document_is_counted(tmp_path: Path) -> None:
     assert ("news", "c") in array(tmp_path, content, text_field="a.b")
 
 
-def test_arrays_and_objects_without_end_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_no_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = json.dumps(DOCUMENTS).encode()
     for content, problem in (
         (whole[:-1], "truncated"), (whole[:-9], "truncated"), (whole + b" more", "damaged"),

@@ -34,10 +34,7 @@ def test_formats() -> None:
     assert markup_format(Path("f"), "a/b.txt", b"<p>One.", False) is None
     assert markup_format(Path("f"), "b.html", b"One.", False) is None
     assert markup_format(Path("f"), "b.html", b"<html>", True) is None  # --plain-text
-
-
-def test_html_in_utf16_is_html_and_nothing_else_is() -> None:
-    """Pages are decoded whatever they are in; other readers take UTF-8."""
+    # pages are decoded whatever they are in; other readers take UTF-8
     for encoding in ("utf-16-le", "utf-16-be"):
         for markup, format in (
             ("<!DOCTYPE html><p>x", "html"), ("<html>", "html"), ("Text.", None),

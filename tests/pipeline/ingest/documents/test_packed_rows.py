@@ -13,14 +13,12 @@ ROWS = [
 ]
 
 
-def test_rows_are_what_they_were_in_few_bytes() -> None:
+def test_rows_are_what_they_were_in_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [*unpack_rows(pack_rows(ROWS))] == ROWS
     assert [*unpack_rows(pack_rows([]))] == []
     rows = [(f"/data/corpus/{n // 1000}/{n:07d}.txt", n * 7919 % 100_000) for n in range(4000)]
     assert len(pack_rows(rows)) < 12 * len(rows)
-
-
-def test_a_queue_gives_rows_in_order_and_once_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a queue gives them in order, and once if asked
     monkeypatch.setattr(packed_rows, "BLOCK_ROWS", 3)
     for count in (0, 1, 3, 4, 10):
         rows, expected = RowQueue(), [(number, "x") for number in range(count)]

@@ -20,7 +20,7 @@ from pipeline.ingest.documents.parquet import (
 from tests.pipeline.ingest.documents.raw_files import columns, parquet
 
 
-def test_rows_of_some_groups(tmp_path: Path) -> None:
+def test_rows_of_some_groups_and_strings_of_all_columns(tmp_path: Path) -> None:
     path = str(tmp_path / "file")
     table = pa.table({"id": list(range(7)), "text": list("abcdefg"), "n": [0] * 7})
     pq.write_table(table, path, row_group_size=2)
@@ -30,6 +30,16 @@ def test_rows_of_some_groups(tmp_path: Path) -> None:
     assert rows == [(2, "c", (2,)), (3, "d", (3,)), (4, "e", (4,)), (5, "f", (5,))]
     assert next(read_rows(path, range(3, 4), ("text",), ())) == (6, "g", ())
     assert next(read_rows(path, range(3, 4), ("text",), ("text",))) == (6, "g", ("g",))
+    # each group has its own dictionary
+    path = str(tmp_path / "file")
+    nested = pa.list_(pa.dictionary(pa.int32(), pa.string()))
+    lists = pa.array([["b"], ["c", None], []], nested)
+    table = pa.table({"a": lists, "n": [1, 2, 3], "d": list("def")})
+    pq.write_table(table, path, row_group_size=1)
+    content = (tmp_path / "file").read_bytes()
+    assert table_format(content) == "Parquet" and table_format(b"text") == ""
+    assert [*read_strings(path)] == ["b", "d", "c", "e", "f"]
+    assert [*read_strings("not there", content)] == ["b", "d", "c", "e", "f"]
 
 
 @pytest.mark.parametrize("sizes", [[1 << 19] * 64, [*[9] * 200, *[1 << 19] * 64]])
@@ -50,20 +60,7 @@ def test_large_texts_are_decoded_a_few_at_a_time(tmp_path: Path, sizes: list[int
     assert peak < 20 << 20 and found.digest() == expected.digest()
 
 
-def test_strings_of_all_columns(tmp_path: Path) -> None:
-    """Over several row groups, each with its own dictionary."""
-    path = str(tmp_path / "file")
-    nested = pa.list_(pa.dictionary(pa.int32(), pa.string()))
-    lists = pa.array([["b"], ["c", None], []], nested)
-    table = pa.table({"a": lists, "n": [1, 2, 3], "d": list("def")})
-    pq.write_table(table, path, row_group_size=1)
-    content = (tmp_path / "file").read_bytes()
-    assert table_format(content) == "Parquet" and table_format(b"text") == ""
-    assert [*read_strings(path)] == ["b", "d", "c", "e", "f"]
-    assert [*read_strings("not there", content)] == ["b", "d", "c", "e", "f"]
-
-
-def test_whole_rows(tmp_path: Path) -> None:
+def test_whole_rows_or_damage_in_one_line(tmp_path: Path) -> None:
     """Of Parquet, an Arrow file and an Arrow stream, or their content."""
     rows = [{"words": ["a", "b"], "n": 1}, {"words": [], "n": None}, {"words": ["c"], "n": 3}]
     path = tmp_path / "in"
@@ -72,10 +69,7 @@ def test_whole_rows(tmp_path: Path) -> None:
         path.write_bytes(content)
         assert [*read_table_rows(str(path))] == rows
         assert [*read_table_rows("absent", content)] == rows
-
-
-def test_damage_is_one_line(tmp_path: Path) -> None:
-    """In the last row group, or in a name: pyarrow decodes names only when they are asked for."""
+    # pyarrow decodes names only when they are asked for
     path = tmp_path / "x.parquet"
     content = parquet(pa.table({"text": ["One."], "names": ["x"]}))
     path.write_bytes(content[:-5])

@@ -16,9 +16,7 @@ from tests.pipeline.ingest.files import texts_of
 
 
 @pytest.mark.parametrize("compression", ["", "gz"])
-def test_a_file_is_one_document_or_has_blank_lines_between_them(
-    tmp_path: Path, compression: str
-) -> None:
+def test_documents_are_files_or_between_blank_lines(tmp_path: Path, compression: str) -> None:
     found = source(tmp_path, COMPRESS[compression](b"\xef\xbb\xbfOne.\r\n\r\nTwo.\r\n"))
     assert (found.format, found.compression) == ("text", compression)
     assert records(found, 1) == [Record("news@0", "news", "One.\r\n\r\nTwo.")]
@@ -42,9 +40,7 @@ def test_bad_text_is_named_by_its_line(tmp_path: Path) -> None:
     assert records(source(tmp_path, latin)) == [BadRecord("news:1", "invalid UTF-8")]
 
 
-def test_documents_and_lines_without_end_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_no_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records_module, "MAX_DOCUMENT_BYTES", 1 << 10)
     monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", 1 << 8)
     for plain_text in ("file", "blank_lines"):

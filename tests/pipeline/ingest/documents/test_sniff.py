@@ -18,13 +18,11 @@ from tests.pipeline.ingest.documents.raw_files import LINES, in_blocks, records,
 from tests.pipeline.ingest.files import put, sniffed
 
 
-@pytest.mark.parametrize("block", [1, 2, 1 << 16])
-def test_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    in_blocks(monkeypatch, block)
+def test_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEAD_BYTES", 4)
-    for content, head in (
-        (b"", b""), (b"0123", b"0123"), (b"01234", b"01234"), (b"0" * 9, b"00000"),
-    ):  # fmt: skip
+    heads = {b"": b"", b"0123": b"0123", b"01234": b"01234", b"0" * 9: b"00000"}
+    for block, (content, head) in itertools.product((1, 2, 1 << 16), heads.items()):
+        in_blocks(monkeypatch, block)
         assert read_head(str(put(tmp_path / "file", content)), "") == head
         assert read_head(str(put(tmp_path / "file", lzma.compress(content))), "xz") == head
 
@@ -41,7 +39,7 @@ def test_records_by_content_not_suffix(tmp_path: Path) -> None:
         assert source(tmp_path, before + long).format == "jsonl"
 
 
-def test_data_that_would_be_read_as_text(tmp_path: Path) -> None:
+def test_data_that_would_be_read_as_text_and_text_that_is_not_data(tmp_path: Path) -> None:
     no_object = "is named as JSON, but no line is an object"
     for name, content, message in (
         ("file", b'["One."]\n["Two.", 2]\n', "seems to be JSON lines of arrays or strings"),
@@ -56,9 +54,6 @@ def test_data_that_would_be_read_as_text(tmp_path: Path) -> None:
         path.rename(tmp_path / "blob")  # as in a cache, where the link has the name
         with pytest.raises(DataError, match=message):
             sniff(tmp_path / "blob", "corpus", name)
-
-
-def test_text_that_is_not_data(tmp_path: Path) -> None:
     speech = b'"Where?"\n\n"There!"\n\nHe looked.\n\n"Indeed."\n'
     for text in (speech, b"[1]\nOne.\nTwo.\n", b"{{Infobox}}\n", b"{| class\n", b"[[A]] one.\n"):
         assert source(tmp_path, text).format == "text"

@@ -99,6 +99,19 @@ def test_states_and_content_of_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     Path(file.path).unlink()
     with pytest.raises(DataError, match="file cannot be read: No such file"):
         state_of(file)
+    # another state is accepted if it is asked for; a piece that is recorded early is hashed twice
+    file = source(tmp_path, CONTENT)
+    pieces, asked = tuple(cut(file, 10_000)), list[Source]()
+    with reading(pieces, asked.append):
+        assert not asked
+    os.utime(file.path, ns=(0, 7))
+    with reading(pieces, asked.append) as (_, found):
+        assert asked == [file]
+        assert {span.mtime_ns for span in found()} == {7}
+    file = source(tmp_path, CONTENT)
+    with reading(tuple(cut(file, 1 << 20))) as (pieces, found):
+        before = found()
+        assert [*read(pieces[0])] and found() == before
 
 
 def test_what_was_read_before_a_file_changed_is_not_recorded(tmp_path: Path) -> None:
@@ -116,20 +129,3 @@ def test_what_was_read_before_a_file_changed_is_not_recorded(tmp_path: Path) -> 
     Path(file.path).write_bytes(CONTENT)
     with pytest.raises(OSError, match="full"), unchanged([file]):
         raise OSError("full")
-
-
-def test_files_in_another_state_and_pieces_recorded_early(tmp_path: Path) -> None:
-    """The one is read if it is accepted; the other, as a long piece that comes next, is hashed
-    twice, not mixed."""
-    file = source(tmp_path, CONTENT)
-    pieces, asked = tuple(cut(file, 10_000)), list[Source]()
-    with reading(pieces, asked.append):
-        assert not asked
-    os.utime(file.path, ns=(0, 7))
-    with reading(pieces, asked.append) as (_, found):
-        assert asked == [file]
-        assert {span.mtime_ns for span in found()} == {7}
-    file = source(tmp_path, CONTENT)
-    with reading(tuple(cut(file, 1 << 20))) as (pieces, found):
-        before = found()
-        assert [*read(pieces[0])] and found() == before

@@ -111,13 +111,16 @@ def test_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ]  # fmt: skip
     source = sniffed(tmp_path / "wiki_00", DOCS.encode().replace(b"a river", b"a \xff"))
     assert read_all(source)[0] == BadRecord("wiki_00:1", "invalid UTF-8")
+    # giant ones come in parts
+    monkeypatch.setattr(byte_blocks, "PART_BYTES", 64)
+    text = "Arve\n\n" + "It says so.\n" * 20
+    source = sniffed(tmp_path / "w", f'<doc id="1" url="u" title="Arve">\n{text}</doc>\n')
+    found = [one for one in read_all(source, piece_bytes=100) if isinstance(one, Record)]
+    assert "\n".join(texts_of(found)) == text.strip() and len(found) > 3
+    assert {one.origin for one in found} == {"u"} and len({one.id for one in found}) == len(found)
 
 
-def test_an_attribute_without_a_value_is_found_in_linear_time() -> None:
-    assert wikiextractor._ATTRIBUTE.findall("a" * 200_000 + ' b="c"') == [("b", "c")]
-
-
-def test_a_long_document_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_documents_are_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = 0
 
     class Counting:
@@ -132,12 +135,4 @@ def test_a_long_document_is_searched_once(tmp_path: Path, monkeypatch: pytest.Mo
     source = sniffed(tmp_path / "w", '<doc id="1">\n' + "Nothing ends here.\n" * 5_000 + "</doc>\n")
     [record] = read_all(source, piece_bytes=1)
     assert isinstance(record, Record) and searched < 1.1 * source.size
-
-
-def test_giant_documents_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_blocks, "PART_BYTES", 64)
-    text = "Arve\n\n" + "It says so.\n" * 20
-    source = sniffed(tmp_path / "w", f'<doc id="1" url="u" title="Arve">\n{text}</doc>\n')
-    found = [one for one in read_all(source, piece_bytes=100) if isinstance(one, Record)]
-    assert "\n".join(texts_of(found)) == text.strip() and len(found) > 3
-    assert {one.origin for one in found} == {"u"} and len({one.id for one in found}) == len(found)
+    assert wikiextractor._ATTRIBUTE.findall("a" * 200_000 + ' b="c"') == [("b", "c")]

@@ -82,9 +82,7 @@ def test_labels_are_what_browsers_take_them_for() -> None:
         ("iso-8859-9", "cp1254", "Köprü “kapalı”"), ("euc-kr", "cp949", "똠방각하"),
     ):  # fmt: skip
         assert decoded(text.encode(encoding), label) == Decoded(text, False)
-
-
-def test_the_server_is_believed_where_nothing_is_damaged() -> None:
+    # the server is believed where nothing is damaged
     text = "Le pont de Nîmes est fermé."
     for own in ("windows-1251", "Shift_JIS", "utf-8"):
         markup = page(text, own)
@@ -92,9 +90,7 @@ def test_the_server_is_believed_where_nothing_is_damaged() -> None:
     # one byte that Windows-1252 does not have is no reason to guess
     assert decoded(text.encode("cp1252") + b" \x81", "latin-1").text == f"{text} \ufffd"
     assert decoded("Ñandú ÀÉÈÙ".encode("cp1252"), "latin-1").text == "Ñandú ÀÉÈÙ"
-
-
-def test_overruled_labels_are_told_from_right_and_missing_ones() -> None:
+    # overruled labels are told from right and missing ones
     russian, plain = TEXTS["ru"], "Nothing beyond ASCII."
     for text, encoding, header, own, expected in (
         (russian, "utf-8", "utf-8", "", False), (russian, "utf-8", "", "", False),
@@ -105,8 +101,6 @@ def test_overruled_labels_are_told_from_right_and_missing_ones() -> None:
     ):  # fmt: skip
         found = decoded(page(text, own).encode(encoding), header)
         assert found == Decoded(page(text, own), expected), (encoding, header, own)
-
-
-def test_binary_data_is_no_text() -> None:
+    # binary data is no text
     assert decode_page(bytes(range(64)) * 32, "text/html") is None
     assert decode_page(b"<p>" + b"\0" * 100, "text/html; charset=utf-8") is None

@@ -92,7 +92,7 @@ def test_kinds_of_records_are_all_among_these(tmp_path: Path) -> None:
     assert any(record.text == "" for record in found if isinstance(record, Record))
 
 
-def test_a_large_compressed_file_of_json_lines_is_extracted(
+def test_a_large_compressed_file_is_extracted_whatever_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.jsonl.gz"
@@ -103,9 +103,7 @@ def test_a_large_compressed_file_of_json_lines_is_extracted(
     found = extracted(path, tmp_path / "documents")
     assert found.format == EXTRACTED
     assert read_all(found) == read_all(source)
-
-
-def test_a_name_is_the_one_of_the_reading(tmp_path: Path) -> None:
+    # the name is the one of the reading
     source = made(tmp_path, "csv")
     documents = tmp_path / "documents"
     (first,) = extract([source], documents, local_executor(1))
@@ -115,7 +113,7 @@ def test_a_name_is_the_one_of_the_reading(tmp_path: Path) -> None:
     assert ids == {"x/a.csv@0", "x/a.csv@2"}
 
 
-def test_regrouped_tables_have_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regrouped_tables_have_all_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(document_tables, "GROUP_BYTES", 5000)
     (whole,) = extract_tables([])
     assert whole.schema.names == EXTRACTION_COLUMNS and not whole.num_rows
@@ -132,9 +130,7 @@ def test_regrouped_tables_have_the_same_rows(monkeypatch: pytest.MonkeyPatch) ->
     sizes = [sum(len(text or "") for text in group["text"].to_pylist()) for group in groups]
     assert all(5000 <= size < 5900 for size in sizes[:-1])
     assert [group.num_rows for group in regrouped([])] == [0]
-
-
-def test_rows_without_text_fill_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # rows without text fill tables
     (piece,) = cut(sniffed(tmp_path / "a.csv", b"id,text\n" + b"1,\n2,x,y\n" * 50), 1 << 20)
     (whole,) = piece_tables([piece])
     monkeypatch.setattr(document_tables, "TABLE_ROWS", 7)

@@ -54,6 +54,10 @@ def test_every_page_is_a_document_or_counted_as_dropped(tmp_path: Path) -> None:
     assert extracted(path, documents) == made and Path(made.path).stat().st_mtime_ns == written
     put(path, small_dump().replace(b"river", b"River"))
     assert extracted(path, documents).path != made.path
+    # fast formats are not extracted
+    path = put(tmp_path / "in.jsonl")
+    assert extracted(path, tmp_path / "others") == sniffed(path)
+    assert not (tmp_path / "others").exists()
 
 
 def test_a_file_is_not_read_as_another_with_the_same_name_and_ends(tmp_path: Path) -> None:
@@ -76,9 +80,7 @@ def test_a_file_is_the_same_through_another_folder(tmp_path: Path) -> None:
     assert ids == ["deep/small.xml@0", "small.xml@0"]
 
 
-def test_every_record_is_read_back_unchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_record_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path / "small.xml", small_dump())
     kept = Extract("1", "http://a.org/1", "One", "Text.", "", "2016", "en", "a.org", 10)
     records = [kept, replace(kept, text="", dropped="redirect"), BadRecord("small.xml:3", "torn")]
@@ -127,12 +129,8 @@ def test_a_file_is_extracted_in_units_that_a_kill_keeps(tmp_path: Path) -> None:
     made = extracted(path, documents, stopping_after(99, done))
     assert len(done) == len(set(done)) == len(cut_units(sources(path)[0])) + 1 > 5
     assert Path(made.path).read_bytes() == Path(whole.path).read_bytes()
-    stem = Path(made.path).stem
-    assert {entry.name for entry in documents.iterdir()} == {
-        f"{stem}.parquet",
-        f".{stem}.lock",
-        f".{stem}.content.json",
-    }
+    left, stem = {entry.name for entry in documents.iterdir()}, Path(made.path).stem
+    assert left == {f"{stem}.parquet", f".{stem}.lock", f".{stem}.content.json"}
 
 
 @pytest.mark.usefixtures("small_units")
@@ -201,6 +199,7 @@ def two_workers(log: Path, stop_at: int = 1000) -> Executor:
     return Executor(run)
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_two_workers_share_a_published_file_and_continue_after_a_kill(
     one_file: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +260,9 @@ def test_a_part_helps_with_the_file_that_another_part_makes(
     assert len([*documents.iterdir()]) == 3
 
 
-def test_temporary_files_of_the_dead_are_removed(tmp_path: Path) -> None:
+def test_only_temporary_files_of_the_dead_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, documents = large_dump(tmp_path / "pages.xml", 2), tmp_path / "documents"
     documents.mkdir()
     now = temporary_path(documents / "now-1.parquet")
@@ -269,18 +270,13 @@ def test_temporary_files_of_the_dead_are_removed(tmp_path: Path) -> None:
         left.write_bytes(b"half")
     extracted(path, documents)
     assert [*documents.glob(".*.tmp")] == [now], "this process may be writing it"
-
-
-def test_a_process_that_starts_removes_nothing_that_another_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """HTML files are one unit, which is written with its file."""
-    path, documents = put(tmp_path / "a.html", web_page("Story")), tmp_path / "documents"
+    # HTML files are one unit, which is written with its file, while another process starts
+    path, documents = put(tmp_path / "a.html", web_page("Story")), tmp_path / "live"
     write = unit_files.write_unit
 
     def write_and_start(unit: units.Unit, start: places.Place, path: Path) -> None:
         write(unit, start, path)
-        extracted(large_dump(tmp_path / "pages.xml", 2), documents)
+        extracted(large_dump(tmp_path / "new.xml", 2), documents)
 
     monkeypatch.setattr(unit_files, "write_unit", write_and_start)
     made = extracted(path, documents)
@@ -289,9 +285,7 @@ def test_a_process_that_starts_removes_nothing_that_another_writes(
 
 
 @pytest.mark.usefixtures("small_units")
-def test_units_that_another_process_removes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_units_that_others_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may put the file together while this one looks at the units."""
     path, documents = large_dump(tmp_path / "pages.xml", 60), tmp_path / "documents"
     with pytest.raises(KeyboardInterrupt):
@@ -304,12 +298,6 @@ def test_units_that_another_process_removes(
 
     monkeypatch.setattr(extraction, "is_unit_of", when_it_is_gone)
     assert Path(extracted(path, documents).path).exists()
-
-
-def test_fast_formats_are_not_extracted(tmp_path: Path) -> None:
-    path = put(tmp_path / "in.jsonl")
-    assert extracted(path, tmp_path / "documents") == sniffed(path)
-    assert not (tmp_path / "documents").exists()
 
 
 def test_same_shards_from_processes_ranks_and_parts(tiny_tokenizer: Path, tmp_path: Path) -> None:

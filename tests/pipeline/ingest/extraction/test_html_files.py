@@ -52,9 +52,7 @@ def test_a_folder_becomes_one_file_without_tags_and_repeats(tmp_path: Path) -> N
     assert again.path != made.path
 
 
-def test_large_folders_become_several_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_folders_become_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = found_in(write(tmp_path / "in", 6))[0].files
     monkeypatch.setattr(packs, "PAGES_BYTES", 2 * max(page.size for page in pages))
     groups = found_in(tmp_path / "in")

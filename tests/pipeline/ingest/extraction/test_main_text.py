@@ -37,6 +37,10 @@ def test_an_article_loses_its_surroundings() -> None:
     found = read_page(page("A bridge closes"))
     assert found.text.split("\n\n") == ["A bridge closes", *SENTENCES]
     assert (found.title, found.language, found.dropped) == ("A bridge closes - The Paper", "en", "")
+    # plain text of WET files does, too
+    lines = ["Home", "World", "Sport", *SENTENCES, "Share this", "Contact", "Imprint"]
+    assert read_plain("\r\n".join(lines)).text.split("\n\n") == [*SENTENCES]
+    assert read_plain("\n".join(["Home", "World"] * 20)).dropped == "no main text"
 
 
 def test_lists_headings_and_repeats_stay_where_they_are_text() -> None:
@@ -59,9 +63,7 @@ def test_lists_headings_and_repeats_stay_where_they_are_text() -> None:
     more = f"<p>Photo: A. Person</p><p>{refrain}</p>" * 3
     found = blocks(page("Ferries", more=more))
     assert found.count(refrain) == 3 and "Photo: A. Person" not in found
-
-
-def test_blocks_above_the_headline_are_dropped_unless_they_are_the_text() -> None:
+    # blocks above the headline are dropped unless they are the text
     box = "<p>Get the most out of this paper, with access to all that it has to offer to you.</p>"
     body = page("A bridge closes")
     found = blocks(body.replace("<nav>", f"{box}<h3>And more</h3><nav>"))
@@ -105,9 +107,3 @@ def test_hostile_pages_terminate() -> None:
     words, data = "word " * 20_000, "x" * 90_000
     for tag in (f'<p title="{words}">', f"<img src='data:{data}'>", f"<p>{words} < {words}</p>"):
         assert read_page(tag + prose).dropped == ""
-
-
-def test_plain_text_of_wet_files() -> None:
-    lines = ["Home", "World", "Sport", *SENTENCES, "Share this", "Contact", "Imprint"]
-    assert read_plain("\r\n".join(lines)).text.split("\n\n") == [*SENTENCES]
-    assert read_plain("\n".join(["Home", "World"] * 20)).dropped == "no main text"

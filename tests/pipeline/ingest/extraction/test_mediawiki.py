@@ -40,7 +40,7 @@ def test_every_page_is_yielded(tmp_path: Path, pack: type[bytes]) -> None:
     assert found[1].url == "https://en.wikipedia.org/wiki/Arve_river"
 
 
-def test_concatenated_bzip2_streams(tmp_path: Path) -> None:
+def test_concatenated_and_damaged_bzip2_streams(tmp_path: Path) -> None:
     """Like Wikipedia's multistream dumps."""
     content = dump([page(number, f"T{number}", "Some text.") for number in range(300)])
     cuts = [content[start : start + 5000] for start in range(0, len(content), 5000)]
@@ -48,9 +48,6 @@ def test_concatenated_bzip2_streams(tmp_path: Path) -> None:
     assert [article.title for article in found] == [f"T{number}" for number in range(300)]
     positions = [article.position for article in found]
     assert positions == sorted(positions) and positions[-1] <= len(content)
-
-
-def test_damaged_dumps(tmp_path: Path) -> None:
     whole = small_dump()
     for content in (whole[:-200], bz2.compress(whole)[:-20], whole.replace(b"</title>", b"<", 1)):
         with pytest.raises(DataError, match=r"is (truncated|damaged)"):
@@ -94,11 +91,17 @@ def test_elements_are_read_as_they_are_nested(tmp_path: Path) -> None:
     assert (found.text, found.revised) == ("A\n\nTwo <page> words", "")
 
 
-def test_an_address_that_is_none_gives_no_domain(tmp_path: Path) -> None:
+def test_addresses_that_are_none_and_redirects_of_other_languages(tmp_path: Path) -> None:
     content = small_dump().replace(b"https://en.wikipedia.org", b"https://[en.wikipedia.org")
     assert content != small_dump()
     found = articles(tmp_path, content)
     assert {article.domain for article in found} == {""} and found[0].text
+    marks = ("#ПЕРЕНАПРАВЛЕНИЕ ", "\n# redirect: ", "#重定向", "#Weiterleitung ")
+    texts = [f"{mark}[[A]]" for mark in marks]
+    kept = ["#A list of [[words]]", "# 5 words", "#redirects are pages"]
+    pages = [page(number, f"T{number}", text) for number, text in enumerate(texts + kept)]
+    found = articles(tmp_path, dump(pages))
+    assert [one.dropped for one in found] == ["redirect"] * 4 + [""] * 3
 
 
 RUSSIAN = ((-2, "Медиа"), (0, ""), (6, "Файл"), (14, "Категория"))
@@ -135,13 +138,3 @@ def test_every_place_knows_the_wiki(
     assert {raw.wiki for _, raw in whole + late} == {wiki}
     [text] = {one.text.partition("\n\n")[2] for _, raw in late for one in extract_page(source, raw)}
     assert text == "Город Омск. мини слушать CSI: Омск A"
-
-
-def test_redirects_of_other_languages(tmp_path: Path) -> None:
-    """In dumps that have no element for them."""
-    marks = ("#ПЕРЕНАПРАВЛЕНИЕ ", "\n# redirect: ", "#重定向", "#Weiterleitung ")
-    texts = [f"{mark}[[A]]" for mark in marks]
-    kept = ["#A list of [[words]]", "# 5 words", "#redirects are pages"]
-    pages = [page(number, f"T{number}", text) for number, text in enumerate(texts + kept)]
-    found = articles(tmp_path, dump(pages))
-    assert [one.dropped for one in found] == ["redirect"] * 4 + [""] * 3

@@ -81,19 +81,18 @@ def test_the_same_as_tarfile(tmp_path: Path, kind: int) -> None:
         assert texts(path) == expected, compression
 
 
-@pytest.mark.parametrize("block", [7, 1 << 22])
-def test_openwebtext_as_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+def test_openwebtext_as_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [*PAGES]
     parts = [{name: PAGES[name] for name in names[start::3]} for start in range(3)]
     path = write(tmp_path, published(parts))
-    monkeypatch.setattr(codecs, "BLOCK_BYTES", block)
-    assert list(texts(path).items()) == [
+    expected = [
         (f"openwebtext/urlsf_subset{number:02}-1_data.xz/{name}", text)
         for number, pages in enumerate(parts)
         for name, text in decoded(pages).items()
     ]
+    for block in (7, 1 << 22):
+        monkeypatch.setattr(codecs, "BLOCK_BYTES", block)
+        assert list(texts(path).items()) == expected
 
 
 def test_lz4_around_and_inside(tmp_path: Path) -> None:
@@ -143,7 +142,7 @@ def test_names_and_links_are_harmless(tmp_path: Path) -> None:
         assert [*texts(write(tmp_path, tar(content, kind)))] == [*names.values()]
 
 
-def test_every_file_is_a_document_or_has_a_reason(
+def test_every_file_is_read_or_has_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tar_archives, "MAX_DOCUMENT_BYTES", 1000)
@@ -163,6 +162,23 @@ def test_every_file_is_a_document_or_has_a_reason(
         "over 0 MiB",
     ]  # fmt: skip
     assert found[2] == BadRecord("pages.tar/c", "invalid UTF-8")
+    monkeypatch.undo()
+    members = {
+        "wiki.xml": small_dump(), "feed": b'<?xml version="1.0"?><rss><item>A</item></rss>',
+        "sgml": b"<!DOCTYPE DOC><DOC>A</DOC>", "a.txt": b"<p>No declaration: a text.</p>",
+        "._b.xml": b"<?xml?><a/>",
+    }  # fmt: skip
+    found = records(write(tmp_path, tar(members)))
+    assert [
+        (item.where, item.reason) if isinstance(item, BadRecord)
+        else (item.id, item.text or item.dropped)
+        for item in found
+    ] == [
+        ("pages.tar/wiki.xml", "MediaWiki dump in an archive"),
+        ("pages.tar/feed", "XML of an unknown kind"), ("pages.tar/sgml", "XML of an unknown kind"),
+        ("a.txt", "<p>No declaration: a text.</p>"),
+        ("._b.xml", "attributes of a file, from a Mac"),
+    ]  # fmt: skip
 
 
 def test_damage_is_one_line_that_names_the_place(tmp_path: Path) -> None:
@@ -193,9 +209,6 @@ def test_extraction_keeps_the_names_of_members(tmp_path: Path) -> None:
     assert texts_of(found) == [*decoded(PAGES).values()]
     inside = "openwebtext/urlsf_subset00-1_data.xz/0000002-e.txt"
     assert found[2] == Record("pages.tar@2", f"pages.tar/{inside}", "Page 2.")
-    written = Path(made.path).stat().st_mtime_ns
-    assert extracted(path, tmp_path / "documents") == made
-    assert Path(made.path).stat().st_mtime_ns == written
 
 
 def test_headers_that_are_no_records(tmp_path: Path) -> None:
@@ -210,7 +223,9 @@ def test_headers_that_are_no_records(tmp_path: Path) -> None:
     assert texts(tmp_path / "x.tar") == {"a.txt": "One"}
 
 
-def test_a_giant_member_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_giant_members_are_not_unpacked_and_large_ones_come_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unpacked = 0
 
     def counted(file: BinaryIO, kind: codecs.Compression) -> Iterator[bytes]:
@@ -226,9 +241,6 @@ def test_a_giant_member_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.Monk
     assert found[1] == BadRecord("pages.tar/b.gz", "over 1 MiB")
     assert texts_of(found) == ["One.", "Two."]
     assert unpacked <= 8 << 20
-
-
-def test_a_large_member_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(byte_blocks, "PART_BYTES", 64)
     text = "So it says again and again. " * 9 + "\u00e9."
     found = texts(write(tmp_path, tar({"a": text.encode(), "b": b"Two."})))
@@ -275,25 +287,6 @@ def test_pages_are_read_as_in_a_folder(tmp_path: Path) -> None:
     assert [*found] == [f"a.tar.xz/{name}" for name in SITE]
 
 
-def test_xml_is_counted_as_bad(tmp_path: Path) -> None:
-    members = {
-        "wiki.xml": small_dump(), "feed": b'<?xml version="1.0"?><rss><item>A</item></rss>',
-        "sgml": b"<!DOCTYPE DOC><DOC>A</DOC>", "a.txt": b"<p>No declaration: a text.</p>",
-        "._b.xml": b"<?xml?><a/>",
-    }  # fmt: skip
-    found = records(write(tmp_path, tar(members)))
-    assert [
-        (item.where, item.reason) if isinstance(item, BadRecord)
-        else (item.id, item.text or item.dropped)
-        for item in found
-    ] == [
-        ("pages.tar/wiki.xml", "MediaWiki dump in an archive"),
-        ("pages.tar/feed", "XML of an unknown kind"), ("pages.tar/sgml", "XML of an unknown kind"),
-        ("a.txt", "<p>No declaration: a text.</p>"),
-        ("._b.xml", "attributes of a file, from a Mac"),
-    ]  # fmt: skip
-
-
 PLAIN = PAGES | {
     "a.txt": b"\xff\xfe\xfd", "b": b" \n", "c:5": b"\xff", "d": b'{"text": 1}',
     "e": b"< 5 is <b>not</b> markup", "f": b"<p>A paragraph.</p>",
@@ -301,9 +294,7 @@ PLAIN = PAGES | {
 
 
 @pytest.mark.parametrize("unit", [20_000, 1 << 20])
-def test_texts_alone_keep_their_mark_and_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: int
-) -> None:
+def test_texts_keep_their_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: int) -> None:
     """Neither depends on the reader of markup in archives."""
     monkeypatch.setattr(units, "TAR_UNIT_BYTES", unit)
     path = put(tmp_path / "plain.tar", tar(PLAIN))
@@ -323,9 +314,7 @@ def test_texts_alone_keep_their_mark_and_bytes(
     assert Path(made.path).read_bytes() == (tmp_path / "expected").read_bytes()
 
 
-def test_the_reader_of_markup_marks_archives_with_markup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_markup_is_in_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = {"texts.tar": {"a.txt": b"One."}, "pages.tar": {"a.html": page("One").encode()}}
     paths = [put(tmp_path / name, tar(content)) for name, content in contents.items()]
 

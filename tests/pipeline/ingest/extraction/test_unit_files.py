@@ -98,10 +98,8 @@ def test_a_wrong_beginning_is_read_again_and_damage_is_an_error(tmp_path: Path) 
     source = sniffed(tmp_path / "start.xml", b"<mediawiki><page></mediawiki>")
     with pytest.raises(DataError, match="truncated or damaged"):
         write_unit(*whole_of(source), START, tmp_path / "unit")
-
-
-def test_a_lone_surrogate_ends_no_dump(tmp_path: Path) -> None:
-    source = sniffed(tmp_path / "x.xml", dump([page(1, "A", "One &#xD800; two.")]))
+    # a lone surrogate ends no dump
+    source = sniffed(tmp_path / "lone.xml", dump([page(1, "A", "One &#xD800; two.")]))
     write_unit(*whole_of(source), START, tmp_path / "unit")
     assert pq.read_table(tmp_path / "unit")["text"].to_pylist() == ["A\n\nOne ? two."]
 
@@ -121,9 +119,8 @@ def two_workers() -> Executor:
     return Executor(run)
 
 
-def test_one_unit_with_markup_marks_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("quick_workers")
+def test_a_unit_with_markup_marks_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pages.tar"
     path.write_bytes(tar(PAGES | {"site.org/a.html": web_page("A").encode()}))
     alone = extracted(path, tmp_path / "alone")

@@ -105,9 +105,7 @@ def test_units_are_the_file(tmp_path: Path, name: str) -> None:
         assert sum(map(bool, (found for _, found in parts))) > 2 or uncut
 
 
-def test_a_file_that_is_read_from_its_start_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_read_once_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
     real = places._blocks
     monkeypatch.setattr(places, "_blocks", lambda *given: opened.append(given) or real(*given))
@@ -120,16 +118,14 @@ def test_a_file_that_is_read_from_its_start_is_read_once(
     assert len(opened) == 2
 
 
-def test_a_page_in_a_comment_shows_in_the_spans(tmp_path: Path) -> None:
+def test_pages_in_comments_and_giant_records_show_in_the_spans(tmp_path: Path) -> None:
     """Here a `<page>` is none, so the unit after it does not begin where the one before ends."""
     pages = [page(number, f"T{number}", "Some text. " * 150) for number in range(30)]
     pages[14] = f"<!-- {'x' * 30_000} {pages[14]} -->"
     source = sniffed(tmp_path / "x.xml", dump(pages))
     spans = [read(unit)[0] for unit in cut_units(source)]
     assert [span.begin for span in spans[1:]] != [span.end for span in spans[:-1]]
-
-
-def test_two_units_of_a_giant_record_are_one(tmp_path: Path) -> None:
+    # two units of a giant record are one
     pages = [page(1, "A", "Text."), page(2, "B", "Long. " * 10_000), page(3, "C", "Text.")]
     cut = cut_units(sniffed(tmp_path / "x.xml", dump(pages)))
     found = [read(unit) for unit in cut]

@@ -55,9 +55,7 @@ def test_the_same_records_as_fastwarc_of_real_crawls(real_data: Path) -> None:
 
 
 @pytest.mark.parametrize("sip", [2, 1 << 18])
-def test_damage_loses_only_its_record(
-    tmp_path: Path, sip: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_loses_one_record(tmp_path: Path, sip: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warc, "_SIP_BYTES", sip)
     parts = [gzip.compress(item, mtime=0) for item in RECORDS]
     ends = [sum(map(len, parts[:number])) for number in range(len(parts) + 1)]

@@ -113,6 +113,11 @@ def test_plain_text_is_kept_as_it_was_written(tmp_path: Path) -> None:
         assert isinstance(found, Extract)
         assert (found.text, found.dropped, found.title) == (text, "", ""), content_type
         assert found.language == "en"
+    # texts of WET files lose what surrounds them
+    lines = "\n".join(["Home", "World", "Sport", *SENTENCES, "Imprint"])
+    found = read(tmp_path / "x", record("warcinfo", b"a: b"), conversion(lines), conversion(" \n"))
+    kept = [(item.text, item.dropped) for item in found if isinstance(item, Extract)]
+    assert kept == [("\n\n".join(SENTENCES), ""), ("", "empty")]
 
 
 def test_what_is_read_as_text_and_as_html(tmp_path: Path) -> None:
@@ -150,7 +155,8 @@ def test_lines_that_a_site_repeats_are_removed(tmp_path: Path) -> None:
     assert {getattr(item, "dropped", "") for item in found} == {"nothing but what its site repeats"}
 
 
-def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("quick_workers")
+def test_order_workers_and_restarts_do_not_matter(tmp_path: Path) -> None:
     records = [*articles(12), *articles(7, "b.org", MORE)]
     found = []
     for name, order in (("x", records), ("y", random.Random(1).sample(records, len(records)))):
@@ -161,13 +167,17 @@ def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
     kept = collections.Counter(domain for domain, _, text, _ in found[0] if text)
     assert kept == {"paper.org": 4, "b.org": 4}
     assert {item[3] for item in found[0]} == {"", "over the number of pages of its site"}
-
-
-def test_wet_files(tmp_path: Path) -> None:
-    lines = "\n".join(["Home", "World", "Sport", *SENTENCES, "Imprint"])
-    found = read(tmp_path / "x", record("warcinfo", b"a: b"), conversion(lines), conversion(" \n"))
-    kept = [(item.text, item.dropped) for item in found if isinstance(item, Extract)]
-    assert kept == [("\n\n".join(SENTENCES), ""), ("", "empty")]
+    given = [source(tmp_path / f"{n}.gz", *articles(20, f"s{n}.org", MORE)) for n in range(3)]
+    one, two = tmp_path / "one", tmp_path / "two"
+    extract(given, one, local_executor(1))
+    made = extract(given, two, local_executor(2))
+    assert contents(one) == contents(two)
+    Path(made[1].path).unlink()
+    extract(given, two, local_executor(2))
+    assert contents(one) == contents(two)
+    capped = [replace(item, pages=PageChoice(3)) for item in given]
+    others = extract(capped, two, local_executor(1))
+    assert {item.path for item in others}.isdisjoint(item.path for item in made)
 
 
 def test_every_record_of_real_files(real_data: Path) -> None:
@@ -188,20 +198,6 @@ def test_every_record_of_real_files(real_data: Path) -> None:
     }  # fmt: skip
     assert counts["warcfile.warc"] == counts["warcfile.warc.gz"] == counts["warcfile.warc.lz4"]
     assert counts["sample-0000.warc.gz"][1] == 22 and counts["sample-0001.warc.gz"][1] == 15
-
-
-def test_documents_do_not_depend_on_workers_or_restarts(tmp_path: Path) -> None:
-    given = [source(tmp_path / f"{n}.gz", *articles(20, f"s{n}.org", MORE)) for n in range(3)]
-    one, two = tmp_path / "one", tmp_path / "two"
-    extract(given, one, local_executor(1))
-    made = extract(given, two, local_executor(2))
-    assert contents(one) == contents(two)
-    Path(made[1].path).unlink()
-    extract(given, two, local_executor(2))
-    assert contents(one) == contents(two)
-    capped = [replace(item, pages=PageChoice(3)) for item in given]
-    others = extract(capped, two, local_executor(1))
-    assert {item.path for item in others}.isdisjoint(item.path for item in made)
 
 
 def test_pages_in_other_languages_are_dropped_with_their_reason(tmp_path: Path) -> None:
@@ -258,9 +254,7 @@ def test_news_from_a_crawl_to_shards(
     assert news["dropped"] == {"HTTP status 500": 1} and news["bad"] == {"record cut off": 1}
 
 
-def test_a_page_that_takes_too_long_is_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_page_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_limit, "SECONDS", 0.1)
     slow = response("<p>" + "<b>x</b> word. " * 240_000, number=1)
     found = read(tmp_path / "x", response(page("Quick"), number=2), slow)

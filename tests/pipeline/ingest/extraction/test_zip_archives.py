@@ -100,13 +100,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(DataError, match=message):
             read(path)
-
-
-def test_two_archives_in_one_file_are_not_one(tmp_path: Path) -> None:
-    """zipfile reads the last of them and says nothing about the other."""
+    # two archives are not one: zipfile reads the last of them and says nothing about the other
     one = archive(tmp_path / "one.zip", {"a.txt": "One."}).read_bytes()
     two = archive(tmp_path / "two.zip", {"b.txt": "Two."}).read_bytes()
-    path = tmp_path / "a.zip"
     for content, where in ((one + two, "before"), (one + two[:40], "after"), (one + b"x", "after")):
         path.write_bytes(content)
         with pytest.raises(DataError, match=rf"a\.zip is damaged \(bytes {where} the archive"):
@@ -115,9 +111,7 @@ def test_two_archives_in_one_file_are_not_one(tmp_path: Path) -> None:
     assert texts(path) == ["One."]
 
 
-def test_an_archive_is_opened_once_for_all_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its directory grows with its files: read for each of them, 3,000 took half a minute."""
     path = archive(tmp_path / "a.zip", {f"{number}.txt": f"Text {number}." for number in range(9)})
     opened = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline.ingest.wikitext.holes import HOLE, close_holes
 
 
-def test_holes() -> None:
+def test_holes_are_closed_and_other_text_stays() -> None:
     for holed, closed in (
         ("Lincoln (# ; born 1809) was", "Lincoln (born 1809) was"),
         ("Lincoln (#; #; #) was", "Lincoln was"), ("Lincoln (#, or #), the", "Lincoln, the"),
@@ -22,9 +22,6 @@ def test_holes() -> None:
         ("團隊（#）是（#；1月）、（日语：#、#），", "團隊是（1月）、（日语），"),
     ):  # fmt: skip
         assert close_holes(holed.replace("#", HOLE)) == closed
-
-
-def test_text_without_marks_stays_as_it_is() -> None:
     for text in (
         "Est-ce vrai ? Oui ! Le fait : « mot » ; voilà.",
         "one , two ; and three . (; born) ( ) [] , ; ,",

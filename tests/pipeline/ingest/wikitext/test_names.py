@@ -5,13 +5,10 @@ from __future__ import annotations
 from pipeline.ingest.wikitext.names import LANGUAGES, NAMESPACES, REDIRECTS, SWITCHES
 
 
-def test_languages() -> None:
+def test_languages_and_names_are_in_lower_case() -> None:
     codes = {"en", "simple", "zh-min-nan", "be-tarask", "roa-rup", "map-bms", "ceb", "nb", "zh-yue"}
     assert codes <= LANGUAGES and 330 < len(LANGUAGES) < 400
     assert not {"csi", "uk.", "w", "wikt", "commons", "CSI", "http", "s"} & LANGUAGES
-
-
-def test_names_are_in_lower_case() -> None:
     for words in (LANGUAGES, REDIRECTS, SWITCHES):
         assert all(word == word.lower() and word == word.strip() for word in words)
     for names in NAMESPACES.values():

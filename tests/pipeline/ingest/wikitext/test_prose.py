@@ -14,7 +14,7 @@ def shown(wikitext: str, language: str = "en") -> str:
     return prose(wikitext, Wiki(language=language))
 
 
-def test_parts_of_articles() -> None:
+def test_parts_of_articles_and_links_of_a_wiki() -> None:
     for wikitext, text in (
         (ARTICLE, PROSE), ("{{convert|5|km|mi}}", "5 km"),
         ("{{convert|6|ft|2|in|cm}}", "6 ft 2 in"),
@@ -58,6 +58,22 @@ def test_parts_of_articles() -> None:
         ("&#39;&#39;a&#39;&#39; it's {{'}}''b''", "''a'' it's 'b"),
     ):  # fmt: skip
         assert shown(wikitext) == text.strip()
+    for language, wikitext, text in (
+        ("ru", "Город.[[Категория:Города]] [[Файл:X.jpg|мини|200px|Подпись]]", "Город."),
+        ("ru", "[[Изображение:X.jpg|x]]да [[File:X.jpg|thumb]] [[image:Y|Z]]", "да"),
+        ("ru", "[[:Категория:Города]] [[Медиа:a.ogg|слушать]]", "Категория:Города слушать"),
+        ("en", "[[Media:a.ogg|listen]] [[media:a.ogg]]", "listen"),
+        ("en", "[[Datei: A Story]] [[Файл:X|y]]", "Datei: A Story y"),
+        ("en", "[[CSI: Miami]] [[Re: Zero]] [[UK: a map]] [[IT: x]]",
+         "CSI: Miami Re: Zero UK: a map IT: x"),
+        ("en", "a [[fr:Bonjour]], b [[simple:A]] [[zh-min-nan:B]] c", "a, b c"),
+        ("en", "[[:fr:Bonjour]] [[:fr:Bonjour|bonjour]] [[fr:Salut|salut]]",
+         "fr:Bonjour bonjour salut"),
+        ("en", "[[wikt:word|word]] [[wikt:word]] [[w:Arve]]", "word wikt:word w:Arve"),
+        ("zh", "-{zh-hans:甲;zh-hant:乙}-（-{H|zh-cn:a}-）丙", "甲丙"),
+        ("en", "-{zh-hans:甲}- <code>-{x}-</code>", "-{zh-hans:甲}- -{x}-"),
+    ):  # fmt: skip
+        assert shown(wikitext, language) == text
 
 
 def test_disambiguation() -> None:
@@ -114,22 +130,3 @@ def test_code_comes_out_as_it_is() -> None:
         "One:\n\nif (a) {\n\n  f() ;\n\n}\n\ntwo three"
     )
     assert shown("<pre>&lt;b&gt; &amp;lt; <nowiki>{{x}}</nowiki></pre>") == "<b> &lt; {{x}}"
-
-
-def test_links_and_variants_of_a_wiki() -> None:
-    for language, wikitext, text in (
-        ("ru", "Город.[[Категория:Города]] [[Файл:X.jpg|мини|200px|Подпись]]", "Город."),
-        ("ru", "[[Изображение:X.jpg|x]]да [[File:X.jpg|thumb]] [[image:Y|Z]]", "да"),
-        ("ru", "[[:Категория:Города]] [[Медиа:a.ogg|слушать]]", "Категория:Города слушать"),
-        ("en", "[[Media:a.ogg|listen]] [[media:a.ogg]]", "listen"),
-        ("en", "[[Datei: A Story]] [[Файл:X|y]]", "Datei: A Story y"),
-        ("en", "[[CSI: Miami]] [[Re: Zero]] [[UK: a map]] [[IT: x]]",
-         "CSI: Miami Re: Zero UK: a map IT: x"),
-        ("en", "a [[fr:Bonjour]], b [[simple:A]] [[zh-min-nan:B]] c", "a, b c"),
-        ("en", "[[:fr:Bonjour]] [[:fr:Bonjour|bonjour]] [[fr:Salut|salut]]",
-         "fr:Bonjour bonjour salut"),
-        ("en", "[[wikt:word|word]] [[wikt:word]] [[w:Arve]]", "word wikt:word w:Arve"),
-        ("zh", "-{zh-hans:甲;zh-hant:乙}-（-{H|zh-cn:a}-）丙", "甲丙"),
-        ("en", "-{zh-hans:甲}- <code>-{x}-</code>", "-{zh-hans:甲}- -{x}-"),
-    ):  # fmt: skip
-        assert shown(wikitext, language) == text

@@ -34,10 +34,7 @@ def test_hostile_pages_take_linear_time() -> None:
         assert visible(f"a<ref>b</ref>{text}") == f"a{HOLE}{text}"
     for cut in ("<!---->", " <!---->", "<ref/>", " <ref/>", "== <ref/>"):
         assert len(visible(cut * 40_000 + "x")) <= 40_000 * 4 + 1
-
-
-def test_long_pages_of_any_kind_are_tried() -> None:
-    """Unclosed elements in a long page, and a page with as many beginnings as ends."""
+    # unclosed elements in a long page, and a page with as many beginnings as ends
     rest = "{{lang|fr|mot}} [[a|b]]<ref>c</ref> {|\n|d\n|} <div>e<br>f</div> {{g|}}\n\n" * 3000
     assert tried(rest) == 0
     assert tried("{{ [[ <div> " + rest) < 4 * len(rest)
