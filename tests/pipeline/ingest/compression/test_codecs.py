@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import lzma
 import random
@@ -19,12 +20,11 @@ from pipeline.ingest.compression import codecs
 from pipeline.ingest.compression.codecs import Compression, compression_of, sniff_compression
 from pipeline.ingest.documents.byte_blocks import read_blocks
 from pipeline.ingest.documents.read import is_readable
-from pipeline.ingest.documents.records import BadRecord, Extract, Record, Source
 from pipeline.ingest.extraction.units import format_of
 from tests.pipeline.ingest.compression.compressed_files import PACK, SKIPPABLE, cases
 from tests.pipeline.ingest.dump import dump
 from tests.pipeline.ingest.dump import page as wiki_page
-from tests.pipeline.ingest.files import read_all, sniffed
+from tests.pipeline.ingest.files import bad_of, read_all, sniffed, texts_of
 from tests.pipeline.ingest.tars import tar
 from tests.pipeline.ingest.web_archive import articles, page
 
@@ -36,19 +36,16 @@ def unpacked(path: Path, content: bytes) -> bytes:
     return b"".join(read_blocks(str(path), sniff_compression(str(path)), 0, 0))
 
 
-@pytest.mark.parametrize("codec", PACK)
-def test_what_may_be_between_members(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
-) -> None:
+def test_what_may_be_between_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "in"
-    for read_bytes in (1, 3, 1 << 16):
+    for codec, read_bytes in itertools.product(PACK, (1, 3, 1 << 16)):
         monkeypatch.setattr(codecs, "READ_BYTES", read_bytes)
         for case, (packed, problem) in cases(codec, b"One.\n" * 50, b"Two.").items():
             if problem:
                 with pytest.raises(DataError, match=f"{path} is {problem}"):
                     unpacked(path, packed)
             else:
-                assert unpacked(path, packed) == b"One.\n" * 50 + b"Two.", (case, read_bytes)
+                assert unpacked(path, packed) == b"One.\n" * 50 + b"Two.", (case, codec, read_bytes)
 
 
 def test_what_is_a_compression_and_what_is_not(tmp_path: Path) -> None:
@@ -120,26 +117,15 @@ PADDED = [text + " " * 3000 for text in TEXTS]
 """More than a file's head, so that the format is found before the damage."""
 
 
-def read_pieces(source: Source) -> list[str]:
-    records = read_all(source)
-    assert all(isinstance(record, Record) for record in records)
-    return [record.text.strip() for record in records if isinstance(record, Record)]
-
-
-def extracted(source: Source) -> list[str]:
-    """The texts; raises DataError for what is counted as bad, with the reason."""
-    found = []
-    for record in format_of(source).begin(source):
-        if isinstance(record, BadRecord):
-            raise DataError(f"{source.path} is damaged or truncated: {record.reason}")
-        if isinstance(record, Extract) and not record.dropped:
-            found.append(record.text.strip())
-    return found
-
-
 def read_file(path: Path) -> list[str]:
+    """The texts; raises DataError for what a slow format counts as bad, with the reason."""
     source = sniffed(path, plain_text="lines")
-    return read_pieces(source) if is_readable(source) else extracted(source)
+    slow = not is_readable(source)
+    items = [*format_of(source).begin(source)] if slow else read_all(source)
+    for bad in bad_of(items):
+        assert slow, bad
+        raise DataError(f"{path} is damaged or truncated: {bad.reason}")
+    return [text.strip() for text in texts_of(items) if text]
 
 
 def read_in_tar(path: Path) -> list[str]:

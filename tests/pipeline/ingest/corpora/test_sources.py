@@ -49,7 +49,7 @@ def test_directories_globs_and_paths_in_any_order(tmp_path: Path) -> None:
 
 def test_a_file_takes_little_memory(tmp_path: Path) -> None:
     """Less than 100 bytes: a corpus can have a million."""
-    files = 5000
+    files = 2000
     put_all(tmp_path, *(f"{n // 100:03d}/article-{n:06d}.jsonl" for n in range(files)))
     corpus_sources("cc-news", [str(tmp_path)])  # what Python keeps of the objects that it frees
     tracemalloc.start()

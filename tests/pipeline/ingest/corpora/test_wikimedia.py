@@ -64,12 +64,14 @@ def test_what_is_no_dump_or_no_list_of_one_is_refused(server: Publisher, tmp_pat
         with pytest.raises(DataError, match=f"is not a list of a dump{why}"):
             listed(server, tmp_path)
     assert not [*tmp_path.rglob(".list.json")]
-    (tmp_path / DUMP / ".list.json").write_text('[{"name": "../x", "size": 1, "hash": ""}]')
+    kept = tmp_path / DUMP / ".list.json"
+    kept.write_text('[{"name": "../x", "size": 1, "hash": ""}]')
     with pytest.raises(DataError, match="is damaged"):
         listed(server, tmp_path)
+    kept.unlink()
     # nor lengths that are none
     [path] = server.put_dump(DUMP, {".xml.bz2": b"all"})
-    status, kept = server.files[STATUS], tmp_path / DUMP / ".list.json"
+    status = server.files[STATUS]
     for size in ("-1", "true", "9" * 5000, str(10**18), "1.5", '"1"'):
         server.files[STATUS] = status.replace(b'"size": 3', f'"size": {size}'.encode())
         with pytest.raises(DataError, match="is not a list of a dump"):

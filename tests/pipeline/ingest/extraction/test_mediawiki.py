@@ -121,20 +121,20 @@ def test_the_dump_names_its_namespaces_or_its_language_does(tmp_path: Path) -> N
     assert known.text == unknown.text == "Омск\n\nГород Омск. слушать CSI: Омск -{A}-"
 
 
-@pytest.mark.parametrize("pack", [bytes, bz2.compress])
-def test_every_place_knows_the_wiki(
-    tmp_path: Path, pack: type[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_place_knows_the_wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that starts in the middle reads the head of the file first."""
     monkeypatch.setattr(places, "BLOCK_BYTES", 1000)
     pages = [page(number, f"T{number}", TOWN) for number in range(40)]
     content = dump(pages, "zh", namespaces=RUSSIAN)
     cuts = [content[start : start + 5000] for start in range(0, len(content), 5000)]
-    source = sniffed(tmp_path / "dump", b"".join(map(pack, cuts)))
-    whole = [*find_pages(source, START)]
-    late = [*find_pages(source, (source.size // 2, 0))]
-    assert 0 < len(late) < len(whole) == 40
-    wiki = Wiki("https://zh.wikipedia.org/wiki", "zh", RUSSIAN)
-    assert {raw.wiki for _, raw in whole + late} == {wiki}
-    [text] = {one.text.partition("\n\n")[2] for _, raw in late for one in extract_page(source, raw)}
-    assert text == "Город Омск. мини слушать CSI: Омск A"
+    for pack in (bytes, bz2.compress):
+        source = sniffed(tmp_path / "dump", b"".join(map(pack, cuts)))
+        whole = [*find_pages(source, START)]
+        late = [*find_pages(source, (source.size // 2, 0))]
+        assert 0 < len(late) < len(whole) == 40
+        wiki = Wiki("https://zh.wikipedia.org/wiki", "zh", RUSSIAN)
+        assert {raw.wiki for _, raw in whole + late} == {wiki}
+        [text] = {
+            one.text.partition("\n\n")[2] for _, raw in late for one in extract_page(source, raw)
+        }
+        assert text == "Город Омск. мини слушать CSI: Омск A"
