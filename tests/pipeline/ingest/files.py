@@ -48,3 +48,7 @@ def texts_of(items: Iterable[object]) -> list[str]:
 
 def bad_of(items: Iterable[object]) -> list[BadRecord]:
     return [item for item in items if isinstance(item, BadRecord)]
+
+
+def good_of(items: Iterable[object]) -> list[object]:
+    return [item for item in items if not isinstance(item, BadRecord)]

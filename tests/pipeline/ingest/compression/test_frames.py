@@ -25,11 +25,11 @@ from pipeline.ingest.compression.codecs import Compression
 from pipeline.ingest.compression.frames import FRAMES_SCHEMA, FrameIndex, guess_frame, has_frames
 from pipeline.ingest.documents import read as documents_read
 from pipeline.ingest.documents.read import cut, file_identity, read
-from pipeline.ingest.documents.records import PieceReading, Record, Source
+from pipeline.ingest.documents.records import PieceReading, Source
 from pipeline.ingest.extraction import units
 from pipeline.ingest.extraction.extract import extract, extracted_so_far
 from tests.pipeline.ingest.compression.compressed_files import PACK, SKIPPABLE
-from tests.pipeline.ingest.files import bad_of, read_all, sniffed
+from tests.pipeline.ingest.files import bad_of, good_of, read_all, sniffed
 from tests.pipeline.preparing import Prepare, tiny
 
 SIZES = (3000, 1, 0, 40_000, 700, 2, 9000)
@@ -124,9 +124,7 @@ def test_pieces_give_the_records_of_the_whole(tmp_path: Path, case: str) -> None
         assert sum(piece.weight for piece in pieces) == source.size
         assert pieces[-1].stop == len(content)
         same = read_all(source, piece_bytes=piece_bytes)
-        assert [r for r in same if isinstance(r, Record)] == [
-            r for r in whole if isinstance(r, Record)
-        ]
+        assert good_of(same) == good_of(whole)
         assert [bad.reason for bad in bad_of(same)] == [bad.reason for bad in bad_of(whole)]
 
 

@@ -44,7 +44,7 @@ def test_real_files_are_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[
     z = tmp_path / "z.jsonl"
     assert names(z, z, tmp_path / "*.jsonl") == ["other.jsonl", "z.jsonl"]
     assert names(tmp_path / "a.jsonl") == ["a.jsonl"]
-    # and cycles end
+    # linked directories, too, and cycles end
     put_all(tmp_path / "more", "in/a.jsonl", "real/b.jsonl", "in/z/c.jsonl")
     (tmp_path / "more/in" / "part2").symlink_to(tmp_path / "more/real")
     (tmp_path / "more/in" / "aa").symlink_to("z")  # the real name stays, not the first

@@ -24,7 +24,7 @@ from pipeline.ingest.extraction.document_tables import (
 )
 from pipeline.ingest.extraction.extract import extract
 from pipeline.ingest.extraction.units import is_extracted
-from tests.pipeline.ingest.files import bad_of, put, read_all, sniffed
+from tests.pipeline.ingest.files import bad_of, good_of, put, read_all, sniffed, texts_of
 from tests.pipeline.ingest.tars import extracted
 
 WORDS = "Ein Satz. \u00a0 Cafe\u0301 \U0001f600 zwei."
@@ -68,28 +68,23 @@ def made(folder: Path, name: str) -> Source:
     return sniff(path, "corpus", f"sub/{file}", **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_extracted_records_are_those_of_the_file(name: str, tmp_path: Path) -> None:
-    source = made(tmp_path, name)
-    assert is_extracted(source)
-    (found,) = extract([source], tmp_path / "documents", local_executor(1))
-    assert found.format == EXTRACTED and found.raw_format == source.format
-    expected, got = read_all(source), read_all(found)
-    assert expected
-    # bad records are named by line where a unit starts the file, else by byte
-    assert [r for r in got if not isinstance(r, BadRecord)] == [
-        r for r in expected if not isinstance(r, BadRecord)
-    ]
-    assert [bad.reason for bad in bad_of(got)] == [bad.reason for bad in bad_of(expected)]
-    assert all(bad.where.startswith("sub/") for bad in bad_of(got))
-    assert read_all(found, piece_bytes=300) == got
-
-
-def test_kinds_of_records_are_all_among_these(tmp_path: Path) -> None:
-    found = read_all(*(made(tmp_path, name) for name in FILES))
-    assert {type(record) for record in found} == {Record, Dropped, BadRecord}
-    assert any(record.cut for record in found if isinstance(record, Record))
-    assert any(record.text == "" for record in found if isinstance(record, Record))
+def test_extracted_records_are_those_of_the_file(tmp_path: Path) -> None:
+    every: list[object] = []
+    for name in FILES:
+        source = made(tmp_path, name)
+        assert is_extracted(source)
+        (found,) = extract([source], tmp_path / "documents", local_executor(1))
+        assert found.format == EXTRACTED and found.raw_format == source.format
+        expected, got = read_all(source), read_all(found)
+        # bad records are named by line where a unit starts the file, else by byte
+        assert good_of(got) == good_of(expected), name
+        assert [bad.reason for bad in bad_of(got)] == [bad.reason for bad in bad_of(expected)]
+        assert all(bad.where.startswith("sub/") for bad in bad_of(got))
+        assert expected and read_all(found, piece_bytes=300) == got
+        every += expected
+    assert {type(record) for record in every} == {Record, Dropped, BadRecord}
+    assert any(record.cut for record in every if isinstance(record, Record))
+    assert "" in texts_of(every)
 
 
 def test_a_large_compressed_file_is_extracted_whatever_its_name(
