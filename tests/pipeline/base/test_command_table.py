@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
-from pathlib import Path
 
 from pipeline.base.command_table import COMMANDS
-
-ROOT = Path(__file__).parents[3]
+from tests.launching import process
 
 
 def test_every_command_is_listed() -> None:
     found = set()
-    for path in (ROOT / "pipeline").glob("*.py"):
+    for path in (process.ROOT / "pipeline").glob("*.py"):
         last = ast.parse(path.read_text()).body[-1]
         if 'if __name__ == "__main__"' in path.read_text():
             assert isinstance(last, ast.If), f"{path.name} defines something after it has run"
@@ -42,4 +39,5 @@ for command in COMMANDS:
         assert bool(shown.getvalue()) == (code == 0), (command, word)
         assert said.count("\\n") == (code == 2), (command, word, said)
 """
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
+    done = process.run([sys.executable, "-c", code], cold=True)
+    assert done.returncode == 0, done.stderr

@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.launching import process
 
 
 def start(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
     """`python -m pipeline.COMMAND --help` in a directory, ours after it on the path."""
-    return subprocess.run(
-        [sys.executable, "-m", f"pipeline.{command}", "--help"],
-        cwd=directory, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    words = [sys.executable, "-m", f"pipeline.{command}", "--help"]
+    path = os.environ | {"PYTHONPATH": str(process.ROOT)}
+    return process.run(words, cwd=directory, env=path, cold=True)
 
 
 @pytest.mark.parametrize("file", ["model.py", "model/__init__.py"])
@@ -27,8 +25,7 @@ def test_what_hides_our_model_is_named(tmp_path: Path, file: str) -> None:
     (tmp_path / file).write_text("")
     for command in ("export", "evaluate", "train"):
         result = start(command, tmp_path)
-        assert result.returncode == 2
-        assert result.stdout == ""
+        assert (result.returncode, result.stdout) == (2, "")
         assert result.stderr.splitlines() == [
             f"error: {tmp_path / file} hides Tenfold's own folder model; run the command in "
             "another directory, or rename yours"
@@ -36,7 +33,7 @@ def test_what_hides_our_model_is_named(tmp_path: Path, file: str) -> None:
     assert start("prepare", tmp_path).returncode == 0, "preparing uses no model"
 
 
-def test_a_terminal_says_that_torch_is_loading(tmp_path: Path) -> None:
+def test_a_terminal_says_that_torch_is_loading() -> None:
     """Elsewhere a mistake stays one line."""
     code = (
         "import sys; from pipeline.base.model_folder import check_imports; "
@@ -45,11 +42,10 @@ def test_a_terminal_says_that_torch_is_loading(tmp_path: Path) -> None:
     )
     line = "\033[Kloading torch\n"
     for place, rank, said in (("terminal", "0", line), ("terminal", "1", ""), ("file", "0", "")):
-        done = subprocess.run(
-            [sys.executable, "-c", code, place],
-            env=os.environ | {"PYTHONPATH": str(ROOT), "LOCAL_RANK": rank}, cwd=tmp_path,
-            capture_output=True, text=True, timeout=300, check=True,
-        )  # fmt: skip
+        done = process.run(
+            [sys.executable, "-c", code, place], env=os.environ | {"LOCAL_RANK": rank}, cold=True
+        )
+        assert done.returncode == 0, done.stderr
         assert done.stderr.endswith(said) and bool(done.stderr) == bool(said)
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,11 @@ from pipeline.base.process_scope import (
 from tests.temporaries import temporary_of_the_dead
 
 
-def test_processes_that_run_and_those_that_ended() -> None:
+def test_processes_and_their_scope(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_running(os.getpid()) and is_running(1)
-    child = subprocess.Popen([sys.executable, "-c", ""])
+    child = subprocess.Popen(["true"])
     child.wait()
     assert not is_running(child.pid)
-
-
-def test_the_scope_is_that_of_all_processes_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert process_scope() == process_scope()
 
     def unreadable(path: Path) -> str:

@@ -9,30 +9,21 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.base import progress
-from pipeline.base.progress import (
-    count_line,
-    counting,
-    note,
-    progress_line,
-    tracked,
-    with_progress,
-)
+from pipeline.base.progress import count_line, counting, note, progress_line, tracked, with_progress
 
 
-def test_the_line_says_rate_and_time_left() -> None:
+def test_a_line_says_rate_and_time_left() -> None:
     # 30 GB in 600 s are 50 MB/s; the 110 GB that are left take 2,200 s
     line = progress_line(160_000_000_000, 50_000_000_000, 20_000_000_000, 600)
     assert line == "preparing: 50.00 of 160.00 GB (31%), 50.0 MB/s, 36 min left"
     assert progress_line(3_100_000, 0, 0, 60).startswith("preparing: 0.00 of 3.10 MB (0%), ")
-
-
-def test_the_line_of_a_count_says_what_is_known() -> None:
     # 30 shards in 600 s are one in 20 s; the 10 that are left take 200 s
-    assert count_line("verifying", "shards", 30, 40, 600) == (
-        "verifying: 30 of 40 shards (75%), 3 min left"
-    )
-    assert count_line("verifying", "shards", 0, 40, 61) == "verifying: 0 of 40 shards (0%) in 61 s"
-    assert count_line("verifying", "shards", 0, 0, 61) == "verifying: 0 of 0 shards (0%) in 61 s"
+    for done, count, seconds, said in (
+        (30, 40, 600, "30 of 40 shards (75%), 3 min left"),
+        (0, 40, 61, "0 of 40 shards (0%) in 61 s"),
+        (0, 0, 61, "0 of 0 shards (0%) in 61 s"),
+    ):
+        assert count_line("verifying", "shards", done, count, seconds) == f"verifying: {said}"
     assert count_line("scoring", "copies", 3000, None, 600) == "scoring: 3,000 copies in 10 min"
 
 

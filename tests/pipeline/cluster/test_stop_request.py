@@ -12,12 +12,7 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.cluster import stop_request
-from pipeline.cluster.stop_request import (
-    LEAVING_SECONDS,
-    Deadline,
-    StopRequest,
-    process_seconds,
-)
+from pipeline.cluster.stop_request import LEAVING_SECONDS, Deadline, StopRequest, process_seconds
 from tests.pipeline.conftest import started
 from tests.pipeline.test_train import wait_for
 

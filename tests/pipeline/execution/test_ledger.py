@@ -15,13 +15,7 @@ import pytest
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import one_at_a_time, remove_temporaries
-from pipeline.execution.ledger import (
-    check_same_work,
-    hold_lock,
-    lock_of,
-    only_once,
-    record_once,
-)
+from pipeline.execution.ledger import check_same_work, hold_lock, lock_of, only_once, record_once
 
 ROOT = Path(__file__).parents[3]
 

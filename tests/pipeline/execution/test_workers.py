@@ -21,14 +21,7 @@ from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.ledger import lock_of
-from pipeline.execution.workers import (
-    AnyTask,
-    Executor,
-    Stage,
-    local_executor,
-    share,
-    unfinished,
-)
+from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor, share, unfinished
 from pipeline.ingest.documents.records import Piece, Source
 from tests.launching import process
 
