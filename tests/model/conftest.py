@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from math import prod
+from typing import Any, TypeVar
 
 import pytest
 import torch
-from torch import Tensor
+import transformers
+from torch import Tensor, nn
 
 from model.config import EncoderConfig
+from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import MaskedLanguageModel
+from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.pieces import Pieces, pieces_of
 
 MASK_ID, PAD = 4, 1
@@ -32,6 +37,7 @@ TOY = EncoderConfig(
     segment_types=1,
     initializer_range=0.12,
 )
+Drawn = TypeVar("Drawn", bound=nn.Module)
 LENGTHS = {"short rows": [40, 17, 2], "full rows": [40, 40, 40]}
 
 
@@ -41,16 +47,49 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def toy_model(dropout: float = 0.0, seed: int = 1) -> MaskedLanguageModel:
-    """Vectors are drawn too, so that none is hidden by being 0 or 1; padding words stay 0."""
-    model = MaskedLanguageModel(replace(TOY, dropout=dropout, attention_dropout=dropout), seed=seed)
+def with_drawn_vectors(model: Drawn, seed: int = 2) -> Drawn:
+    """The model with noise on its vectors, so that none is hidden by being 0 or 1; those of padding
+    words stay 0."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-        model.head.bias[TOY.vocab_size :] = 0
+        if isinstance(model, MaskedLanguageModel | ReplacedTokenModel):
+            model.head.bias[model.config.vocab_size :] = 0
     return model
+
+
+def toy_model(dropout: float = 0.0, seed: int = 1) -> MaskedLanguageModel:
+    config = replace(TOY, dropout=dropout, attention_dropout=dropout)
+    return with_drawn_vectors(MaskedLanguageModel(config, seed=seed), seed)
+
+
+def theirs_of(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> Any:
+    """transformers' model of the class that the configuration names, with these weights."""
+    kind = getattr(transformers, config["architectures"][0])
+    theirs = kind(transformers.AutoConfig.for_model(**config))
+    theirs.load_state_dict(state, strict=True)
+    return theirs.eval()
+
+
+def assert_same_weights(model: nn.Module, other: nn.Module) -> None:
+    for (name, one), two in zip(model.named_parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two), name
+
+
+def assert_each_number_is_in_one_logical_parameter(model: Any) -> None:
+    """But those of the words that pad the vocabulary, which are in none."""
+    config, pieces = model.config, logical_parameters(model)
+    assert len({piece.name for piece in pieces}) == len(pieces)
+    counts = {name: torch.zeros(values.numel()) for name, values in model.named_parameters()}
+    for piece in pieces:
+        counts[piece.parameter_name][piece.start : piece.start + prod(piece.shape)] += 1
+    words = config.padded_vocab_size - config.vocab_size
+    padding = {"encoder.embeddings.words.weight": words * config.embedding_width}
+    for name, count in counts.items():
+        end = len(count) - (padding | {"head.bias": words}).get(name, 0)
+        assert count[:end].eq(1).all() and not count[end:].any(), name
 
 
 def flat(values_BS: Tensor, lengths: list[int] | None = None) -> tuple[Tensor, Pieces]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -104,12 +105,15 @@ def test_one_query_of_each_piece_has_the_values_it_has_among_all(
         torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
 
 
-class Largest(TorchDispatchMode):
-    """Most elements of any tensor that an operator returns."""
+class Watched(TorchDispatchMode):
+    """Most elements of any tensor that an operator returns, and the operators' arguments."""
 
-    elements = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements, self.arguments = 0, defaultdict[Any, list[Any]](list)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.arguments[func.overloadpacket].append(args)
         result = func(*args, **(kwargs or {}))
         for part in tree_leaves(result):
             if torch.is_tensor(part):
@@ -126,7 +130,7 @@ def test_no_kernel_forms_scores_between_all_tokens(
     """2,048 tokens: largest is the block of all pieces as wide as the longest, forward and
     backward, not [T, T], which is at least 20 times as much."""
     given = torch.randn(2048, 3, HEADS, 4).to(kind).requires_grad_()
-    with Largest() as largest:
+    with Watched() as largest:
         attend(given, pieces_of(lengths)).sum().backward()
         with torch.no_grad():
             attend(given, pieces_of(lengths))
@@ -135,21 +139,11 @@ def test_no_kernel_forms_scores_between_all_tokens(
     assert largest.elements < 2048**2 / 20
 
 
-def test_flash_attention_takes_the_bounds_and_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flash_attention_takes_the_bounds_and_drops() -> None:
     """On the meta device; a CPU cannot compute it."""
-    calls: list[Any] = []
-
-    class Noted(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if func.overloadpacket is torch.ops.aten._flash_attention_forward:
-                calls.append(args)
-            return func(*args, **(kwargs or {}))
-
     given = torch.empty(17, 3, HEADS, 8, dtype=torch.bfloat16, device="meta", requires_grad=True)
     pieces = Pieces(pieces_of([9, 2, 6]).cu_seqlens.to("meta"), 9)
-    with Noted():
+    with Watched() as watched:
         for mixed in (
             flash_attention(*given.unbind(1), pieces, 0.1),
             attend_in_pieces(given, pieces, None, 0.1),
@@ -157,6 +151,7 @@ def test_flash_attention_takes_the_bounds_and_drops(monkeypatch: pytest.MonkeyPa
             assert mixed.shape == (17, HEADS, 8) and mixed.dtype == torch.bfloat16
             mixed.sum().backward()
     assert given.grad is not None and given.grad.shape == given.shape
+    calls = watched.arguments[torch.ops.aten._flash_attention_forward]
     assert len(calls) == 2
     for args in calls:
         assert [part.shape for part in args[:3]] == [(17, HEADS, 8)] * 3
@@ -165,15 +160,18 @@ def test_flash_attention_takes_the_bounds_and_drops(monkeypatch: pytest.MonkeyPa
 
 
 def test_kernels_by_device_and_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu, meta = torch.device("cpu"), torch.device("meta")
-    assert attention_kernel(cpu, torch.float32, 64, True) == "row_attention"
-    assert attention_kernel(cpu, torch.float32, 64, False) == "scaled_dot_product_attention"
-    assert attention_kernel(cpu, torch.float64, 64, True) == "scaled_dot_product_attention"
-    assert attention_kernel(cpu, torch.bfloat16, 64, True) == "softmax_attention"
-    assert attention_kernel(meta, torch.bfloat16, 64, True) == "flash_attention"
-    assert attention_kernel(meta, torch.float32, 64, True) == "padded_attention"
-    for size in (12, 264):
-        assert attention_kernel(meta, torch.bfloat16, size, True) == "padded_attention"
+    meta = torch.device("meta")
+    for device, dtype, size, recorded, kernel in (
+        ("cpu", torch.float32, 64, True, "row_attention"),
+        ("cpu", torch.float32, 64, False, "scaled_dot_product_attention"),
+        ("cpu", torch.float64, 64, True, "scaled_dot_product_attention"),
+        ("cpu", torch.bfloat16, 64, True, "softmax_attention"),
+        ("meta", torch.bfloat16, 64, True, "flash_attention"),
+        ("meta", torch.float32, 64, True, "padded_attention"),
+        ("meta", torch.bfloat16, 12, True, "padded_attention"),
+        ("meta", torch.bfloat16, 264, True, "padded_attention"),
+    ):
+        assert attention_kernel(torch.device(device), dtype, size, recorded) == kernel
     monkeypatch.setattr(attention, "_capability", lambda device: (7, 5))  # of a T4
     assert attention_kernel(meta, torch.float16, 64, True) == "padded_attention"
 

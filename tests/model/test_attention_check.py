@@ -41,24 +41,22 @@ def fails(*given: Any) -> Tensor:
     raise RuntimeError("no kernel image is available\nand more lines")
 
 
-def leaks(projected: Tensor, blocks: list[Any], dropout: float, reach: int | None) -> Tensor:
+def leaks(projected: Tensor, *given: Any) -> Tensor:
     """The last token of each of the longest rows is as if it were masked."""
     shown = projected.clone()
     shown[19, 1] = -9.0
-    return ROWS(shown, blocks, dropout, reach)
+    return ROWS(shown, *given)
 
 
-def drops_a_gradient(
-    projected: Tensor, blocks: list[Any], dropout: float, reach: int | None
-) -> Tensor:
+def drops_a_gradient(projected: Tensor, *given: Any) -> Tensor:
     query, key, value = projected.unbind(1)
-    return ROWS(torch.stack([query.detach(), key, value], 1), blocks, dropout, reach)
+    return ROWS(torch.stack([query.detach(), key, value], 1), *given)
 
 
-def bad_gradient(projected: Tensor, blocks: list[Any], dropout: float, reach: int | None) -> Tensor:
+def bad_gradient(projected: Tensor, *given: Any) -> Tensor:
     projected = projected * 1.0
     projected.register_hook(lambda grad: grad * torch.nan)
-    return ROWS(projected, blocks, dropout, reach)
+    return ROWS(projected, *given)
 
 
 def overflows(projected: Tensor, blocks: list[Any], dropout: float, reach: int | None) -> Tensor:

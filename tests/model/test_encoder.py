@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
 from model.encoder import MOST_GRAPHS, Encoder, initialize, sinusoids
@@ -47,7 +49,7 @@ def test_traps_32_pieces_equal_the_pieces_alone(kind: torch.dtype, lengths: list
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_other_pieces_change_nothing(recorded: bool) -> None:
+def test_other_pieces_change_nothing_and_segments_do(recorded: bool) -> None:
     encoder, pieces = drawn(), pieces_of(MIXED)
     torch.manual_seed(0)
     ids = torch.randint(5, 300, (sum(MIXED),))
@@ -59,7 +61,9 @@ def test_other_pieces_change_nothing(recorded: bool) -> None:
         assert torch.equal(first[own], second[own])
         assert not torch.equal(first[:12], second[:12])
         joined = encoder(ids, pieces_of([19, 1, 9, 3]))
-    assert not torch.equal(joined[own], first[own])
+        assert not torch.equal(joined[own], first[own])
+        assert torch.equal(encoder(ids, pieces, torch.zeros_like(ids)), first)
+        assert not torch.equal(encoder(ids, pieces, torch.ones_like(ids)), first)
 
 
 @pytest.mark.parametrize("lengths", [[12] * 4, [12, 5, 7, 12, 3]], ids=["equal", "mixed"])
@@ -78,29 +82,25 @@ def test_one_place_per_piece_has_the_vector_it_has_among_all(
         torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
 
-def test_segments_reach_the_embeddings() -> None:
-    encoder, pieces = drawn(), pieces_of([12])
-    ids = torch.randint(5, 300, (12,))
-    assert torch.equal(encoder(ids, pieces, torch.zeros_like(ids)), encoder(ids, pieces))
-    assert not torch.equal(encoder(ids, pieces, torch.ones_like(ids)), encoder(ids, pieces))
+def drawn_matrices(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Names and matrices, without the words that pad the vocabulary."""
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            yield name, parameter[: 300 if "words" in name else None]
 
 
 def test_initial_weights_follow_the_table() -> None:
     config = replace(TOY, width=128, embedding_width=128, feed_forward=512)
     model = MaskedLanguageModel(config, seed=3)
-    norms = 0
-    for name, parameter in model.named_parameters():
-        if parameter.dim() == 2:
-            drawn = parameter[: 300 if "words" in name else None]
-            if drawn.numel() > 10_000:
-                assert drawn.std().item() == pytest.approx(0.12, rel=0.03), name
-                assert drawn.mean().item() == pytest.approx(0.0, abs=0.01), name
-        elif "norm" in name and name.endswith("weight"):
-            assert torch.equal(parameter, torch.ones(128)), name
-            norms += 1
-        else:
-            assert not parameter.any(), name
-    assert norms == 2 * TOY.layers + 2
+    for name, drawn in drawn_matrices(model):
+        if drawn.numel() > 10_000:
+            assert drawn.std().item() == pytest.approx(0.12, rel=0.03), name
+            assert drawn.mean().item() == pytest.approx(0.0, abs=0.01), name
+    vectors = {name: each for name, each in model.named_parameters() if each.dim() != 2}
+    norms = {name for name in vectors if "norm" in name and name.endswith("weight")}
+    for name, vector in vectors.items():
+        assert torch.equal(vector, torch.full(vector.shape, float(name in norms))), name
+    assert len(norms) == 2 * TOY.layers + 2
     words = model.encoder.embeddings.words.weight
     assert words.shape == (384, 128) and not words[300:].any() and words[:300].any(dim=1).all()
 
@@ -110,17 +110,15 @@ def test_truncated_normal_weights_stay_within_two_deviations() -> None:
     draws, whose standard error is 0.3 %."""
     config = replace(TOY, width=128, embedding_width=64, feed_forward=512)
     model = MaskedLanguageModel(config, seed=3, initializer="truncated_normal")
-    for name, parameter in model.named_parameters():
-        if parameter.dim() == 2:
-            drawn = parameter[: 300 if "words" in name else None]
-            assert drawn.abs().max() <= 0.24, name
-            if drawn.numel() > 40_000:
-                assert drawn.std().item() == pytest.approx(0.8796 * 0.12, rel=0.01), name
-                assert drawn.abs().max() > 0.2399 * 0.99, name
-                inside = float((drawn.abs() < 0.12).float().mean())
-                assert inside == pytest.approx(0.6827 / 0.9545, abs=0.01), name
+    for name, drawn in drawn_matrices(model):
+        assert drawn.abs().max() <= 0.24, name
+        if drawn.numel() > 40_000:
+            assert drawn.std().item() == pytest.approx(0.8796 * 0.12, rel=0.01), name
+            assert drawn.abs().max() > 0.2399 * 0.99, name
+            inside = float((drawn.abs() < 0.12).float().mean())
+            assert inside == pytest.approx(0.6827 / 0.9545, abs=0.01), name
     narrow = model.encoder.projection.weight
-    assert isinstance(narrow, torch.Tensor)
+    assert isinstance(narrow, Tensor)
     assert narrow.std().item() == pytest.approx(0.8796 * 0.12, rel=0.03)
 
 
@@ -139,7 +137,7 @@ def test_two_layers_of_electra_have_glorots_law() -> None:
         if config is small:
             found = [model.encoder.projection.weight, model.generator.projection.weight]
         for drawn in found:
-            assert isinstance(drawn, torch.Tensor)
+            assert isinstance(drawn, Tensor)
             error = 4 * 0.4472 / drawn.numel() ** 0.5  # of a uniform law's deviation, relative
             assert drawn.std().item() == pytest.approx(deviation, rel=error)
             assert drawn.abs().max() <= deviation * 3**0.5 * 1.001
@@ -175,10 +173,9 @@ def test_megatron_draws_what_is_added_smaller_with_depth() -> None:
     config = replace(TOY, width=96, embedding_width=96, feed_forward=192, layers=8)
     model = MaskedLanguageModel(config, seed=3, initializer="megatron")
     small = (".attention.output.weight", ".feed_forward.outer.weight", "head.dense.weight")
-    for name, parameter in model.named_parameters():
-        if parameter.dim() == 2 and "segments" not in name and "positions" not in name:
+    for name, drawn in drawn_matrices(model):
+        if "segments" not in name and "positions" not in name:
             deviation = 0.03 if name.endswith(small) else 0.12
-            drawn = parameter[: 300 if "words" in name else None]
             assert drawn.std().item() == pytest.approx(0.8796 * deviation, rel=0.02), name
             assert drawn.abs().max() <= 2.0001 * deviation, name
 

@@ -35,10 +35,7 @@ def test_equal_pieces_are_views(lengths: list[int], monkeypatch: pytest.MonkeyPa
     assert layout.gathered(values) is values and layout.returned(values) is values
     assert layout.blocks[1].of(values).tolist() == [[6, 7, 8], [9, 10, 11]]
     assert layout.blocks[1].shown() is None
-
-
-def test_pieces_too_long_to_share_a_block_are_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GROUP_BYTES", 1)
+    monkeypatch.setattr(module, "GROUP_BYTES", 1)  # too long to share a block
     layout = lay_out(pieces_of([2, 4, 3]).cu_seqlens, 2)
     assert [tuple(block) for block in layout.blocks] == [(0, [2]), (2, [4]), (6, [3])]
     assert layout.taken is None
@@ -77,7 +74,7 @@ def test_losses_and_gradients_equal_those_of_the_pieces_alone(kind: torch.dtype)
     pieces = pieces_of(LENGTHS)
     starts = pieces.cu_seqlens.tolist()
     positions = torch.cat([places + start for places, start in zip(chosen, starts)])
-    labels = torch.cat([row[places] + 1 for row, places in zip(rows, chosen, strict=True)])
+    labels = torch.cat(rows)[positions] + 1
     together = loss_of(model, torch.cat(rows), pieces, positions, labels)
     torch.testing.assert_close(together, total, rtol=1e-6, atol=0)
     (total / len(labels)).backward()

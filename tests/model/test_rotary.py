@@ -15,7 +15,7 @@ from model.encoder import Encoder, initialize, set_rotary_bases
 from model.layers import attend_by
 from model.pieces import Pieces, pieces_of
 from model.rotary import rotate, rotation_of
-from tests.model.conftest import TOY, in_rows
+from tests.model.conftest import TOY, in_rows, with_drawn_vectors
 
 MODERN = replace(
     TOY, layers=4, position_offset=0, positions=100, norm="pre", gated=True, biases=False,
@@ -66,12 +66,7 @@ def theirs(config: EncoderConfig, encoder: Encoder) -> ModernBertModel:
 def modern_encoder(config: EncoderConfig = MODERN) -> Encoder:
     encoder = Encoder(config)
     initialize(encoder, config, seed=1)
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for parameter in encoder.parameters():
-            if parameter.dim() == 1:
-                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-    return encoder
+    return with_drawn_vectors(encoder)
 
 
 def drawn() -> tuple[Tensor, Pieces]:

@@ -11,36 +11,29 @@ from model.hugging_face.families import family_of
 from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 
+COMMON = {
+    "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
+    "hidden_size": 768, "initializer_range": 0.02, "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "num_attention_heads": 12,
+    "num_hidden_layers": 12, "pad_token_id": 0, "type_vocab_size": 2,
+}  # fmt: skip
 # As published: https://huggingface.co/albert-base-v2 and -v1, recalled
-PUBLISHED_ALBERT = {
+PUBLISHED_ALBERT = COMMON | {
     "architectures": ["AlbertForMaskedLM"], "attention_probs_dropout_prob": 0, "bos_token_id": 2,
     "classifier_dropout_prob": 0.1, "down_scale_factor": 1, "embedding_size": 128,
     "eos_token_id": 3, "gap_size": 0, "hidden_act": "gelu_new", "hidden_dropout_prob": 0,
-    "hidden_size": 768, "initializer_range": 0.02, "inner_group_num": 1, "intermediate_size": 3072,
-    "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "albert",
-    "net_structure_type": 0, "num_attention_heads": 12, "num_hidden_groups": 1,
-    "num_hidden_layers": 12, "num_memory_blocks": 0, "pad_token_id": 0, "type_vocab_size": 2,
-    "vocab_size": 30000,
+    "inner_group_num": 1, "model_type": "albert", "net_structure_type": 0,
+    "num_hidden_groups": 1, "num_memory_blocks": 0, "vocab_size": 30000,
 }  # fmt: skip
-
-
 # bert-base-uncased and roberta-base, recalled
-PUBLISHED_BERT = {
-    "architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1,
-    "gradient_checkpointing": False, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
-    "hidden_size": 768, "initializer_range": 0.02, "intermediate_size": 3072,
-    "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "bert",
-    "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 0,
-    "position_embedding_type": "absolute", "type_vocab_size": 2, "use_cache": True,
-    "vocab_size": 30522,
+PUBLISHED_BERT = COMMON | {
+    "architectures": ["BertForMaskedLM"], "gradient_checkpointing": False, "model_type": "bert",
+    "position_embedding_type": "absolute", "use_cache": True, "vocab_size": 30522,
 }  # fmt: skip
-PUBLISHED_ROBERTA = {
-    "architectures": ["RobertaForMaskedLM"], "attention_probs_dropout_prob": 0.1,
-    "bos_token_id": 0, "eos_token_id": 2, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
-    "hidden_size": 768, "initializer_range": 0.02, "intermediate_size": 3072,
+PUBLISHED_ROBERTA = COMMON | {
+    "architectures": ["RobertaForMaskedLM"], "bos_token_id": 0, "eos_token_id": 2,
     "layer_norm_eps": 1e-5, "max_position_embeddings": 514, "model_type": "roberta",
-    "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
-    "vocab_size": 50265,
+    "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 50265,
 }  # fmt: skip
 VERSION_1 = {"hidden_act": "gelu", "attention_probs_dropout_prob": 0.1, "hidden_dropout_prob": 0.1}
 
@@ -76,8 +69,6 @@ def test_published_settings_are_those_of_our_recipes_and_survive_a_round_trip(
     ],
 )
 def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], message: str) -> None:
-    given = {
-        name: value for name, value in (PUBLISHED_ALBERT | change).items() if value is not None
-    }
+    given = PUBLISHED_ALBERT | change
     with pytest.raises(ValueError, match=message):
-        our_config(given)
+        our_config({name: given[name] for name in given if given[name] is not None})

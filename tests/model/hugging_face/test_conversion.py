@@ -13,11 +13,22 @@ import pytest
 import torch
 import transformers
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from model.attention import AttentionKernel
 from model.hugging_face.conversion import from_hugging_face, logical_parameters, to_hugging_face
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from tests.model.conftest import LENGTHS, MASK_ID, TOY, in_rows, toy_batch, toy_model
+from tests.model.conftest import (
+    LENGTHS,
+    MASK_ID,
+    TOY,
+    assert_each_number_is_in_one_logical_parameter,
+    assert_same_weights,
+    in_rows,
+    theirs_of,
+    toy_batch,
+    toy_model,
+)
 
 Pair = tuple[MaskedLanguageModel, Any]
 
@@ -25,17 +36,13 @@ Pair = tuple[MaskedLanguageModel, Any]
 def exported() -> Pair:
     """Our weights in transformers' model."""
     model = toy_model()
-    state, config = to_hugging_face(model)
-    theirs = transformers.RobertaForMaskedLM(transformers.RobertaConfig(**config))
-    theirs.load_state_dict(state, strict=True)
-    return model, theirs
+    return model, theirs_of(*to_hugging_face(model))
 
 
 def imported() -> Pair:
     """transformers' weights in our model."""
-    config = to_hugging_face(toy_model())[1]
+    _, theirs = exported()
     torch.manual_seed(5)
-    theirs = transformers.RobertaForMaskedLM(transformers.RobertaConfig(**config))
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
@@ -50,36 +57,28 @@ def their_logits(theirs: Any, batch: dict[str, Any]) -> Tensor:
 
 
 @pytest.mark.parametrize("rows", LENGTHS)
-@pytest.mark.parametrize("pair", [exported, imported])
-def test_logits_are_equal(pair: Callable[[], Pair], rows: str) -> None:
-    model, theirs = pair()
-    batch = toy_batch(LENGTHS[rows])
-    with torch.no_grad():
-        expected = their_logits(theirs.eval(), batch)
-        ours = model.eval().logits(batch["input_ids_T"], batch["pieces"])
-    assert expected.std() > 0.5
-    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("rows", LENGTHS)
 @pytest.mark.parametrize("attention", ["row_attention", "padded_attention"])
 @pytest.mark.parametrize("pair", [exported, imported])
-def test_gradients_are_equal(
+def test_logits_and_gradients_are_equal(
     pair: Callable[[], Pair], attention: AttentionKernel, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, theirs = pair()
     batch = toy_batch(LENGTHS[rows])
-    used = slice(0, 5)
-    logits = their_logits(theirs, batch)[batch["positions_K"][used]]
-    loss = torch.nn.functional.cross_entropy(logits, batch["labels_K"][used], reduction="sum")
+    logits = their_logits(theirs, batch)
+    assert logits.std() > 0.5
+    with torch.no_grad():
+        ours = model.logits(batch["input_ids_T"], batch["pieces"])
+    torch.testing.assert_close(ours, logits, rtol=0, atol=1e-5)
+    used = batch["positions_K"][:5]
+    loss = cross_entropy(logits[used], batch["labels_K"][:5], reduction="sum")
     loss.backward()
     monkeypatch.setattr("model.attention.attention_kernel", lambda *_: attention)
     sums = model(Inputs(**batch, mask_id=MASK_ID))
     sums["mlm_loss"].backward()
     torch.testing.assert_close(sums["mlm_loss"], loss, rtol=1e-5, atol=0)
-    ours, others = dict(model.named_parameters()), dict(theirs.named_parameters())
+    own, others = dict(model.named_parameters()), dict(theirs.named_parameters())
     for piece in logical_parameters(model):
-        gradient = ours[piece.parameter_name].grad.flatten()  # type: ignore[union-attr]
+        gradient = own[piece.parameter_name].grad.flatten()  # type: ignore[union-attr]
         gradient = gradient[piece.start : piece.start + prod(piece.shape)].view(piece.shape)
         expected = others[piece.name].grad
         torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-4, msg=piece.name)
@@ -99,51 +98,35 @@ def test_a_saved_folder_loads(tmp_path: Path) -> None:
 
 
 def test_a_round_trip_is_bit_equal() -> None:
+    """Also with parts that published checkpoints have and we do not need."""
     model = MaskedLanguageModel(replace(TOY, dropout=0.1, attention_dropout=0.125), seed=1)
     state, config = to_hugging_face(model)
     assert (config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]) == (0.1, 0.125)
+    state["roberta.pooler.dense.weight"] = torch.zeros(48, 48)
+    state["roberta.embeddings.position_ids"] = torch.arange(42)[None]
     back = from_hugging_face(state, config)
     assert back.config == model.config
-    for (name, ours), other in zip(model.named_parameters(), back.parameters()):
-        assert torch.equal(ours, other), name
-
-
-def test_names_and_parameter_count_are_those_of_transformers() -> None:
-    model, theirs = exported()
-    shapes = {name: tuple(parameter.shape) for name, parameter in theirs.named_parameters()}
-    assert {piece.name: piece.shape for piece in logical_parameters(model)} == shapes
+    assert_same_weights(model, back)
 
 
 @pytest.mark.parametrize("design", [{}, {"norm": "pre", "gated": True, "embedding_width": 24}])
 def test_every_number_is_in_one_logical_parameter(design: dict[str, Any]) -> None:
     """Also of a model that transformers has no class for."""
-    config = replace(TOY, **design)
-    model = MaskedLanguageModel(config, seed=0)
-    counts = {name: torch.zeros(p.numel()) for name, p in model.named_parameters()}
-    for piece in logical_parameters(model):
-        counts[piece.parameter_name][piece.start : piece.start + prod(piece.shape)] += 1
-    for name, count in counts.items():
-        width = config.embedding_width
-        padding = {"encoder.embeddings.words.weight": 84 * width, "head.bias": 84}.get(name, 0)
-        assert count[: len(count) - padding].eq(1).all(), name
-        assert count[len(count) - padding :].eq(0).all(), name
+    model = MaskedLanguageModel(replace(TOY, **design), seed=0)
+    assert_each_number_is_in_one_logical_parameter(model)
 
 
-def test_vectors_neither_decay_nor_adapt() -> None:
-    pieces = logical_parameters(toy_model())
+def test_names_are_those_of_transformers_and_vectors_neither_decay_nor_adapt() -> None:
+    model, theirs = exported()
+    pieces = logical_parameters(model)
+    shapes = {name: tuple(parameter.shape) for name, parameter in theirs.named_parameters()}
+    assert {piece.name: piece.shape for piece in pieces} == shapes
     assert all(piece.decay == piece.adapt == (len(piece.shape) == 2) for piece in pieces)
     flags = {piece.name.rsplit("layer.1.")[-1]: piece.decay for piece in pieces}
     assert flags["attention.self.key.weight"] and not flags["attention.self.key.bias"]
     assert not flags["output.LayerNorm.weight"] and not flags["lm_head.bias"]
     assert flags["roberta.embeddings.word_embeddings.weight"]
     assert Counter(piece.decay for piece in pieces) == {True: 16, False: 26}
-
-
-def test_published_checkpoints_have_parts_that_are_not_needed() -> None:
-    state, config = to_hugging_face(toy_model())
-    state["roberta.pooler.dense.weight"] = torch.zeros(48, 48)
-    state["roberta.embeddings.position_ids"] = torch.arange(42)[None]
-    from_hugging_face(state, config)
 
 
 @pytest.mark.parametrize(
@@ -153,20 +136,6 @@ def test_published_checkpoints_have_parts_that_are_not_needed() -> None:
         ({"lm_head.gain": torch.zeros(1)}, r"unknown \['lm_head.gain'\]"),
         ({"lm_head.layer_norm.bias": torch.zeros(3)}, r"layer_norm.bias has shape \(3,\)"),
         ({"lm_head.decoder.weight": torch.zeros(300, 48)}, "only tied weights"),
-    ],
-)
-def test_traps_34_weights_that_do_not_fit_are_named(
-    change: dict[str, Tensor | None], message: str
-) -> None:
-    state, config = to_hugging_face(toy_model())
-    changed = {name: value for name, value in (state | change).items() if value is not None}
-    with pytest.raises(ValueError, match=message):
-        from_hugging_face(changed, config)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
         ({"model_type": "bart"}, "model_type=bart"),
         ({"hidden_act": "relu"}, "hidden_act=relu"),
         ({"attention_probs_dropout_prob": "0.3"}, "attention_probs_dropout_prob='0.3'"),
@@ -175,11 +144,16 @@ def test_traps_34_weights_that_do_not_fit_are_named(
         ({"hidden_size": None}, "lacks hidden_size"),
     ],
 )
-def test_settings_that_cannot_be_loaded_are_named(change: dict[str, Any], message: str) -> None:
+def test_traps_34_weights_and_settings_that_do_not_fit_are_named(
+    change: dict[str, Any], message: str
+) -> None:
     state, config = to_hugging_face(toy_model())
-    changed = {name: value for name, value in (config | change).items() if value is not None}
+    given = state if next(iter(change)).startswith("lm_head") else config
+    given |= change
+    for name in [name for name, value in change.items() if value is None]:
+        del given[name]
     with pytest.raises(ValueError, match=message):
-        from_hugging_face(state, changed)
+        from_hugging_face(state, config)
 
 
 @pytest.mark.parametrize("change", [{"activation": "gelu_tanh"}, {"sharing": "all"}])

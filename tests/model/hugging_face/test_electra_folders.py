@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,22 @@ import transformers
 from torch import Tensor
 
 from model.config import EncoderConfig
-from model.hugging_face.conversion import logical_parameters
 from model.hugging_face.electra_folders import from_folders, join_folders, to_folders
 from model.objectives.masked_language import Inputs
 from model.objectives.replaced_tokens import PARTS, Kind, ReplacedTokenModel
 from model.objectives.sampling import first_word, race
-from tests.model.conftest import LENGTHS, MASK_ID, TOY, in_rows, toy_batch, with_dead
+from tests.model.conftest import (
+    LENGTHS,
+    MASK_ID,
+    TOY,
+    assert_each_number_is_in_one_logical_parameter,
+    assert_same_weights,
+    in_rows,
+    theirs_of,
+    toy_batch,
+    with_dead,
+    with_drawn_vectors,
+)
 
 CONFIG = replace(TOY, position_offset=0, segment_types=2, embedding_width=32, width=48)
 GENERATORS: dict[str, EncoderConfig | None] = {
@@ -32,28 +41,16 @@ Pair = tuple[ReplacedTokenModel, Any, Any]
 DEAD = 3
 
 
-def toy(name: str, seed: int = 1) -> ReplacedTokenModel:
-    """A model with every vector drawn, so that none is hidden by being 0 or 1."""
-    model = ReplacedTokenModel(CONFIG, GENERATORS[name], weight=50.0, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-        model.head.bias[CONFIG.vocab_size :] = 0
-    return model
+def toy(name: str) -> ReplacedTokenModel:
+    model = ReplacedTokenModel(CONFIG, GENERATORS[name], weight=50.0, seed=1)
+    return with_drawn_vectors(model, 1)
 
 
 def exported(name: str) -> Pair:
     """Our weights in transformers' models."""
     model = toy(name)
-    found = []
-    kinds = (transformers.ElectraForPreTraining, transformers.ElectraForMaskedLM)
-    for kind, (state, config) in zip(kinds, to_folders(model)):
-        theirs = kind(transformers.ElectraConfig(**config))
-        theirs.load_state_dict(state, strict=True)
-        found.append(theirs)
-    return model, *found
+    detector, filler = (theirs_of(*folder) for folder in to_folders(model))
+    return model, detector, filler
 
 
 def imported(name: str) -> Pair:
@@ -97,7 +94,7 @@ def test_logits_and_losses_are_equal(pair: Callable[[str], Pair], name: str, row
     model, detector, filler = pair(name)
     given, arguments = inputs(rows)
     mask = arguments["attention_mask"].bool()
-    model, detector, filler = model.eval(), detector.eval(), filler.eval()
+    model.eval()
     with torch.no_grad():
         words = filler(**arguments).logits[mask]
         ours = model.logits(given.input_ids_T, given.pieces, given.segment_ids_T)
@@ -135,8 +132,8 @@ def test_saved_folders_load_and_come_back(name: str, tmp_path: Path) -> None:
         assert type(loaded) is type(theirs) and not any(report.values()), report
     back = from_folders(*to_folders(model))
     assert (back.config, back.generator_config) == (model.config, model.generator_config)
-    for (parameter, ours), other in zip(model.named_parameters(), back.parameters(), strict=True):
-        assert torch.equal(ours, other), parameter
+    assert_same_weights(model, back)
+    assert_each_number_is_in_one_logical_parameter(model)
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -152,42 +149,28 @@ def test_traps_12_the_whole_embedding_block_is_shared(name: str) -> None:
         "encoder.embeddings.norm.bias",
     ]
     given, _ = inputs("full rows")
-    gradients = []
-    for part in ("mlm_loss", "rtd_loss"):
+    norm, gradients = model.encoder.embeddings.norm.weight, []
+    for parts in (("mlm_loss",), ("rtd_loss",), ("mlm_loss", "rtd_loss")):
         model.zero_grad()
-        model(given)[part].backward()
-        norm = model.encoder.embeddings.norm.weight.grad
-        assert norm is not None and norm.any()
-        gradients.append(norm.clone())
-    model.zero_grad()
-    sums = model(given)
-    (sums["mlm_loss"] + sums["rtd_loss"]).backward()
-    assert model.encoder.embeddings.norm.weight.grad is not None
-    torch.testing.assert_close(
-        model.encoder.embeddings.norm.weight.grad, sum(gradients), rtol=1e-4, atol=1e-5
-    )
+        sums = model(given)
+        torch.stack([sums[part] for part in parts]).sum().backward()
+        assert norm.grad is not None and norm.grad.any()
+        gradients.append(norm.grad.clone())
+    mlm, rtd, both = gradients
+    torch.testing.assert_close(both, mlm + rtd, rtol=1e-4, atol=1e-5)
 
 
-def test_traps_12_no_gradient_goes_through_what_is_sampled() -> None:
+def test_traps_12_what_is_sampled_has_no_gradient_and_without_draws_nothing_is() -> None:
     """Detection alone moves no parameter that only the generator has."""
-    model = toy("smaller")
-    model(inputs("full rows")[0])["rtd_loss"].backward()
+    model, given = toy("smaller"), inputs("full rows")[0]
+    sums = model(given)
+    sums["rtd_loss"].backward()
     for name, parameter in model.named_parameters():
         moved = parameter.grad is not None and bool(parameter.grad.any())
         assert moved == name.startswith(("encoder.", "detection.")), name
-
-
-@pytest.mark.parametrize("name", GENERATORS)
-def test_every_number_is_in_one_logical_parameter(name: str) -> None:
-    model = toy(name)
-    counts = {part: torch.zeros(p.numel()) for part, p in model.named_parameters()}
-    pieces = logical_parameters(model)
-    assert len({piece.name for piece in pieces}) == len(pieces)
-    for piece in pieces:
-        counts[piece.parameter_name][piece.start : piece.start + prod(piece.shape)] += 1
-    for part, count in counts.items():
-        padding = {"encoder.embeddings.words.weight": 84 * 32, "head.bias": 84}.get(part, 0)
-        assert count[: len(count) - padding].eq(1).all() and not count[len(count) - padding :].any()
+    alone = model(given._replace(draws_K=None))
+    assert set(alone) == {"mlm_loss", "mlm_correct", "mask_loss", "mask_count"}
+    assert torch.equal(alone["mlm_loss"], sums["mlm_loss"])
 
 
 def test_embeddings_that_differ_are_the_generators_own() -> None:
@@ -199,13 +182,6 @@ def test_embeddings_that_differ_are_the_generators_own() -> None:
     model = from_folders(detector, (changed, config))
     assert model.own_embeddings and model.generator is not None
     assert model.generator.embeddings.norm.bias.eq(1).all()
-
-
-def test_without_draws_the_generator_alone_is_scored() -> None:
-    model, given = toy("smaller").eval(), inputs("short rows")[0]
-    alone = model(given._replace(draws_K=None))
-    assert set(alone) == {"mlm_loss", "mlm_correct", "mask_loss", "mask_count"}
-    assert torch.equal(alone["mlm_loss"], model(given)["mlm_loss"])
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -221,15 +197,10 @@ def test_every_kind_returns_from_its_folders(kind: Kind, own: bool) -> None:
     folders = to_folders(model)
     again = from_folders(*folders).eval()
     assert (again.kind, again.parts, again.own_embeddings) == (kind, model.parts, own)
-    for (name, mine), other in zip(model.named_parameters(), again.parameters(), strict=True):
-        assert torch.equal(mine, other), name
-    theirs = []
-    for (state, config), names in zip(folders, (("copying.weight", "copying.bias"), ())):
-        one = getattr(transformers, config["architectures"][0])(
-            transformers.ElectraConfig(**config)
-        )
-        one.load_state_dict({n: w for n, w in state.items() if n not in names}, strict=True)
-        theirs.append(one.eval())
+    assert_same_weights(model, again)
+    (state, config), generator_folder = folders
+    own = {name: value for name, value in state.items() if not name.startswith("copying.")}
+    theirs = [theirs_of(own, config), theirs_of(*generator_folder)]
     given, arguments = inputs("short rows")
     mask = arguments["attention_mask"].bool()
     seen = given.input_ids_T, given.pieces, given.segment_ids_T

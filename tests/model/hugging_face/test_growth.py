@@ -33,17 +33,34 @@ def test_a_row_is_a_token_s_own_or_the_mean_of_its_pieces() -> None:
 
 def test_layers_are_copied_in_turn_within_their_groups() -> None:
     def of(layers: int, theirs: int, groups: int = 1) -> list[int]:
-        sharing = "none" if groups == 1 else "attention"
-        ours, folder = (replace(BERT, layers=n, groups=groups, sharing=sharing)  # type: ignore[arg-type]
-                        for n in (layers, theirs))  # fmt: skip
+        design = replace(BERT, groups=groups, sharing="none" if groups == 1 else "attention")
+        ours, folder = (replace(design, layers=count) for count in (layers, theirs))
         assert can_deepen(ours, folder)
         return source_layers(ours, folder)
 
     assert of(6, 3) == [0, 1, 2, 0, 1, 2]
     assert of(5, 2) == [0, 1, 0, 1, 0]
     assert of(8, 4, 2) == [0, 1, 0, 1, 2, 3, 2, 3]
+    # fewer layers are another architecture unless they share all
     assert not can_deepen(BERT, replace(BERT, layers=3))
     assert can_deepen(ALBERT, replace(ALBERT, layers=3))
+    source = to_hugging_face(MaskedLanguageModel(BERT, seed=1))
+    fewer = MaskedLanguageModel(replace(BERT, layers=1), seed=2)
+    assert [each.name for each in differences(fewer, source[1])] == ["layers"]
+    # windows stay where they are
+    base = replace(MODERN, layers=22, global_every=3)
+    assert not can_deepen(replace(base, layers=44), base)
+    assert can_deepen(replace(base, layers=48), replace(base, layers=24))
+    assert can_deepen(replace(base, layers=44, window=0), replace(base, window=0))
+
+
+def deepened(source: MaskedLanguageModel, layers: int) -> MaskedLanguageModel:
+    """A deeper model with the weights of the other's folder."""
+    model = MaskedLanguageModel(replace(source.config, layers=layers), seed=2)
+    folder = to_hugging_face(source)
+    assert not differences(model, folder[1])
+    assert take_over(model, folder, None, None) == ([], [])
+    return model
 
 
 def test_layers_of_a_wider_modernbert_copy_the_nearest_that_attends_as_far() -> None:
@@ -62,30 +79,16 @@ def test_layers_of_a_wider_modernbert_copy_the_nearest_that_attends_as_far() -> 
     assert sum(base.reach(o) != large.reach(layer) for layer, o in enumerate(recipe)) == 12
 
 
-def test_windows_stay_where_they_are() -> None:
-    base = replace(MODERN, layers=22, global_every=3)
-    assert not can_deepen(replace(base, layers=44), base)
-    assert can_deepen(replace(base, layers=48), replace(base, layers=24))
-    assert can_deepen(replace(base, layers=44, window=0), replace(base, window=0))
-
-
 def test_a_copy_of_the_first_layer_takes_the_embeddings_norm() -> None:
     """The first layer has none before its attention."""
-    config = replace(MODERN, layers=2, global_every=2)
-    source, model = (
-        MaskedLanguageModel(config, seed=1),
-        MaskedLanguageModel(replace(config, layers=4), seed=2),
-    )
+    source = MaskedLanguageModel(replace(MODERN, layers=2, global_every=2), seed=1)
+    norm = source.encoder.embeddings.norm.weight
     with torch.no_grad():
-        source.encoder.embeddings.norm.weight.normal_()
-    folder = to_hugging_face(source)
-    assert not differences(model, folder[1])
-    assert take_over(model, folder, None, None) == ([], [])
-    first, second, third, _ = model.encoder.layers
-    assert torch.equal(second.feed_forward_norm.weight, source.encoder.embeddings.norm.weight)
-    assert torch.equal(
-        third.attention.query_key_value.weight, first.attention.query_key_value.weight
-    )
+        norm.normal_()
+    first, second, third, _ = deepened(source, 4).encoder.layers
+    assert torch.equal(second.feed_forward_norm.weight, norm)
+    own, copied = (layer.attention.query_key_value.weight for layer in (first, third))
+    assert torch.equal(copied, own)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +107,7 @@ def test_a_copy_of_the_first_layer_takes_the_embeddings_norm() -> None:
 )
 def test_every_layer_of_a_deeper_model_is_its_source(config: EncoderConfig, layers: int) -> None:
     source = MaskedLanguageModel(config, seed=1)
-    model = MaskedLanguageModel(replace(config, layers=layers), seed=2)
-    folder = to_hugging_face(source)
-    assert not differences(model, folder[1])
-    assert take_over(model, folder, None, None) == ([], [])
+    model = deepened(source, layers)
     if config.sharing == "all":
         origins = list(range(config.groups))
     else:
@@ -116,12 +116,6 @@ def test_every_layer_of_a_deeper_model_is_its_source(config: EncoderConfig, laye
     for layer, origin in zip(model.encoder.layers, origins, strict=True):
         copied = source.encoder.layers[origin].parameters()
         assert all(map(torch.equal, layer.parameters(), copied))
-
-
-def test_fewer_layers_are_another_architecture_unless_they_share_all() -> None:
-    source = MaskedLanguageModel(BERT, seed=1)
-    fewer = MaskedLanguageModel(replace(BERT, layers=1), seed=2)
-    assert [each.name for each in differences(fewer, to_hugging_face(source)[1])] == ["layers"]
 
 
 def test_electra_s_generator_grows_too() -> None:

@@ -51,19 +51,16 @@ def test_both_networks_of_electra_are_checked() -> None:
     state, config = to_hugging_face(toy_model())
     names = {name.replace("roberta", "electra"): weight for name, weight in state.items()}
     config |= {"model_type": ELECTRA.model_type, "embedding_size": 48, "hidden_act": "gelu"}
-    for detector, filler in ((HUGE, 300), (300, HUGE)):
+    whole, huge = (names, config), (names, config | {"vocab_size": HUGE})
+    for folders in ((huge, whole), (whole, huge)):
         with pytest.raises(ValueError, match=f"vocab_size={HUGE}"):
-            from_folders(
-                (names, config | {"vocab_size": detector}), (names, config | {"vocab_size": filler})
-            )
+            from_folders(*folders)
 
 
 def test_many_missing_weights_are_counted() -> None:
     assert named(["a"]) == "['a']"
     assert named(f"{n}" for n in range(190)) == "['0', '1', '2'] and 187 more"
     state, config = to_hugging_face(toy_model())
-    few = {
-        name: weight for name, weight in state.items() if "embeddings" in name or ".inter" in name
-    }
+    few = {name: state[name] for name in state if "embeddings" in name or ".inter" in name}
     with pytest.raises(ValueError, match=r"missing \['lm_head.bias', .*\] and \d+ more, unknown"):
         from_hugging_face(few, config)

@@ -18,11 +18,15 @@ from model.hugging_face.growth import EmbeddingRows
 from model.hugging_face.warm_start import differences, take_over
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
-from tests.model.conftest import TOY, flat
+from tests.model.conftest import TOY, assert_same_weights, flat, with_drawn_vectors
 
 BERT = replace(TOY, position_offset=0, segment_types=2, layer_norm_eps=1e-12)
 ALBERT = replace(BERT, embedding_width=16, sharing="all")
-FAMILIES = {"bert": BERT, "roberta": TOY, "albert": ALBERT}
+FAMILIES = {
+    "bert": (BERT, transformers.BertForMaskedLM),
+    "roberta": (TOY, transformers.RobertaForMaskedLM),
+    "albert": (ALBERT, transformers.AlbertForMaskedLM),
+}
 IDS = torch.randint(5, 300, (2, 9), generator=torch.Generator().manual_seed(0))
 TOKENS = flat(IDS)
 
@@ -45,23 +49,17 @@ def taken(
     return take_over(model, found, None, rows)
 
 
-@pytest.mark.parametrize(
-    ("family", "kind"),
-    [
-        ("bert", transformers.BertForMaskedLM),
-        ("roberta", transformers.RobertaForMaskedLM),
-        ("albert", transformers.AlbertForMaskedLM),
-    ],
-)
-def test_a_model_computes_what_the_folder_s_computes(family: str, kind: Any) -> None:
-    theirs, model = theirs_of(FAMILIES[family], kind), MaskedLanguageModel(FAMILIES[family], seed=0)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_computes_what_the_folder_s_computes(family: str) -> None:
+    config, kind = FAMILIES[family]
+    theirs, model = theirs_of(config, kind), MaskedLanguageModel(config, seed=0)
     assert taken(theirs, model.eval()) == ([], [])
     with torch.no_grad():
         expected, found = theirs(IDS).logits.flatten(0, 1), model.logits(*TOKENS)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_a_head_that_the_folder_lacks_keeps_its_initialization() -> None:
+def test_a_head_that_the_folder_lacks_keeps_its_initialization_and_others_are_named() -> None:
     """BertForMaskedLM lacks the pair head, BertModel the word head and half of the pair head."""
     fresh = MaskedLanguageModel(BERT, seed=4, pair_weight=1.0, boundary_weight=1.0)
     before = weights(fresh)
@@ -81,18 +79,18 @@ def test_a_head_that_the_folder_lacks_keeps_its_initialization() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert model.pair_head
     assert torch.equal(model.pair_head.pooler.weight, theirs.pooler.dense.weight)
+    unused = ["bert.pooler.dense", "cls.seq_relationship"]
+    theirs = theirs_of(BERT, transformers.BertForPreTraining, True)
+    assert taken(theirs, MaskedLanguageModel(BERT, seed=0)) == ([], unused)
 
 
 @pytest.mark.parametrize(
     "sharing",
     [
-        {"sharing": "attention"},
-        {"sharing": "feed_forward"},
-        {"layers": 1},
-        {"sharing": "attention", "embedding_width": 48},
-        {"layers": 1, "embedding_width": 48},
+        {"sharing": "attention"}, {"sharing": "feed_forward"}, {"layers": 1},
+        {"sharing": "attention", "embedding_width": 48}, {"layers": 1, "embedding_width": 48},
     ],
-)
+)  # fmt: skip
 def test_copies_in_a_folder_become_one_shared_part(sharing: dict[str, Any]) -> None:
     """Its configuration does not mention shared parts, even if one whole layer is shared."""
     config = replace(ALBERT, **sharing)
@@ -100,14 +98,11 @@ def test_copies_in_a_folder_become_one_shared_part(sharing: dict[str, Any]) -> N
     state, theirs = to_hugging_face(source)
     assert not differences(model, theirs)
     assert take_over(model, (state, theirs), None, None) == ([], [])
-    for (name, one), other in zip(source.named_parameters(), model.parameters(), strict=True):
-        assert torch.equal(one, other), name
+    assert_same_weights(source, model)
     if config.layers > 1:
         part = {"attention": "attention.dense.bias", "feed_forward": "ffn.bias"}[config.sharing]
         copy = f"albert.encoder.albert_layer_groups.1.albert_layers.0.{part}"
-        with pytest.raises(
-            ValueError, match=f"{copy} differs from .*groups.0.*, but the run ties them"
-        ):
+        with pytest.raises(ValueError, match=f"{copy} differs from .*groups.0.*, but the run ties"):
             take_over(model, (state | {copy: state[copy] + 1}, theirs), None, None)
     if config.embedding_width == config.width:
         return  # a group of one layer stands for no sharing
@@ -132,12 +127,6 @@ def test_a_mapping_between_equal_widths_must_be_the_identity() -> None:
         torch.testing.assert_close(model.logits(*TOKENS), expected, rtol=0, atol=1e-5)
 
 
-def test_unused_weights_are_named() -> None:
-    model = MaskedLanguageModel(BERT, seed=0)
-    new, unused = taken(theirs_of(BERT, transformers.BertForPreTraining, True), model)
-    assert (new, unused) == ([], ["bert.pooler.dense", "cls.seq_relationship"])
-
-
 def test_an_incomplete_or_different_encoder_is_refused() -> None:
     theirs, model = theirs_of(BERT, transformers.BertModel), MaskedLanguageModel(BERT, seed=0)
     state, config = theirs.state_dict(), theirs.config.to_dict()
@@ -154,8 +143,6 @@ def test_an_incomplete_or_different_encoder_is_refused() -> None:
     with pytest.raises(ValueError, match="its family is bert, the run's is roberta"):
         differences(MaskedLanguageModel(TOY, seed=0), config)
     assert not differences(model, config | {"attention_probs_dropout_prob": 0.7})
-
-    """Our id 7 is their 9, and so on; every other row keeps its initialization."""
 
 
 def test_rows_of_tokens_that_both_have_are_copied() -> None:
@@ -180,11 +167,7 @@ GENERATORS = {
 
 def electra(name: str, seed: int) -> ReplacedTokenModel:
     model = ReplacedTokenModel(BERT, GENERATORS[name], weight=50.0, seed=seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter += 0.1 * torch.randn(parameter.shape)
-    return model.eval()
+    return with_drawn_vectors(model, seed).eval()
 
 
 def weights(model: torch.nn.Module) -> dict[str, Tensor]:

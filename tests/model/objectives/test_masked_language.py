@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -27,15 +29,19 @@ def test_sums_are_those_of_the_logits(rows: str) -> None:
     assert sums["mlm_correct"].item() == (logits.argmax(-1) == labels[:5]).sum().item() >= 1
 
 
+def cut_slots(batch: dict[str, Any], count: int) -> Inputs:
+    """The batch with only its first slots."""
+    names = ("positions_K", "labels_K", "weights_K")
+    return Inputs(**batch | {name: batch[name][:count] for name in names}, mask_id=MASK_ID)
+
+
 def test_unused_slots_may_be_cut_off() -> None:
     model, batch = toy_model(), toy_batch(LENGTHS["short rows"])
     whole = model(Inputs(**batch, mask_id=MASK_ID))
     whole["mlm_loss"].backward()
     gradients = [parameter.grad.clone() for parameter in model.parameters()]  # type: ignore[union-attr]
     model.zero_grad()
-    for name in ("positions_K", "labels_K", "weights_K"):
-        batch[name] = batch[name][:5]
-    cut = model(Inputs(**batch, mask_id=MASK_ID))
+    cut = model(cut_slots(batch, 5))
     cut["mlm_loss"].backward()
     torch.testing.assert_close(whole, cut)
     for parameter, gradient in zip(model.parameters(), gradients):
@@ -43,34 +49,28 @@ def test_unused_slots_may_be_cut_off() -> None:
 
 
 def test_a_rank_may_have_no_predictions() -> None:
-    model, batch = toy_model(dropout=0.1), toy_batch([2, 2, 2])
-    for name in ("positions_K", "labels_K", "weights_K"):
-        batch[name] = batch[name][:0]
-    sums = model(Inputs(**batch, mask_id=MASK_ID))
+    model = toy_model(dropout=0.1)
+    sums = model(cut_slots(toy_batch([2, 2, 2]), 0))
     sums["mlm_loss"].backward()
     assert [value.item() for value in sums.values()] == [0, 0, 0, 0]
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and not parameter.grad.any(), name
 
 
-def test_padding_words_stay_zero_in_training() -> None:
-    model, batch = toy_model(dropout=0.1), toy_batch(LENGTHS["short rows"])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
-    torch.manual_seed(0)
-    before = model(Inputs(**batch, mask_id=MASK_ID))["mlm_loss"].item()
-    for _ in range(20):
-        optimizer.zero_grad()
-        model(Inputs(**batch, mask_id=MASK_ID))["mlm_loss"].backward()
-        optimizer.step()
-    assert model(Inputs(**batch, mask_id=MASK_ID))["mlm_loss"].item() < before / 2
-    assert not model.encoder.embeddings.words.weight[TOY.vocab_size :].any()
-    assert not model.head.bias[TOY.vocab_size :].any()
-
-
-def test_the_word_table_is_tied() -> None:
-    model = toy_model()
-    assert isinstance(model.head.words, nn.Parameter)
-    assert model.head.words is model.encoder.embeddings.words.weight
+def test_the_word_table_is_tied_and_its_padding_stays_zero_in_training() -> None:
+    model = toy_model(dropout=0.1)
+    words = model.encoder.embeddings.words.weight
+    assert isinstance(model.head.words, nn.Parameter) and model.head.words is words
     assert [name for name, _ in model.named_parameters() if "words" in name] == [
         "encoder.embeddings.words.weight"
     ]
+    inputs = Inputs(**toy_batch(LENGTHS["short rows"]), mask_id=MASK_ID)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
+    torch.manual_seed(0)
+    before = model(inputs)["mlm_loss"].item()
+    for _ in range(20):
+        optimizer.zero_grad()
+        model(inputs)["mlm_loss"].backward()
+        optimizer.step()
+    assert model(inputs)["mlm_loss"].item() < before / 2
+    assert not words[TOY.vocab_size :].any() and not model.head.bias[TOY.vocab_size :].any()

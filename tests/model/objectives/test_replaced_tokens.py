@@ -52,15 +52,12 @@ def test_traps_12_inputs_and_labels_of_the_discriminator() -> None:
     assert changed.tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 1, 0, 0, 0]]
 
 
-def test_token_weights_are_those_given_or_ones() -> None:
-    """float32, of dead tokens 0."""
+def test_detection_sums_are_over_tokens_of_sequences() -> None:
+    """Token weights are those given or ones, of dead tokens 0."""
     batch = toy_batch([3, 2, 4])
     assert token_weights(Inputs(**batch, mask_id=4)).tolist() == [1.0] * 9
     weights = token_weights(Inputs(**with_dead(batch, 2), mask_id=4))
     assert weights.tolist() == [1.0] * 9 + [0.0] * 2 and weights.dtype == torch.float32
-
-
-def test_detection_sums_are_over_tokens_of_sequences() -> None:
     torch.manual_seed(0)
     logits = 3 * torch.randn(3, 7)
     logits[0, 0] = 0.0  # as likely as not, so not suspected
@@ -100,8 +97,5 @@ def test_the_area_under_the_curve_is_that_of_sklearn(spread: float, kind: torch.
     expected = roc_auc_score(labels[real].numpy(), logits[real].float().numpy())
     found = area_under_curve(*histograms(logits, labels, weights))
     assert found == pytest.approx(expected, abs=1e-4)
-
-
-def test_the_area_of_an_empty_histogram_is_nan() -> None:
     empty = histograms(torch.zeros(1, 4), torch.zeros(1, 4), torch.ones(1, 4))
     assert math.isnan(area_under_curve(*empty))

@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 import torch
 import torch.nn.functional as F
-import transformers
 from torch import Tensor
 
 from model.encoder import initialize
@@ -17,7 +16,7 @@ from model.layers import Embeddings
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.objectives.span_boundary import MOST_TARGETS, PLACE_WIDTH, SpanBoundaryHead, boundaries
 from model.pieces import Pieces
-from tests.model.conftest import TOY, flat
+from tests.model.conftest import TOY, assert_same_weights, flat, theirs_of
 
 CLS, SEP, MASK = 0, 2, 4
 
@@ -138,15 +137,11 @@ def test_the_head_is_that_of_the_paper() -> None:
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_its_head_is_stored_with_any_family_s_weights(family: str) -> None:
     """It converts to transformers' names and back; transformers loads the other weights."""
-    offset = {"bert": 0, "roberta": 2}[family]
-    config = replace(TOY, position_offset=offset)
+    config = replace(TOY, position_offset={"bert": 0, "roberta": 2}[family])
     model = MaskedLanguageModel(config, seed=3, boundary_weight=1.0)
     state, settings = to_hugging_face(model)
     own = {name for name in state if name.startswith("span_boundary.")}
     assert len(own) == 10 and state["span_boundary.bias"].shape == (TOY.vocab_size,)
-    kind = getattr(transformers, settings["architectures"][0])
-    theirs = kind(transformers.AutoConfig.for_model(**settings))
-    theirs.load_state_dict({name: state[name] for name in state.keys() - own}, strict=True)
+    theirs_of({name: state[name] for name in state.keys() - own}, settings)
     back = from_hugging_face(state, settings)
-    for (name, one), other in zip(model.named_parameters(), back.parameters(), strict=True):
-        assert torch.equal(one, other), name
+    assert_same_weights(model, back)

@@ -56,13 +56,10 @@ def test_losses_without_a_gradient_use_the_fast_product(monkeypatch: pytest.Monk
     torch.testing.assert_close(found[:2], tuple(part.detach() for part in expected[:2]))
 
 
-def test_far_logits_stay_finite() -> None:
+def test_far_logits_stay_finite_and_bfloat16_sums_in_float32() -> None:
     hidden, words = torch.tensor([[1.0]]), torch.tensor([[1e4], [-1e4]])
     losses, *_ = word_losses(hidden, words, torch.zeros(2), torch.tensor([1]), 2)
     assert losses.tolist() == [2e4]
-
-
-def test_bfloat16_sums_in_float32() -> None:
     torch.manual_seed(0)
     hidden, words = torch.randn(5, 16).bfloat16(), torch.randn(384, 16).bfloat16()
     labels = torch.randint(300, (5,))
@@ -72,10 +69,16 @@ def test_bfloat16_sums_in_float32() -> None:
     torch.testing.assert_close(losses, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_sampling_changes_no_loss() -> None:
+def attracting_head() -> MaskedLanguageHead:
+    """Its bias attracts the words that pad the vocabulary."""
     torch.manual_seed(0)
     head = MaskedLanguageHead(TOY, torch.nn.Embedding(TOY.padded_vocab_size, TOY.width))
     torch.nn.init.constant_(head.bias[TOY.vocab_size :], 50.0)
+    return head
+
+
+def test_sampling_changes_no_loss() -> None:
+    head = attracting_head()
     hidden, labels = torch.randn(400, TOY.width), torch.randint(300, (400,))
     losses, found, sampled, _ = head(hidden, labels, torch.arange(400))
     for part, other in zip((losses, found), head(hidden, labels)):
@@ -87,10 +90,8 @@ def test_sampling_changes_no_loss() -> None:
 
 
 def test_compiled_losses_are_those_in_place() -> None:
-    """What a GPU computes, with all that may be asked for; the padding words attract."""
-    torch.manual_seed(0)
-    head = MaskedLanguageHead(TOY, torch.nn.Embedding(TOY.padded_vocab_size, TOY.width))
-    torch.nn.init.constant_(head.bias[TOY.vocab_size :], 50.0)
+    """What a GPU computes, with all that may be asked for."""
+    head = attracting_head()
     hidden = torch.randn(400, TOY.width, requires_grad=True)
     labels, shown = torch.randint(300, (2, 400))
     given, weights = (labels, torch.arange(400), shown), torch.rand(400)

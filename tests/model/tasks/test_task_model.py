@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from model.hugging_face.conversion import to_hugging_face
 from model.objectives.masked_language import MaskedLanguageModel
@@ -35,15 +36,21 @@ IDS = torch.tensor([[2, 7, 8, 9, 11, 3], [2, 9, 8, 7, 6, 3]])
 PLACES = {"tags": [1, 2, 8], "spans": list(range(12)), "classification": [0, 6], "choices": [0, 6]}
 
 
+def in_order(found: Any, kind: Kind, shown: Tensor, inputs: TaskInputs) -> Tensor:
+    """Logits of transformers' classes in the order of ours; shown: where rows have no pads."""
+    if kind == "spans":
+        return torch.stack([found.start_logits, found.end_logits], -1)[shown]
+    logits: Tensor = found.logits
+    return logits[shown][inputs.places_N] if kind == "tags" else logits
+
+
 @pytest.mark.parametrize("kind", get_args(Kind))
 @pytest.mark.parametrize("family", HEADS)
 def test_written_weights_give_equal_logits(family: str, kind: Kind, tmp_path: Path) -> None:
     theirs, design = peer(family, kind)
     model = random_task_model(theirs.config.to_dict(), design, seed=3).eval()
     state, config = write_task_model(model)
-    (tmp_path / "config.json").write_text(
-        transformers.AutoConfig.for_model(**config).to_json_string()
-    )
+    transformers.AutoConfig.for_model(**config).save_pretrained(tmp_path)
     save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
     auto = {
         "classification": transformers.AutoModelForSequenceClassification,
@@ -57,12 +64,7 @@ def test_written_weights_give_equal_logits(family: str, kind: Kind, tmp_path: Pa
     with torch.no_grad():
         ours = model(inputs)
         found = loaded(input_ids=IDS[None] if kind == "choices" else IDS)
-    if kind == "spans":
-        expected = torch.stack([found.start_logits, found.end_logits], -1).flatten(0, 1)
-    elif kind == "tags":
-        expected = found.logits.flatten(0, 1)[PLACES[kind]]
-    else:
-        expected = found.logits.reshape(ours.shape)
+    expected = in_order(found, kind, torch.ones(IDS.shape).bool(), inputs).reshape(ours.shape)
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
     again = read_task_model(load_file(tmp_path / "model.safetensors"), config, design, seed=9)
     torch.testing.assert_close(again.eval()(inputs), ours)
@@ -100,13 +102,7 @@ def test_modernbert_s_logits_at_rows_shorter_and_longer_than_its_window(
     with torch.no_grad():
         ours = model(batch.inputs)
         for other in (theirs.eval(), again):
-            found = other(**given)
-            if kind == "spans":
-                expected = torch.stack([found.start_logits, found.end_logits], -1)[shown]
-            elif kind == "tags":
-                expected = found.logits[shown][batch.inputs.places_N]
-            else:
-                expected = found.logits.reshape(ours.shape)
+            expected = in_order(other(**given), kind, shown, batch.inputs).reshape(ours.shape)
             torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
     assert again.config.classifier_pooling == pooling
 
@@ -127,8 +123,7 @@ def test_fine_tuning_of_modernbert_starts_with_the_head_of_masked_words() -> Non
     for name, weight in model.encoder.named_parameters():
         assert torch.equal(weight, encoder[name]), name
     assert word_bag_model(model, seed=0).pooling == "cls"
-    wrong = "classifier_pooling='max' cannot be loaded; it must be cls or mean"
-    with pytest.raises(ValueError, match=wrong):
+    with pytest.raises(ValueError, match=r"classifier_pooling='max' .* it must be cls or mean"):
         read_task_model(state, config | {"classifier_pooling": "max"}, design, seed=2)
 
 
@@ -155,18 +150,17 @@ def test_a_pooler_of_pretraining_is_kept_and_another_tasks_output_is_not() -> No
         ("electra", "summary_last_dropout"), ("modernbert", "classifier_dropout"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("value", [10**400, -0.1, 2, "0.1", True, [0.1]])
-def test_a_dropout_that_is_no_probability_is_refused(family: str, name: str, value: object) -> None:
+def test_a_dropout_that_is_no_probability_is_refused(family: str, name: str) -> None:
     theirs, design = peer(family, "choices")
-    config = theirs.config.to_dict() | {name: value}
-    with pytest.raises(ValueError, match=rf"{name}=.* cannot be loaded; it must be a number in"):
-        random_task_model(config, design, seed=3)
+    for value in (10**400, -0.1, 2, "0.1", True, [0.1]):
+        config = theirs.config.to_dict() | {name: value}
+        with pytest.raises(ValueError, match=rf"{name}=.* must be a number in"):
+            random_task_model(config, design, seed=3)
 
 
 def test_a_bag_replaces_the_encoder() -> None:
     theirs, design = peer("albert", "classification")
-    model = random_task_model(theirs.config.to_dict(), design, seed=3)
-    bag = word_bag_model(model, seed=0)
+    bag = word_bag_model(random_task_model(theirs.config.to_dict(), design, seed=3), seed=0)
     names = {name for name, _ in bag.named_parameters()}
     assert names == {"encoder.words.weight", "head.output.weight", "head.output.bias"}
 
