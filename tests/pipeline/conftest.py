@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import functools
 import json
 import multiprocessing.spawn
@@ -363,6 +365,16 @@ def prepare_river(tokenizer: Path, output: Path) -> None:
     assert make_shards(
         chosen, run, found, local_executor(1), sizes=TextSizes(split=SPLIT_BYTES, shard=1)
     )
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this process, as on a file system without them."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,8 @@ import pytest
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import one_at_a_time, remove_temporaries
 from pipeline.execution.ledger import check_same_work, hold_lock, lock_of, only_once, record_once
-
-ROOT = Path(__file__).parents[3]
+from tests.pipeline.conftest import started
+from tests.pipeline.test_train import wait_for
 
 
 def test_a_file_is_written_by_one_while_the_others_wait(tmp_path: Path) -> None:
@@ -32,11 +30,8 @@ def test_a_file_is_written_by_one_while_the_others_wait(tmp_path: Path) -> None:
                 written.append(number)
         assert target.exists()
 
-    threads = [threading.Thread(target=make, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
+    with ThreadPoolExecutor(8) as pool:
+        assert len([*pool.map(make, range(8))]) == 8
     assert target.read_text() == str(written[0]) and len(written) == 1
     with only_once(tmp_path / "b", instead=target) as temporary:
         assert temporary is None
@@ -50,15 +45,10 @@ def test_a_kill_leaves_no_half_of_a_file_and_no_lock(tmp_path: Path) -> None:
         f"with only_once(Path({str(target)!r})) as temporary:\n"
         f"    temporary.write_text('half'); Path({str(ready)!r}).touch(); time.sleep(60)"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", code], env=environment) as process:
-        deadline = time.monotonic() + 60
-        while not ready.exists():
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.01)
+    with started(sys.executable, "-c", code) as process:
+        wait_for(ready, process)
         remove_temporaries(tmp_path)
         assert len([*tmp_path.glob(".a.*.tmp")]) == 1  # in use
-        process.send_signal(signal.SIGKILL)
     assert not target.exists()
     remove_temporaries(tmp_path)
     assert not [*tmp_path.glob(".a.*.tmp")]
@@ -69,6 +59,10 @@ def test_a_kill_leaves_no_half_of_a_file_and_no_lock(tmp_path: Path) -> None:
 
 
 def test_work_is_taken_by_one(tmp_path: Path) -> None:
+    lock_of(tmp_path / "a").symlink_to(tmp_path / "mine")
+    with pytest.raises(DataError, match=r"/\.a\.lock is a link"), only_once(tmp_path / "a"):
+        pass
+    assert not (tmp_path / "mine").exists()
     lock = tmp_path / "runs" / ".a.lock"
     with hold_lock(lock) as first, hold_lock(lock) as second:
         assert first is not None and second is None
@@ -76,13 +70,8 @@ def test_work_is_taken_by_one(tmp_path: Path) -> None:
         assert again is not None
 
 
-def test_where_there_are_no_locks_work_is_done_and_no_file_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def without_locks(*_: object) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr("pipeline.base.files.fcntl.flock", without_locks)
+@pytest.mark.usefixtures("no_locks")
+def test_where_there_are_no_locks_work_is_done_and_no_file_removed(tmp_path: Path) -> None:
     with only_once(tmp_path / "made") as mine, only_once(tmp_path / "made") as theirs:
         assert mine is not None and theirs is not None
         mine.write_text("second")
@@ -97,13 +86,6 @@ def test_where_there_are_no_locks_work_is_done_and_no_file_removed(
         assert temporary.exists(), "it is in use"
 
 
-def test_a_link_in_place_of_a_lock_is_refused(tmp_path: Path) -> None:
-    lock_of(tmp_path / "a").symlink_to(tmp_path / "mine")
-    with pytest.raises(DataError, match=r"/\.a\.lock is a link"), only_once(tmp_path / "a"):
-        pass
-    assert not (tmp_path / "mine").exists()
-
-
 def test_the_settings_of_the_first_process_stay(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     first = {"task": "sst2", "seeds": [1, 2]}
@@ -115,10 +97,7 @@ def test_the_settings_of_the_first_process_stay(tmp_path: Path) -> None:
     path.write_text("")
     with pytest.raises(DataError, match=r"settings\.json is damaged: it is empty; start over$"):
         record_once(path, first, "start over")
-
-
-def test_settings_wait_for_their_writer(tmp_path: Path) -> None:
-    path = tmp_path / "settings.json"
+    path.unlink()  # settings wait for their writer
     with one_at_a_time(lock_of(path)):
         thread = threading.Thread(target=record_once, args=(path, {"a": 2}, "start over"))
         thread.start()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import random
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,44 +17,40 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time
 from pipeline.execution.ledger import lock_of
-from pipeline.execution.work_directory import WORK, work_directory
+from pipeline.execution.work_directory import WORK, WorkDirectory, work_directory
 from pipeline.execution.workers import Stage, local_executor
 
 PLAN = {"tasks": 3}
 
 
-def not_done() -> bool:
-    return False
+def work_in(
+    output: Path,
+    fingerprint: str = "f",
+    is_done: Callable[[], bool] = lambda: False,
+    shared: bool = False,
+) -> AbstractContextManager[WorkDirectory | None]:
+    return work_directory(output, fingerprint, PLAN, is_done, shared=shared)
 
 
-def test_one_alone(tmp_path: Path) -> None:
-    with work_directory(tmp_path / "out", "f", PLAN, not_done) as work:
-        assert work and work.path == tmp_path / "out" / WORK
-        with (
-            pytest.raises(DataError, match=r"another .* is writing"),
-            work_directory(tmp_path / "out", "f", PLAN, not_done),
-        ):
+def test_one_is_alone_or_shares_are_together_and_the_last_is_alone(tmp_path: Path) -> None:
+    another = pytest.raises(DataError, match=r"another .* is writing")
+    output = tmp_path / "out"
+    with work_in(output) as work:
+        assert work and work.path == output / WORK
+        with another, work_in(output):
             pass
-    with work_directory(tmp_path / "out", "f", PLAN, not_done) as work:
+    with work_in(output) as work:
         assert work
-
-
-def test_shares_are_together_and_the_last_is_alone(tmp_path: Path) -> None:
-    with work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True) as first:
-        with work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True) as second:
-            assert first and second
-            assert not first.take_alone()
-            assert second.take_alone()
-        with (
-            pytest.raises(DataError, match="unfinished work of another"),
-            work_directory(tmp_path / "out", "g", PLAN, not_done, shared=True),
-        ):
+    with work_in(output, shared=True) as first:
+        with work_in(output, shared=True) as second:
+            assert first and second and not first.take_alone() and second.take_alone()
+        unfinished = pytest.raises(DataError, match="unfinished work of another")
+        with unfinished, work_in(output, "g", shared=True):
             pass
-    with (
-        work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True),
-        pytest.raises(DataError, match=r"another .* is writing"),
-        work_directory(tmp_path / "out", "f", PLAN, not_done),
-    ):
+    with work_in(output, shared=True), another, work_in(output):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="name another"), work_in(tmp_path / "file" / "out"):
         pass
 
 
@@ -65,7 +62,7 @@ def test_exactly_one_of_many_shares_publishes(seed: int, tmp_path: Path) -> None
 
     def do_share(number: int) -> None:
         naps = random.Random(f"{seed} {number}")
-        with work_directory(output, "f", PLAN, manifest.exists, shared=True) as work:
+        with work_in(output, is_done=manifest.exists, shared=True) as work:
             if work is None:
                 return
             time.sleep(naps.choice([0, 0.001, 0.01]))
@@ -78,12 +75,8 @@ def test_exactly_one_of_many_shares_publishes(seed: int, tmp_path: Path) -> None
                     path.unlink()
                 work.path.rmdir()
 
-    threads = [threading.Thread(target=do_share, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-        assert not thread.is_alive()
+    with ThreadPoolExecutor(16) as pool:
+        assert len([*pool.map(do_share, range(16))]) == 16
     assert len(assembled) == 1
     assert [path.name for path in output.iterdir()] == ["manifest.json"]
 
@@ -96,10 +89,10 @@ def test_a_share_that_waited_for_the_last_finds_all_done(
     found: list[object] = []
 
     def come_late() -> None:
-        with work_directory(output, "f", PLAN, manifest.exists, shared=True) as work:
+        with work_in(output, is_done=manifest.exists, shared=True) as work:
             found.append(work)
 
-    with work_directory(output, "f", PLAN, manifest.exists, shared=True) as work:
+    with work_in(output, is_done=manifest.exists, shared=True) as work:
         assert work and work.take_alone()
         late = threading.Thread(target=come_late)
         late.start()
@@ -115,28 +108,14 @@ def test_a_share_that_waited_for_the_last_finds_all_done(
     assert not (output / WORK).exists()
 
 
-def test_a_file_system_without_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    with work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True) as work:
+@pytest.mark.usefixtures("no_locks")
+def test_a_file_system_without_locks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with work_in(tmp_path / "out", shared=True) as work:
         assert work and not work.has_locks and not work.take_alone()
-    assert "when all parts are finished, run the command without --part" in capsys.readouterr().out
-    with work_directory(tmp_path / "out", "f", PLAN, not_done) as work:
+    assert "run the command without --part" in capsys.readouterr().out
+    with work_in(tmp_path / "out") as work:
         assert work
     assert "start one command at a time" in capsys.readouterr().out
-
-
-def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with (
-        pytest.raises(DataError, match="name another --output"),
-        work_directory(tmp_path / "file" / "out", "f", PLAN, not_done),
-    ):
-        pass
 
 
 @dataclass(frozen=True)
@@ -156,7 +135,7 @@ TASKS = [Touch("a"), Touch("b"), Touch("c"), Touch("d")]
 
 def finish_tasks(output: Path, part: tuple[int, int] | None) -> tuple[bool, str]:
     """What `finish` returns, and the tasks that are done."""
-    with work_directory(output, "f", PLAN, not_done, shared=part is not None) as work:
+    with work_in(output, shared=part is not None) as work:
         assert work
         directory = work.path
         stage = Stage(directory, partial(partial, lambda task: (directory / task.marker).touch()))
@@ -169,20 +148,14 @@ def test_the_last_part_does_what_a_dead_one_has_begun(tmp_path: Path) -> None:
     directory = tmp_path / "out" / WORK
     directory.mkdir(parents=True)
     with one_at_a_time(lock_of(directory / "b.json")):
-        with work_directory(tmp_path / "out", "f", PLAN, not_done, shared=True):
+        with work_in(tmp_path / "out", shared=True):
             assert finish_tasks(tmp_path / "out", (1, 2)) == (False, "acd")
         assert finish_tasks(tmp_path / "out", (1, 2)) == (True, "abcd")
 
 
+@pytest.mark.usefixtures("no_locks")
 @pytest.mark.parametrize(("part", "found"), [((2, 2), (False, "bd")), (None, (True, "abcd"))])
 def test_without_locks_a_part_does_its_share_only(
-    part: tuple[int, int] | None,
-    found: tuple[bool, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    part: tuple[int, int] | None, found: tuple[bool, str], tmp_path: Path
 ) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
     assert finish_tasks(tmp_path / "out", part) == found

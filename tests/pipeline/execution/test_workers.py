@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time
+from pipeline.base.process_scope import is_running
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor, share, unfinished
@@ -34,16 +35,12 @@ def tasks(*weights: int) -> list[SplitTask]:
     ]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
-def test_shares_are_all_tasks_once(count: int) -> None:
-    every = tasks(5, 1, 9, 9, 3, 3, 3, 8, 1, 1, 2)
-    shares = [share(every, number, count) for number in range(1, count + 1)]
-    found = sorted(task.number for mine in shares for task in mine)
-    assert found == list(range(11))
-
-
-def test_shares_have_about_the_same_weight() -> None:
+def test_shares_are_all_tasks_once_and_have_about_the_same_weight() -> None:
     """A share with a compressed file of 90 MB gets less of everything else."""
+    every = tasks(5, 1, 9, 9, 3, 3, 3, 8, 1, 1, 2)
+    for count in (1, 2, 3, 7, 20):
+        shares = [share(every, number, count) for number in range(1, count + 1)]
+        assert sorted(task.number for mine in shares for task in mine) == [*range(11)]
     every = tasks(90, *[10] * 18)
     weights = [sum(task.weight for task in share(every, number, 3)) for number in (1, 2, 3)]
     assert weights == [90, 90, 90]
@@ -113,14 +110,18 @@ def test_processes_stay_from_stage_to_stage_and_end_with_the_executor(tmp_path: 
     for number, tasks in enumerate((LINES, LINES[:2], LINES)):
         processes |= run(executor, str(number), tasks)
     assert 1 <= len(processes) <= 2
-    with pytest.raises(DataError, match="a bad task"):
-        executor.run(Stage(tmp_path, partial(start, tmp_path)), [Line("bad", 20), *LINES])
+    stage, bad = Stage(tmp_path, partial(start, tmp_path)), Line("bad", 20)
+    for one in (executor, local_executor(1)):
+        with pytest.raises(DataError, match="a bad task"):
+            one.run(stage, [bad, *LINES])
+        assert unfinished(stage, [bad])
+    del one
     others = run(executor, "after", LINES)
     assert not processes & others
     del executor
     gc.collect()  # the error's frames hold it
     end = time.monotonic() + 30
-    while any(map(is_alive, processes | others)):
+    while any(map(is_running, processes | others)):
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -144,24 +145,11 @@ def test_a_process_that_starts_late_ends_without_a_word(tmp_path: Path) -> None:
     assert sorted(done(tmp_path)) == ["a", "b", "c", "d"]
 
 
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_with_their_tasks_and_need_no_directory(workers: int) -> None:
+def test_results_need_no_directory_and_light_functions_no_processes(workers: int) -> None:
     results = local_executor(workers).results(Stage(None, start_names), LINES)
-    assert sorted((task.name, found) for task, found in results) == [
-        ("a", "a of 1"), ("b", "b of 9"), ("c", "c of 5"), ("d", "d of 7"),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_light_functions_are_called_by_processes_only_if_there_are_some(workers: int) -> None:
+    expected = {"a": "a of 1", "b": "b of 9", "c": "c of 5", "d": "d of 7"}
+    assert {task.name: found for task, found in results} == expected
     executor, functions = local_executor(workers), [os.getpid, partial(max, 3, 5), os.getppid]
     assert executor.call(functions, is_light=True) == [os.getpid(), 5, os.getppid()]
     assert executor.call([]) == []
@@ -177,14 +165,6 @@ def start_names() -> Callable[[Line], str]:
 
 def describe(task: Line) -> str:
     return f"{task.name} of {task.weight}"
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_error_of_a_task_ends_the_stage(workers: int, tmp_path: Path) -> None:
-    stage = Stage(tmp_path, partial(start, tmp_path))
-    with pytest.raises(DataError, match="a bad task"):
-        local_executor(workers).run(stage, [Line("bad", 20), *LINES])
-    assert unfinished(stage, [Line("bad", 20)])
 
 
 SIX = [Line(name, weight) for name, weight in zip("abcdef", (6, 5, 4, 3, 2, 1))]
@@ -233,12 +213,8 @@ def test_the_last_tasks_of_others_are_waited_for(dies: bool, tmp_path: Path) -> 
 
 
 def test_parts_at_the_same_time_do_each_task_once(tmp_path: Path) -> None:
-    threads = [threading.Thread(target=take, args=(tmp_path, (part, 5))) for part in range(1, 6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-        assert not thread.is_alive()
+    with ThreadPoolExecutor(5) as pool:
+        assert [*pool.map(lambda part: take(tmp_path, (part, 5)), range(1, 6))] == [None] * 5
     assert sorted(done(tmp_path)) == [*"abcdef"]
 
 
@@ -271,15 +247,9 @@ def test_a_part_lists_what_is_finished_twice_however_many_tasks_there_are(
     assert tried == [task.name for task in many[1::2]]
 
 
-def test_where_locks_exclude_nobody_no_process_does_a_task_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_locks")
+def test_where_locks_exclude_nobody_no_process_does_a_task_twice(tmp_path: Path) -> None:
     """Also not those that its other workers do when the rest is tried."""
-
-    def no_locks(*_: object) -> None:
-        raise OSError("no locks")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
     take(tmp_path, (1, 2), 2)
     assert sorted(done(tmp_path)) == [*"abcdef"]
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 
 Answer = Callable[["Request"], None]
 """What a test has the server do instead of sending a file."""
@@ -81,13 +82,45 @@ class Publisher:
         return f'"{digits}"' if self.is_md5 else f'"{digits}-7"'
 
 
-class Request(BaseHTTPRequestHandler):
-    """Answers with files, with ranges of them, or as the mood is."""
+class Answering(BaseHTTPRequestHandler):
+    """Answers a HEAD like a GET, without the content, and logs nothing."""
 
-    publisher: Publisher
+    def do_GET(self) -> None:
+        self.answer()
 
     def do_HEAD(self) -> None:
         self.answer()
+
+    def answer(self) -> None:
+        raise NotImplementedError
+
+    def reply(self, status: int, content: bytes = b"", **headers: object) -> None:
+        """headers: `_` in their names is `-`; Content-Length is that of the content by default."""
+        self.send_response(status)
+        for name, value in ({"Content_Length": len(content)} | headers).items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+        if self.command == "GET":
+            with suppress(ConnectionError):  # a killed client
+                self.wfile.write(content)
+
+    def part_of(self, content: bytes) -> tuple[int, bytes, dict[str, str]]:
+        """Status, content and headers of the answer with what the client's Range asks for."""
+        if not (span := self.headers.get("Range", "")):
+            return 200, content, {}
+        first, _, last = span.removeprefix("bytes=").partition("-")
+        start, stop = int(first), min(int(last or len(content) - 1), len(content) - 1)
+        where = {"Content_Range": f"bytes {start}-{stop}/{len(content)}"}
+        return 206, content[start : stop + 1], where
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Request(Answering):
+    """Answers with files, with ranges of them, or as the mood is."""
+
+    publisher: Publisher
 
     def do_GET(self) -> None:
         with self.publisher.lock:
@@ -114,26 +147,11 @@ class Request(BaseHTTPRequestHandler):
         """most: bytes after which the connection is cut; stated: the length in the header."""
         path = self.path.removeprefix("/")
         content, tag = self.publisher.files[path], tag or self.publisher.tag(path)
-        size, start = len(content), 0
-        span = self.headers.get("Range", "")
-        if span and self.headers.get("If-Range", tag) == tag:
-            first, _, last = span.removeprefix("bytes=").partition("-")
-            start, stop = int(first), min(int(last or size - 1), size - 1)
-            content = content[start : stop + 1]
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{stop}/{size}")
-        else:
-            self.send_response(200)
-        self.send_header("ETag", tag)
-        length = str(len(content) if stated is None else stated)
-        self.send_header("Content-Length", self.publisher.stated or length)
-        self.end_headers()
-        if self.command == "GET":
-            with suppress(ConnectionError):  # a killed client
-                self.wfile.write(content[:most])
-
-    def log_message(self, *_: object) -> None:
-        pass
+        if self.headers.get("If-Range", tag) != tag:
+            del self.headers["Range"]
+        status, content, where = self.part_of(content)
+        length = self.publisher.stated or (len(content) if stated is None else stated)
+        self.reply(status, content[:most], ETag=tag, Content_Length=length, **where)
 
 
 def cut(after: int) -> Answer:
@@ -153,14 +171,7 @@ def saying(status: int, retry_after: str = "") -> Answer:
 
 def answering(status: int, headers: dict[str, str]) -> Answer:
     """An answer without content."""
-
-    def answer(request: Request) -> None:
-        request.send_response(status)
-        for name, value in ({"Content-Length": "0"} | headers).items():
-            request.send_header(name, value)
-        request.end_headers()
-
-    return answer
+    return lambda request: request.reply(status, **headers)
 
 
 def in_seconds(seconds: float) -> str:
@@ -169,17 +180,24 @@ def in_seconds(seconds: float) -> str:
 
 
 @contextmanager
-def publisher() -> Iterator[Publisher]:
-    """A server with no files yet."""
-    found = Publisher()
-    kind = type("OneRequest", (Request,), {"publisher": found})
+def served(kind: type[Answering], encrypting: SSLContext | None = None) -> Iterator[str]:
+    """The address of a server while the block runs."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    found.address = f"http://127.0.0.1:{server.server_address[1]}"
+    if encrypting:
+        server.socket = encrypting.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield found
+        yield f"http{'s' * bool(encrypting)}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def publisher() -> Iterator[Publisher]:
+    """A server with no files yet."""
+    found = Publisher()
+    with served(type("OneRequest", (Request,), {"publisher": found})) as found.address:
+        yield found

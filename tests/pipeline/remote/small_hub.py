@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,6 +14,7 @@ import pytest
 from huggingface_hub import constants
 
 from pipeline.remote import retries
+from tests.pipeline.remote.publishers import Answering, served
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 NAME = "someone/news"
@@ -41,14 +40,8 @@ def small_hub(
     asked: list[str] = []
     revisions = (REVISION, "main", "v1.0", "refs/pr/1")
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.answer()
-
-        def do_HEAD(self) -> None:
-            self.answer()
 
         def answer(self) -> None:
             files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.*")}
@@ -60,60 +53,28 @@ def small_hub(
                 self.refuse(*refused)
             elif path in (api, *(f"{api}/revision/{name}" for name in revisions)):
                 siblings = listed([sibling(name, files[name]) for name in sorted(files)])
-                self.send_json({"id": NAME, "sha": REVISION, "siblings": siblings, "tags": []})
+                about = {"id": NAME, "sha": REVISION, "siblings": siblings, "tags": []}
+                self.reply(200, json.dumps(about).encode(), Content_Type="application/json")
             elif path.startswith(raw) and path.removeprefix(raw) in files:
-                self.send_file(files[path.removeprefix(raw)])
+                self.send_file(path.removeprefix(raw), files[path.removeprefix(raw)].read_bytes())
             elif path.startswith(f"{api}/revision/"):
                 self.refuse(404, "RevisionNotFound")
             else:
                 self.refuse(404, "EntryNotFound" if NAME in path else "RepoNotFound")
 
         def refuse(self, status: int, code: str) -> None:
-            self.send_response(status)
-            self.send_header("X-Error-Code", code)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.reply(status, X_Error_Code=code)
 
-        def send_json(self, value: object) -> None:
-            content = json.dumps(value).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+        def send_file(self, name: str, content: bytes) -> None:
+            tag = f'"{hashlib.sha1(content).hexdigest()}"'
+            status, part, where = self.part_of(
+                sent(name, content) if self.command == "GET" else content
+            )
+            where |= {"Accept_Ranges": "bytes", "X_Repo_Commit": REVISION}
+            self.reply(status, part, ETag=tag, **where)
 
-        def send_file(self, path: Path) -> None:
-            content, status = path.read_bytes(), 200
-            if self.command == "GET":
-                content = sent(path.relative_to(folder).as_posix(), content)
-            size = len(content)
-            span = self.headers.get("Range", "")
-            if span:
-                first, _, last = span.removeprefix("bytes=").partition("-")
-                start, stop = int(first), min(int(last or size - 1), size - 1)
-                content, status = content[start : stop + 1], 206
-            self.send_response(status)
-            if span:
-                self.send_header("Content-Range", f"bytes {start}-{stop}/{size}")
-            self.send_header("Accept-Ranges", "bytes")
-            self.send_header("X-Repo-Commit", REVISION)
-            self.send_header("ETag", f'"{hashlib.sha1(path.read_bytes()).hexdigest()}"')
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        thread.join()
+    with served(Handler) as address:
+        yield address, asked
 
 
 def sibling(name: str, path: Path) -> dict[str, object]:

@@ -30,6 +30,7 @@ from pipeline.remote.copies import (
 from pipeline.remote.http import look_up, read_small
 from pipeline.remote.kept_lists import PublishedFile
 from tests.pipeline.remote.publishers import (
+    Answer,
     Publisher,
     Request,
     answering,
@@ -77,6 +78,20 @@ def whole(file: PublishedFile) -> bytes:
     return file.place.read_bytes()
 
 
+def begun(file: PublishedFile, content: bytes) -> Path:
+    """What a killed transfer has left."""
+    partial = partial_path(file)
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(content)
+    return partial
+
+
+def all_of_it(request: Request) -> None:
+    """By a server without ranges."""
+    del request.headers["Range"]
+    request.send_file()
+
+
 def test_a_file_is_fetched_once(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
     for _ in range(2):
         assert whole(listed(server, tmp_path)) == CONTENT
@@ -84,72 +99,65 @@ def test_a_file_is_fetched_once(server: Publisher, tmp_path: Path, pauses: list[
     assert server.gets(PATH)[0]["User-Agent"].startswith("Tenfold/")
 
 
-def test_a_cut_transfer_continues(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
-    server.moods[PATH] = [cut(20_000), cut(10_000)]
-    assert whole(listed(server, tmp_path)) == CONTENT
+@pytest.mark.parametrize(
+    ("moods", "kept", "version", "starts"),
+    [
+        ([cut(20_000), cut(10_000)], 0, None, [0, 20_000, 30_000]),
+        ([], 30_000, None, [30_000]),
+        ([cut(20_000)], 0, "", [0, 0]),  # without version or hash it starts over
+        ([cut(20_000), all_of_it], 0, None, [0, 20_000]),
+    ],
+)
+def test_a_cut_or_killed_transfer_continues(
+    moods: list[Answer], kept: int, version: str | None, starts: list[int], server: Publisher,
+    tmp_path: Path, pauses: list[float],
+) -> None:  # fmt: skip
+    """And nobody sees the half of it under the file's name."""
+    file = listed(server, tmp_path, version=version)
+    if kept:
+        begun(file, CONTENT[:kept])
+    server.moods[PATH] = [*moods]
+    assert whole(file) == CONTENT
     ranges = [(head.get("Range"), head.get("If-Range")) for head in server.gets(PATH)]
     tag = server.tag(PATH)
-    assert ranges == [(None, None), ("bytes=20000-", tag), ("bytes=30000-", tag)]
-    assert pauses == [1, 1], "a transfer that gets on is not paused for longer"
-
-
-def test_a_killed_transfer_continues(server: Publisher, tmp_path: Path) -> None:
-    """And nobody sees the half of it under the file's name."""
-    file = listed(server, tmp_path)
-    partial = partial_path(file)
-    partial.parent.mkdir(parents=True)
-    partial.write_bytes(CONTENT[:30_000])
-    assert whole(file) == CONTENT
-    assert [head.get("Range") for head in server.gets(PATH)] == ["bytes=30000-"]
+    assert ranges == [(f"bytes={start}-", tag) if start else (None, None) for start in starts]
+    assert pauses == [1] * len(moods), "a transfer that gets on is not paused for longer"
 
 
 def test_versions_are_never_joined(server: Publisher, tmp_path: Path) -> None:
     """A part of another version is not continued, and a file that changes is refused."""
     file = listed(server, tmp_path)
-    older = partial_path(listed(server, tmp_path, version='"older"'))
-    older.parent.mkdir(parents=True)
-    older.write_bytes(b"x" * 30_000)
-    assert partial_path(file) != older
+    assert partial_path(file) != begun(listed(server, tmp_path, version='"older"'), b"x" * 30_000)
     server.moods[PATH] = [cut(20_000), lambda request: request.send_file(tag='"newer"')]
     with pytest.raises(DataError, match='has version "newer"'):
         fetch_file(file, file.place)
-    assert not (tmp_path / PATH).exists()
+    assert not file.place.exists()
 
 
-def test_without_version_or_hash_it_starts_over(server: Publisher, tmp_path: Path) -> None:
-    file = listed(server, tmp_path, version="")
-    server.moods[PATH] = [cut(20_000)]
-    assert whole(file) == CONTENT
-    assert [head.get("Range") for head in server.gets(PATH)] == [None, None]
+def endless(request: Request) -> None:
+    request.send_response(200)
+    request.end_headers()
+    request.wfile.write(CONTENT + b"x")
 
 
-def test_a_server_without_ranges_sends_all_of_it(server: Publisher, tmp_path: Path) -> None:
-    def all_of_it(request: Request) -> None:
-        del request.headers["Range"]
-        request.send_file()
-
-    server.moods[PATH] = [cut(20_000), all_of_it]
-    assert whole(listed(server, tmp_path)) == CONTENT
-
-
-@pytest.mark.parametrize("size", [len(CONTENT) - 1, len(CONTENT) + 1])
-def test_a_wrong_length_is_refused(server: Publisher, tmp_path: Path, size: int) -> None:
-    server.moods[PATH] = [stating(size)]
-    with pytest.raises(DataError, match=f"has {size:,} bytes, not 50,000 as listed"):
+@pytest.mark.parametrize(
+    ("mood", "message"),
+    [
+        (stating(len(CONTENT) - 1), "has 49,999 bytes, not 50,000 as listed"),
+        (stating(len(CONTENT) + 1), "has 50,001 bytes, not 50,000 as listed"),
+        (endless, "more than 50,000 bytes"),
+        (saying(403), rf"{PATH} .*\(HTTP 403\)"),
+        (saying(404), rf"{PATH} .*\(HTTP 404\)"),
+    ],
+)
+def test_another_length_and_what_is_not_there_are_refused_at_once(
+    mood: Answer, message: str, server: Publisher, tmp_path: Path, pauses: list[float]
+) -> None:
+    server.moods[PATH] = [mood]
+    with pytest.raises(DataError, match=message):
         fetch_file(listed(server, tmp_path), tmp_path / PATH)
     assert not (tmp_path / PATH).exists()
-
-
-def test_more_than_was_listed_is_refused(server: Publisher, tmp_path: Path) -> None:
-    def endless(request: Request) -> None:
-        request.send_response(200)
-        request.end_headers()
-        request.wfile.write(CONTENT + b"x")
-
-    server.moods[PATH] = [endless]
-    with pytest.raises(DataError, match="more than 50,000 bytes"):
-        fetch_file(listed(server, tmp_path), tmp_path / PATH)
-    assert not (tmp_path / PATH).exists()
+    assert not pauses and len(server.gets(PATH)) == 1
 
 
 @pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])
@@ -161,9 +169,7 @@ def test_hashes_are_checked(server: Publisher, tmp_path: Path, kind: str) -> Non
         fetch_file(listed(server, damaged, hash=right, version=""), damaged / PATH)
     assert not (damaged / PATH).exists()
     server.files[PATH] = CONTENT
-    partial = partial_path(listed(server, tmp_path, hash=right))
-    partial.parent.mkdir(parents=True)
-    partial.write_bytes(b"x" * 30_000)
+    begun(listed(server, tmp_path, hash=right), b"x" * 30_000)
     assert whole(listed(server, tmp_path, hash=right)) == CONTENT
 
 
@@ -188,16 +194,6 @@ def test_a_busy_server_is_waited_for(
     assert whole(listed(server, tmp_path)) == CONTENT
     assert pauses[:2] == [7, 2] and 90 < pauses[2] <= 100 and pauses[3:] == [8, 600]
     assert "HTTP 503 Service Unavailable; next attempt in 600 s" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("status", [403, 404])
-def test_what_is_not_there_is_not_asked_for_again(
-    server: Publisher, tmp_path: Path, status: int, pauses: list[float]
-) -> None:
-    server.moods[PATH] = [saying(status)]
-    with pytest.raises(DataError, match=rf"{PATH} .*\(HTTP {status}\)"):
-        fetch_file(listed(server, tmp_path), tmp_path / PATH)
-    assert not pauses and len(server.gets(PATH)) == 1
 
 
 def test_connections_are_limited_over_all_who_share_a_directory(tmp_path: Path) -> None:
@@ -233,27 +229,25 @@ def test_a_file_system_without_locks(
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
     file = listed(server, tmp_path)
-    partial = partial_path(file)
-    partial.parent.mkdir(parents=True)
-    partial.write_bytes(CONTENT[:30_000])
+    partial = begun(file, CONTENT[:30_000])
     fetch_file(file, file.place)
     assert (tmp_path / PATH).read_bytes() == CONTENT
     assert partial.read_bytes() == CONTENT[:30_000], "it is another's"
 
 
-@pytest.mark.parametrize("length", ["9" * 5000, "-5", str(10**18), "x"])
 def test_what_is_no_length_is_not_planned_with(
-    server: Publisher, tmp_path: Path, length: str, pauses: list[float]
+    server: Publisher, tmp_path: Path, pauses: list[float]
 ) -> None:
     url = f"{server.address}/{PATH}"
-    server.stated = length
-    with pytest.raises(DataError, match="does not state its length; use another mirror"):
-        look_up(url)
-    assert read_small(url) == CONTENT
-    assert whole(listed(server, tmp_path)) == CONTENT
-    server.moods[PATH] = [answering(206, {"Content-Range": f"bytes {length}-9/10"})]
-    with pytest.raises(DataError, match="got others; use a mirror"):
-        fetch_file(listed(server, tmp_path, version="x"), tmp_path / "other" / PATH)
+    for number, length in enumerate(("9" * 5000, "-5", str(10**18), "x")):
+        server.stated, folder = length, tmp_path / str(number)
+        with pytest.raises(DataError, match="does not state its length"):
+            look_up(url)
+        assert read_small(url) == CONTENT
+        assert whole(listed(server, folder)) == CONTENT
+        server.moods[PATH] = [answering(206, {"Content-Range": f"bytes {length}-9/10"})]
+        with pytest.raises(DataError, match="got others"):
+            fetch_file(listed(server, folder, version="x"), folder / "other" / PATH)
     assert not pauses
 
 
@@ -273,7 +267,7 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in files)
 
 
-def test_a_copy_lasts_as_long_as_it_is_used(server: Publisher, tmp_path: Path) -> None:
+def test_a_copy_lasts_as_long_as_it_is_used_or_is_kept(server: Publisher, tmp_path: Path) -> None:
     [file] = published(server, tmp_path)
     copy = fetched(file)
     assert copy.read_bytes() == bytes(1000) and copy == passing_path(file) != file.place
@@ -281,17 +275,16 @@ def test_a_copy_lasts_as_long_as_it_is_used(server: Publisher, tmp_path: Path) -
     assert fetched(file) == copy and len(server.gets()) == 1
     remove_copies([file])
     assert not left(tmp_path)
-
-
-def test_a_copy_that_is_kept_has_the_published_path(server: Publisher, tmp_path: Path) -> None:
-    [file] = published(server, tmp_path)
-    file = replace(file, is_kept=True)
+    file = replace(file, is_kept=True)  # it has the published path
     for _ in range(2):
         assert fetched(file) == file.place == tmp_path / file.path
         remove_copies([file])
     assert read_beginning(file, 3)[0] == bytes(3)
     assert left(tmp_path) == [file.place.name] and is_here(file)
-    assert len(server.gets()) == 1
+    assert len(server.gets()) == 2
+    file.place.write_bytes(b"half")
+    with pytest.raises(DataError, match="has 4 bytes, and 1,000 are published; remove it"):
+        is_here(file)
 
 
 def test_what_was_fetched_before_is_used_and_stays(server: Publisher, tmp_path: Path) -> None:
@@ -315,11 +308,3 @@ def test_what_nobody_needs_is_removed(server: Publisher, tmp_path: Path) -> None
         copy.with_suffix(".part").write_bytes(b"y")
     remove_copies([done])
     assert len(left(tmp_path)) == 2 and all(other.place.name in name for name in left(tmp_path))
-
-
-def test_a_copy_of_another_length_is_named(server: Publisher, tmp_path: Path) -> None:
-    [file] = published(server, tmp_path)
-    file.place.parent.mkdir(parents=True)
-    file.place.write_bytes(b"half")
-    with pytest.raises(DataError, match="has 4 bytes, and 1,000 are published; remove it"):
-        is_here(file)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import http.server
 import ipaddress
 import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.remote.urls import local_inputs
+from tests.pipeline.remote.publishers import Answering, served
 
 connector = pytest.importorskip("aiohttp.connector", reason="pip install '.[s3]' brings aiohttp")
 x509 = pytest.importorskip("cryptography.x509", reason="pip install '.[dev]' brings cryptography")
@@ -21,25 +20,15 @@ x509 = pytest.importorskip("cryptography.x509", reason="pip install '.[dev]' bri
 LINE = b'{"text": "It rained all day."}\n'
 
 
-class Moved(http.server.BaseHTTPRequestHandler):
+class Moved(Answering):
     """/same.jsonl leads to a page of the same server, /open.jsonl to one without encryption."""
 
-    def do_GET(self) -> None:
-        place = {"/same.jsonl": "/page.jsonl", "/open.jsonl": "http://127.0.0.1:9/page.jsonl"}
-        if target := place.get(self.path):
-            self.send_response(302)
-            self.send_header("Location", target)
+    def answer(self) -> None:
+        places = {"/same.jsonl": "/page.jsonl", "/open.jsonl": "http://127.0.0.1:9/page.jsonl"}
+        if self.path in places:
+            self.reply(302, Location=places[self.path])
         else:
-            self.send_response(200)
-        self.send_header("Content-Length", str(0 if target else len(LINE)))
-        self.end_headers()
-        if self.command == "GET" and not target:
-            self.wfile.write(LINE)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *arguments: object) -> None:
-        pass
+            self.reply(200, LINE)
 
 
 @pytest.fixture
@@ -51,12 +40,8 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(connector, "_SSL_CONTEXT_VERIFIED", trusting)  # made at import
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Moved)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"https://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served(Moved, context) as address:
+        yield address
 
 
 def write_certificate(certificate: Path, key: Path) -> None:
@@ -68,26 +53,18 @@ def write_certificate(certificate: Path, key: Path) -> None:
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a test")])
     now = datetime.datetime.now(datetime.timezone.utc)
     here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    day = datetime.timedelta(days=1)
     made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(private.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).serial_number(1)
+        .public_key(private.public_key()).not_valid_before(now - day).not_valid_after(now + day)
         .add_extension(here, critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(private, hashes.SHA256())
-    )
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key.write_bytes(
-        private.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
+    )  # fmt: skip
+    pem = serialization.Encoding.PEM
+    certificate.write_bytes(made.public_bytes(pem))
+    pkcs8, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key.write_bytes(private.private_bytes(pem, pkcs8, plain))
 
 
 def test_a_redirect_leaves_no_secure_connection(secure: str, tmp_path: Path) -> None:
