@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipeline.base.errors import ConfigError
 from pipeline.cluster.process_group import LAUNCHER_VARIABLES, init_distributed, timeout
-
-ROOT = Path(__file__).parents[3]
+from tests.launching import process
 
 
 def test_an_incomplete_launcher_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LAUNCHER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    present: dict[str, Any] = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
-    for name, value in present.items():
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match="but not LOCAL_RANK, MASTER_PORT"):
         init_distributed()
@@ -34,14 +29,13 @@ def test_a_batch_script_may_shorten_waits(monkeypatch: pytest.MonkeyPatch) -> No
     assert timeout().total_seconds() == 90
     for wrong in ("soon", "0", "inf", ""):
         monkeypatch.setenv("TENFOLD_TIMEOUT_SECONDS", wrong)
-        with pytest.raises(ConfigError, match=f"TENFOLD_TIMEOUT_SECONDS='{wrong}' is not a number"):
+        with pytest.raises(ConfigError, match=f"TENFOLD_TIMEOUT_SECONDS='{wrong}'"):
             timeout()
 
 
-def test_a_missing_rank_is_waited_for_only_until_the_timeout(tmp_path: Path) -> None:
+def test_a_missing_rank_is_waited_for_only_until_the_timeout() -> None:
     """The other rank gives up after the configured time instead of half an hour."""
-    script = tmp_path / "script.py"
-    script.write_text(
+    code = (
         "from pipeline.cluster.process_group import init_distributed\n"
         "try:\n    init_distributed()\n"
         "except RuntimeError as error:\n    print(error)\n"
@@ -51,12 +45,7 @@ def test_a_missing_rank_is_waited_for_only_until_the_timeout(tmp_path: Path) -> 
         port = free.getsockname()[1]
     launched = {
         "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "TENFOLD_TIMEOUT_SECONDS": "1", "PYTHONPATH": str(ROOT),
+        "MASTER_PORT": str(port), "TENFOLD_TIMEOUT_SECONDS": "1",
     }  # fmt: skip
-    result = subprocess.run(
-        [sys.executable, script], env=os.environ | launched, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
-    assert result.stdout.startswith("rank(s) 1 of 2 did not start within 1 s"), (
-        result.stdout + result.stderr
-    )
+    result = process.run([sys.executable, "-c", code], env=os.environ | launched)
+    assert result.stdout.startswith("rank(s) 1 of 2 did not start within 1 s"), result.stderr

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import threading
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -12,44 +13,38 @@ from pipeline.cluster.rendezvous import MissingRanks, common_name
 SOON = timedelta(seconds=20)
 
 
-def meet(store: dist.TCPStore, world_size: int, ranks: list[int]) -> list[str]:
-    """The names that ranks, one client of the store each, agree on; failing ranks return none."""
-    names: list[str] = []
+@pytest.fixture
+def store() -> dist.TCPStore:
+    return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=SOON)
 
-    def play(rank: int) -> None:
+
+def meet(store: dist.TCPStore, world_size: int) -> list[str]:
+    """The names that ranks, one client of the store each, agree on."""
+
+    def play(rank: int) -> str:
         client = dist.TCPStore("127.0.0.1", store.port, is_master=False, timeout=SOON)
-        names.append(common_name(client, rank, world_size, SOON))
+        return common_name(client, rank, world_size, SOON)
 
-    threads = [threading.Thread(target=play, args=(rank,)) for rank in ranks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return names
+    with ThreadPoolExecutor(world_size) as pool:
+        return [*pool.map(play, range(world_size))]
 
 
-def test_every_start_has_a_name_of_its_own_in_the_same_store() -> None:
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=SOON)
-    names = []
-    for _ in range(3):
-        found = meet(store, 4, [3, 1, 0, 2])
-        assert len(found) == 4 and len(set(found)) == 1
-        names.append(found[0])
-    assert len(set(names)) == 3
-
-
-def test_ranks_that_died_before_all_joined_do_no_harm() -> None:
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=SOON)
+def test_every_start_has_a_name_of_its_own_in_the_same_store(store: dist.TCPStore) -> None:
+    """Ranks that died before all joined do no harm."""
     store.set("asks-1", "a dead rank")
     store.set("asks-2", "another dead rank")
-    assert len(set(meet(store, 3, [0, 1, 2]))) == 1
+    starts = [meet(store, 4) for _ in range(3)]
+    assert [len(names) for names in starts] == [4] * 3
+    assert [len(set(names)) for names in starts] == [1] * 3
+    assert len({names[0] for names in starts}) == 3
+    alone = dist.HashStore()
+    assert common_name(alone, 0, 1, SOON) != common_name(alone, 0, 1, SOON)
 
 
 def test_waiting_is_bounded_and_says_for_whom(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(rendezvous, "SECONDS_BETWEEN_LINES", 0.05)
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=SOON)
     store.set("asks-1", "a rank that is here")
     with pytest.raises(MissingRanks, match=r"^rank\(s\) 2, 3 of 4 did not start within \d+ s$"):
         common_name(store, 0, 4, timedelta(seconds=0.2))
@@ -58,21 +53,17 @@ def test_waiting_is_bounded_and_says_for_whom(
         common_name(dist.HashStore(), 0, 1000, timedelta(seconds=0.05))
 
 
-@pytest.mark.parametrize("rank_0_is_there", [True, False])
 def test_a_rank_without_an_answer_names_the_first_rank(
-    monkeypatch: pytest.MonkeyPatch, rank_0_is_there: bool
+    store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=SOON)
-    port = store.port
-    if not rank_0_is_there:
-        del store
-    variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-    for name, value in (variables | {"MASTER_PORT": str(port)}).items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(MissingRanks, match=rf"rank 1 of 2 got no answer from rank 0 at .*:{port} "):
-        rendezvous.fresh_store(timedelta(seconds=1), SOON)
-
-
-def test_alone() -> None:
-    store = dist.HashStore()
-    assert common_name(store, 0, 1, SOON) != common_name(store, 0, 1, SOON)
+    """Whether the first rank is there or not."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        ports = [store.port, unused.getsockname()[1]]
+    for port in ports:
+        variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        for name, value in (variables | {"MASTER_PORT": str(port)}).items():
+            monkeypatch.setenv(name, value)
+        match = rf"rank 1 of 2 got no answer from rank 0 at .*:{port} "
+        with pytest.raises(MissingRanks, match=match):
+            rendezvous.fresh_store(timedelta(seconds=1), SOON)

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
+from subprocess import PIPE
 
 from pipeline.cluster.watchdog import EXIT_HUNG, Watchdog
+from tests.launching import process
 
 HANGS = """
 import threading, time
@@ -26,13 +27,9 @@ with Watchdog(3, hang_seconds=0.5) as watchdog:
 
 
 def test_a_hung_rank_shows_where_it_is_and_ends() -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=50, check=False
-    )
-    assert result.returncode == EXIT_HUNG
-    assert result.stdout == "beaten\n"
-    assert "error: rank 3 on " in result.stderr
-    assert "in waits_for_a_peer" in result.stderr
+    result = process.run([sys.executable, "-c", HANGS], timeout=50)
+    assert (result.returncode, result.stdout) == (EXIT_HUNG, "beaten\n")
+    assert "error: rank 3 on " in result.stderr and "in waits_for_a_peer" in result.stderr
 
 
 def test_a_signal_prints_the_stacks_of_a_process_which_continues(tmp_path: Path) -> None:
@@ -46,21 +43,22 @@ def test_a_signal_prints_the_stacks_of_a_process_which_continues(tmp_path: Path)
     )
     stderr = tmp_path / "stderr"
     with stderr.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code], text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
-        )  # fmt: skip
-    assert process.stdout and process.stdout.readline() == "waits\n"
-    os.kill(process.pid, signal.SIGUSR2)
+        command = [sys.executable, "-c", code]
+        waiting = process.start(command, stdin=PIPE, stdout=PIPE, stderr=file)
+    assert waiting.stdout and waiting.stdout.readline() == "waits\n"
+    os.kill(waiting.pid, signal.SIGUSR2)
     deadline = time.monotonic() + 60
     while "in waits_for_a_peer" not in stderr.read_text():
-        assert process.poll() is None and time.monotonic() < deadline
+        assert waiting.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
-    process.communicate("\n", timeout=50)
-    assert process.returncode == 0
+    waiting.communicate("\n", timeout=50)
+    assert waiting.returncode == 0
 
 
 def test_what_was_slow_from_the_start_is_not_hung() -> None:
+    """Items pass through with a beat each."""
+    watchdog = Watchdog(0, hang_seconds=9)
+    assert [*watchdog.through(iter("abc"))] == ["a", "b", "c"] and watchdog._beats == 3
     with Watchdog(0, hang_seconds=0.1) as watchdog:
         watchdog._longest = 1.0
         time.sleep(0.5)  # five times the limit, and half of the longest silence so far
@@ -74,16 +72,10 @@ def test_a_process_that_was_stopped_is_not_hung() -> None:
         "    for _ in range(10):\n"
         "        watchdog.beat(); print('beat', flush=True); time.sleep(0.1)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout and process.stdout.readline() == "beat\n"
-    os.kill(process.pid, signal.SIGSTOP)
+    beating = process.start([sys.executable, "-c", code], stdout=PIPE)
+    assert beating.stdout and beating.stdout.readline() == "beat\n"
+    os.kill(beating.pid, signal.SIGSTOP)
     time.sleep(2.0)
-    os.kill(process.pid, signal.SIGCONT)
-    process.communicate(timeout=50)
-    assert process.returncode == 0
-
-
-def test_items_pass_through_with_a_beat_each() -> None:
-    watchdog = Watchdog(0, hang_seconds=9)
-    assert list(watchdog.through(iter("abc"))) == ["a", "b", "c"]
-    assert watchdog._beats == 3
+    os.kill(beating.pid, signal.SIGCONT)
+    beating.communicate(timeout=50)
+    assert beating.returncode == 0

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from pipeline.base.errors import DataError
-from pipeline.diagnosis.checks import (
-    FAIL,
-    OK,
-    SKIPPED,
-    WARN,
-    at_least,
-    judge,
-    judge_error,
-    merge,
-    skip,
-    worst_status,
-)
+from pipeline.diagnosis import checks
+from pipeline.diagnosis.checks import FAIL, OK, SKIPPED, WARN, judge, merge, skip, worst_status
 
 
 def test_the_worst_rank_is_shown_with_its_number() -> None:
@@ -22,23 +12,21 @@ def test_the_worst_rank_is_shown_with_its_number() -> None:
     (merged,) = merge([[good], [bad], [good]])
     assert (merged.value, merged.ranks, merged.remedy) == ("0 GB", (1,), "free some")
     assert merge([[good], [good]]) == [good]
+    none, warning = skip("GPU", "none"), judge("disk", "", WARN)  # a skipped check is no problem
+    assert SKIPPED != OK == worst_status([none, good]) == worst_status([none])
+    assert worst_status([warning, none]) == WARN
 
 
 def test_amounts_fail_below_one_limit_and_warn_below_another() -> None:
-    found = [at_least("x", amount, 2, 5, "", " GB", "more") for amount in (1, 3, 5)]
+    found = [checks.at_least("x", amount, 2, 5, "", " GB", "more") for amount in (1, 3, 5)]
     assert [check.status for check in found] == [FAIL, WARN, OK]
     assert [check.threshold for check in found[:2]] == ["at least 2 GB", "at least 5 GB"]
     assert not found[2].remedy
 
 
 def test_what_a_command_refuses_is_shown_with_what_to_do() -> None:
-    check = judge_error("shards", DataError("a was cut; copy it, or prepare it; then run again"))
+    error = DataError("a was cut; copy it, or prepare it; then run again")
+    check = checks.judge_error("shards", error)
     assert (check.status, check.value) == (FAIL, "a was cut")
     assert check.remedy == "copy it, or prepare it; then run again"
-    assert not judge_error("shards", DataError("a was cut")).remedy
-
-
-def test_a_skipped_check_is_no_problem() -> None:
-    assert worst_status([skip("GPU", "none"), judge("disk", "", "")]) == OK
-    assert worst_status([skip("GPU", "none")]) == OK and SKIPPED != OK
-    assert worst_status([judge("disk", "", WARN), skip("GPU", "none")]) == WARN
+    assert not checks.judge_error("shards", DataError("a was cut")).remedy

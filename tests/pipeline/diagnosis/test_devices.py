@@ -32,58 +32,38 @@ def nvmlDeviceGetCurrentClocksEventReasons(handle): return 0x40 * handle
 """The second device has errors, pending remaps, and is slowed by heat."""
 
 
+def use(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "pynvml.py").write_text(text)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
 @pytest.fixture
 def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pynvml.py").write_text(STAND_IN)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    use(STAND_IN, tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("nvml")
-@pytest.mark.parametrize(
-    ("count", "given"), [(0, None), (0, "0"), (2, ""), (2, "NoDevFiles"), (2, "-1")]
-)
-def test_no_gpu_is_skipped(monkeypatch: pytest.MonkeyPatch, count: int, given: str | None) -> None:
+def test_no_gpu_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node's driver shows no device to a job that asked for none, or all of them."""
-    monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda: count)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if given is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    (missed,) = find_device(0, 1, needs_gpu=True)[1]
-    assert (missed.status, missed.value) == ("warn", "no GPU given to this job")
-    device, (check,) = find_device(0, 32)
-    assert check.status == SKIPPED and not device.uuid
+    for count, given in ((0, None), (0, "0"), (2, ""), (2, "NoDevFiles"), (2, "-1")):
+        monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda count=count: count)
+        if given is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        (missed,) = find_device(0, 1, needs_gpu=True)[1]
+        assert (missed.status, missed.value) == ("warn", "no GPU given to this job")
+        device, (check,) = find_device(0, 32)
+        assert check.status == SKIPPED and not device.uuid
 
 
-def test_a_driver_that_does_not_answer_is_skipped(
+def test_a_driver_or_library_that_is_not_there_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "pynvml.py").write_text("def nvmlInit(): raise RuntimeError('not loaded')")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    """A library's lack is shown with the name of the extra that brings it."""
+    use("def nvmlInit(): raise RuntimeError('not loaded')", tmp_path, monkeypatch)
     device, (check,) = find_device(0, 1)
     assert (check.status, check.value) == (SKIPPED, "no GPU (not loaded)") and not device.uuid
-
-
-@pytest.mark.usefixtures("nvml")
-@pytest.mark.parametrize(
-    ("given", "is_training", "status"),
-    [("0,1", False, FAIL), (None, True, FAIL), (None, False, WARN)],
-)
-def test_fewer_gpus_than_ranks(
-    monkeypatch: pytest.MonkeyPatch, given: str | None, is_training: bool, status: str
-) -> None:
-    """Without CUDA_VISIBLE_DEVICES another job than training may not have asked for any."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if given:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    (check,) = find_device(0, 3, is_training=is_training)[1]
-    assert (check.status, check.value) == (status, "2 visible for 3 ranks")
-
-
-def test_a_gpu_without_its_library_is_skipped_with_the_name_of_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)  # cannot be imported
     monkeypatch.setattr(devices, "_DRIVER", tmp_path / "none")
     assert find_device(0, 1)[1][0].value == "no GPU"
@@ -91,6 +71,20 @@ def test_a_gpu_without_its_library_is_skipped_with_the_name_of_the_extra(
     (check,) = find_device(0, 1)[1]
     assert check.status == SKIPPED and check.value == devices.LACKING
     assert "pip install '.[gpu]'" in check.value
+
+
+@pytest.mark.usefixtures("nvml")
+def test_fewer_gpus_than_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without CUDA_VISIBLE_DEVICES another job than training may not have asked for any."""
+    for given, is_training, status in (
+        (None, True, FAIL),
+        (None, False, WARN),
+        ("0,1", False, FAIL),
+    ):
+        if given:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        (check,) = find_device(0, 3, is_training=is_training)[1]
+        assert (check.status, check.value) == (status, "2 visible for 3 ranks")
 
 
 def test_the_library_has_what_the_stand_in_has() -> None:
@@ -110,7 +104,6 @@ def test_the_library_has_what_the_stand_in_has() -> None:
 
 @pytest.mark.usefixtures("nvml")
 def test_a_device_and_its_health(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     device, checks = find_device(0, 2)
     assert (device.uuid, device.bus, device.driver) == ("GPU-0", "00000000:00:00.0", "580.1")
     assert {check.status for check in checks} == {OK}

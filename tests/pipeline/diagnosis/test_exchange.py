@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
@@ -24,35 +24,22 @@ def test_values_reach_rank_0_and_come_back(together: Together) -> None:
     assert together(talk, ranks=4) == [([0, 1, 4, 9], 14), ([], 14), ([], 14), ([], 14)]
 
 
-def test_one_clock_has_no_offset(together: Together) -> None:
-    offsets, other = together(Exchange.clock_offsets)
-    assert offsets[0] == 0 and abs(offsets[1]) < 0.5 and other == []
-
-
 def test_a_missing_rank_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "JOIN_SECONDS", 0.3)
-    place = LaunchPlace(rank=0, world_size=3, address="127.0.0.1", token=uuid4().hex)
-    with pytest.raises(LostRanks, match=r"ranks 1, 2 did not answer"):
-        Exchange(place)
-    other = LaunchPlace(rank=1, world_size=3, address="127.0.0.1", token=uuid4().hex)
-    with pytest.raises(LostRanks, match=r"rank 1 on .* cannot reach rank 0 at 127\.0\.0\.1"):
-        Exchange(other)
+    for rank, lost in enumerate(
+        (r"ranks 1, 2 did not", r"rank 1 on .* cannot reach rank 0 at 127")
+    ):
+        place = LaunchPlace(rank=rank, world_size=3, address="127.0.0.1", token=uuid4().hex)
+        with pytest.raises(LostRanks, match=lost):
+            Exchange(place)
 
 
 def test_who_does_not_know_the_token_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "JOIN_SECONDS", 2.0)
     token = uuid4().hex
     place = LaunchPlace(rank=0, world_size=2, address="127.0.0.1", token=token)
-    errors: list[str] = []
-
-    def wait() -> None:
-        try:
-            Exchange(place)
-        except LostRanks as error:
-            errors.append(str(error))
-
-    waiting = threading.Thread(target=wait)
-    waiting.start()
+    pool = ThreadPoolExecutor(1)
+    waiting = pool.submit(Exchange, place)
     answers = []
     for port in exchange._ports(token):
         try:
@@ -62,8 +49,9 @@ def test_who_does_not_know_the_token_is_not_let_in(monkeypatch: pytest.MonkeyPat
                 answers.append(stranger.recv(10))
         except OSError:
             continue
-    waiting.join()
-    assert errors and "rank 1 did not answer" in errors[0] and not any(answers)
+    with pool, pytest.raises(LostRanks, match="rank 1 did not answer"):
+        waiting.result()
+    assert not any(answers)
 
 
 def test_a_rank_that_ends_is_named(together: Together) -> None:
@@ -77,7 +65,9 @@ def test_a_rank_that_ends_is_named(together: Together) -> None:
     assert together(leave) == ["named", "left"]
 
 
-def test_clocks() -> None:
+def test_clocks(together: Together) -> None:
+    offsets, other = together(Exchange.clock_offsets)
+    assert offsets[0] == 0 and abs(offsets[1]) < 0.5 and other == []
     assert check_clocks([0.0]) == []
     for offsets, status in (([0.0, 0.1], OK), ([0.0, -2.5], WARN), ([0.0, 0.2, 3600.0], FAIL)):
         (check,) = check_clocks(offsets)

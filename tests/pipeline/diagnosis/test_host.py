@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline.diagnosis.checks import FAIL, OK, WARN, Check
+from pipeline.diagnosis.checks import FAIL, OK, WARN
 from pipeline.diagnosis.host import check_host
 
 
-def statuses(found: list[Check]) -> dict[str, str]:
-    return {check.name: check.status for check in found}
+def statuses(*given: Any) -> dict[str, str]:
+    return {check.name: check.status for check in check_host(*given)}
 
 
 @pytest.mark.parametrize(("limit", "status"), [(200, FAIL), (1024, WARN)])
@@ -27,18 +28,15 @@ def test_few_open_files(limit: int, status: str) -> None:
     assert check.status == status and check.value == f"{limit:,}" and "ulimit -n" in check.remedy
 
 
-def test_memory_is_shared_by_the_ranks_of_a_node() -> None:
-    assert statuses(check_host(1))["memory per rank"] == OK
-    assert statuses(check_host(10_000))["memory per rank"] == FAIL
-
-
-def test_the_local_directory_must_be_private(tmp_path: Path) -> None:
+def test_a_node_s_memory_cores_and_local_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is shared by the ranks of a node; the directory must be private."""
+    assert statuses(1)["memory per rank"] == OK
+    assert statuses(10_000)["memory per rank"] == FAIL
     local = tmp_path / "local"
-    assert statuses(check_host(1, local))["local directory"] == OK
+    assert statuses(1, local)["local directory"] == OK
     local.chmod(0o777)
-    assert statuses(check_host(1, local))["local directory"] == FAIL
-
-
-def test_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert statuses(1, local)["local directory"] == FAIL
     monkeypatch.setenv("OMP_NUM_THREADS", "4096")
-    assert statuses(check_host(1))["cores per rank"] == WARN
+    assert statuses(1)["cores per rank"] == WARN

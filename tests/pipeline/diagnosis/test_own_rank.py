@@ -14,27 +14,21 @@ STEP = {
 }  # fmt: skip
 
 
-def test_no_launcher_is_one_process() -> None:
+TORCHRUN = STEP | {
+    "RANK": "0", "WORLD_SIZE": "8", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "8",
+    "MASTER_ADDR": "gpu1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "x",
+}  # fmt: skip
+"""It and the batch files come before the step."""
+
+
+def test_the_place_of_each_launcher() -> None:
     assert find_placement({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0"}).world_size == 1
-
-
-def test_a_step_of_srun() -> None:
     place = find_placement(STEP)
     assert (place.rank, place.world_size, place.local_rank, place.local_size) == (3, 4, 1, 2)
     assert place.address == "node01" and not place.is_first_on_node
-
-
-def test_torchrun_and_the_batch_files_come_first() -> None:
-    given = STEP | {
-        "RANK": "0", "WORLD_SIZE": "8", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "8",
-        "MASTER_ADDR": "gpu1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "x",
-    }  # fmt: skip
-    place = find_placement(given)
+    place = find_placement(TORCHRUN)
     assert (place.world_size, place.local_size, place.address) == (8, 8, "gpu1")
     assert place.launcher == "torchrun"
-    assert place.token != find_placement(given | {"TORCHELASTIC_RESTART_COUNT": "1"}).token
-
-
-def test_a_variable_that_is_not_a_number() -> None:
+    assert place.token != find_placement(TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "1"}).token
     with pytest.raises(ConfigError, match="RANK=x is not a number"):
         find_placement({"RANK": "x", "WORLD_SIZE": "2"})

@@ -20,10 +20,19 @@ def check(directory: Path, *changes: str) -> list[Check]:
     return check_shard_files([directory], ALONE, override(TINY, list(changes)), 60.0)[0]
 
 
-def test_whole_shards(prepared: Path) -> None:
+def test_whole_shards_and_other_settings(prepared: Path, tmp_path: Path) -> None:
+    """The ranks of a node share the files."""
     found, prints = check_shard_files([prepared], ALONE, TINY, 60.0)
     assert [check.status for check in found] == [OK, OK]
     assert "files have their size" in found[0].value and len(prints[str(prepared)]) >= 16
+    places = [LaunchPlace(local_rank=rank, local_size=3) for rank in range(3)]
+    parts = [check_shard_files([prepared], place, None, 60.0)[0][0].value for place in places]
+    assert sum(int(part.split()[0]) for part in parts) == int(found[0].value.split()[0])
+    other = check(prepared, "data.duplicates=5")[1]
+    assert other.status == FAIL and "data.duplicates=10" in other.value
+    (room,) = check_staging([prepared], tmp_path / "not" / "there")
+    assert sum(shard.bytes for shard in read_manifest(prepared).of("train")) > 0
+    assert room.name == "room for --stage" and str(tmp_path) in room.value
 
 
 def test_missing_and_damaged_files(prepared: Path, tmp_path: Path) -> None:
@@ -39,30 +48,8 @@ def test_missing_and_damaged_files(prepared: Path, tmp_path: Path) -> None:
     assert "pipeline.prepare has not finished" in check(copy)[0].value
 
 
-def test_the_ranks_of_a_node_share_the_files(prepared: Path) -> None:
-    parts = [
-        check_shard_files([prepared], LaunchPlace(local_rank=r, local_size=3), None, 60.0)[0][
-            0
-        ].value
-        for r in range(3)
-    ]
-    every = check(prepared)[0].value.split()[0]
-    assert sum(int(part.split()[0]) for part in parts) == int(every)
-
-
-def test_other_settings(prepared: Path) -> None:
-    found = check(prepared, "data.duplicates=5")
-    assert found[1].status == FAIL and "data.duplicates=10" in found[1].value
-
-
 def test_fingerprints_must_be_the_same() -> None:
     same = {"shards": "a" * 32}
     assert compare_fingerprints([same, same])[0].status == OK
     (other,) = compare_fingerprints([same, {"shards": "missing"}])
     assert other.status == FAIL and "missing on rank 1" in other.value
-
-
-def test_staging(prepared: Path, tmp_path: Path) -> None:
-    (check,) = check_staging([prepared], tmp_path / "not" / "there")
-    rows = sum(shard.bytes for shard in read_manifest(prepared).of("train"))
-    assert rows > 0 and check.name == "room for --stage" and str(tmp_path) in check.value

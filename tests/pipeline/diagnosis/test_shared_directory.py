@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +25,17 @@ def by_name(found: list[list[Check]]) -> dict[str, Check]:
     return {check.name: check for check in merge(found)}
 
 
+def alone(folder: Path, **amounts: float) -> dict[str, Check]:
+    return by_name([check_output_directory(Exchange(LaunchPlace()), folder, **amounts)])
+
+
 def test_a_disk_is_fine_and_nothing_is_left(together: Together, tmp_path: Path) -> None:
-    found = by_name(
-        together(lambda ranks: check_output_directory(ranks, tmp_path / "a" / "run"), ranks=3)
-    )
-    assert found.keys() == TESTS
+    run = tmp_path / "a" / "run"
+    found = by_name(together(lambda ranks: check_output_directory(ranks, run), ranks=3))
+    assert found.keys() == TESTS == alone(tmp_path).keys()
     wrong = {name: check for name, check in found.items() if check.status not in (OK, "skipped")}
     assert not wrong.keys() - {"room for the run", "synced files", "inodes"}, wrong
     assert not list(tmp_path.iterdir())
-
-
-def test_one_process_makes_the_same_tests(tmp_path: Path) -> None:
-    assert by_name([check_output_directory(Exchange(LaunchPlace()), tmp_path)]).keys() == TESTS
 
 
 def test_a_directory_that_another_node_does_not_see(
@@ -63,24 +61,17 @@ def _moved(value: Any, place: Path, other: Path) -> Any:
     return value.replace(str(place), str(other)) if isinstance(value, str) else value
 
 
-def test_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(file: object, kind: int) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    found = by_name([check_output_directory(Exchange(LaunchPlace()), tmp_path)])
-    assert found["locks"].status == WARN and "no locks" in found["locks"].value
+@pytest.mark.usefixtures("no_locks")
+def test_no_locks(tmp_path: Path) -> None:
+    found = alone(tmp_path)["locks"]
+    assert found.status == WARN and "no locks" in found.value
 
 
 def test_room_is_compared_with_a_checkpoint(tmp_path: Path) -> None:
-    found = by_name([check_output_directory(Exchange(LaunchPlace()), tmp_path, needed=1e18)])
-    assert found["room for the run"].status == FAIL
-    assert found["room for the run"].threshold == "at least 1e+09 GB"
-    found = by_name(
-        [check_output_directory(Exchange(LaunchPlace()), tmp_path, needed=1e6, planned=2e18)]
-    )
-    assert found["room for the run"].status == WARN
-    assert found["room for the run"].threshold == "at least 2e+09 GB"
+    found = alone(tmp_path, needed=1e18)["room for the run"]
+    assert (found.status, found.threshold) == (FAIL, "at least 1e+09 GB")
+    found = alone(tmp_path, needed=1e6, planned=2e18)["room for the run"]
+    assert (found.status, found.threshold) == (WARN, "at least 2e+09 GB")
 
 
 def test_a_directory_that_cannot_be_written(
@@ -90,7 +81,7 @@ def test_a_directory_that_cannot_be_written(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    (check,) = check_output_directory(Exchange(LaunchPlace()), tmp_path)
+    (check,) = alone(tmp_path).values()
     assert check.status == FAIL and "cannot be written" in check.value
     assert not list(tmp_path.iterdir())
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+
+from tests.launching import process
 
 SCRIPT = """
 from pipeline.diagnosis.exchange import Exchange
@@ -21,6 +22,5 @@ def test_a_blocked_signal_is_found() -> None:
         (["env", "--ignore-signal=USR1"], "ok arrived from this process"),
         (["env", "--block-signal=USR1"], "fail blocked by what started Python"),
     ):
-        command = [*before, sys.executable, "-c", SCRIPT]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        ended = process.run([*before, sys.executable, "-c", SCRIPT], cold=True)
         assert ended.stdout.startswith(expected), ended.stdout + ended.stderr

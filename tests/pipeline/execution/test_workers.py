@@ -115,7 +115,6 @@ def test_processes_stay_from_stage_to_stage_and_end_with_the_executor(tmp_path: 
         with pytest.raises(DataError, match="a bad task"):
             one.run(stage, [bad, *LINES])
         assert unfinished(stage, [bad])
-    del one
     others = run(executor, "after", LINES)
     assert not processes & others
     del executor

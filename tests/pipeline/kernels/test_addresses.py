@@ -14,13 +14,10 @@ from pipeline.kernels import addresses
 def read(address: int) -> tuple[int, int, int, int, int, int]:
     addresses.fetch(address + 64)
     return (
-        addresses.load_int8(address),
-        addresses.load_uint8(address),
-        addresses.load_uint16(address),
-        addresses.load_int32(address),
-        addresses.load_uint32(address),
-        addresses.load_uint64(address),
-    )
+        addresses.load_int8(address), addresses.load_uint8(address),
+        addresses.load_uint16(address), addresses.load_int32(address),
+        addresses.load_uint32(address), addresses.load_uint64(address),
+    )  # fmt: skip
 
 
 @numba.njit
@@ -45,22 +42,21 @@ def test_an_address_becomes_an_array() -> None:
     assert total(content.ctypes.data, 100) == (content.sum(), wide.sum(dtype=np.uint64))
 
 
-def test_a_prefetch_of_unmapped_memory_is_harmless() -> None:
-    @numba.njit
-    def fetch() -> None:
-        addresses.fetch(0)
-        addresses.fetch(1)
-
-    fetch()
+@numba.njit
+def fetch_unmapped() -> None:
+    addresses.fetch(0)
+    addresses.fetch(1)
 
 
-def test_a_part_of_an_array_is_its_items() -> None:
-    @numba.njit
-    def put(array: npt.NDArray[np.uint16], start: int, stop: int) -> int:
-        found = addresses.part(array, start, stop)
-        found[0] = 7
-        return len(found)
+@numba.njit
+def put(array: npt.NDArray[np.uint16], start: int, stop: int) -> int:
+    found = addresses.part(array, start, stop)
+    found[0] = 7
+    return len(found)
 
+
+def test_a_prefetch_is_harmless_and_a_part_of_an_array_is_its_items() -> None:
+    fetch_unmapped()
     flat, square = np.arange(100, dtype=np.uint16), np.zeros((10, 10), np.uint16)
     assert put(flat, 10, 20) == 10 and flat[10] == 7 and (flat != np.arange(100)).sum() == 1
     assert put(square, 20, 30) == 10 and square[2, 0] == 7

@@ -6,54 +6,34 @@ import numba
 import numpy as np
 import pytest
 
-from pipeline.kernels.bits import (
-    EVERY_ONE,
-    GOLDEN,
-    add_range,
-    all_in,
-    any_in,
-    count_characters,
-    equal_bytes,
-    mix,
-    popcount,
-    set_range,
-    trailing_zeros,
-    word_at,
-)
+from pipeline.kernels import bits
+from pipeline.kernels.bits import add_range, all_in, any_in, set_range, word_at
 
 
 @numba.njit
-def counted(word: np.uint64) -> tuple[np.uint64, np.uint64]:
-    return popcount(word), trailing_zeros(word)
-
-
-@numba.njit
-def mixed(word: np.uint64) -> np.uint64:
-    return mix(word)
+def counted(word: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64]:
+    return bits.popcount(word), bits.trailing_zeros(word), bits.mix(word)
 
 
 def unpacked(bitmap: np.ndarray) -> list[int]:
     return [int(word) >> bit & 1 for word in bitmap for bit in range(64)]
 
 
-@pytest.mark.parametrize("word", [1, 2, 0b1011000, 1 << 63, (1 << 64) - 1])
-def test_set_bits_are_counted(word: int) -> None:
-    low = (word & -word).bit_length() - 1
-    assert tuple(map(int, counted(np.uint64(word)))) == (word.bit_count(), low)
-
-
-def test_mix_is_splitmix64() -> None:
-    """The first two outputs of the reference implementation for seed 0."""
-    golden = int(GOLDEN)
-    assert int(mixed(np.uint64(golden))) == 0xE220A8397B1DCDAF
-    assert int(mixed(np.uint64(2 * golden % 2**64))) == 0x6E789E6AA1B965F4
-
-
-def test_bytes_are_compared_eight_at_a_time() -> None:
+def test_words_are_counted_mixed_and_compared() -> None:
+    """mix is splitmix64: the first two outputs of the reference implementation for seed 0."""
+    for word in (1, 2, 0b1011000, 1 << 63, (1 << 64) - 1):
+        low = (word & -word).bit_length() - 1
+        assert tuple(map(int, counted(np.uint64(word))))[:2] == (word.bit_count(), low)
+    golden = int(bits.GOLDEN)
+    assert int(counted(np.uint64(golden))[2]) == 0xE220A8397B1DCDAF
+    assert int(counted(np.uint64(2 * golden % 2**64))[2]) == 0x6E789E6AA1B965F4
     text = np.frombuffer(b"ab a  bc.", np.uint8)
     assert int(word_at(text, 1)) == int.from_bytes(b"b a  bc.", "little")
-    spaces = equal_bytes(word_at(text, 0), EVERY_ONE * np.uint64(ord(" ")))
+    spaces = bits.equal_bytes(word_at(text, 0), bits.EVERY_ONE * np.uint64(ord(" ")))
     assert [int(spaces) >> 8 * byte + 7 & 1 for byte in range(8)] == [0, 0, 1, 0, 1, 1, 0, 0]
+    for characters in ("", "a", "naïve 中文 👩‍🔬 ລາວ" * 9):
+        found = bits.count_characters(np.frombuffer(characters.encode(), np.uint8))
+        assert found == len(characters)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +63,3 @@ def test_ranges_of_a_bitmap(start: int, stop: int) -> None:
         alone = np.zeros(4, np.uint64)
         set_range(alone, end, end + 1)
         assert any_in(alone, start, stop) and not all_in(~alone, start, stop)
-
-
-@pytest.mark.parametrize("text", ["", "a", "naïve 中文 👩‍🔬 ລາວ" * 9])
-def test_characters_are_counted(text: str) -> None:
-    assert count_characters(np.frombuffer(text.encode(), np.uint8)) == len(text)
