@@ -27,31 +27,25 @@ from tests.pipeline.remote.publishers import Publisher, answering, cut, publishe
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    def sleep(seconds: float) -> None:
-        raise AssertionError(f"it is tried again after {seconds} s")
-
-    monkeypatch.setattr(retries, "sleep", sleep)
+def server() -> Iterator[Publisher]:
     with publisher() as found:
         found.files["list"] = b"content"
         yield found
 
 
-@pytest.fixture
-def pauses(server: Publisher, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that were waited for, without waiting."""
     found: list[float] = []
     monkeypatch.setattr(retries, "sleep", found.append)
     return found
 
 
-def test_publishers_can_reach_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publishers_can_reach_the_user(server: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a contact in any script."""
     assert user_agent() == f"Tenfold/{__version__} (text for pretraining)"
     monkeypatch.setenv("TENFOLD_CONTACT", "me@lab.org\r\nX: y")
     assert user_agent() == f"Tenfold/{__version__} (text for pretraining; me@lab.org X: y)"
-
-
-def test_a_contact_in_any_script(server: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENFOLD_CONTACT", "Jürgen 王 <j%40@lab.org>\x7f\udcff")
     assert read_small(f"{server.address}/list") == b"content"
     [(_, _, headers)] = server.asked
@@ -59,39 +53,37 @@ def test_a_contact_in_any_script(server: Publisher, monkeypatch: pytest.MonkeyPa
     assert contact == "J%C3%BCrgen %E7%8E%8B <j%40@lab.org>%7F%FF)"
 
 
-@pytest.mark.parametrize(
-    ("url", "encoded"),
-    [
-        ("https://data.commoncrawl.org/a/b.gz", "https://data.commoncrawl.org/a/b.gz"),
-        ("http://Bücher.example:80/ü", "http://xn--bcher-kva.example:80/%C3%BC"),
-        ("http://[::1]:80/a [b]%20", "http://[::1]:80/a%20[b]%20"),
-        ("http://a/b?c=ü&d#e", "http://a/b?c=%C3%BC&d"),
-    ],
-)
-def test_addresses_are_encoded(url: str, encoded: str) -> None:
-    assert encoded_url(url) == encoded == encoded_url(encoded)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://[", "http://a]b/", "http://a:x/", "http://a:99999/", "http://", "ftp://a/", "a.org",
-        f"http://{'ü' * 70}/", "http://a b/", "http://me:key@a/", "http://a/\udcff", "http://ü..a/",
-        "http://[1", "http://℀/",
-    ],
-)  # fmt: skip
-def test_what_is_no_address_is_refused_at_once(server: Publisher, url: str) -> None:
-    with pytest.raises(DataError, match=r"cannot be fetched \(.*\); check the address") as caught:
-        read_small(url)
-    assert "key" not in str(caught.value)
-
-
-def test_letters_in_the_path_of_a_mirror(server: Publisher) -> None:
+def test_addresses_are_encoded(server: Publisher) -> None:
+    for url, encoded in {
+        "https://data.commoncrawl.org/a/b.gz": "https://data.commoncrawl.org/a/b.gz",
+        "http://Bücher.example:80/ü": "http://xn--bcher-kva.example:80/%C3%BC",
+        "http://[::1]:80/a [b]%20": "http://[::1]:80/a%20[b]%20",
+        "http://a/b?c=ü&d#e": "http://a/b?c=%C3%BC&d",
+    }.items():
+        assert encoded_url(url) == encoded == encoded_url(encoded)
     server.files["%C3%BC[1]%20x"] = b"here"
     assert read_small(f"{server.address}/ü[1] x") == b"here"
 
 
-def test_redirects_are_followed(server: Publisher) -> None:
+def test_what_is_no_address_is_refused_at_once(server: Publisher, pauses: list[float]) -> None:
+    """Given or redirected to."""
+    for url in (
+        "http://[", "http://a]b/", "http://a:x/", "http://a:99999/", "http://", "ftp://a/", "a.org",
+        f"http://{'ü' * 70}/", "http://a b/", "http://me:key@a/", "http://a/\udcff", "http://ü..a/",
+        "http://[1", "http://℀/",
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=r"cannot be fetched \(.*\); check the addr") as caught:
+            read_small(url)
+        assert "key" not in str(caught.value)
+    for location in ("http://[", "http://a:x/", f"http://{'a' * 64}.org/"):
+        server.moods["list"] = [answering(302, {"Location": location})]
+        with pytest.raises(DataError, match="check the address"):
+            read_small(f"{server.address}/list")
+    assert not pauses
+
+
+def test_redirects(server: Publisher, pauses: list[float]) -> None:
+    """Ten are followed, to addresses that can be fetched; the last answer counts."""
     for number in range(10):
         server.moods[f"{number}"] = [answering(302, {"Location": f"/{number + 1}"})]
     server.files["10"] = b"found"
@@ -101,36 +93,26 @@ def test_redirects_are_followed(server: Publisher) -> None:
     with pytest.raises(DataError, match="HTTP 404") as caught:
         read_small(f"{server.address}/start")
     assert is_gone(caught.value)
-
-
-@pytest.mark.parametrize(
-    "location", ["/list0", "ftp://127.0.0.1/list", "file:///etc/passwd", "data:,x", "", "mailto:a"]
-)
-def test_redirects_that_are_final(server: Publisher, location: str) -> None:
-    for number in range(12):
-        to = f"/list{number + 1}" if location == "/list0" else location
-        server.moods[f"list{number}"] = [answering(301, {"Location": to} if to else {})]
-    with pytest.raises(DataError, match=r"redirected .*, which is not followed \(HTTP 301"):
-        read_small(f"{server.address}/list0")
-    assert len(server.asked) <= 11
-
-
-@pytest.mark.parametrize("location", ["http://[", "http://a:x/", f"http://{'a' * 64}.org/"])
-def test_redirects_to_what_is_no_address(server: Publisher, location: str) -> None:
-    server.moods["list"] = [answering(302, {"Location": location})]
-    with pytest.raises(DataError, match="check the address"):
-        read_small(f"{server.address}/list")
+    file, mail = "file:///etc/passwd", "mailto:a"
+    for location in ("/list0", "ftp://127.0.0.1/list", file, "data:,x", "", mail):
+        server.asked.clear()
+        for number in range(12):
+            to = f"/list{number + 1}" if location == "/list0" else location
+            server.moods[f"list{number}"] = [answering(301, {"Location": to} if to else {})]
+        with pytest.raises(DataError, match=r"redirected .* \(HTTP 301"):
+            read_small(f"{server.address}/list0")
+        assert len(server.asked) <= 11
+    assert not pauses
 
 
 def test_a_redirect_leaves_no_secure_connection() -> None:
-    request = urllib.request.Request("https://a.org/list")
+    def redirected(target: str) -> urllib.request.Request | None:
+        request = urllib.request.Request("https://a.org/list")
+        return Redirects().redirect_request(request, io.BytesIO(), 302, "", HTTPMessage(), target)
+
     with pytest.raises(urllib.error.HTTPError, match="from https to http"):
-        Redirects().redirect_request(
-            request, io.BytesIO(), 302, "", HTTPMessage(), "http://a.org/list"
-        )
-    found = Redirects().redirect_request(
-        request, io.BytesIO(), 302, "", HTTPMessage(), "https://b.org/list"
-    )
+        redirected("http://a.org/list")
+    found = redirected("https://b.org/list")
     assert found and found.full_url == "https://b.org/list"
 
 
@@ -144,15 +126,13 @@ def test_small_files_and_looks(server: Publisher, pauses: list[float]) -> None:
     assert pauses == [1, 2]
 
 
-def test_no_network_is_known_soon(pauses: list[float]) -> None:
-    with pytest.raises(DataError, match=r"cannot be fetched .*5 attempts.*with network"):
-        read_small("http://127.0.0.1:9/list")
-    assert pauses == [1, 2, 4, 8]
-
-
-def test_credentials_are_not_shown(pauses: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(DataError, match=r"^http://127.0.0.1:9/list cannot be fetched") as caught:
+def test_no_network_is_known_soon_and_credentials_are_not_shown(
+    pauses: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    match = r"^http://127.0.0.1:9/list cannot be fetched .*5 attempts.*with network"
+    with pytest.raises(DataError, match=match) as caught:
         read_small("http://me:top@secret@127.0.0.1:9/list?key=deadbeef")
+    assert pauses == [1, 2, 4, 8]
     said = str(caught.value) + "".join(capsys.readouterr())
     assert not any(secret in said for secret in ("top@", "secret", "deadbeef")), said
 
@@ -169,19 +149,15 @@ def test_a_list_of_any_length_is_not_held(
     assert not pauses
 
 
-@pytest.mark.parametrize(
-    "wish", ["9" * 5000, "Mon, 1 Jan 1 00:00:00 +0000", f"1 Jan 2030 +{9**99}"]
-)
-def test_any_wish_to_wait(server: Publisher, wish: str, pauses: list[float]) -> None:
-    server.moods["list"] = [saying(503, wish)]
-    assert read_small(f"{server.address}/list") == b"content"
-    assert pauses in ([1], [600])
+def test_any_wish_to_wait(server: Publisher, pauses: list[float]) -> None:
+    for wish in ("9" * 5000, "Mon, 1 Jan 1 00:00:00 +0000", f"1 Jan 2030 +{9**99}"):
+        server.moods["list"] = [saying(503, wish)]
+        assert read_small(f"{server.address}/list") == b"content"
+        assert pauses.pop() in (1, 600) and not pauses
 
 
-@pytest.mark.parametrize(
-    ("text", "length"),
-    [(" 12 ", 12), ("17592186044416", 1 << 44), ("17592186044417", None), ("9" * 5000, None),
-     ("-1", None), ("", None)],
-)  # fmt: skip
-def test_the_length_that_a_header_states(text: str, length: int | None) -> None:
-    assert length_of(text) == length
+def test_the_length_that_a_header_states() -> None:
+    for text, length in ((" 12 ", 12), ("17592186044416", 1 << 44)):
+        assert length_of(text) == length
+    for text in ("17592186044417", "9" * 5000, "-1", ""):
+        assert length_of(text) is None

@@ -45,11 +45,11 @@ def test_without_an_answer_it_ends_soon(pauses: list[float]) -> None:
     assert patiently("x", failing(*gone), size=9) == "done", "a file was listed, so there was one"
 
 
-@pytest.mark.parametrize(("attempts", "why"), [(1, r"\(no\)"), (3, r"\(no; 3 attempts\)")])
-def test_fewer_attempts(attempts: int, why: str, pauses: list[float]) -> None:
-    with pytest.raises(DataError, match=why):
-        patiently("x", failing(*[TryAgainError("no")] * attempts), attempts=attempts)
-    assert len(pauses) == attempts - 1
+def test_fewer_attempts(pauses: list[float]) -> None:
+    for attempts, why in ((1, r"\(no\)"), (3, r"\(no; 3 attempts\)")):
+        with pytest.raises(DataError, match=why):
+            patiently("x", failing(*[TryAgainError("no")] * attempts), attempts=attempts)
+    assert pauses == [1, 2]
 
 
 def test_a_wish_is_granted_within_limits(
