@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.execution.workers import local_executor
-from pipeline.remote import retries
-from pipeline.remote.copies import (
-    connection,
-    fetch_all,
-    fetch_file,
-    fetched,
-    is_here,
-    partial_path,
-    passing_path,
-    read_beginning,
-    remove_copies,
-)
+from pipeline.remote import copies
+from pipeline.remote.copies import fetch_file, fetched, is_here, partial_path, remove_copies
 from pipeline.remote.http import look_up, read_small
-from pipeline.remote.kept_lists import PublishedFile
+from pipeline.remote.kept_lists import Keeping, PublishedFile, published_files
 from tests.pipeline.remote.publishers import (
     Answer,
     Publisher,
@@ -52,21 +42,12 @@ def server() -> Iterator[Publisher]:
         yield found
 
 
-@pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that were waited for, without waiting."""
-    found: list[float] = []
-    monkeypatch.setattr(retries, "sleep", found.append)
-    return found
-
-
-def listed(
-    server: Publisher, folder: Path, *, hash: str = "", version: str | None = None
-) -> PublishedFile:
-    tag = server.tag(PATH) if version is None else version
+def listed(server: Publisher, folder: Path, **changes: Any) -> PublishedFile:
     return PublishedFile(
-        url=f"{server.address}/{PATH}", path=PATH, size=len(CONTENT), hash=hash, version=tag,
-        connections=2, downloads=folder, is_kept=True,
+        **{
+            "url": f"{server.address}/{PATH}", "path": PATH, "size": len(CONTENT), "hash": "",
+            "version": server.tag(PATH), "connections": 2, "downloads": folder, "is_kept": True,
+        } | changes
     )  # fmt: skip
 
 
@@ -100,20 +81,20 @@ def test_a_file_is_fetched_once(server: Publisher, tmp_path: Path, pauses: list[
 
 
 @pytest.mark.parametrize(
-    ("moods", "kept", "version", "starts"),
+    ("moods", "kept", "changes", "starts"),
     [
-        ([cut(20_000), cut(10_000)], 0, None, [0, 20_000, 30_000]),
-        ([], 30_000, None, [30_000]),
-        ([cut(20_000)], 0, "", [0, 0]),  # without version or hash it starts over
-        ([cut(20_000), all_of_it], 0, None, [0, 20_000]),
+        ([cut(20_000), cut(10_000)], 0, {}, [0, 20_000, 30_000]),
+        ([], 30_000, {}, [30_000]),
+        ([cut(20_000)], 0, {"version": ""}, [0, 0]),  # without version or hash it starts over
+        ([cut(20_000), all_of_it], 0, {}, [0, 20_000]),
     ],
 )
 def test_a_cut_or_killed_transfer_continues(
-    moods: list[Answer], kept: int, version: str | None, starts: list[int], server: Publisher,
+    moods: list[Answer], kept: int, changes: dict[str, str], starts: list[int], server: Publisher,
     tmp_path: Path, pauses: list[float],
 ) -> None:  # fmt: skip
     """And nobody sees the half of it under the file's name."""
-    file = listed(server, tmp_path, version=version)
+    file = listed(server, tmp_path, **changes)
     if kept:
         begun(file, CONTENT[:kept])
     server.moods[PATH] = [*moods]
@@ -163,20 +144,20 @@ def test_another_length_and_what_is_not_there_are_refused_at_once(
 @pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])
 def test_hashes_are_checked(server: Publisher, tmp_path: Path, kind: str) -> None:
     right = hashlib.new(kind, CONTENT).hexdigest()
-    damaged = tmp_path / "damaged"
+    damaged = listed(server, tmp_path / "damaged", hash=right, version="")
     server.files[PATH] = b"x" + CONTENT[1:]
     with pytest.raises(DataError, match=f"fetched twice, its {kind} is .*{right} is published"):
-        fetch_file(listed(server, damaged, hash=right, version=""), damaged / PATH)
-    assert not (damaged / PATH).exists()
+        fetch_file(damaged, damaged.place)
+    assert not damaged.place.exists()
     server.files[PATH] = CONTENT
-    begun(listed(server, tmp_path, hash=right), b"x" * 30_000)
-    assert whole(listed(server, tmp_path, hash=right)) == CONTENT
+    file = listed(server, tmp_path, hash=right)
+    begun(file, b"x" * 30_000)
+    assert whole(file) == CONTENT
 
 
 def test_an_etag_that_is_an_md5_is_checked(server: Publisher, tmp_path: Path) -> None:
-    file = listed(server, tmp_path)
+    file, tag = listed(server, tmp_path), server.tag(PATH)
     server.files[PATH] = b"x" + CONTENT[1:]
-    tag = f'"{hashlib.md5(CONTENT).hexdigest()}"'
     server.moods[PATH] = [lambda request: request.send_file(tag=tag)] * 2
     with pytest.raises(DataError, match="fetched twice, its md5 is"):
         fetch_file(file, file.place)
@@ -203,7 +184,7 @@ def test_connections_are_limited_over_all_who_share_a_directory(tmp_path: Path) 
     def work() -> None:
         nonlocal inside, most
         all_in.wait(10)
-        with connection(tmp_path, url, 2):
+        with copies.connection(tmp_path, url, 2):
             with lock:
                 inside += 1
                 most = max(most, inside)
@@ -211,23 +192,15 @@ def test_connections_are_limited_over_all_who_share_a_directory(tmp_path: Path) 
             with lock:
                 inside -= 1
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(6):
+            pool.submit(work)
     assert most == 2 and not inside
 
 
-def test_a_file_system_without_locks(
-    server: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_locks")
+def test_a_file_system_without_locks(server: Publisher, tmp_path: Path) -> None:
     """Processes that fetch the same file do not write to the same place."""
-
-    def unsupported(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", unsupported)
     file = listed(server, tmp_path)
     partial = begun(file, CONTENT[:30_000])
     fetch_file(file, file.place)
@@ -252,14 +225,11 @@ def test_what_is_no_length_is_not_planned_with(
 
 
 def published(server: Publisher, folder: Path, count: int = 1) -> list[PublishedFile]:
+    """Files that are not kept."""
     paths = server.put_month("2019-02", {f"{n:05d}": bytes([n]) * 1000 for n in range(count)})
-    return [
-        PublishedFile(
-            url=f"{server.address}/{path}", path=path, size=1000, hash="",
-            version=server.tag(path), connections=8, downloads=folder, is_kept=False,
-        )
-        for path in paths
-    ]  # fmt: skip
+    listing = [{"path": path, "version": server.tag(path), "size": 1000} for path in paths]
+    keeping = Keeping(downloads=folder, is_kept=False)
+    return published_files("", listing, keeping, base=server.address, connections=8)
 
 
 def left(folder: Path) -> list[str]:
@@ -270,7 +240,7 @@ def left(folder: Path) -> list[str]:
 def test_a_copy_lasts_as_long_as_it_is_used_or_is_kept(server: Publisher, tmp_path: Path) -> None:
     [file] = published(server, tmp_path)
     copy = fetched(file)
-    assert copy.read_bytes() == bytes(1000) and copy == passing_path(file) != file.place
+    assert copy.read_bytes() == bytes(1000) and copy == copies.passing_path(file) != file.place
     assert left(tmp_path) == [copy.name] and not is_here(file)
     assert fetched(file) == copy and len(server.gets()) == 1
     remove_copies([file])
@@ -279,7 +249,7 @@ def test_a_copy_lasts_as_long_as_it_is_used_or_is_kept(server: Publisher, tmp_pa
     for _ in range(2):
         assert fetched(file) == file.place == tmp_path / file.path
         remove_copies([file])
-    assert read_beginning(file, 3)[0] == bytes(3)
+    assert copies.read_beginning(file, 3)[0] == bytes(3)
     assert left(tmp_path) == [file.place.name] and is_here(file)
     assert len(server.gets()) == 2
     file.place.write_bytes(b"half")
@@ -290,9 +260,9 @@ def test_a_copy_lasts_as_long_as_it_is_used_or_is_kept(server: Publisher, tmp_pa
 def test_what_was_fetched_before_is_used_and_stays(server: Publisher, tmp_path: Path) -> None:
     files = published(server, tmp_path, 3)
     server.moods[files[1].path] = [cut(100)]
-    fetch_all(files[:2], local_executor(1))
+    copies.fetch_all(files[:2], local_executor(1))
     assert left(tmp_path) == [file.place.name for file in files[:2]]
-    fetch_all(files, local_executor(1))
+    copies.fetch_all(files, local_executor(1))
     assert len(server.gets()) == 4
     assert fetched(files[0]) == files[0].place
     remove_copies(files[:1])
@@ -303,7 +273,7 @@ def test_what_nobody_needs_is_removed(server: Publisher, tmp_path: Path) -> None
     done, other = published(server, tmp_path, 2)
     done.place.parent.mkdir(parents=True)
     for file in (done, other):
-        copy = passing_path(file)
+        copy = copies.passing_path(file)
         copy.write_bytes(b"x")
         copy.with_suffix(".part").write_bytes(b"y")
     remove_copies([done])

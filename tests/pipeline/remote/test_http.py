@@ -12,7 +12,7 @@ import pytest
 
 from pipeline import __version__
 from pipeline.base.errors import DataError
-from pipeline.remote import http, retries
+from pipeline.remote import http
 from pipeline.remote.http import (
     Redirects,
     encoded_url,
@@ -31,14 +31,6 @@ def server() -> Iterator[Publisher]:
     with publisher() as found:
         found.files["list"] = b"content"
         yield found
-
-
-@pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that were waited for, without waiting."""
-    found: list[float] = []
-    monkeypatch.setattr(retries, "sleep", found.append)
-    return found
 
 
 def test_publishers_can_reach_the_user(server: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:

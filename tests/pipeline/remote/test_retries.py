@@ -7,16 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.remote import retries
 from pipeline.remote.retries import TryAgainError, patiently
-
-
-@pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that were waited for."""
-    found: list[float] = []
-    monkeypatch.setattr(retries, "sleep", found.append)
-    return found
 
 
 def failing(*errors: TryAgainError) -> Callable[[], str]:

@@ -12,7 +12,7 @@ import pytest
 from pipeline import prepare
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.ingest.corpora.sources import corpus_sources
-from pipeline.remote import retries, urls
+from pipeline.remote import urls
 from pipeline.remote.urls import is_url, local_inputs
 from tests.pipeline.preparing import Prepare, contents, tiny
 from tests.pipeline.remote.publishers import Answering, served
@@ -62,9 +62,8 @@ class Pages(Answering):
 
 
 @pytest.fixture
-def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def web() -> Iterator[str]:
     """HOST:PORT."""
-    monkeypatch.setattr(retries, "sleep", lambda seconds: None)
     with served(Pages) as address:
         yield address.removeprefix("http://")
 

@@ -1,0 +1,15 @@
+"""No test of a network waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.remote import retries
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that would have been waited for."""
+    found: list[float] = []
+    monkeypatch.setattr(retries, "sleep", found.append)
+    return found
