@@ -1,17 +1,12 @@
-"""Pieces and blocks by hand; the losses and gradients of pieces equal those of each alone."""
+"""Pieces and blocks by hand."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 from model import pieces as module
-from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from model.pieces import Pieces, lay_out, piece_of, pieces_of, positions_in_pieces
-from tests.model.conftest import MASK_ID, TOY, toy_model
-
-LENGTHS = [11, 9, 20, 17, 3, 40]
+from model.pieces import lay_out, piece_of, pieces_of, positions_in_pieces
 
 
 def test_pieces_by_hand() -> None:
@@ -58,34 +53,3 @@ def test_mixed_pieces_by_hand() -> None:
     assert torch.equal(back, tokens)
     (back * torch.arange(10.0)).sum().backward()
     assert tokens.grad is not None and tokens.grad.tolist() == list(range(10))
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
-def test_losses_and_gradients_equal_those_of_the_pieces_alone(kind: torch.dtype) -> None:
-    model, apart = toy_model().to(kind), toy_model().to(kind)
-    torch.manual_seed(5)
-    rows = [torch.randint(5, TOY.vocab_size, (length,)) for length in LENGTHS]
-    chosen = [torch.randperm(len(row))[: max(1, len(row) // 6)] for row in rows]
-    for row, places in zip(rows, chosen, strict=True):
-        row[places[0]] = MASK_ID
-    total = torch.zeros(())
-    for row, places in zip(rows, chosen, strict=True):
-        total = total + loss_of(apart, row, pieces_of([len(row)]), places, row[places] + 1)
-    pieces = pieces_of(LENGTHS)
-    starts = pieces.cu_seqlens.tolist()
-    positions = torch.cat([places + start for places, start in zip(chosen, starts)])
-    labels = torch.cat(rows)[positions] + 1
-    together = loss_of(model, torch.cat(rows), pieces, positions, labels)
-    torch.testing.assert_close(together, total, rtol=1e-6, atol=0)
-    (total / len(labels)).backward()
-    (together / len(labels)).backward()
-    for mine, theirs in zip(model.parameters(), apart.parameters(), strict=True):
-        assert mine.grad is not None and theirs.grad is not None
-        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-5, atol=1e-6)
-
-
-def loss_of(
-    model: MaskedLanguageModel, ids: Tensor, pieces: Pieces, positions: Tensor, labels: Tensor
-) -> Tensor:
-    given = Inputs(ids, pieces, positions, labels, torch.ones(len(labels)), MASK_ID)
-    return model(given)["mlm_loss"]

@@ -1,4 +1,4 @@
-"""BERT's and ALBERT's models and folders against transformers; RoBERTa's: test_conversion."""
+"""Models and folders of all families with a masked-language head against transformers."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ from tests.pipeline.training.step_trace import StepTrace
 BASE = replace(TOY, position_offset=0, segment_types=2, layers=4)
 NARROW = replace(BASE, embedding_width=16)
 CONFIGS = {
+    "roberta": TOY,
     "bert": BASE,
     "bert, gelu_tanh": replace(BASE, activation="gelu_tanh"),
     "albert v1": replace(NARROW, sharing="all"),
@@ -56,6 +57,12 @@ CONFIGS = {
     "albert, wide embeddings, feed_forward": replace(BASE, sharing="feed_forward"),
     "albert, feed_forward in two groups": replace(NARROW, sharing="feed_forward", groups=2),
 }
+CASES = [
+    (name, pairs, rows)
+    for name in CONFIGS
+    for pairs, rows in ((False, "short rows"), (name != "roberta", "full rows"))
+]
+"""Names, whether there is a pair head, which RoBERTa lacks, and rows."""
 PAIR_LABELS = torch.tensor([1, 0, -1])
 
 
@@ -81,6 +88,8 @@ def call(theirs: Any, given: Inputs) -> tuple[Tensor, Tensor | None]:
     assert given.segment_ids_T is not None
     ids, mask = in_rows(given.input_ids_T, given.pieces)
     segments, _ = in_rows(given.segment_ids_T, given.pieces)
+    if theirs.config.type_vocab_size == 1:
+        segments = torch.zeros_like(segments)
     found = theirs(ids, attention_mask=mask.long(), token_type_ids=segments)
     if "logits" in found:
         return found.logits[mask], None
@@ -88,49 +97,50 @@ def call(theirs: Any, given: Inputs) -> tuple[Tensor, Tensor | None]:
     return found.prediction_logits[mask], pair
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-@pytest.mark.parametrize("name", CONFIGS)
-def test_logits_and_losses_are_transformers_own_and_weights_return(name: str, pairs: bool) -> None:
-    """A shared part comes back as copies, which transformers has settings for."""
-    model, given = model_of(CONFIGS[name], pairs), inputs(LENGTHS["short rows"])
+def losses_of(words: Tensor, labels: Tensor | None, given: Inputs) -> list[Tensor]:
+    """Sums of transformers' losses."""
+    used = given.positions_K[:5]
+    found = [F.cross_entropy(words[used], given.labels_K[:5], reduction="sum")]
+    if labels is not None:
+        pairs = F.cross_entropy(labels, PAIR_LABELS, reduction="sum", ignore_index=-1)
+        found.append(pairs)
+    return found
+
+
+@pytest.mark.parametrize(("name", "pairs", "rows"), [*CASES, ("bert", True, "short rows")])
+def test_logits_losses_and_gradients_are_transformers_own_and_weights_return(
+    name: str, pairs: bool, rows: str
+) -> None:
+    """The gradient of a shared parameter is the sum over its copies, as which it is exported."""
+    model, given = model_of(CONFIGS[name], pairs), inputs(LENGTHS[rows])
     state, config = to_hugging_face(model)
+    theirs = theirs_of(state, config)
     seen = given.input_ids_T, given.pieces, given.segment_ids_T
+    words, labels = call(theirs, given)
+    assert words.std() > 0.3
     with torch.no_grad():
-        words, labels = call(theirs_of(state, config), given)
-        assert words.std() > 0.3
-        torch.testing.assert_close(model.logits(*seen), words, rtol=0, atol=1e-5)
-        sums = model(given)
-        used = given.positions_K[:5]
-        expected = F.cross_entropy(words[used], given.labels_K[:5], reduction="sum")
-        torch.testing.assert_close(sums["mlm_loss"], expected, rtol=1e-5, atol=0)
-        if pairs:
-            assert labels is not None and labels.std() > 0.05
-            torch.testing.assert_close(model.pair_logits(*seen), labels, rtol=0, atol=1e-5)
-            pair_loss = F.cross_entropy(labels, PAIR_LABELS, reduction="sum", ignore_index=-1)
-            torch.testing.assert_close(sums["pair_loss"], pair_loss, rtol=1e-5, atol=0)
-            assert sums["pair_correct"] == (labels.argmax(-1) == PAIR_LABELS)[:2].sum()
+        torch.testing.assert_close(model.logits(*seen), words.detach(), rtol=0, atol=1e-5)
+    sums = model(given)
+    if labels is not None:
+        assert pairs and labels.std() > 0.05
+        torch.testing.assert_close(model.pair_logits(*seen), labels, rtol=0, atol=1e-5)
+        assert sums["pair_correct"] == (labels.argmax(-1) == PAIR_LABELS)[:2].sum()
+    expected = losses_of(words, labels, given)
+    found = [sums[f"{part.name}_loss"] for part in model.parts]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+    torch.stack(expected).sum().backward()
+    torch.stack(found).sum().backward()
+    compare_gradients(model, {name: each.grad for name, each in theirs.named_parameters()})
     back = from_hugging_face(state, config)
-    again, theirs = to_hugging_face(back)
-    assert theirs == config and again.keys() == state.keys()
+    again, settings = to_hugging_face(back)
+    assert settings == config and again.keys() == state.keys()
     assert all(torch.equal(again[name], state[name]) for name in state)
     if CONFIGS[name].sharing in ("none", "all"):
         assert back.config == CONFIGS[name]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_gradients_of_shared_layers_are_sums(name: str) -> None:
-    """Gradients equal transformers' by name; a shared parameter's is the sum over its copies."""
-    model = model_of(CONFIGS[name], True)
-    theirs = theirs_of(*to_hugging_face(model))
-    given = inputs(LENGTHS["full rows"])
-    sums = model(given)
-    (sums["mlm_loss"] + sums["pair_loss"]).backward()
-    words, labels = call(theirs, given)
-    assert labels is not None
-    used = given.positions_K[:5]
-    loss = F.cross_entropy(words[used], given.labels_K[:5], reduction="sum")
-    (loss + F.cross_entropy(labels, PAIR_LABELS, reduction="sum", ignore_index=-1)).backward()
-    gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
+def compare_gradients(model: MaskedLanguageModel, gradients: dict[str, Any]) -> None:
+    """gradients: transformers', by name."""
     config = model.config
     parts = {"attention": ("attention.",), "feed_forward": ("ffn", "full_layer")}
     ours = dict(model.named_parameters())
@@ -152,9 +162,9 @@ def test_gradients_of_shared_layers_are_sums(name: str) -> None:
     assert not gradients, "each of their parameters is one of ours"
 
 
-@pytest.mark.parametrize("name", ["bert", "albert v2"])
+@pytest.mark.parametrize("name", ["roberta", "bert", "albert v2"])
 def test_their_folders_survive_a_round_trip(name: str) -> None:
-    config = their_config(CONFIGS[name], True)
+    config = their_config(CONFIGS[name], name != "roberta")
     kind = getattr(transformers, config["architectures"][0])
     theirs = kind(transformers.AutoConfig.for_model(**config))
     given = theirs.state_dict()
