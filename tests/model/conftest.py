@@ -78,7 +78,7 @@ def assert_same_weights(model: nn.Module, other: nn.Module) -> None:
         assert torch.equal(one, two), name
 
 
-def assert_each_number_is_in_one_logical_parameter(model: Any) -> None:
+def assert_each_number_has_one_name(model: Any) -> None:
     """But those of the words that pad the vocabulary, which are in none."""
     config, pieces = model.config, logical_parameters(model)
     assert len({piece.name for piece in pieces}) == len(pieces)

@@ -76,10 +76,8 @@ def test_values_and_gradients_are_those_of_the_textbook(
         (wanted,) = torch.autograd.grad((expected * direction.double()).sum(), given)
         with torch.no_grad():
             alone = attend(given, pieces_of(lengths)).double()
-        found = (mixed.double(), gradient, alone)
-        torch.testing.assert_close(
-            found, (expected, wanted, expected), rtol=tolerance, atol=tolerance
-        )
+        found, theirs = (mixed.double(), gradient, alone), (expected, wanted, expected)
+        torch.testing.assert_close(found, theirs, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])

@@ -31,9 +31,7 @@ def test_products_equal_those_of_torch(bias: bool) -> None:
 
 @with_onednn
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
-def test_gelu_in_the_same_operator_equals_that_of_torch(
-    activation: Literal["gelu", "gelu_tanh"],
-) -> None:
+def test_gelu_in_one_operator_equals_torch_s(activation: Literal["gelu", "gelu_tanh"]) -> None:
     """Over the range in which it bends; the two approximations differ by more, up to 5e-4."""
     torch.manual_seed(0)
     layer, given = LinearGelu(64, 96, activation), 3 * torch.randn(50, 64)

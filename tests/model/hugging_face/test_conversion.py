@@ -11,19 +11,14 @@ import torch
 
 from model.hugging_face.conversion import from_hugging_face, logical_parameters, to_hugging_face
 from model.objectives.masked_language import MaskedLanguageModel
-from tests.model.conftest import (
-    TOY,
-    assert_each_number_is_in_one_logical_parameter,
-    theirs_of,
-    toy_model,
-)
+from tests.model.conftest import TOY, assert_each_number_has_one_name, theirs_of, toy_model
 
 
 @pytest.mark.parametrize("design", [{}, {"norm": "pre", "gated": True, "embedding_width": 24}])
 def test_every_number_is_in_one_logical_parameter(design: dict[str, Any]) -> None:
     """Also of a model that transformers has no class for."""
     model = MaskedLanguageModel(replace(TOY, **design), seed=0)
-    assert_each_number_is_in_one_logical_parameter(model)
+    assert_each_number_has_one_name(model)
 
 
 def test_names_are_those_of_transformers_and_vectors_neither_decay_nor_adapt() -> None:
@@ -55,9 +50,7 @@ def test_names_are_those_of_transformers_and_vectors_neither_decay_nor_adapt() -
         ({"hidden_size": None}, "lacks hidden_size"),
     ],
 )
-def test_traps_34_weights_and_settings_that_do_not_fit_are_named(
-    change: dict[str, Any], message: str
-) -> None:
+def test_traps_34_what_does_not_fit_is_named(change: dict[str, Any], message: str) -> None:
     state, config = to_hugging_face(toy_model())
     given = state if next(iter(change)).startswith("lm_head") else config
     given |= change

@@ -18,7 +18,7 @@ from tests.model.conftest import (
     LENGTHS,
     MASK_ID,
     TOY,
-    assert_each_number_is_in_one_logical_parameter,
+    assert_each_number_has_one_name,
     assert_same_weights,
     in_rows,
     theirs_of,
@@ -99,7 +99,7 @@ def test_their_folders_become_the_same_model(name: str) -> None:
     assert (back.config, back.generator_config) == (model.config, model.generator_config)
     assert (back.generator is None) == (name == "the encoder itself")
     assert_same_weights(model, back)
-    assert_each_number_is_in_one_logical_parameter(model)
+    assert_each_number_has_one_name(model)
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -157,10 +157,8 @@ def test_every_kind_returns_from_its_folders(kind: Kind, own: bool) -> None:
     logits are transformers'."""
     width = 24 if own else 32
     generator = replace(CONFIG, width=24, heads=2, feed_forward=72, embedding_width=width)
-    model = ReplacedTokenModel(
-        CONFIG, generator, weight=7.0, seed=1, kind=kind, own_embeddings=own
-    ).eval()
-    folders = to_folders(model)
+    model = ReplacedTokenModel(CONFIG, generator, weight=7.0, seed=1, kind=kind, own_embeddings=own)
+    folders = to_folders(model.eval())
     again = from_folders(*folders).eval()
     assert (again.kind, again.parts, again.own_embeddings) == (kind, model.parts, own)
     assert_same_weights(model, again)

@@ -76,9 +76,7 @@ def test_dropout_after_attention_is_not_said_of_embeddings() -> None:
     names = "embedding_dropout", "mlp_dropout", "attention_dropout"
     assert [their_modern_config(dropping)[name] for name in names] == [0.1, 0.0, 0.2]
     assert [their_modern_config(only)[name] for name in names] == [0.0, 0.0, 0.2]
-    assert untold(0.1, "attention_output").startswith(
-        "a dropout of 0.1 of attention's output alone"
-    )
+    assert untold(0.1, "attention_output").startswith("a dropout of 0.1 of attention's output")
     assert "can state that of embeddings" in untold(0.1, "all")
     assert untold(0.0, "all") == ""
 

@@ -41,9 +41,7 @@ def theirs_of(config: EncoderConfig, kind: Any, pairs: bool = False) -> Any:
     return theirs
 
 
-def taken(
-    theirs: Any, model: Any, rows: EmbeddingRows | None = None
-) -> tuple[list[str], list[str]]:
+def taken(theirs: Any, model: Any, rows: EmbeddingRows | None = None) -> tuple[list[str], ...]:
     found = theirs.state_dict(), theirs.config.to_dict()
     assert not differences(model, found[1])
     return take_over(model, found, None, rows)

@@ -76,10 +76,10 @@ def test_a_factorised_model_of_shared_layers_with_pairs(sharing: Literal["none",
     model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
     assert parameter_count(config, pair_head=True) == stored(model)
     pairs = {"row_starts_R": torch.arange(3) * 40, "pair_labels_R": torch.zeros(3).long()}
-    sizes = {"sequences": 3, "sequence_length": 40, "predictions": 8}
-    ours = step_flops(config, **sizes, pair_head=True) // 3
+    size = {"sequences": 3, "sequence_length": 40, "predictions": 8}
+    ours = step_flops(config, **size, pair_head=True) // 3
     assert counted_flops(model, **pairs) == ours + 2 * 8 * (384 - 300) * 16
-    ours = step_flops(TOY, **sizes) // 3
+    ours = step_flops(TOY, **size) // 3
     assert counted_flops(toy_model()) == ours + 2 * 8 * (384 - 300) * TOY.width
 
 
@@ -112,13 +112,11 @@ def test_other_heads_are_counted(embedding_width: int) -> None:
 def test_flops_of_other_heads_are_those_of_their_products() -> None:
     config = replace(TOY, embedding_width=32)
     generator = replace(config, width=24, heads=2, feed_forward=96, layers=1)
-    sizes = {"sequences": 3, "sequence_length": 40}
-    alone = step_flops(config, **sizes, predictions=7)
-    spans = step_flops(config, **sizes, predictions=7, boundary_head=True)
+    size = {"sequences": 3, "sequence_length": 40}
+    alone = step_flops(config, **size, predictions=7)
+    spans = step_flops(config, **size, predictions=7, boundary_head=True)
     assert spans - alone == 3 * 7 * 2 * ((2 * 48 + 200) * 48 + 48 * 32 + 300 * 32)
-    parts = step_flops(generator, **sizes, predictions=7) + step_flops(
-        config, **sizes, predictions=0
-    )
+    parts = step_flops(generator, **size, predictions=7) + step_flops(config, **size, predictions=0)
     word = (48 + 300) * 32
     for kind, products in {
         "rtd": 3 * 40 * 2 * (48 * 48 + 48),
@@ -126,5 +124,5 @@ def test_flops_of_other_heads_are_those_of_their_products() -> None:
         "replace_mlm": 7 * 2 * word,
         "all_tokens_mlm": 3 * 40 * 2 * (word + 48),
     }.items():
-        both = detection_flops(config, generator, **sizes, predictions=7, kind=kind)
+        both = detection_flops(config, generator, **size, predictions=7, kind=kind)
         assert both - parts == 3 * products, kind

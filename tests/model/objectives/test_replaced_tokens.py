@@ -44,9 +44,8 @@ def test_traps_12_inputs_and_labels_of_the_discriminator() -> None:
     places = [divmod(int(position), length) for position in positions[:5]]
     inputs = Inputs(*flat(torch.tensor(ids)), positions, labels, weights, mask)
     shown, changed = (part.view(2, length) for part in replace_tokens(inputs, words))
-    expected = slow_replaced(
-        ids, dict(zip(places, labels.tolist())), dict(zip(places, words.tolist()))
-    )
+    originals, sampled = (dict(zip(places, part.tolist())) for part in (labels, words))
+    expected = slow_replaced(ids, originals, sampled)
     assert (shown.tolist(), changed.tolist()) == expected
     assert shown.tolist() == [[0, 10, 11, 99, 98, 2], [0, 20, 97, 22, 2, 1]]
     assert changed.tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 1, 0, 0, 0]]

@@ -32,9 +32,7 @@ def spans_of(row: list[int]) -> list[tuple[int, int]]:
     return spans
 
 
-def questions(
-    ids_T: Tensor, pieces: Pieces, predicted_T: Tensor
-) -> dict[int, tuple[int, int, int]]:
+def questions(ids_T: Tensor, pieces: Pieces, predicted_T: Tensor) -> dict[int, tuple[int, ...]]:
     """Position -> left and right token and place in the span, if predicted."""
     found = {}
     for start, end in pairwise(pieces.cu_seqlens.tolist()):

@@ -166,10 +166,5 @@ def test_a_bag_replaces_the_encoder() -> None:
 
 
 def test_depths() -> None:
-    names = [
-        "encoder.embeddings.words.weight",
-        "encoder.layers.0.a",
-        "encoder.layers.11.b",
-        "head.x",
-    ]
+    names = ["encoder.embeddings.words", "encoder.layers.0.a", "encoder.layers.11.b", "head.x"]
     assert layer_depths(names, 12) == [0, 1, 12, 14]

@@ -53,9 +53,7 @@ def raised(error: Exception) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_an_error_is_one_line_and_its_exit_code(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_is_one_line_and_exit_code(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     error, line = SAID[name]
     with pytest.raises(SystemExit) as stop:
         run_command(lambda: next(raised(error)))
@@ -80,9 +78,7 @@ def test_the_middle_of_a_long_message_is_dropped(capsys: pytest.CaptureFixture[s
         RuntimeError("can't start new thread"), BlockingIOError(errno.EAGAIN, "fork"),
     ],
 )  # fmt: skip
-def test_memory_and_processes_that_are_not_there(
-    error: Exception, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_memory_that_is_not_there(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         run_command(lambda: next(raised(error)))
     said = capsys.readouterr().err

@@ -14,8 +14,7 @@ def test_the_policy_names_the_style_sheet() -> None:
     (style,) = re.findall(r"<style>(.*?)</style>", page, re.S)
     assert style.endswith("p { color: red }\n")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    assert policy("p { color: red }\n").startswith(
-        f"default-src 'none'; style-src 'sha256-{digest}';"
-    )
+    start = f"default-src 'none'; style-src 'sha256-{digest}';"
+    assert policy("p { color: red }\n").startswith(start)
     assert policy("p { color: red }\n") in page and policy() not in page
     assert "<title>a &lt;b&gt; &amp; c</title>" in page

@@ -33,9 +33,7 @@ def mode_of(path: Path) -> int:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
-def test_every_level_that_is_missing_is_made_for_this_user_alone(
-    umask: int, tmp_path: Path
-) -> None:
+def test_every_missing_level_is_made_for_this_user_alone(umask: int, tmp_path: Path) -> None:
     before = os.umask(umask)
     try:
         found = own_directory(tmp_path / "a" / "b" / "c", "X")
@@ -138,9 +136,7 @@ def test_links_of_this_user_are_followed(tmp_path: Path) -> None:
     assert found == disk / "large" and mode_of(found) == 0o700
 
 
-def test_ones_own_group_without_members_may_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ones_own_group_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at sites with umask 002; an access list may give the same bit to others."""
     if os.geteuid():
         pytest.skip("the group of root is known to have no other members")
@@ -152,9 +148,7 @@ def test_ones_own_group_without_members_may_write(
 
 
 @as_root
-def test_temporary_directories_are_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_directories_are_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(make(tmp_path / "tmp", 0o1777)))
     found = own_temporary_directory("kernels")
     assert found == tmp_path / "tmp" / f"kernels-{os.geteuid()}" and mode_of(found) == 0o700

@@ -32,9 +32,7 @@ def test_processes_and_their_scope(monkeypatch: pytest.MonkeyPatch) -> None:
     assert process_scope() != process_scope(), "unknown, so it equals none"
 
 
-def test_a_temporary_path_says_who_writes_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_temporary_path_says_who_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, dead = temporary_path(tmp_path / "a.b"), temporary_of_the_dead(tmp_path / "a.b")
     assert mine != temporary_path(tmp_path / "a.b") and mine.parent == tmp_path
     assert name_when_whole(mine) == name_when_whole(dead) == "a.b"

@@ -124,9 +124,7 @@ def test_an_error_leaves_nothing_and_a_full_disk_is_one_line(tmp_path: Path) -> 
         pass
 
 
-def test_what_killed_processes_left_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_killed_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of this machine at once; those of others when nothing changed in them for a day."""
     code = (
         "import os, sys\nfrom pathlib import Path\n"

@@ -10,14 +10,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.base.typed_json import (
-    build,
-    check_finite,
-    convert,
-    name_damage,
-    read_object,
-    require,
-)
+from pipeline.base.typed_json import build, check_finite, convert, name_damage, read_object, require
 
 
 class Place(NamedTuple):

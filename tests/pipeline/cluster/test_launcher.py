@@ -182,9 +182,7 @@ def tree(
         ("runner launch", 2), ("runner launch shell", 3),
     ],
 )  # fmt: skip
-def test_a_rank_stops_when_its_launcher_is_killed(
-    tmp_path: Path, kinds: str, generations: int
-) -> None:
+def test_a_rank_stops_when_its_launcher_dies(tmp_path: Path, kinds: str, generations: int) -> None:
     """Also through a wrapper script, and if only the `deepspeed` command is killed."""
     with tree(tmp_path, kinds) as found:
         launcher = found.kill_above(generations)
@@ -221,9 +219,7 @@ def test_a_rank_outlives_processes_that_are_not_its_launcher(
         ("unread", 0.05),  # a message without a reader does not end it
     ],
 )
-def test_a_rank_stops_whatever_tells_it_and_whoever_reads_it(
-    tmp_path: Path, mode: str, check: float
-) -> None:
+def test_a_rank_stops_whatever_tells_it(tmp_path: Path, mode: str, check: float) -> None:
     with tree(tmp_path, "torchrun", mode, check=check) as found:
         if mode == "unread":
             for output in (found.outermost.stdout, found.outermost.stderr):
@@ -240,18 +236,14 @@ def test_before_the_ranks_have_met_a_rank_exits_at_once(tmp_path: Path) -> None:
         assert found.errors().endswith(" is gone; exiting before training starts\n")
 
 
-def test_a_rank_that_waits_for_what_died_with_its_launcher_shows_its_stacks_and_ends(
-    tmp_path: Path,
-) -> None:
+def test_a_rank_that_waits_for_the_dead_shows_its_stacks_and_ends(tmp_path: Path) -> None:
     """The limits of torch are half an hour."""
     with tree(tmp_path, "torchrun", "stuck") as found:
         launcher = found.kill_above(1)
         assert found.end() == ""
         first, second, *stacks = found.errors().splitlines()
     assert first == f"warning: the launcher (process {launcher}) is gone; saving and stopping"
-    assert re.match(
-        rf"error: rank 0 on \S+ has not ended in \d+ s .* \(process {launcher}\)", second
-    )
+    assert re.match(rf"error: rank 0 on \S+ has not ended .* \(process {launcher}\)", second)
     assert any("rank.py" in line for line in stacks)
 
 

@@ -81,9 +81,7 @@ def script(tmp_path: Path) -> Path:
         ("whole", []),
     ],
 )
-def test_a_mistake_of_any_rank_ends_all_with_one_line(
-    script: Path, mode: str, expected: list[str]
-) -> None:
+def test_a_mistake_ends_all_with_one_line(script: Path, mode: str, expected: list[str]) -> None:
     result = launch(*forkrun(script, mode))
     assert result.stdout.count("met") == 2 and "continued" not in result.stdout
     assert [line for line in result.stderr.splitlines() if "error: " in line] == expected

@@ -27,16 +27,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ]
 
 
-def test_all_ranks_open_what_one_process_opens(
-    two: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_ranks_open_what_one_opens(two: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file is looked at once, by one rank, and each manifest read once, by the first."""
     looked: list[Path] = []
     original = shard_files.size_of
-    for module in (shard_files, manifests):
-        monkeypatch.setattr(
-            module, "size_of", lambda path: (looked.append(path), original(path))[1]
-        )
+    for each in (shard_files, manifests):
+        monkeypatch.setattr(each, "size_of", lambda path: (looked.append(path), original(path))[1])
     (expected,) = open_shards(two, ("train",), ONE_PROCESS)
     once = sorted(looked)
     assert len(once) == len(set(once)) == 18 + 2

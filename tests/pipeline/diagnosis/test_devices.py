@@ -76,14 +76,10 @@ def test_a_driver_or_library_that_is_not_there_is_skipped(
 @pytest.mark.usefixtures("nvml")
 def test_fewer_gpus_than_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without CUDA_VISIBLE_DEVICES another job than training may not have asked for any."""
-    for given, is_training, status in (
-        (None, True, FAIL),
-        (None, False, WARN),
-        ("0,1", False, FAIL),
-    ):
+    for given, trains, status in ((None, True, FAIL), (None, False, WARN), ("0,1", False, FAIL)):
         if given:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-        (check,) = find_device(0, 3, is_training=is_training)[1]
+        (check,) = find_device(0, 3, is_training=trains)[1]
         assert (check.status, check.value) == (status, "2 visible for 3 ranks")
 
 

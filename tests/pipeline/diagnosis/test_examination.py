@@ -15,9 +15,7 @@ def by_name(output: str) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in json.loads(output)["checks"]}
 
 
-def test_heads_that_a_model_lacks_are_named(
-    word_vocabularies: dict[str, Vocabulary], tmp_path: Path
-) -> None:
+def test_lacking_heads_are_named(word_vocabularies: dict[str, Vocabulary], tmp_path: Path) -> None:
     """In the words of `pipeline.plan`; a recipe's name has no such check."""
     model = save_model("BertForMaskedLM", tmp_path / "model", word_vocabularies["wordpiece"])
     advice = head_advice(read_recipe(str(model), None))

@@ -26,9 +26,7 @@ def test_values_reach_rank_0_and_come_back(together: Together) -> None:
 
 def test_a_missing_rank_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "JOIN_SECONDS", 0.3)
-    for rank, lost in enumerate(
-        (r"ranks 1, 2 did not", r"rank 1 on .* cannot reach rank 0 at 127")
-    ):
+    for rank, lost in enumerate((r"ranks 1, 2 did not", r"rank 1 on .* cannot reach rank 0 at")):
         place = LaunchPlace(rank=rank, world_size=3, address="127.0.0.1", token=uuid4().hex)
         with pytest.raises(LostRanks, match=lost):
             Exchange(place)

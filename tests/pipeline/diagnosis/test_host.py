@@ -28,9 +28,7 @@ def test_few_open_files(limit: int, status: str) -> None:
     assert check.status == status and check.value == f"{limit:,}" and "ulimit -n" in check.remedy
 
 
-def test_a_node_s_memory_cores_and_local_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_cores_and_local_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is shared by the ranks of a node; the directory must be private."""
     assert statuses(1)["memory per rank"] == OK
     assert statuses(10_000)["memory per rank"] == FAIL

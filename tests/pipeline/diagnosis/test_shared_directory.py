@@ -74,9 +74,7 @@ def test_room_is_compared_with_a_checkpoint(tmp_path: Path) -> None:
     assert (found.status, found.threshold) == (WARN, "at least 2e+09 GB")
 
 
-def test_a_directory_that_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 

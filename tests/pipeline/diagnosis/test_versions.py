@@ -11,9 +11,7 @@ from pipeline.diagnosis.checks import FAIL, OK, WARN
 from pipeline.diagnosis.versions import compare_versions, find_versions
 
 
-def test_versions_are_those_that_would_be_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_are_those_of_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = find_versions()
     assert before["numpy"] == version("numpy") and len(before["code"]) == 16
     metadata = tmp_path / "numpy-0.1.dist-info" / "METADATA"

@@ -208,9 +208,7 @@ def test_a_file_system_without_locks(server: Publisher, tmp_path: Path) -> None:
     assert partial.read_bytes() == CONTENT[:30_000], "it is another's"
 
 
-def test_what_is_no_length_is_not_planned_with(
-    server: Publisher, tmp_path: Path, pauses: list[float]
-) -> None:
+def test_what_is_no_length(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
     url = f"{server.address}/{PATH}"
     for number, length in enumerate(("9" * 5000, "-5", str(10**18), "x")):
         server.stated, folder = length, tmp_path / str(number)

@@ -45,7 +45,7 @@ def test_chosen_files_of_a_commit(serving: Any, tmp_path: Path) -> None:
     assert not files[1].is_at(path)
 
 
-def test_a_lost_network_is_waited_for(
+def test_a_network_is_awaited(
     serving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetch, failures = HfApi.hf_hub_download, [ConnectionError("gone")] * 3

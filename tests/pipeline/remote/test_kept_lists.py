@@ -29,9 +29,7 @@ def test_a_list_is_read_once(tmp_path: Path) -> None:
     assert len(read) == 2 and not (tmp_path / "y").exists()
 
 
-def test_a_damaged_or_endless_list_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_or_huge_list_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damage = ("", "{", "[1]", "[{}]", "[" * 100_000, "[" + "9" * 5000, '["\\ud800"]')
     for content in (*damage, '[{"path": "a"}]'):
         if content not in damage:

@@ -43,9 +43,7 @@ def test_fewer_attempts(pauses: list[float]) -> None:
     assert pauses == [1, 2]
 
 
-def test_a_wish_is_granted_within_limits(
-    pauses: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wishes_have_limits(pauses: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     wishes = [TryAgainError("busy", wait=wait) for wait in (7, 0, 9999)]
     assert patiently("x", failing(*wishes)) == "done"
     assert pauses == [7, 2, 600]
