@@ -105,8 +105,12 @@ def test_replaced_words_are_detected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "weight"), [("rtd_masked", 50.0), ("replace_mlm", 1.0), ("all_tokens_mlm", 20.0)]
-)
+    ("kind", "weight"),
+    [
+        ("rtd_masked", 50.0), ("replace_mlm", 1.0),
+        pytest.param("all_tokens_mlm", 20.0, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
 def test_what_electra_is_compared_with_learns(kind: Kind, weight: float) -> None:
     """The held-out loss falls below half of an untrained model's, or for detection below that of
     the share of replaced tokens; replaced words are restored."""

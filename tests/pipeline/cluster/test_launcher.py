@@ -57,21 +57,18 @@ print("a line for any reader", flush=True)
 write("end", "stopped" if stop.signalled else "finished")
 """
 LAUNCHER = """
-import os, subprocess, sys, time
+import os, subprocess, sys, threading, time
 given = dict(pair.split("=") for pair in sys.argv[1].split(",") if pair)
-subprocess.Popen(sys.argv[2:], env=os.environ | given)
+
+def start():
+    subprocess.Popen(sys.argv[2:], env=os.environ | given)
+
+if given.pop("THREAD", ""):  # it ends, but the launcher does not
+    threading.Thread(target=start).start()
+else:
+    start()
 time.sleep(60)
 """
-THREAD = LAUNCHER.replace("subprocess.Popen(", "starts(").replace(
-    "\ngiven",
-    """, threading
-
-def starts(command, env):
-    threading.Thread(target=subprocess.Popen, args=(command,), kwargs={"env": env}).start()
-
-given""",
-)
-"""The thread that starts the rank ends, but the launcher does not."""
 SPAWN = """
 import multiprocessing, os, runpy, sys, time
 
@@ -85,10 +82,7 @@ if __name__ == "__main__":
     time.sleep(60)
 """
 """As torch's elastic_launch starts a function."""
-SCRIPTS = {
-    "launcher.py": LAUNCHER, "deepspeed": LAUNCHER, "thread.py": THREAD, "spawn.py": SPAWN,
-    "rank.py": RANK,
-}  # fmt: skip
+SCRIPTS = {"launcher.py": LAUNCHER, "deepspeed": LAUNCHER, "spawn.py": SPAWN, "rank.py": RANK}
 
 
 @dataclass(frozen=True)
@@ -151,7 +145,7 @@ def tree(
         "shell": ["sh", "-c", '"$@"; exit', "sh"],
         "python": python("launcher.py", ""),
         "torchrun": python("launcher.py", "TORCHELASTIC_RUN_ID=none,RANK=0"),
-        "thread": python("thread.py", "TORCHELASTIC_RUN_ID=none,RANK=0"),
+        "thread": python("launcher.py", "TORCHELASTIC_RUN_ID=none,RANK=0,THREAD=1"),
         "spawn": [*python("spawn.py"), "-c"],
         "runner": python("deepspeed", ""),
         "launch": python("launcher.py", "CROSS_RANK=0,RANK=0"),
