@@ -121,10 +121,11 @@ def test_small_files_and_looks(server: Publisher, pauses: list[float]) -> None:
 def test_no_network_is_known_soon_and_credentials_are_not_shown(
     pauses: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    match = r"^http://127.0.0.1:9/list cannot be fetched .*5 attempts.*with network"
-    with pytest.raises(DataError, match=match) as caught:
-        read_small("http://me:top@secret@127.0.0.1:9/list?key=deadbeef")
+    with pytest.raises(DataError, match=r"cannot be fetched .*5 attempts.*with network"):
+        read_small("http://127.0.0.1:9/list")
     assert pauses == [1, 2, 4, 8]
+    with pytest.raises(DataError, match=r"^http://127.0.0.1:9/list cannot be fetched") as caught:
+        read_small("http://me:top@secret@127.0.0.1:9/list?key=deadbeef")
     said = str(caught.value) + "".join(capsys.readouterr())
     assert not any(secret in said for secret in ("top@", "secret", "deadbeef")), said
 
