@@ -45,8 +45,9 @@ FAULTS = {
         ("no prediction in short rows", "return max(1, (text_tokens", "return max(0, (text_tokens"),
         (
             "one draw stands for many",
-            "if segments.draws > 1 and not draws_differ",
-            "if not draws_differ",
+            "draws_differ.get(self.format, False)",
+            "draws_differ.get(self.format, True)",
+            "tests/pipeline/config/test_rules.py",
         ),
     ],
     "pipeline/config/encoder_settings.py": [
@@ -237,9 +238,9 @@ FAULTS = {
     ],
     "pipeline/remote/copies.py": [
         (
-            "more bytes than promised are kept",
+            "an endless answer fills the disk",
             "if place.tell() > file.size:",
-            "if place.tell() > 2 * file.size:",
+            "if place.tell() > 1000 * file.size:",
         ),
     ],
     "pipeline/remote/http.py": [

@@ -26,6 +26,8 @@ def test_the_place_of_each_launcher() -> None:
     place = find_placement(STEP)
     assert (place.rank, place.world_size, place.local_rank, place.local_size) == (3, 4, 1, 2)
     assert place.address == "node01" and not place.is_first_on_node
+    unequal = find_placement(STEP | {"SLURM_STEP_NUM_TASKS": "5"})
+    assert unequal.local_size == 3, "of the larger node"
     place = find_placement(TORCHRUN)
     assert (place.world_size, place.local_size, place.address) == (8, 8, "gpu1")
     assert place.launcher == "torchrun"

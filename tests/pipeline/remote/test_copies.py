@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,18 +116,11 @@ def test_versions_are_never_joined(server: Publisher, tmp_path: Path) -> None:
     assert not file.place.exists()
 
 
-def endless(request: Request) -> None:
-    request.send_response(200)
-    request.end_headers()
-    request.wfile.write(CONTENT + b"x")
-
-
 @pytest.mark.parametrize(
     ("mood", "message"),
     [
         (stating(len(CONTENT) - 1), "has 49,999 bytes, not 50,000 as listed"),
         (stating(len(CONTENT) + 1), "has 50,001 bytes, not 50,000 as listed"),
-        (endless, "more than 50,000 bytes"),
         (saying(403), rf"{PATH} .*\(HTTP 403\)"),
         (saying(404), rf"{PATH} .*\(HTTP 404\)"),
     ],
@@ -139,6 +133,22 @@ def test_another_length_and_what_is_not_there_are_refused_at_once(
         fetch_file(listed(server, tmp_path), tmp_path / PATH)
     assert not (tmp_path / PATH).exists()
     assert not pauses and len(server.gets(PATH)) == 1
+
+
+def test_an_endless_answer_does_not_fill_the_disk(server: Publisher, tmp_path: Path) -> None:
+    sent: list[int] = []
+
+    def endless(request: Request) -> None:
+        request.send_response(200)
+        request.end_headers()
+        with suppress(ConnectionError):
+            while len(sent) < 400:  # more than is on its way in any buffer
+                sent.append(request.wfile.write(CONTENT))
+
+    server.moods[PATH] = [endless]
+    with pytest.raises(DataError, match="more than 50,000 bytes"):
+        fetch_file(listed(server, tmp_path), tmp_path / PATH)
+    assert not (tmp_path / PATH).exists() and len(sent) < 400
 
 
 @pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])

@@ -41,8 +41,10 @@ def test_lengths_and_quantiles() -> None:
         exact = lengths[int(share * len(lengths))]
         assert abs(measured.quantile(share) - exact) <= exact / 12 + 1
     assert measured.quantile(0.5) == pytest.approx(slow.median(lengths), rel=1 / 12)
-    for fewest, count in measured.octaves():
+    octaves = measured.octaves()
+    for fewest, count in octaves:
         assert count == sum(fewest <= length < 2 * fewest for length in lengths)
+    assert sum(count for _, count in octaves) == len(lengths)
 
 
 def test_every_record_is_counted(tmp_path: Path) -> None:
