@@ -27,7 +27,7 @@ def assert_refused(name: str, settings: str, message: str = "", *, keeps: bool =
     """
     asked = settings.split()
     found = problems(name, *asked)
-    assert found and (not message or len(found) == 1 and found[0].startswith(message)), found
+    assert found and (not message or (len(found) == 1 and found[0].startswith(message))), found
     remedies = [alternatives(problem) for problem in found]
     assert all(remedies), found
     combined = [[*itertools.chain(*chosen)] for chosen in itertools.product(*remedies)]

@@ -65,15 +65,12 @@ def party(degrees: float = 180.0, minutes: int = 40, *slices: int, mode: str = "
         ("[1, inf)", [1, 10**30], [0, float("inf"), float("nan")]),
     ],
 )
-def test_a_range_includes_only_square_bounds(
+def test_a_range_includes_only_square_bounds_and_has_words(
     interval: str, inside: list[float], outside: list[float]
 ) -> None:
     assert all(value in Range(interval) for value in inside)
     assert not any(value in Range(interval) for value in outside)
-
-
-def test_a_range_in_words() -> None:
-    words = [Range(interval).in_words for interval in ("[0, 1)", "[1, inf)", "(0, inf)")]
+    words = [Range(each).in_words for each in ("[0, 1)", "[1, inf)", "(0, inf)")]
     assert words == ["in [0, 1)", "of at least 1", "above 0"]
 
 
@@ -91,14 +88,15 @@ def test_settings_are_the_leaves_in_field_order() -> None:
     assert (entry_type(tuple[Guest, ...]), entry_type(int)) == (Guest, None)
 
 
-def test_a_legacy_value_is_not_a_default() -> None:
+def test_legal_values_pass_and_a_legacy_value_is_not_a_default() -> None:
+    check(party(299.9, 60, 8))
+    assert isinstance(party(), HasRules) and not isinstance(Guest(slices=1), HasRules)
     with pytest.raises(TypeError, match="minutes"):
         Oven(degrees=180.0)  # type: ignore[call-arg]
 
 
-def test_legal_values_pass() -> None:
-    check(party(299.9, 60, 8))
-    assert isinstance(party(), HasRules) and not isinstance(Guest(slices=1), HasRules)
+BURNS = "oven.degrees=250 for 90 minutes burns it; lower it"
+TEA = "mode=tea is for one guest, there are 2; set mode=dinner"
 
 
 @pytest.mark.parametrize(
@@ -106,24 +104,19 @@ def test_legal_values_pass() -> None:
     [
         (party(300), ["oven.degrees=300 is out of range; choose one in [50, 300)"]),
         (party(180, 40, 9), ["guests.0.slices=9 is out of range; choose one in [0, 2**3]"]),
-        (party(250, 90), ["oven.degrees=250 for 90 minutes burns it; lower it"]),
-        (party(180, 40, 1, 1), ["mode=tea is for one guest, there are 2; set mode=dinner"]),
+        (party(250, 90), [BURNS]),
+        (party(180, 40, 1, 1), [TEA]),
         (
             party(250, 90, 0, -1),
-            [
-                "guests.1.slices=-1 is out of range; choose one in [0, 2**3]",
-                "oven.degrees=250 for 90 minutes burns it; lower it",
-                "mode=tea is for one guest, there are 2; set mode=dinner",
-            ],
+            ["guests.1.slices=-1 is out of range; choose one in [0, 2**3]", BURNS, TEA],
         ),
-        (  # a rule about a number out of range adds nothing
+        # a rule about a number out of range adds nothing
+        (
             party(300, 90, 0, 1),
-            [
-                "oven.degrees=300 is out of range; choose one in [50, 300)",
-                "mode=tea is for one guest, there are 2; set mode=dinner",
-            ],
+            ["oven.degrees=300 is out of range; choose one in [50, 300)", TEA],
         ),
-        (  # rules are skipped if a number is not finite
+        # rules are skipped if a number is not finite
+        (
             party(float("inf"), 90, 0, 1),
             ["oven.degrees=inf is out of range; choose one in [50, 300)"],
         ),

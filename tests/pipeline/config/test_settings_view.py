@@ -42,11 +42,6 @@ def test_values_are_written_as_set_reads_them(name: str) -> None:
     assert override(recipe("albert_xlarge"), assigned) == run
 
 
-def test_a_legacy_value_is_shown() -> None:
-    setting = Setting(float, Range("[0, 1]"), Legacy(0.0))
-    assert _type_in_words(setting) == "a number in [0, 1]; in files without it: 0.0"
-
-
 @pytest.mark.parametrize("name", RECIPES)
 def test_all_settings_fit_the_columns(name: str) -> None:
     text = format_settings(recipe(name))
@@ -58,55 +53,34 @@ def test_all_settings_fit_the_columns(name: str) -> None:
 def test_sections_have_their_meaning() -> None:
     lines = format_settings(RUN).splitlines()
     assert lines[0] == "bert_base_published: the run itself"
-    assert (
-        "objective.generator: Model that replaces tokens, of every kind that has a generator."
-        in lines
-    )
+    assert any(line.startswith("objective.generator: Model that replaces tokens") for line in lines)
     heading = lines.index("schedule: Learning rate over steps.")
     assert lines[heading - 1] == ""
     assert lines[heading + 1].strip().startswith("schedule.kind=linear")
 
 
 def test_a_path_selects_a_setting_or_a_section() -> None:
-    assert format_settings(RUN, "data.seed").splitlines() == [
-        "data: Sequences, masks and vocabulary.",
-        "  data.seed=0                               a whole number in [0, 2**63)",
-        "      Seed of the validation split, the rows and the masks; independent of the run's "
-        "`seed`.",
-    ]
+    title, setting, meaning = format_settings(RUN, "data.seed").splitlines()
+    assert title == "data: Sequences, masks and vocabulary."
+    assert setting == f"  {'data.seed=0':40}  a whole number in [0, 2**63)"
+    assert meaning.startswith("      Seed of the validation split, the rows and the masks; indep")
     assert re.findall(r"^  (\S+)=", format_settings(RUN, "validation"), re.M) == [
         "validation.every", "validation.grammar", "validation.grammar_pairs",
         "validation.mask_rate",
     ]  # fmt: skip
     within = re.findall(r"^  ([\w.]+)=", format_settings(RUN, "data"), re.M)
     assert "data.seed" in within and "data.masks.rate" in within and "seed" not in within
-
-
-def test_a_long_list_of_choices_has_its_own_line() -> None:
+    # a long list of choices has its own line
     assert format_settings(RUN, "data.format").splitlines()[1:3] == [
         "  data.format=segment_pair",
         "      one of full_sentences, doc_sentences, segment_pair, sentence_pair, single_segment",
     ]
+    for path, near in (("data.masks.rat", "did you mean data.masks.rate"), ("foo", "no setting")):
+        with pytest.raises(ConfigError, match=f"unknown setting {path}; {near}"):
+            format_settings(RUN, path)
 
 
-@pytest.mark.parametrize(
-    "path, message",
-    [
-        ("data.masks.rat", "unknown setting data.masks.rat; did you mean data.masks.rate?"),
-        (
-            "foo",
-            "unknown setting foo; no setting has a similar name; `tenfold settings RECIPE` lists "
-            "them all",
-        ),
-    ],
-)
-def test_an_unknown_path_names_the_nearest(path: str, message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        format_settings(RUN, path)
-    assert str(error.value) == message
-
-
-def test_meanings_are_the_docstrings_in_one_line() -> None:
+def test_meanings_and_legacy_values_are_in_one_line() -> None:
     @dataclass
     class Tea:
         leaves: Annotated[int, Range("[1, inf)")]  # a comment
@@ -116,3 +90,5 @@ def test_meanings_are_the_docstrings_in_one_line() -> None:
         """Whether it is hot."""
 
     assert _meanings(Tea) == {"leaves": "Leaves, in grams.", "hot": "Whether it is hot."}
+    setting = Setting(float, Range("[0, 1]"), Legacy(0.0))
+    assert _type_in_words(setting) == "a number in [0, 1]; in files without it: 0.0"
