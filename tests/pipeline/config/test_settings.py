@@ -59,13 +59,10 @@ def leaves(plain: dict[str, Any]) -> Iterator[object]:
         yield from leaves(value) if isinstance(value, dict) else [value]
 
 
-def test_round_trip_is_exact() -> None:
+def test_round_trip_is_exact_and_numbers_convert_to_the_type_of_the_field() -> None:
     assert to_dict(CAKE) == PLAIN
     assert from_dict(Cake, PLAIN) == CAKE
     assert from_dict(Cake, json.loads(json.dumps(to_dict(CAKE)))) == CAKE
-
-
-def test_json_numbers_convert_to_the_type_of_the_field() -> None:
     cake = from_dict(Cake, with_value("oven.degrees", 180) | {"eggs": 3.0})
     assert cake == CAKE
     assert [type(value) for value in leaves(to_dict(cake))] == [str, int, float, bool, str]
@@ -77,42 +74,23 @@ def test_json_numbers_convert_to_the_type_of_the_field() -> None:
         (with_value("egs", 3), "unknown setting egs; did you mean eggs?"),
         (with_value("oven.fann", True), "unknown setting oven.fann; did you mean oven.fan?"),
         (with_value("fan", True), "unknown setting fan; did you mean oven.fan?"),
-        (
-            {"name": "sponge", "oven": {"mode": "bake", "fan": True}},
-            "missing settings: eggs, oven.degrees; every setting must be given",
-        ),
-        (
-            with_value("oven", 180),
-            "oven is a section; set one of oven.degrees, oven.fan, oven.mode",
-        ),
+        ({"name": "a", "oven": {"mode": "bake", "fan": True}}, "missing settings: eggs, oven.deg"),
+        (with_value("oven", 180), "oven is a section; set one of oven.degrees, oven.fan, "),
         (with_value("eggs", "3"), "eggs='3' has the wrong type; give a whole number"),
         (with_value("eggs", 3.5), "eggs=3.5 has the wrong type; give a whole number"),
         (with_value("eggs", True), "eggs=True has the wrong type; give a whole number"),
         (with_value("name", None), "name=None has the wrong type; give text"),
         (with_value("oven.fan", 1), "oven.fan=1 has the wrong type; give true or false"),
-        (
-            with_value("oven.degrees", float("nan")),
-            "oven.degrees=nan has the wrong type; give a finite number",
-        ),
-        (
-            with_value("oven.degrees", 10**400),
-            f"oven.degrees={10**400} has the wrong type; give a finite number",
-        ),
-        (
-            with_value("oven.mode", "fry"),
-            "oven.mode='fry' is not a choice; choose one of bake, grill",
-        ),
-        (
-            PLAIN | {"oven.fan": True},
-            "'oven.fan' is not a setting name; nest settings in their sections",
-        ),
+        (with_value("oven.degrees", float("nan")), "oven.degrees=nan has the wrong type; give"),
+        (with_value("oven.degrees", 10**400), f"oven.degrees={10**400} has the wrong type"),
+        (with_value("oven.mode", "fry"), "oven.mode='fry' is not a choice; choose one of bake"),
+        (PLAIN | {"oven.fan": True}, "'oven.fan' is not a setting name; nest settings"),
         (with_value("eggs", 0), "eggs=0; use at least one"),
     ],
 )
 def test_from_dict_refuses(plain: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
         from_dict(Cake, plain)
-    assert str(error.value) == message
 
 
 @pytest.mark.parametrize(
@@ -143,28 +121,6 @@ def test_override_applies_all_before_checking_and_the_last_wins() -> None:
     assert CAKE.eggs == 3
 
 
-@pytest.mark.parametrize(
-    "assignment, message",
-    [
-        ("eggs", "cannot read the setting 'eggs'; write path=value"),
-        ("oven=1", "oven is a section; set one of oven.degrees, oven.fan, oven.mode"),
-        ("ovn.degres=1", "unknown setting ovn.degres; did you mean oven.degrees?"),
-        ("eggs=1.5", "eggs=1.5 has the wrong type; give a whole number"),
-        ("eggs=many", "eggs='many' has the wrong type; give a whole number"),
-        ("eggs=inf", "eggs=inf has the wrong type; give a whole number"),
-        ("oven.degrees=inf", "oven.degrees=inf has the wrong type; give a finite number"),
-        ("oven.degrees=hot", "oven.degrees='hot' has the wrong type; give a finite number"),
-        ("oven.fan=1", "oven.fan='1' has the wrong type; give true or false"),
-        ("oven.mode=fry", "oven.mode='fry' is not a choice; choose one of bake, grill"),
-        ("eggs=0", "eggs=0; use at least one"),
-    ],
-)
-def test_override_refuses(assignment: str, message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        override(CAKE, [assignment])
-    assert str(error.value) == message
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Party:
     host: str
@@ -186,27 +142,32 @@ def test_lists_of_sections_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "assignment, message",
+    "settings, assignment, message",
     [
-        (
-            "cakes=3",
-            "cakes=3 has the wrong type; give a JSON list of objects with name, eggs, oven.degrees,"
-            " oven.fan, oven.mode",
-        ),
-        ('cakes=[{"name":"a"}]', "missing settings: cakes.0.eggs, cakes.0.oven.degrees, "),
-        ("cakes.0.egs=1", "unknown setting cakes.0.egs; did you mean cakes.0.eggs?"),
-        ("cakes.0.eggs=x", "cakes.0.eggs='x' has the wrong type; give a whole number"),
-        (
-            "cakes.2.eggs=1",
-            "cakes.2 does not exist: cakes has 2 entries, counted from 0; set cakes ",
-        ),
-        ("cakes.eggs=1", "unknown setting cakes.eggs; did you mean cakes?"),
-        ("host.0.eggs=1", "unknown setting host.0.eggs; did you mean host?"),
+        (CAKE, "eggs", "cannot read the setting 'eggs'; write path=value"),
+        (CAKE, "oven=1", "oven is a section; set one of oven.degrees, oven.fan, oven.mode"),
+        (CAKE, "ovn.degres=1", "unknown setting ovn.degres; did you mean oven.degrees?"),
+        (CAKE, "oven.zzz=1", "unknown setting oven.zzz; no setting of oven .* degrees, fan, mode$"),
+        (CAKE, "eggs=1.5", "eggs=1.5 has the wrong type; give a whole number"),
+        (CAKE, "eggs=many", "eggs='many' has the wrong type; give a whole number"),
+        (CAKE, "eggs=inf", "eggs=inf has the wrong type; give a whole number"),
+        (CAKE, "oven.degrees=inf", "oven.degrees=inf has the wrong type; give a finite number"),
+        (CAKE, "oven.degrees=hot", "oven.degrees='hot' has the wrong type; give a finite number"),
+        (CAKE, "oven.fan=1", "oven.fan='1' has the wrong type; give true or false"),
+        (CAKE, "oven.mode=fry", "oven.mode='fry' is not a choice; choose one of bake, grill"),
+        (CAKE, "eggs=0", "eggs=0; use at least one"),
+        (PARTY, "cakes=3", "cakes=3 .* give a JSON list of objects with name, eggs, oven.degrees,"),
+        (PARTY, 'cakes=[{"name":"a"}]', "missing settings: cakes.0.eggs, cakes.0.oven.degrees, "),
+        (PARTY, "cakes.0.egs=1", "unknown setting cakes.0.egs; did you mean cakes.0.eggs?"),
+        (PARTY, "cakes.0.eggs=x", "cakes.0.eggs='x' has the wrong type; give a whole number"),
+        (PARTY, "cakes.2.eggs=1", "cakes.2 does not exist: cakes has 2 entries, counted from 0"),
+        (PARTY, "cakes.eggs=1", "unknown setting cakes.eggs; did you mean cakes?"),
+        (PARTY, "host.0.eggs=1", "unknown setting host.0.eggs; did you mean host?"),
     ],
 )
-def test_override_refuses_in_lists(assignment: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
-        override(PARTY, [assignment])
+def test_override_refuses(settings: Cake | Party, assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        override(settings, [assignment])
 
 
 def test_fingerprint_depends_only_on_the_values() -> None:
@@ -294,42 +255,22 @@ def test_override_reports_all_assignments_that_it_cannot_apply() -> None:
     ]
 
 
-NAMES = [
-    "steps",
-    "optimizer.peak_lr",
-    "batch.warmup_steps",
-    "data.sequence_length",
-    "data.masks.rate",
-]
-
-
-@pytest.mark.parametrize(
-    "name, near",
-    [
-        ("seq_length", "data.sequence_length"),
-        ("max_steps", "steps"),
-        ("optimizer.steps", "steps"),
-        ("peak", "optimizer.peak_lr"),
-        ("warmup", "batch.warmup_steps"),
-        ("masks.rat", "data.masks.rate"),
-        ("steps.0.x", "steps"),
-        ("foo", None),
-        ("temperature", None),
-        ("data.masks.zzz", None),
-        ("optimizer.foo", None),
-    ],
-)
-def test_a_name_is_suggested_only_when_it_is_near(name: str, near: str | None) -> None:
-    assert find_near(name, NAMES) == near
-
-
-def test_an_unknown_setting_lists_the_names_of_its_section() -> None:
-    with pytest.raises(ConfigError) as error:
-        override(CAKE, ["oven.zzz=1"])
-    assert str(error.value) == (
-        "unknown setting oven.zzz; no setting of oven has a similar name; choose one of degrees, "
-        "fan, mode"
-    )
+def test_a_name_is_suggested_only_when_it_is_near() -> None:
+    names = ["steps", "optimizer.peak_lr", "batch.warmup_steps", "data.sequence_length",
+             "data.masks.rate"]  # fmt: skip
+    for name, near in {
+        "seq_length": "data.sequence_length", "max_steps": "steps", "optimizer.steps": "steps",
+        "peak": "optimizer.peak_lr", "warmup": "batch.warmup_steps", "steps.0.x": "steps",
+        "masks.rat": "data.masks.rate", "foo": None, "temperature": None, "data.masks.zzz": None,
+        "optimizer.foo": None,
+    }.items():  # fmt: skip
+        assert find_near(name, names) == near, name
+    names = ["steps", "schedule.warmup_steps", "validation.every", "checkpoint.every"]
+    for name, near in {
+        "warmup_steps": "schedule.warmup_steps", "optimizer.warmup_steps": "schedule.warmup_steps",
+        "checkpoints.every": "checkpoint.every", "stepps": "steps",
+    }.items():  # fmt: skip
+        assert nearest(name, names) == near, name
 
 
 def test_only_the_beginning_of_a_long_name_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,11 +285,3 @@ def test_only_the_beginning_of_a_long_name_is_compared(monkeypatch: pytest.Monke
     monkeypatch.setattr(difflib, "SequenceMatcher", Matcher)
     assert find_near("warmup_step" + "s" * 1_000_000, ["batch.warmup_steps"]) is None
     assert max(lengths) <= 200
-
-
-def test_nearest_looks_at_the_whole_and_at_the_last_part() -> None:
-    names = ["steps", "schedule.warmup_steps", "validation.every", "checkpoint.every"]
-    assert nearest("warmup_steps", names) == "schedule.warmup_steps"
-    assert nearest("optimizer.warmup_steps", names) == "schedule.warmup_steps"
-    assert nearest("checkpoints.every", names) == "checkpoint.every"
-    assert nearest("stepps", names) == "steps"
