@@ -34,6 +34,11 @@ FORMATS = {
     "sentence_pair next": ["data.segments.label=next", "data.segments.draws=2"],
     "sentence_pair order": ["data.segments.label=order"],
 }
+SHOWN = {
+    "segment_pair next": (1, "B of another document"),
+    "segment_pair order": (0, "A and B in order"),
+}
+"""Formats of which inspect shows a pair with this label, and its words."""
 MASKS: dict[str, list[str]] = {
     "token": ["data.mask_mode=per-epoch", "data.duplicates=0"],
     "whole_word": [],
@@ -60,34 +65,22 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, stories: Path, tiny_tokenizer: Path) -> Path:
-    """The stories as full_sentences."""
-    output = tmp_path_factory.mktemp("whole") / "out"
-    prepare_in_process(*given(stories, tiny_tokenizer, output), *settings("full_sentences"))
-    return output
-
-
-@pytest.fixture(scope="module")
-def pairs(
+def made(
     tmp_path_factory: pytest.TempPathFactory, stories: Path, tiny_tokenizer: Path
 ) -> dict[str, Path]:
-    """The stories as segment_pair, by label."""
-    folder = tmp_path_factory.mktemp("pairs")
-    found = {label: folder / label for label in ("next", "order")}
-    for label, output in found.items():
-        words = given(stories, tiny_tokenizer, output)
-        prepare_in_process(*words, *settings(f"segment_pair {label}"))
+    """The stories in formats that several tests read."""
+    folder = tmp_path_factory.mktemp("made")
+    found = {name: folder / name for name in ("full_sentences", *SHOWN)}
+    for name, output in found.items():
+        words = [*given(stories, tiny_tokenizer, output), *settings(name)]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("sys.argv", ["prepare", *map(str, words)])
+            prepare.main()
     return found
 
 
 def given(stories: Path, tokenizer: Path, output: Path) -> list[object]:
     return ["--corpus", "news", "--input", stories, "--workers", 1, *tiny(tokenizer, output)]
-
-
-def prepare_in_process(*words: object) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("sys.argv", ["prepare", *map(str, words)])
-        prepare.main()
 
 
 def settings(name: str, *more: str) -> list[str]:
@@ -118,8 +111,8 @@ def each_format() -> list[Any]:
 
 @pytest.mark.parametrize(("name", "schemes"), each_format())
 def test_every_format_with_every_mask(
-    name: str, schemes: list[str], stories: Path, whole: Path, tiny_tokenizer: Path,
-    tmp_path: Path, call: Call,
+    name: str, schemes: list[str], stories: Path, made: dict[str, Path],
+    tiny_tokenizer: Path, tmp_path: Path, call: Call,
 ) -> None:  # fmt: skip
     """Shards verify, inspect shows them, and every draw has the text of full_sentences."""
     for scheme in schemes:
@@ -132,6 +125,7 @@ def test_every_format_with_every_mask(
         assert ("pairs  " in out) == ("pair" in name)
         assert ("show B before A" in out) == ("order" in name)
         draws = 2 if name == "sentence_pair next" else 1
+        whole = made["full_sentences"]
         assert text_of(output, "train") == draws * text_of(whole, "train")
         assert text_of(output, "validation") == text_of(whole, "validation")
         packed = read_manifest(output).corpora["news"]["packed"]
@@ -168,12 +162,12 @@ def test_the_same_bytes_for_any_workers_parts_and_ranks(
         assert contents(tmp_path / other) == expected
 
 
-def test_inspect_shows_a_pair(pairs: dict[str, Path], call: Call) -> None:
-    """Inspect shows both segments, the label, and the masks that swap them."""
-    for label, output in pairs.items():
+def test_inspect_shows_a_pair(made: dict[str, Path], call: Call) -> None:
+    """Both segments, the label, and the masks that swap them."""
+    for name, (wanted, words) in SHOWN.items():
+        output = made[name]
         shard = read_manifest(output).of("train")[0]
         table = arrow_files.read_table(output / shard.file)
-        wanted = 1 if label == "next" else 0
         stored = zip(table["second_segment"].to_pylist(), table["pair_label"].to_pylist())
         row, second = next(
             (number, second)
@@ -182,12 +176,12 @@ def test_inspect_shows_a_pair(pairs: dict[str, Path], call: Call) -> None:
         )
         lines = call(inspect.main, output, "--sequence", row, "--tokens", 0).splitlines()
         title = next(line for line in lines if line.startswith(f"sequence {row} of train"))
-        assert title.endswith("B of another document" if label == "next" else "A and B in order")
-        assert any(line.startswith("  segment A: ") for line in lines)
-        assert any(line.startswith("  segment B: ") for line in lines)
+        assert title.endswith(words)
+        for segment in "AB":
+            assert any(line.startswith(f"  segment {segment}: ") for line in lines)
         assert any(line.split()[:2] == [str(second), "|"] for line in lines)
         said = [line for line in lines if line.startswith("  B is shown before A with masks:")]
-        if label == "order":
+        if name.endswith("order"):
             masks = [arrow_files.read_table(output / mask.file)["swapped"] for mask in shard.masks]
             coins = [str(number) for number, own in enumerate(masks) if own[row].as_py()]
             assert [line.split(": ")[1] for line in said] == [" ".join(coins) or "none"]
@@ -206,9 +200,9 @@ def test_inspect_shows_a_pair(pairs: dict[str, Path], call: Call) -> None:
     ],
 )
 def test_wrong_pairs_are_reported_although_the_hash_is_right(
-    column: str, wrong: int, message: str, pairs: dict[str, Path], tmp_path: Path, call: Call
+    column: str, wrong: int, message: str, made: dict[str, Path], tmp_path: Path, call: Call
 ) -> None:
-    output = Path(shutil.copytree(pairs["order"], tmp_path / "out"))
+    output = Path(shutil.copytree(made["segment_pair order"], tmp_path / "out"))
     path = output / read_manifest(output).of("train")[0].file
     table = arrow_files.read_table(path)
     values = table[column].to_numpy().copy()
