@@ -10,6 +10,7 @@ from model.objectives.flops import parameter_count
 from pipeline.config.settings import override
 from pipeline.planning.phase_plan import encoder_config, has_pairs
 from pipeline.recipes import recipe
+from tests.pipeline.recipes.as_set import assert_set
 from tests.pipeline.recipes.on_meta import sizes
 
 
@@ -44,39 +45,33 @@ def test_sharing_gives_the_paper_s_parameter_counts(sharing: str, millions: int)
     assert parameter_count(encoder_config(run), pair_head=True) == sum(found.values())
 
 
-def test_input_is_the_paper_s() -> None:
-    data = recipe("albert_base").data
-    assert (data.format, data.segments.label) == ("segment_pair", "order")
-    assert (data.masking, data.masks.max_ngram) == ("ngram", 3)
-    assert (data.tokenizer, data.lower_case, data.vocab_size) == ("unigram", True, 30_000)
-
-
-def test_heads_are_those_of_the_released_models() -> None:
-    """No count of parameters depends on them, and the paper's rule would give xlarge 32."""
+def test_input_is_the_paper_s_and_heads_are_those_of_the_released_models() -> None:
+    """No count of parameters depends on heads, and the paper's rule would give xlarge 32."""
+    assert_set(
+        "albert_base",
+        "data.format=segment_pair data.segments.label=order data.masking=ngram",
+        "data.masks.max_ngram=3 data.tokenizer=unigram data.lower_case=true data.vocab_size=30000",
+    )
     sizes = ("base", "large", "xlarge", "xxlarge")
     assert [recipe(f"albert_{size}").encoder.heads for size in sizes] == [12, 16, 16, 64]
 
 
 @pytest.mark.parametrize("size", ["base", "large", "xlarge", "xxlarge"])
 def test_version_1_is_the_paper_s(size: str) -> None:
-    second, published = recipe(f"albert_{size}"), recipe(f"albert_{size}_v1_published")
-    assert (second.encoder.embedding_width, second.encoder.sharing) == (128, "all")
-    assert (second.encoder.activation, second.encoder.dropout) == ("gelu_tanh", 0.0)
-    assert second.encoder.attention_dropout == 0.0 and second.encoder.groups == 1
+    second = assert_set(
+        f"albert_{size}",
+        "encoder.embedding_width=128 encoder.sharing=all encoder.activation=gelu_tanh",
+        "encoder.dropout=0 encoder.attention_dropout=0 encoder.groups=1 data.duplicates=10",
+    )
+    published = assert_set(
+        f"albert_{size}_v1_published",
+        "optimizer.kind=lamb optimizer.lamb_variant=albert optimizer.peak_lr=1.76e-3",
+        "batch.sequences=4096 steps=125000 schedule.kind=linear_from_start",
+        "schedule.warmup_steps=3125",
+    )
     dropout = 0.0 if size == "xxlarge" else 0.1
     assert published.encoder == replace(
-        second.encoder,
-        activation="gelu", dropout=dropout, attention_dropout=dropout,
+        second.encoder, activation="gelu", dropout=dropout, attention_dropout=dropout,
         initializer="truncated_normal",
     )  # fmt: skip
     assert replace(second.data, duplicates=40) == published.data
-    assert second.data.duplicates == 10
-    optimizer = published.optimizer
-    assert (optimizer.kind, optimizer.lamb_variant, optimizer.peak_lr) == (
-        "lamb",
-        "albert",
-        1.76e-3,
-    )
-    assert (published.batch.sequences, published.steps) == (4_096, 125_000)
-    assert published.schedule.warmup_steps == 3_125
-    assert published.schedule.kind == "linear_from_start"

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.planning.phase_plan import parameters_of
 from pipeline.recipes import recipe
+from tests.pipeline.recipes.as_set import assert_set
 from tests.pipeline.recipes.on_meta import sizes
 
 
@@ -20,12 +21,12 @@ from tests.pipeline.recipes.on_meta import sizes
     ],
 )
 def test_minis_differ_in_what_the_family_is(family: str, count: int) -> None:
-    run, roberta = recipe(f"{family}_mini"), recipe("roberta_mini")
-    lengths = run.data.sequence_length, run.encoder.positions
-    assert (run.data.vocab_size, *lengths) == (8_192, 128, 128)
-    assert (run.encoder.layers, run.encoder.width, run.encoder.heads) == (6, 320, 5)
-    assert (run.precision, run.optimizer.kind) == ("fp32", "adamw")
-    assert run.encoder.initializer == "normal_sinusoidal"
+    roberta = recipe("roberta_mini")
+    run = assert_set(
+        f"{family}_mini",
+        "data.vocab_size=8192 data.sequence_length=128 encoder.positions=128 encoder.layers=6",
+        "encoder.width=320 encoder.heads=5 encoder.initializer=normal_sinusoidal precision=fp32",
+        f"optimizer.kind=adamw data.tokenizer={recipe(f'{family}_base').data.tokenizer}",
+    )
     assert (run.batch, run.schedule, run.steps) == (roberta.batch, roberta.schedule, roberta.steps)
-    assert run.data.tokenizer == recipe(f"{family}_base").data.tokenizer
     assert sum(sizes(run).values()) == parameters_of(run) == count

@@ -8,6 +8,7 @@ import pytest
 from pipeline.config.settings import override
 from pipeline.planning.phase_plan import parameters_of
 from pipeline.recipes import recipe
+from tests.pipeline.recipes.as_set import assert_set
 from tests.pipeline.recipes.on_meta import sizes
 
 ROOT = Path(__file__).parents[3]
@@ -33,12 +34,13 @@ def test_parameters_are_the_released_models(size: str) -> None:
 def test_the_first_phase_has_the_papers_tokens(
     size: str, batch: int, warmups: tuple[int, int], steps: int
 ) -> None:
-    run = recipe(f"modernbert_{size}_published")
-    assert (run.batch.sequences, run.steps) == (batch, steps)
-    assert (run.batch.warmup_steps, run.schedule.warmup_steps) == warmups
-    optimizer = run.optimizer
-    assert optimizer.peak_lr * optimizer.weight_decay == pytest.approx(1e-5)
-    assert (optimizer.kind, optimizer.beta2, optimizer.clip_norm) == ("stable_adamw", 0.98, 0.0)
+    run = assert_set(
+        f"modernbert_{size}_published",
+        "optimizer.kind=stable_adamw optimizer.beta2=0.98 optimizer.clip_norm=0",
+        f"batch.sequences={batch} steps={steps} batch.warmup_steps={warmups[0]}",
+        f"schedule.warmup_steps={warmups[1]}",
+    )
+    assert run.optimizer.peak_lr * run.optimizer.weight_decay == pytest.approx(1e-5)
 
 
 def test_the_pages_sizes_have_the_pages_parameters() -> None:
@@ -52,14 +54,13 @@ def test_the_pages_sizes_have_the_pages_parameters() -> None:
         assert f"{parameters_of(run):,}" == parameters
 
 
-def test_layers_are_the_papers() -> None:
-    encoder = recipe("modernbert_base").encoder
-    assert (encoder.norm, encoder.gated, encoder.biases) == ("pre", True, False)
-    assert (encoder.position_kind, encoder.window, encoder.global_every) == ("rotary", 128, 3)
-    assert (encoder.initializer, encoder.dropout_places) == ("megatron", "attention_output")
-
-
-def test_mini_differs_from_roberta_mini_in_the_encoder_alone() -> None:
+def test_layers_are_the_papers_and_mini_differs_from_roberta_mini_in_them_alone() -> None:
+    assert_set(
+        "modernbert_base",
+        "encoder.norm=pre encoder.gated=true encoder.biases=false encoder.position_kind=rotary",
+        "encoder.window=128 encoder.global_every=3 encoder.initializer=megatron",
+        "encoder.dropout_places=attention_output",
+    )
     ours, roberta = recipe("modernbert_mini"), recipe("roberta_mini")
     assert replace(ours, name=roberta.name, encoder=roberta.encoder) == roberta
     assert parameters_of(ours) == pytest.approx(parameters_of(roberta), rel=0.01)

@@ -11,23 +11,12 @@ from pipeline import recipes
 from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict, override, to_dict
+from pipeline.planning.phase_plan import parameters_of
 from pipeline.recipes import RECIPES, recipe
+from tests.pipeline.recipes.as_set import assert_set
+from tests.pipeline.recipes.on_meta import sizes
 
 RECIPE_FILES = sorted(Path(recipes.__file__).parent.glob("*.py"))
-
-
-def parameters(run: Run) -> int:
-    """Parameters of the encoder and its MLM head, whose decoder shares the embeddings."""
-    width, inner, vocabulary = run.encoder.width, run.encoder.feed_forward, run.data.vocab_size
-    layer_norm = 2 * width
-    rows = (
-        vocabulary + run.encoder.positions + run.encoder.position_offset + run.encoder.segment_types
-    )
-    embeddings = rows * width + layer_norm
-    attention = 4 * (width * width + width) + layer_norm  # query, key, value, output
-    feed_forward = width * inner + inner + inner * width + width + layer_norm
-    head = width * width + width + layer_norm + vocabulary  # dense, LayerNorm, decoder bias
-    return embeddings + run.encoder.layers * (attention + feed_forward) + head
 
 
 @pytest.mark.parametrize(
@@ -41,7 +30,9 @@ def parameters(run: Run) -> int:
     ],
 )
 def test_parameters_are_exact(name: str, count: int) -> None:
-    assert parameters(recipe(name)) == count
+    """Of the encoder and its MLM head, whose decoder shares the embeddings."""
+    run = recipe(name)
+    assert sum(sizes(run).values()) == parameters_of(run) == count
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -54,8 +45,8 @@ def test_recipe_is_complete_named_and_round_trips(name: str) -> None:
 
 @pytest.mark.parametrize("size", ["tiny", "base", "large"])
 def test_published_twin_differs_in_optimizer_and_schedule_only(size: str) -> None:
-    ours, published = recipe(f"roberta_{size}"), recipe(f"roberta_{size}_published")
-    assert (ours.optimizer.kind, published.optimizer.kind) == ("lamb", "adamw")
+    ours = assert_set(f"roberta_{size}", "optimizer.kind=lamb")
+    published = assert_set(f"roberta_{size}_published", "optimizer.kind=adamw")
     assert ours.data == published.data  # the same shards serve both
     assert ours.encoder == published.encoder
     assert ours.batch == published.batch
@@ -70,62 +61,52 @@ def test_published_twin_differs_in_optimizer_and_schedule_only(size: str) -> Non
         ("roberta_large_published", 4e-4, 30_000, 500_000),
     ],
 )
-def test_schedules(name: str, peak_lr: float, warmup_steps: int, steps: int) -> None:
-    run = recipe(name)
-    assert run.batch.sequences == 8_192
-    assert (run.optimizer.peak_lr, run.schedule.warmup_steps, run.steps) == (
-        peak_lr,
-        warmup_steps,
-        steps,
+def test_schedules_and_adam_are_the_papers(
+    name: str, peak_lr: float, warmup_steps: int, steps: int
+) -> None:
+    assert_set(
+        name,
+        f"optimizer.peak_lr={peak_lr} schedule.warmup_steps={warmup_steps} steps={steps}",
+        "batch.sequences=8192",
     )
-
-
-def test_published_adam_is_the_paper_s() -> None:
-    optimizer = recipe("roberta_large_published").optimizer
-    assert (optimizer.beta1, optimizer.beta2, optimizer.eps) == (0.9, 0.98, 1e-6)
-    assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 0.0)
-    published = recipe("roberta_large_published").encoder
-    assert published.dropout == published.attention_dropout == 0.1
-
-
-@pytest.mark.parametrize(
-    "name, peak_lr", [("roberta_tiny", 1e-2), ("roberta_tiny_published", 1e-3)]
-)
-def test_tiny_has_the_settings_that_are_known_to_learn(name: str, peak_lr: float) -> None:
-    run = recipe(name)
-    assert run.data.sequence_length == run.encoder.positions == 32
-    assert (run.encoder.initializer_range, run.encoder.dropout) == (0.02, 0.0)
-    assert (run.optimizer.peak_lr, run.optimizer.beta2) == (peak_lr, 0.98)
-    assert (run.batch.sequences, run.schedule.warmup_steps, run.steps) == (64, 100, 2_400)
+    if name == "roberta_large_published":
+        assert_set(
+            name,
+            "optimizer.beta1=0.9 optimizer.beta2=0.98 optimizer.eps=1e-6",
+            "optimizer.weight_decay=0.01 optimizer.clip_norm=0 encoder.dropout=0.1",
+            "encoder.attention_dropout=0.1",
+        )
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "peak_lr", "initializer_range", "steps"),
     [
+        ("roberta_tiny", "lamb", 1e-2, 0.02, 2_400),
+        ("roberta_tiny_published", "adamw", 1e-3, 0.02, 2_400),
         ("bert_tiny", "lamb", 1e-2, 0.02, 2_400),
         ("albert_tiny", "adamw", 2e-3, 0.09, 4_800),
         ("electra_tiny", "adamw", 2e-3, 0.09, 2_400),
         ("spanbert_tiny", "adamw", 2e-3, 0.09, 3_600),
     ],
 )
-def test_tiny_of_other_families_has_the_settings_that_are_known_to_learn(
+def test_tiny_has_the_settings_that_are_known_to_learn(
     name: str, kind: str, peak_lr: float, initializer_range: float, steps: int
 ) -> None:
-    run, roberta = recipe(name), recipe("roberta_tiny")
-    assert run.data.sequence_length == run.encoder.positions == 32
+    roberta = assert_set("roberta_tiny", "batch.sequences=64 schedule.warmup_steps=100")
+    run = assert_set(
+        name,
+        "data.sequence_length=32 encoder.positions=32 encoder.dropout=0 optimizer.beta2=0.98",
+        f"optimizer.kind={kind} optimizer.peak_lr={peak_lr} steps={steps}",
+        f"encoder.initializer_range={initializer_range}",
+    )
     assert run.batch == roberta.batch and run.schedule == roberta.schedule
-    assert (run.optimizer.kind, run.optimizer.peak_lr, run.optimizer.beta2) == (kind, peak_lr, 0.98)
-    assert (run.encoder.initializer_range, run.encoder.dropout) == (initializer_range, 0.0)
-    assert run.steps == steps
 
 
 def test_unknown_recipe_names_the_nearest() -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match="'roberta_lage'; did you mean roberta_large"):
         recipe("roberta_lage")
-    assert str(error.value) == "unknown recipe 'roberta_lage'; did you mean roberta_large?"
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match="'gpt2'; `tenfold recipes` lists them all"):
         recipe("gpt2")
-    assert str(error.value) == "unknown recipe 'gpt2'; `tenfold recipes` lists them all"
 
 
 @pytest.mark.parametrize("file", RECIPE_FILES, ids=lambda file: file.name)

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.planning.phase_plan import parameters_of
 from pipeline.recipes import recipe
+from tests.pipeline.recipes.as_set import assert_set
 from tests.pipeline.recipes.on_meta import sizes
 
 
@@ -33,22 +34,19 @@ def test_parameters_are_exact(size: str, encoder: int, boundary: int) -> None:
         assert parameters_of(run) == encoder + head + boundary
 
 
-def test_published_is_the_command_s() -> None:
-    for size in ("base", "large"):
-        ours, published = recipe(f"spanbert_{size}"), recipe(f"spanbert_{size}_published")
-        masks = replace(ours.data.masks, random_ids="unigram")
-        drawn = replace(ours.data, mask_mode="per-epoch", duplicates=0, masks=masks)
-        assert published.data == drawn and published.encoder == ours.encoder
-        optimizer = published.optimizer
-        assert (optimizer.kind, optimizer.peak_lr, optimizer.eps) == ("adamw", 1e-4, 1e-8)
-        assert (optimizer.clip_norm, optimizer.decay_vectors) == (1.0, True)
-        schedule = (published.batch.sequences, published.steps, published.schedule.warmup_steps)
-        assert schedule == (256, 2_400_000, 10_000)
-
-
-def test_spans_are_those_of_the_command() -> None:
-    data = recipe("spanbert_base").data
-    assert (data.masks.span_p, data.masks.max_span, data.masks.rate) == (0.2, 10, 0.15)
-    assert (data.format, data.segments.short_share, data.lower_case) == (
-        "single_segment", 0.0, False,
-    )  # fmt: skip
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_spans_and_the_published_training_are_those_of_the_command(size: str) -> None:
+    ours = assert_set(
+        f"spanbert_{size}",
+        "data.masks.span_p=0.2 data.masks.max_span=10 data.masks.rate=0.15",
+        "data.format=single_segment data.segments.short_share=0 data.lower_case=false",
+    )
+    published = assert_set(
+        f"spanbert_{size}_published",
+        "optimizer.kind=adamw optimizer.peak_lr=1e-4 optimizer.eps=1e-8 optimizer.clip_norm=1",
+        "optimizer.decay_vectors=true batch.sequences=256 steps=2400000",
+        "schedule.warmup_steps=10000",
+    )
+    masks = replace(ours.data.masks, random_ids="unigram")
+    drawn = replace(ours.data, mask_mode="per-epoch", duplicates=0, masks=masks)
+    assert published.data == drawn and published.encoder == ours.encoder

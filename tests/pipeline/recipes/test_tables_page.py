@@ -46,33 +46,26 @@ def read(command: str) -> tuple[str, Ablation]:
 ABLATIONS = dict(map(read, PAGE.commands("bash")))
 
 
-def test_every_choice_has_a_command() -> None:
+def test_every_choice_has_a_command_on_a_narrow_page() -> None:
     assert set(ABLATIONS) == set(COMPARED)
     assert len(PAGE.commands("bash")) == len(COMPARED)
-
-
-@pytest.mark.parametrize("name", COMPARED)
-def test_arms_differ_in_what_is_compared(name: str) -> None:
-    """And in how often they are validated, which follows from their steps."""
-    first, *others = [flatten(to_dict(arm.run)) for arm in ABLATIONS[name].arms]
-    found = {path for path in first for other in others if other[path] != first[path]}
-    assert found - {"validation.every"} == COMPARED[name]
-
-
-@pytest.mark.parametrize("name", COMPARED)
-def test_every_arm_can_be_planned(name: str, prepared: Path) -> None:
-    """On 64 ranks, or as many as a batch has sequences; their number is that of the sample."""
-    train, held_out = ([Dataset.open(prepared, part)] for part in ("train", "validation"))
-    read_tokens = set()
-    for arm in ABLATIONS[name].arms:
-        run = arm.run
-        ranks = min(64, run.batch.sequences)
-        plan = make_plan(run, ranks, 1, train, held_out, run.steps)
-        assert plan.sequences == run.batch.sequences, arm.name
-        read_tokens.add(run.steps * run.batch.sequences * run.data.sequence_length)
-    assert len(read_tokens) == (len(ABLATIONS[name].arms) if name.startswith("steps") else 1)
-
-
-def test_the_page_is_narrow_and_linked() -> None:
     assert max(map(len, PAGE.text.splitlines())) <= 120
     assert "](TABLES.md)" in (PAGE.folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_arms_differ_in_what_is_compared_and_can_be_planned(name: str, prepared: Path) -> None:
+    """And in how often they are validated, which follows from their steps; on 64 ranks, or as many
+    as a batch has sequences."""
+    arms = ABLATIONS[name].arms
+    first, *others = [flatten(to_dict(arm.run)) for arm in arms]
+    found = {path for path in first for other in others if other[path] != first[path]}
+    assert found - {"validation.every"} == COMPARED[name]
+    train, held_out = ([Dataset.open(prepared, part)] for part in ("train", "validation"))
+    read_tokens = set()
+    for arm in arms:
+        run = arm.run
+        plan = make_plan(run, min(64, run.batch.sequences), 1, train, held_out, run.steps)
+        assert plan.sequences == run.batch.sequences, arm.name
+        read_tokens.add(run.steps * run.batch.sequences * run.data.sequence_length)
+    assert len(read_tokens) == (len(arms) if name.startswith("steps") else 1)
