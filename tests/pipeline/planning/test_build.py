@@ -13,46 +13,35 @@ from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 
 
-def test_every_kind_has_an_objective() -> None:
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("roberta_tiny", [("mlm", 1.0, "predictions")]),
+        ("spanbert_tiny", [("mlm", 1.0, "predictions"), ("sbo", 1.0, "boundaries")]),
+        ("electra_tiny", [("mlm", 1.0, "predictions"), ("rtd", 50.0, "tokens")]),
+    ],
+)
+def test_a_run_has_the_parts_of_its_kind_with_their_weights_and_counts(
+    name: str, parts: list[tuple[str, float, str]]
+) -> None:
     assert set(OBJECTIVES) == set(get_args(get_type_hints(ObjectiveSettings)["kind"]))
-
-
-def test_a_run_has_the_parts_of_its_kind() -> None:
-    run = recipe("roberta_tiny")
-    model = build_model(run, seed=0)
-    assert [(part.name, part.weight) for part in model.parts] == [("mlm", 1.0)]
-    assert model.config == encoder_config(run)
+    model = build_model(recipe(name), seed=0)
+    assert [(part.name, part.weight, part.per) for part in model.parts] == parts
+    assert model.config == encoder_config(recipe(name))
 
 
 def test_the_first_model_has_the_wavelengths_of_the_first_phase() -> None:
     """Those of the folder of --init, which a later phase may make longer."""
     run = override(
         recipe("modernbert_tiny"),
-        [
-            "encoder.rotary_base=160000",
-            'phases=[{"steps": 9, "sequence_length": 32, "sequences": 8}]',
-            'phases.0.settings=["encoder.rotary_base=5000"]',
-        ],
-    )
+        ["encoder.rotary_base=160000", 'phases=[{"steps":9,"sequence_length":32,"sequences":8}]',
+         'phases.0.settings=["encoder.rotary_base=5000"]'],
+    )  # fmt: skip
     assert first_model(run).config.rotary_base == 5000
     assert build_model(run, seed=0).config.rotary_base == 160_000
     plain = recipe("modernbert_tiny")
     weights = first_model(plain).parameters(), build_model(plain, plain.seed).parameters()
     assert all(map(torch.equal, *weights))
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("spanbert_tiny", [("mlm", 1.0, "predictions"), ("sbo", 1.0, "boundaries")]),
-        ("electra_tiny", [("mlm", 1.0, "predictions"), ("rtd", 50.0, "tokens")]),
-    ],
-)
-def test_parts_have_their_weights_and_counts(
-    name: str, parts: list[tuple[str, float, str]]
-) -> None:
-    model = build_model(recipe(name), seed=0)
-    assert [(part.name, part.weight, part.per) for part in model.parts] == parts
 
 
 def test_traps_22_settings_weigh_a_part_once() -> None:

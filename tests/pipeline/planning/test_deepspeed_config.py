@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,12 +48,13 @@ def test_shipped_files(name: str, precision: Any) -> None:
 
 def test_a_bucket_holds_the_model_at_most() -> None:
     """At stage 1 in fp32 the shipped 500 million elements would take 2 GB of any device."""
-    run = recipe("roberta_tiny")
+    assert {"zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload"} <= set(SHIPPED)
     for name in SHIPPED:
         file = read_deepspeed_file(name)
+        assert file.offloads() == name.endswith("_offload")
         for parameters, most in ((7_000_000, 7_000_000), (10**12, 500_000_000)):
             sizes = {**SIZES, "parameters": parameters}
-            zero = deepspeed_dict(run, file, **sizes)["zero_optimization"]
+            zero = deepspeed_dict(recipe("roberta_tiny"), file, **sizes)["zero_optimization"]
             if file.zero["stage"] == 0:
                 assert "reduce_bucket_size" not in zero
             else:
@@ -60,18 +62,10 @@ def test_a_bucket_holds_the_model_at_most() -> None:
                 assert zero["reduce_bucket_size"] == min(asked, most) == file.bucket(parameters)
 
 
-def test_stages_are_shipped() -> None:
-    assert {"zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload"} <= set(SHIPPED)
-    for name in SHIPPED:
-        assert read_deepspeed_file(name).offloads() == name.endswith("_offload")
-
-
 def test_readme_names_every_file_and_key() -> None:
     text = (FOLDER / "README.md").read_text()
-    for name in SHIPPED:
-        assert f"`{name}.json`" in text
-    for key in ALLOWED:
-        assert f"`{key}`" in text
+    for name in (*(f"{shipped}.json" for shipped in SHIPPED), *ALLOWED):
+        assert f"`{name}`" in text
 
 
 def test_any_path(tmp_path: Path) -> None:
@@ -82,12 +76,12 @@ def test_any_path(tmp_path: Path) -> None:
     assert type(file.zero["reduce_bucket_size"]) is int
 
 
-@pytest.mark.parametrize("key", sorted(OWNED_BY_RUN))
-def test_keys_that_run_owns(tmp_path: Path, key: str) -> None:
-    content = {"zero_optimization": {"stage": 1}, key: 1}
-    with pytest.raises(ConfigError, match=f"key {key} belongs to the run; set ") as error:
-        read_deepspeed_file(written(tmp_path, content))
-    assert OWNED_BY_RUN[key] in str(error.value)
+def test_keys_that_run_owns(tmp_path: Path) -> None:
+    for key, setting in OWNED_BY_RUN.items():
+        content = {"zero_optimization": {"stage": 1}, key: 1}
+        said = f"key {key} belongs to the run; set (.|\n)*{re.escape(setting)}"
+        with pytest.raises(ConfigError, match=said):
+            read_deepspeed_file(written(tmp_path, content))
 
 
 @pytest.mark.parametrize(
@@ -112,9 +106,8 @@ def test_keys_that_run_owns(tmp_path: Path, key: str) -> None:
     ],
 )  # fmt: skip
 def test_refused(tmp_path: Path, zero: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=re.escape(message)):
         read_deepspeed_file(written(tmp_path, {"zero_optimization": zero}))
-    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"zero_optimization": true}'])
@@ -124,7 +117,6 @@ def test_not_a_ds_file(tmp_path: Path, content: str) -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(ConfigError, match="no ds file is called zero4; choose one of zero0"):
-        read_deepspeed_file("zero4")
-    with pytest.raises(ConfigError, match=r"nowhere\.json cannot be read"):
-        read_deepspeed_file("nowhere.json")
+    for name, said in (("zero4", "zero4; choose one of zero0"), ("nowhere.json", "cannot be read")):
+        with pytest.raises(ConfigError, match=said):
+            read_deepspeed_file(name)

@@ -21,31 +21,33 @@ class Part:
         self.corpora_used: list[CorpusUse] = []
 
 
-def said(*phases: Part, machines: Machines) -> list[str]:
-    return doubts(phases, machines)  # type: ignore[arg-type]
+def said(*phases: Part, machines: Machines, continued: bool = False) -> list[str]:
+    return doubts(phases, machines, continued=continued)  # type: ignore[arg-type]
 
 
 def test_a_run_that_makes_sense_gets_no_warning() -> None:
     assert said(Part(0, 2400, **SMALL), machines=TWO_CORES) == []
     assert said(Part(0, 125_000, **LARGE), machines=GPUS) == []
+    assert said(Part(0, 2400, **SMALL | {"epochs": 10.0}), machines=TWO_CORES, continued=True) == []
 
 
 def test_a_base_model_on_two_cores_takes_hours_a_step() -> None:
     [warning] = said(Part(0, 125_000, **LARGE), machines=TWO_CORES)
-    assert warning == (
-        "on 2 cores without a GPU a step takes at least 2.78 h, the whole run 39.6 years; train "
-        "on more or faster devices, or choose a smaller recipe"
+    assert warning.startswith(
+        "on 2 cores without a GPU a step takes at least 2.78 h, the whole run 39.6 years; train"
     )
     [warning] = said(Part(0, 10**7, **LARGE | {"step_flops": 10**17}), machines=GPUS)
     assert warning.startswith("on 8 GPUs a step takes at least 12.5 s, the whole run 3.96 years")
 
 
 def test_hundreds_of_passes_and_less_than_a_step() -> None:
-    [warning] = said(Part(0, 2400, **SMALL | {"epochs": 480.0}), machines=TWO_CORES)
-    assert warning == (
-        "the run makes 480 passes over the data, where BERT made 40; give more data, or fewer "
-        "steps: --set steps=200 makes 40"
-    )
+    """A model is continued for ten passes, and begun for 40."""
+    for epochs, usual, steps in ((480.0, "BERT made 40", 200), (30.0, "10 are enough", 800)):
+        part = Part(0, 2400, **SMALL | {"epochs": epochs})
+        [warning] = said(part, machines=TWO_CORES, continued=epochs == 30)
+        assert warning.startswith(f"the run makes {epochs:.0f} passes over the data, where {usual}")
+        assert f"--set steps={steps} makes " in warning
+    assert said(Part(0, 2400, **SMALL | {"epochs": 30.0}), machines=TWO_CORES) == []
     few = SMALL | {"train_sequences": 60, "epochs": 2560.0}
     [warning] = said(Part(0, 2400, **few), machines=TWO_CORES)
     assert warning.startswith("a step reads 64 sequences, but the data have only 60: ")
@@ -64,11 +66,11 @@ def test_a_mixture_that_repeats_a_corpus_more_than_ten_times() -> None:
             CorpusUse("en", 10**6, 0.9, 1.0), CorpusUse("sw", 10**4, 0.06, 5.0),
             *(CorpusUse(f"l{n}", 100, 0.01, 6.0 + n) for n in range(6)),
         ]  # fmt: skip
-    assert said(*parts, machines=TWO_CORES) == [
+    [warning] = said(*parts, machines=TWO_CORES)
+    assert warning.startswith(
         "the mixture reads 6 of 8 corpora more than 10 times, by size 4.0 times: l5 22 times, l4 "
-        "20 times, l3 18 times, l2 16 times, l1 14 times; give more text of them, or weigh them "
-        "less (batch.mixture_exponent nearer to 1, lower weights in batch.mixture)"
-    ]
+        "20 times, l3 18 times, l2 16 times, l1 14 times; give more text"
+    )
     parts[1].corpora_used = []
     assert not any("reads 6" in line for line in said(*parts, machines=TWO_CORES))
     parts[0].plan.epochs = 20.0  # all are repeated, none twice as often as by size
@@ -78,14 +80,3 @@ def test_a_mixture_that_repeats_a_corpus_more_than_ten_times() -> None:
     assert warning.startswith(
         "the mixture reads 1 of 8 corpora more than 44 times, by size 22.0 times: sw 400 times; "
     )
-
-
-def test_a_model_is_continued_for_ten_passes() -> None:
-    parts: list[Any] = [Part(0, 2400, **SMALL | {"epochs": 30.0})]
-    assert doubts(parts, TWO_CORES) == []
-    assert doubts(parts, TWO_CORES, continued=True) == [
-        "the run makes 30 passes over the data, where 10 are enough to continue a model; give more "
-        "data, or fewer steps: --set steps=800 makes 10"
-    ]
-    parts = [Part(0, 2400, **SMALL | {"epochs": 10.0})]
-    assert doubts(parts, TWO_CORES, continued=True) == []

@@ -47,9 +47,7 @@ def test_corpora_are_read_by_a_power_of_their_tokens(exponent: float) -> None:
     factors = read_factors(settings, [YO, EN, SW])
     rows = sum(factor * own.rows for factor, own in zip(factors, [YO, EN, SW], strict=True))
     assert rows == pytest.approx(2026)
-
-
-def test_an_exponent_of_1_is_no_mixture() -> None:
+    # an exponent of 1 is no mixture
     assert mixture_weights(batch(), [EN, SW]) == ()
     assert read_factors(batch(), [EN, SW]) == [1, 1]
     assert corpora_used(batch(), [EN, SW], 10) == [] == describe_mixture(batch(), [])
@@ -86,13 +84,12 @@ def test_languages_are_read_by_a_power_of_their_tokens() -> None:
         assert len(used) == 290 and sum(use.share for use in used) == pytest.approx(1)
         count = f"290 corpora by the tokens^{exponent:g} of their {len(keys)} languages"
         assert describe_mixture(settings, used)[0] == f"mixture: {count}"
+    settings = batch("batch.mixture_over=languages", "batch.mixture_exponent=0.5")
     called_alike = [dataset("en", 100, 5), dataset("en-web", 100, 5, "en")]  # one has no language
-    assert mixture_weights(batch("batch.mixture_over=languages", "batch.mixture_exponent=0.5"),
-                           called_alike) == (10, 10)  # fmt: skip
+    assert mixture_weights(settings, called_alike) == (10, 10)
     alone = [dataset(str(n), 10**n, 5) for n in range(1, 6)]
-    over = [batch("batch.mixture_exponent=0.3", f"batch.mixture_over={what}") for what in
-            ("corpora", "languages")]  # fmt: skip
-    assert mixture_weights(over[0], alone) == mixture_weights(over[1], alone)
+    by_corpus = batch("batch.mixture_exponent=0.5")
+    assert mixture_weights(settings, alone) == mixture_weights(by_corpus, alone)
 
 
 def test_the_plan_names_the_languages_of_corpora() -> None:
@@ -104,9 +101,8 @@ def test_the_plan_names_the_languages_of_corpora() -> None:
     assert [60 * use.share for use in used] == pytest.approx([40 * 9 / 16, 40 * 7 / 16, 20])
     first, web, _, yo = describe_mixture(settings, used)
     assert first == "mixture: 3 corpora by the tokens^0.5 of their 2 languages"
-    assert web.startswith("  web (en)   ") and yo.split() == [
-        "yo", "400", "tokens", "33.333%", "2.50", "passes",
-    ]  # fmt: skip
+    assert web.startswith("  web (en)   ")
+    assert yo.split() == ["yo", "400", "tokens", "33.333%", "2.50", "passes"]
     by_corpus = corpora_used(batch("batch.mixture_exponent=0.5"), parts, 30)
     assert {use.language for use in by_corpus} == {""}
 
