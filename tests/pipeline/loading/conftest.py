@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,12 @@ from pipeline.data.shards.manifest import (
     MaskFile,
     Shard,
     mask_file,
+    read_manifest,
     rows_file,
     shard_name,
 )
+from pipeline.loading.dataset import Dataset
+from tests.pipeline.preparing import rewrite
 
 LENGTH, SLOTS = 70, 10  # round(0.15 x 68)
 BOS, PAD, EOS, MASK = 0, 1, 2, 4
@@ -45,6 +50,28 @@ def random_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same rows and masks, compressed."""
     return prepare_directory(tmp_path_factory.mktemp("zstd") / "news", compression="zstd")
+
+
+@pytest.fixture
+def damaged(random_shards: Path, tmp_path: Path) -> Path:
+    """A copy of `random_shards` that a test may damage."""
+    return Path(shutil.copytree(random_shards, tmp_path / "damaged"))
+
+
+def drawing(directory: Path, **changed: Any) -> Dataset:
+    """The training rows with masks that are drawn instead of read; changed: in the manifest."""
+    manifest = read_manifest(directory)
+    special = np.arange(manifest.tokenizer["size"]) < 5
+    masking = Masking.described(manifest.masking, special, special, manifest.seed)
+    return Dataset(directory, replace(manifest, **changed), manifest.of("train"), masking)
+
+
+def with_column(path: Path, name: str, values: list[Any], kind: pa.DataType | None = None) -> None:
+    """Replace a column of an uncompressed shard file; kind: another type."""
+    table = arrow_files.read_table(path)
+    index = table.schema.get_field_index(name)
+    column = pa.array(values, kind or table.schema.field(index).type)
+    rewrite(path, table.set_column(index, name if kind else table.schema.field(index), column))
 
 
 def prepare_directory(
@@ -110,41 +137,25 @@ def prepare_directory(
             )
         )  # fmt: skip
     rows_in_all = sum(shard.sequences for shard in described)
+    tokens_in_all = sum(shard.tokens for shard in described)
     manifest = Manifest(
         fingerprint="0",
         data={
-            "format": "segment_pair" if label else "full_sentences",
-            "duplicates": duplicates,
+            "format": "segment_pair" if label else "full_sentences", "duplicates": duplicates,
             "sequence_length": LENGTH,
         },
-        masking=scheme.describe(),
-        sequence_length=LENGTH,
-        max_predictions=SLOTS,
-        duplicates=duplicates,
-        seed=seed,
-        compression=compression,
+        masking=scheme.describe(), sequence_length=LENGTH, max_predictions=SLOTS,
+        duplicates=duplicates, seed=seed, compression=compression,
         engine={"recipe": "none", "ids": "none", "mismatches": []},
         tokenizer={
-            "sha256": tokenizer,
-            "kind": "byte-bpe",
-            "size": vocabulary,
-            "bos": BOS,
-            "pad": PAD,
-            "eos": EOS,
-            "unk": 3,
-            "mask": MASK,
+            "sha256": tokenizer, "kind": "byte-bpe", "size": vocabulary, "bos": BOS, "pad": PAD,
+            "eos": EOS, "unk": 3, "mask": MASK,
         },
         corpora={"news": described_corpus(rows_in_all)},
-        totals={
-            "documents": 0,
-            "sequences": rows_in_all,
-            "tokens": sum(shard.tokens for shard in described),
-        },
-        files={
-            name: {"bytes": 0, "xxh3_64": ""} for name in ("documents.parquet", "inputs.parquet")
-        },
+        totals={"documents": 0, "sequences": rows_in_all, "tokens": tokens_in_all},
+        files={f"{name}.parquet": {"bytes": 0, "xxh3_64": ""} for name in ("documents", "inputs")},
         shards=tuple(described),
-    )
+    )  # fmt: skip
     (directory / MANIFEST).write_bytes(manifest.to_json())
     return directory
 

@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.config.settings import override
-from pipeline.data.rows.masks import Masking
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.evaluation.held_out import validation_loader
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
-from tests.pipeline.loading.conftest import LENGTH, TOKEN_MASKS
-from tests.pipeline.preparing import rewrite
-
-Prepare = Callable[..., Path]
+from tests.pipeline.loading.conftest import LENGTH, Prepare, drawing, with_column
 
 
-def test_a_missing_or_cut_file_is_named(random_shards: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    path = directory / "mask-3/train-00001.arrow"
+def test_a_missing_or_cut_file_is_named_or_its_shard_skipped(
+    random_shards: Path, damaged: Path
+) -> None:
+    path = damaged / "mask-3/train-00001.arrow"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(DataError, match=r"mask-3/train-00001\.arrow is damaged"):
-        Dataset.open(directory)
+        Dataset.open(damaged)
     path.unlink()
     with pytest.raises(DataError, match=r"mask-3/train-00001\.arrow is missing"):
-        Dataset.open(directory)
+        Dataset.open(damaged)
+    assert Dataset.open(damaged, skip_damaged=True).damaged == {"train-00001.arrow"}
+    for path in damaged.glob("mask-3/*.arrow"):
+        path.unlink()
+    dataset = Dataset.open(damaged)  # a duplicate that was not staged
+    with pytest.raises(DataError, match=r"no masks of duplicate 3 .* copy duplicate 3 too"):
+        dataset.records(np.arange(2), 3)
     with pytest.raises(DataError, match="no validation rows"):
         Dataset.open(random_shards, split="validation")
 
@@ -53,7 +53,7 @@ def test_mapped_and_read_rows_are_the_same(random_shards: Path, compressed: Path
             assert (mapped.fields["documents"] == 0).all()  # unless details are requested
 
 
-def test_skipped_shards_are_not_read(random_shards: Path) -> None:
+def test_skipped_shards_are_not_read(random_shards: Path, prepare: Prepare, tmp_path: Path) -> None:
     dataset = Dataset.open(random_shards)
     rows = np.array([0, 1500, 1499, 2600])
     assert dataset.read_of(rows, slice(None)) == slice(None)
@@ -61,13 +61,13 @@ def test_skipped_shards_are_not_read(random_shards: Path) -> None:
     assert np.asarray(dataset.read_of(rows, slice(None))).tolist() == [0, 2, 3]
     assert np.asarray(dataset.read_of(rows, np.array([1, 2]))).tolist() == [2]
     assert not dataset.is_excluded
-
-
-def test_all_pieces_of_a_skipped_shard_are_not_read(prepare: Prepare, tmp_path: Path) -> None:
-    dataset = Dataset.open(prepare(tmp_path / "news", (10, (20, 30), 5), duplicates=1))
-    dataset.exclude({"train-00001.arrow"})
+    pieces = Dataset.open(prepare(tmp_path / "news", (10, (20, 30), 5), duplicates=1))
+    pieces.exclude({"train-00001.arrow"})
     rows = np.array([9, 10, 29, 30, 59, 60, 64])
-    assert np.asarray(dataset.read_of(rows, slice(None))).tolist() == [0, 5, 6]
+    assert np.asarray(pieces.read_of(rows, slice(None))).tolist() == [0, 5, 6]
+    mask = random_shards / "mask-4/train-00001.arrow"
+    assert dataset.shard_with(mask) == "train-00001.arrow"
+    assert dataset.shard_with(None) == dataset.shard_with(Path("rows/train-00001.arrow")) == ""
 
 
 def test_numbers_do_not_depend_on_how_many_pieces_share_a_file(
@@ -81,39 +81,16 @@ def test_numbers_do_not_depend_on_how_many_pieces_share_a_file(
     assert apart.rows == together.rows == 1547 and apart.tokens == together.tokens
     assert np.array_equal(apart.some_lengths(), together.some_lengths())
     assert apart.mean_predictions == together.mean_predictions
-    special = np.arange(1000) < 5
-    law = Masking.described(TOKEN_MASKS, special, special, 0)
-    drawn = [
-        Dataset(own.directory, own.manifest, own.shards, law).mean_predictions
-        for own in (apart, together)
-    ]
+    drawn = [drawing(own.directory).mean_predictions for own in (apart, together)]
     assert drawn[0] == drawn[1]
     assert [shard.sequences for shard in together.shards] == [1540, 7]
 
 
-def test_a_damaged_shard_is_collected_or_raised(random_shards: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    (directory / "mask-0/train-00002.arrow").unlink()
-    with pytest.raises(DataError, match="is missing"):
-        Dataset.open(directory)
-    assert Dataset.open(directory, skip_damaged=True).damaged == {"train-00002.arrow"}
-    for path in directory.glob("mask-0/*.arrow"):
-        path.unlink()
-    dataset = Dataset.open(directory)  # a duplicate that was not staged
-    with pytest.raises(DataError, match=r"no masks of duplicate 0 .* copy duplicate 0 too"):
-        dataset.records(np.arange(2), 0)
-
-
 def plant(path: Path, column: str, row: int, value: object) -> None:
     """Replace a value of an uncompressed shard file, which keeps its size."""
-    table = arrow_files.read_table(path)
-    values = table[column].to_pylist()
+    values, size = arrow_files.read_table(path)[column].to_pylist(), path.stat().st_size
     values[row] = value
-    index = table.schema.get_field_index(column)
-    field = table.schema.field(index)
-    changed = table.set_column(index, field, pa.array(values, field.type))
-    size = path.stat().st_size
-    rewrite(path, changed)
+    with_column(path, column, values)
     assert path.stat().st_size == size
 
 
@@ -154,32 +131,19 @@ def test_impossible_values_are_refused_with_their_file_and_row(
         Dataset.open(directory).read_records(rows, 0, pool, 0, details=True)
 
 
-def test_drawn_masks_are_never_drawn_for_impossible_ids(prepare: Prepare, tmp_path: Path) -> None:
-    """They would be looked up in tables of the vocabulary's size."""
-    directory = prepare(tmp_path / "news", (100,), duplicates=0)
+def test_drawn_masks_fit_the_vocabulary_and_the_manifest(prepare: Prepare, tmp_path: Path) -> None:
+    """Ids would be looked up in tables of the vocabulary's size, and micro-batches have room for as
+    many predictions as the manifest allows; more were written beyond their memory."""
+    directory = prepare(tmp_path / "news", duplicates=0)
+    assert read_manifest(directory).max_predictions == 10
+    dataset = drawing(directory, max_predictions=9)
+    with pytest.raises(DataError, match=r"allows 9 predictions in a sequence, .* draws 10 in one"):
+        dataset.records(np.arange(1500), 0)
     path = directory / "rows/train-00000.arrow"
     lengths = arrow_files.read_table(path)["input_ids"].combine_chunks().value_lengths()
     plant(path, "input_ids", 5, [0, *[1000] * (lengths[5].as_py() - 2), 2])
-    special = np.arange(1000) < 5
-    manifest = read_manifest(directory)
-    masking = Masking.described(manifest.masking, special, special, 0)
-    dataset = Dataset(directory, manifest, manifest.of("train"), masking)
     with pytest.raises(DataError, match=r"train-00000\.arrow is damaged: row 5"):
-        assert dataset.mean_predictions
-
-
-def test_drawn_masks_have_no_more_predictions_than_the_manifest_allows(
-    prepare: Prepare, tmp_path: Path
-) -> None:
-    """Micro-batches have room for that many; more were written beyond their memory."""
-    directory = prepare(tmp_path / "news", duplicates=0)
-    manifest, special = read_manifest(directory), np.arange(1000) < 5
-    assert manifest.max_predictions == 10
-    masking = Masking.described(manifest.masking, special, special, 0)
-    low = replace(manifest, max_predictions=9)
-    dataset = Dataset(directory, low, manifest.of("train"), masking)
-    with pytest.raises(DataError, match=r"allows 9 predictions in a sequence, .* draws 10 in one"):
-        dataset.records(np.arange(1500), 0)
+        assert drawing(directory).mean_predictions
 
 
 def held_out_masks(dataset: Dataset, rows: int) -> list[list[int]]:
@@ -217,41 +181,27 @@ def test_held_out_masks_at_another_rate(scheme: str, prepared: Path) -> None:
 
 
 def test_predictions_of_compressed_rows_are_those_of_plain_ones(
-    prepare: Prepare, tmp_path: Path
+    random_shards: Path, compressed: Path
 ) -> None:
-    special, found = np.arange(1000) < 5, []
-    for compression in ("none", "zstd"):
-        directory = prepare(tmp_path / compression, (100,), duplicates=0, compression=compression)
-        manifest = read_manifest(directory)
-        masking = Masking.described(manifest.masking, special, special, 0)
-        dataset = Dataset(directory, manifest, manifest.of("train"), masking)
-        found.append(dataset.mean_predictions)
-    assert found[0] == found[1] > 0
+    plain, packed = (drawing(each).mean_predictions for each in (random_shards, compressed))
+    assert plain == packed > 0
 
 
-def test_a_pipe_in_place_of_a_shard_is_refused(random_shards: Path, tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_a_shard_is_refused(damaged: Path) -> None:
     """To open one would wait forever, also where it appears after the start."""
-    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
     for file in ("rows", "mask-0"):
-        path = directory / file / "train-00000.arrow"
+        path = damaged / file / "train-00000.arrow"
         path.unlink()
         os.mkfifo(path)
     said = r"rows/train-00000\.arrow is damaged: it is not a plain file"
     with pytest.raises(DataError, match=said):
-        Dataset.open(directory)
-    manifest = read_manifest(directory)
-    dataset = Dataset(directory, manifest, manifest.of("train"))
+        Dataset.open(damaged)
+    manifest = read_manifest(damaged)
+    dataset = Dataset(damaged, manifest, manifest.of("train"))
     with pytest.raises(DataError, match=said):
         dataset.records(np.arange(2), 0)
     with pytest.raises(DataError, match=said), ThreadPoolExecutor(2) as pool:
         dataset.read_records(np.arange(2), 0, pool, 0)
-
-
-def test_a_file_belongs_to_its_shard(random_shards: Path) -> None:
-    dataset = Dataset.open(random_shards)
-    mask = random_shards / "mask-4/train-00001.arrow"
-    assert dataset.shard_with(mask) == "train-00001.arrow"
-    assert dataset.shard_with(None) == dataset.shard_with(Path("rows/train-00001.arrow")) == ""
 
 
 def test_numbers_of_a_dataset(random_shards: Path) -> None:
@@ -293,10 +243,7 @@ def test_the_corpora_of_a_directory_are_parts_of_it(prepared: Path) -> None:
 
 def test_other_masks_are_drawn_from_the_same_rows(prepare: Prepare, tmp_path: Path) -> None:
     """As many as the settings ask for; excluded shards stay excluded for both."""
-    directory = prepare(tmp_path / "anew", duplicates=0)
-    manifest, special = read_manifest(directory), np.arange(1000) < 5
-    law = Masking.described(TOKEN_MASKS, special, special, manifest.seed)
-    stored = Dataset(directory, manifest, manifest.of("train"), law)
+    stored = drawing(prepare(tmp_path / "anew", duplicates=0))
     data = override(recipe("roberta_base"), ["data.masks.rate=0.4", "data.sequence_length=70"]).data
     other = stored.drawing(data)
     assert other.manifest.max_predictions == 27 and stored.manifest.max_predictions == 10
@@ -306,8 +253,7 @@ def test_other_masks_are_drawn_from_the_same_rows(prepare: Prepare, tmp_path: Pa
         text = dataset.records(rows, 3).fields["predictions"] / tokens
         assert text[tokens == 68].tolist() == [round(68 * rate) / 68] * int((tokens == 68).sum())
     again = stored.drawing(replace(data, masks=replace(data.masks, rate=0.15)))
-    assert np.array_equal(
-        again.records(rows, 3).fields["predictions"], stored.records(rows, 3).fields["predictions"]
-    )
+    counts = [own.records(rows, 3).fields["predictions"] for own in (again, stored)]
+    assert np.array_equal(*counts)
     stored.exclude({shard.name for shard in stored.shards})
     assert other.is_excluded
