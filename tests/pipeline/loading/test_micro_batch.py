@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from pipeline.data.shards import arrow_files
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import (
-    NO_EXTRAS,
     BatchBuilder,
     BatchForm,
     Extras,
@@ -105,7 +103,7 @@ def test_all_that_is_copied_to_a_gpu_is_in_pinned_memory(
             assert value.untyped_storage().data_ptr() in memory, field.name
 
 
-def test_counts_are_those_of_the_table(random_shards: Path) -> None:
+def test_counts_are_those_of_the_table_and_of_pairs(random_shards: Path, tmp_path: Path) -> None:
     lengths = arrow_files.read_table(random_shards / "rows/train-00000.arrow")["input_ids"][:5]
     masks = arrow_files.read_table(random_shards / "mask-0/train-00000.arrow")["positions"][:5]
     predictions = sum(byte.bit_count() for mask in masks.to_pylist() for byte in mask)
@@ -113,27 +111,23 @@ def test_counts_are_those_of_the_table(random_shards: Path) -> None:
     batch = batch_of(random_shards)
     assert batch.counts == LossCounts(predictions=predictions, tokens=tokens, pairs=0)
     assert (batch.predictions, batch.tokens) == (predictions, tokens)
+    pairs = batch_of(prepare_directory(tmp_path / "news", (5,), label="next"))
+    assert pairs.pair_labels is not None and pairs.segment_ids is not None
+    assert pairs.counts.pairs == int((pairs.pair_labels >= 0).sum()) > 0
+    assert pairs.segment_ids.shape == pairs.input_ids.shape
 
 
-def test_pairs_are_counted(prepare: Callable[..., Path], tmp_path: Path) -> None:
-    batch = batch_of(prepare(tmp_path / "news", (5,), label="next"))
-    assert batch.pair_labels is not None and batch.segment_ids is not None
-    assert batch.counts.pairs == int((batch.pair_labels >= 0).sum()) > 0
-    assert batch.segment_ids.shape == batch.input_ids.shape
-
-
-@pytest.mark.parametrize(
-    ("extras", "present"), [(NO_EXTRAS, set()), (Extras(draws_seed=1), {"draws"})]
-)
-def test_optional_fields_are_filled_only_on_request(
-    random_shards: Path, extras: Extras, present: set[str]
-) -> None:
-    batch = batch_of(random_shards, extras=extras)
-    optional = ("segment_ids", "pair_labels", "draws")
-    assert {name for name in optional if getattr(batch, name) is not None} == present
-    assert batch.counts.boundaries == 0
+def test_optional_fields_are_filled_only_on_request(random_shards: Path) -> None:
+    for form, present in (({}, set()), ({"extras": Extras(draws_seed=1)}, {"draws"})):
+        batch = batch_of(random_shards, **form)
+        optional = ("segment_ids", "pair_labels", "draws")
+        assert {name for name in optional if getattr(batch, name) is not None} == present
+        assert batch.counts.boundaries == 0
     counted = batch_of(random_shards, extras=Extras(most_targets=20)).counts.boundaries
     assert 0 < counted <= batch.predictions
+    source = loader(random_shards)
+    assert next(source.steps()).counts.boundaries == 0
+    source.close()
 
 
 def test_a_micro_batch_without_rows_is_dead(random_shards: Path) -> None:
@@ -160,21 +154,11 @@ def test_steps_know_their_boundary_targets(tmp_path: Path, vocabulary: int, labe
         )
         assert 0 < step.counts.boundaries < step.counts.predictions
     source.close()
-
-
-def test_no_span_counts_more_than_its_limit(tmp_path: Path) -> None:
-    directory = prepare_directory(tmp_path / "rows", (200,))
-    source = loader(directory, 64, 8, form=BatchForm(extras=Extras(most_targets=1)))
-    step = next(source.steps())
+    few = loader(directory, 64, 8, form=BatchForm(extras=Extras(most_targets=1)))
+    step = next(few.steps())
     spans, predictions = counted(step.batches, 1)
-    assert step.counts.boundaries == spans < predictions
-    source.close()
-
-
-def test_nothing_is_counted_unless_requested(random_shards: Path) -> None:
-    source = loader(random_shards)
-    assert next(source.steps()).counts.boundaries == 0
-    source.close()
+    assert step.counts.boundaries == spans < predictions  # no span counts more than the limit
+    few.close()
 
 
 def counted(batches: object, most: int) -> tuple[int, int]:
@@ -212,22 +196,17 @@ def test_bits_are_fair_and_independent() -> None:
         assert np.abs((near * other).mean((0, 1))).max() < 4.5 / other[..., 0].size ** 0.5
 
 
-def test_neither_micro_batches_nor_neighbours_change_them() -> None:
+def test_only_seed_dataset_pass_and_row_change_the_bits() -> None:
+    """Neither micro-batches nor neighbours do, and without rows nothing is drawn."""
     whole = draw_bits(7, samples(0, 3, [5, 9, 2, 8]), starts(4), all_places(4)).reshape(4, COLUMNS)
     alone = draw_bits(7, samples(0, 3, [2]), starts(1), np.array([17, 3, 0]))
     assert alone.tolist() == whole[2, [17, 3, 0]].tolist()
-
-
-def test_seed_dataset_pass_and_row_each_change_them() -> None:
     variants = [(0, 0, 1, 4), (1, 0, 1, 4), (0, 1, 1, 4), (0, 0, 2, 4), (0, 0, 1, 5)]
     drawn = [draw_bits(s, samples(d, p, [r]), starts(1), all_places(1)) for s, d, p, r in variants]
-    for index, one in enumerate(drawn):
-        for other in drawn[index + 1 :]:
-            assert (one == other).mean() == 0
-
-
-def test_without_rows_nothing_is_drawn() -> None:
-    assert draw_bits(0, samples(0, 1, []), starts(0), np.zeros(3, np.int64)).tolist() == [0, 0, 0]
+    for one, other in combinations(drawn, 2):
+        assert (one == other).mean() == 0
+    nothing = draw_bits(0, samples(0, 1, []), starts(0), np.zeros(3, np.int64))
+    assert nothing.tolist() == [0, 0, 0]
 
 
 def test_batches_include_the_noise(random_shards: Path) -> None:
