@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +17,10 @@ SHARDS = (np.array([2500, 1024, 7, 1500]), np.array([3000, 100]))
 SIZES = (5031, 3100)
 
 
+def order_of(kind: Any = "global", seed: int = 0, pieces: Any = SHARDS, **more: Any) -> Order:
+    return Order(kind=kind, seed=seed, piece_rows=pieces, **more)
+
+
 def locate(order: Order, start: int, stop: int) -> np.ndarray:
     """[n, 3] dataset, pass and row."""
     found = order.locate(np.arange(start, stop))
@@ -22,33 +29,31 @@ def locate(order: Order, start: int, stop: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["global", "blocks"])
 def test_every_pass_has_every_row_once_in_another_order(kind: str) -> None:
-    order = Order(kind=kind, seed=3, piece_rows=SHARDS[:1], window=2)  # type: ignore[arg-type]
-    count = SIZES[0]
+    order, count = order_of(kind, 3, SHARDS[:1], window=2), SIZES[0]
     passes = [locate(order, number * count, (number + 1) * count) for number in range(3)]
     for number, found in enumerate(passes, start=1):
         assert set(found[:, 0]) == {0} and set(found[:, 1]) == {number}
         assert np.array_equal(np.sort(found[:, 2]), np.arange(count))
     assert (passes[0][:, 2] == passes[1][:, 2]).mean() < 0.01
-    other = Order(kind=kind, seed=4, piece_rows=SHARDS[:1], window=2)  # type: ignore[arg-type]
+    other = order_of(kind, 4, SHARDS[:1], window=2)
     assert (passes[0][:, 2] == locate(other, 0, count)[:, 2]).mean() < 0.01
 
 
 @pytest.mark.parametrize("weights", [(), (0.7, 0.3)])
 @pytest.mark.parametrize("kind", ["global", "blocks"])
 def test_any_seek_equals_reading_up_to_it(kind: str, weights: tuple[float, ...]) -> None:
-    layout = {"kind": kind, "seed": 9, "piece_rows": SHARDS, "weights": weights, "window": 3}
-    whole = locate(Order(**layout), 0, 40_000)  # type: ignore[arg-type]
+    fresh = partial(order_of, kind, 9, weights=weights, window=3)
+    whole = locate(fresh(), 0, 40_000)
     for start in (1, 4095, 4096, 5031, 8131, 16_263, 39_000):
-        fresh = Order(**layout)  # type: ignore[arg-type]
-        assert np.array_equal(locate(fresh, start, start + 1000), whole[start : start + 1000])
+        assert np.array_equal(locate(fresh(), start, start + 1000), whole[start : start + 1000])
     scattered = np.random.default_rng(0).permutation(40_000)
-    found = Order(**layout).locate(scattered)  # type: ignore[arg-type]
+    found = fresh().locate(scattered)
     assert np.array_equal(found.row, whole[scattered, 2])
     assert np.array_equal(found.pass_number, whole[scattered, 1])
 
 
 def test_sizes_mix_as_one_concatenation() -> None:
-    order = Order(kind="global", seed=0, piece_rows=SHARDS)
+    order = order_of()
     assert order.total_rows == sum(SIZES)
     found = locate(order, 0, sum(SIZES))
     assert set(found[:, 1]) == {1}
@@ -60,9 +65,7 @@ def test_sizes_mix_as_one_concatenation() -> None:
 
 @pytest.mark.parametrize("kind", ["global", "blocks"])
 def test_weights_give_exact_quotas_and_own_passes(kind: str) -> None:
-    weights = (0.3, 0.7)
-    order = Order(kind=kind, seed=0, piece_rows=SHARDS, weights=weights)  # type: ignore[arg-type]
-    found = locate(order, 0, 8 * CYCLE)
+    found = locate(order_of(kind, weights=(0.3, 0.7)), 0, 8 * CYCLE)
     for cycle in range(8):
         part = found[cycle * CYCLE : (cycle + 1) * CYCLE, 0]
         # 4,096 x 0.3 = 1,228.8, so 1,229 in four cycles of five
@@ -87,12 +90,10 @@ def test_a_mixture_of_1833_languages_is_read_in_proportion() -> None:
     rows = np.maximum(1, (4e5 * np.arange(1, 1834) ** -1.5).astype(np.int64))
     weights = tuple(np.sqrt(rows).tolist())
     shares = np.array(weights) / sum(weights)
-    order = Order(
-        kind="global", seed=1, piece_rows=tuple(np.array([n]) for n in rows), weights=weights
-    )
     assert shares.min() * CYCLE < 1
     total = 100 * CYCLE
-    found = locate(order, 0, total)
+    pieces = tuple(np.array([n]) for n in rows)
+    found = locate(order_of("global", 1, pieces, weights=weights), 0, total)
     counts = np.bincount(found[:, 0], minlength=1833)
     # half a sample per level of a tree of 11 levels
     assert np.abs(counts - total * shares).max() < 5.5 and counts.min() > 50
@@ -101,9 +102,9 @@ def test_a_mixture_of_1833_languages_is_read_in_proportion() -> None:
         assert np.abs(part - end * shares).max() < 5.5 + 4 * np.sqrt(CYCLE * shares.max())
     for language in (0, 100, 1000, 1832):
         mine = found[found[:, 0] == language]
-        readings: dict[int, int] = {}
+        readings: Counter[int] = Counter()
         for _, number, row in mine.tolist():
-            readings[row] = readings.get(row, 0) + 1
+            readings[row] += 1
             assert number == readings[row]
         assert max(readings.values()) - min(readings.values()) <= 1 or len(mine) < rows[language]
     assert counts[1832] > 10 * rows[1832]  # it is repeated often
@@ -112,16 +113,15 @@ def test_a_mixture_of_1833_languages_is_read_in_proportion() -> None:
 def test_ranks_and_resumes_read_the_same_mixture() -> None:
     weights = tuple((1.0 + np.arange(300)).tolist())
     shards = tuple(np.array([3 + n % 7]) for n in range(300))
-    layout = {"kind": "global", "seed": 2, "piece_rows": shards, "weights": weights}
-    whole = locate(Order(**layout), 0, 3 * CYCLE)  # type: ignore[arg-type]
+    fresh = partial(order_of, "global", 2, shards, weights=weights)
+    whole = locate(fresh(), 0, 3 * CYCLE)
     for world_size in (1, 3, 8):
         share = Share(sequences=1000, per_device=10, world_size=world_size)
         parts = []
         for step in range(10):
             for rank in range(world_size):
-                own = Order(**layout)  # type: ignore[arg-type]
                 positions = replace(share, rank=rank).positions(step * 1000, 1000)
-                parts.append(locate(own, int(positions[0]), int(positions[-1]) + 1))
+                parts.append(locate(fresh(), int(positions[0]), int(positions[-1]) + 1))
             world_size = {1: 2, 2: 4, 4: 1}.get(world_size, world_size)  # an elastic resume
             share = replace(share, world_size=world_size)
         assert np.array_equal(np.concatenate(parts), whole[:10_000])
@@ -129,24 +129,18 @@ def test_ranks_and_resumes_read_the_same_mixture() -> None:
 
 def test_a_later_mixture_continues_after_an_earlier_one() -> None:
     """Each dataset at its next sample, so that no row shows a mask twice."""
-    first = Order(kind="global", seed=0, piece_rows=SHARDS, weights=(1.0, 9.0))
+    first = order_of(weights=(1.0, 9.0))
     read = first.read_of(20_000)
     assert read.tolist() == np.bincount(locate(first, 0, 20_000)[:, 0]).tolist()
     assert read.tolist() == pytest.approx([2000, 18_000], abs=100)
-    later = Order(
-        kind="global", seed=0, piece_rows=SHARDS, weights=(1.0, 1.0), before=tuple(read.tolist())
-    )
+    later = order_of(weights=(1.0, 1.0), before=tuple(read.tolist()))
     assert (later.read_of(2 * CYCLE) - read).tolist() == [CYCLE, CYCLE]
     both = np.concatenate([locate(first, 0, 20_000), locate(later, 0, 5 * CYCLE)])
-    alone = Order(kind="global", seed=0, piece_rows=SHARDS, weights=(1.0, 1.0))
+    whole = locate(order_of(weights=(1.0, 1.0)), 0, 20 * CYCLE)
     for dataset in (0, 1):  # as without a boundary
         seen = both[both[:, 0] == dataset]
-        whole = locate(alone, 0, 20 * CYCLE)
         assert np.array_equal(seen, whole[whole[:, 0] == dataset][: len(seen)])
-    by_size = Order(kind="global", seed=0, piece_rows=SHARDS)
-    assert by_size.read_of(1).tolist() == [*SIZES]  # a pass that is begun is not continued
-    with pytest.raises(ConfigError, match="1 numbers read for 2 datasets"):
-        Order(kind="global", seed=0, piece_rows=SHARDS, weights=(1.0, 1.0), before=(3,))
+    assert order_of().read_of(1).tolist() == [*SIZES]  # a pass that is begun is not continued
 
 
 def test_places_by_key() -> None:
@@ -157,7 +151,7 @@ def test_places_by_key() -> None:
 
 def test_a_window_holds_the_rows_of_its_blocks() -> None:
     rows = np.array([4096, 3000, 1024, 5000])
-    order = Order(kind="blocks", seed=5, piece_rows=(rows,), window=4)
+    order = order_of("blocks", 5, (rows,), window=4)
     sizes = np.array([1024] * 4 + [1024, 1024, 952] + [1024] + [1024] * 4 + [904])
     block_of = np.repeat(np.arange(len(sizes)), sizes)
     for number in range(2):
@@ -175,41 +169,37 @@ def test_a_window_holds_the_rows_of_its_blocks() -> None:
             start = stop
 
 
-def test_sequential_is_file_order() -> None:
-    order = Order(kind="sequential", seed=0, piece_rows=SHARDS)
-    found = locate(order, 5029, 5033)
+def test_sequential_is_file_order_and_ends_earlier_if_rows_are_skipped() -> None:
+    found = locate(order_of("sequential"), 5029, 5033)
     assert found.tolist() == [[0, 1, 5029], [0, 1, 5030], [1, 1, 0], [1, 1, 1]]
+    skipped = ((2, 2500), (2500, 2500), (2502, 5031), (5033, 8131))
+    order = order_of("sequential", skipped=skipped)
+    assert order.end == 6 and order.total_rows == sum(SIZES)
+    left = [[0, 0], [0, 1], [0, 2500], [0, 2501], [1, 0], [1, 1]]
+    assert locate(order, 0, 6)[:, [0, 2]].tolist() == left
+    assert order_of().end is None
 
 
 @pytest.mark.parametrize("kind", ["global", "blocks"])
 def test_ten_billion_rows_need_no_permutation(kind: str) -> None:
-    rows = np.full(500_000, 20_000)
-    order = Order(kind=kind, seed=1, piece_rows=(rows,))  # type: ignore[arg-type]
+    order = order_of(kind, 1, (np.full(500_000, 20_000),))
     found = order.locate(np.arange(10**10 - 5000, 10**10 + 5000))
     assert np.bincount(found.pass_number).tolist() == [0, 5000, 5000]
     for half in (found.row[:5000], found.row[5000:]):
         assert len(np.unique(half)) == 5000 and half.min() >= 0 and half.max() < 10**10
 
 
-def test_a_pass_in_file_order_ends_earlier_if_rows_are_skipped() -> None:
-    skipped = ((2, 2500), (2500, 2500), (2502, 5031), (5033, 8131))
-    order = Order(kind="sequential", seed=0, piece_rows=SHARDS, skipped=skipped)
-    assert order.end == 6 and order.total_rows == sum(SIZES)
-    assert locate(order, 0, 6)[:, [0, 2]].tolist() == [
-        [0, 0], [0, 1], [0, 2500], [0, 2501], [1, 0], [1, 1],
-    ]  # fmt: skip
-    assert Order(kind="global", seed=0, piece_rows=SHARDS).end is None
-
-
 def test_an_impossible_order_is_refused() -> None:
-    with pytest.raises(ConfigError, match="without rows"):
-        Order(kind="global", seed=0, piece_rows=(np.array([0]),))
-    with pytest.raises(ConfigError, match="1 mixture weights for 2 datasets"):
-        Order(kind="global", seed=0, piece_rows=SHARDS, weights=(1.0,))
-    with pytest.raises(ConfigError, match="sequential"):
-        Order(kind="sequential", seed=0, piece_rows=SHARDS, weights=(1.0, 1.0))
-    with pytest.raises(ConfigError, match="order_window=0"):
-        Order(kind="blocks", seed=0, piece_rows=SHARDS, window=0)
+    halves = {"weights": (1.0, 1.0)}
+    for options, said in (
+        ({"pieces": (np.array([0]),)}, "without rows"),
+        ({"weights": (1.0,)}, "1 mixture weights for 2 datasets"),
+        (halves | {"before": (3,)}, "1 numbers read for 2 datasets"),
+        (halves | {"kind": "sequential"}, "sequential"),
+        ({"kind": "blocks", "window": 0}, "order_window=0"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            order_of(**options)
 
 
 @pytest.mark.parametrize("sequences", [1, 7, 64, 100])

@@ -99,10 +99,19 @@ class Columns:
 
 
 def test_a_valid_record_batch() -> None:
-    bad_row, bad_mask, records = Columns().resolve()
+    columns = Columns()
+    bad_row, bad_mask, records = columns.resolve()
     assert (bad_row, bad_mask) == (-1, -1)
     assert records["tokens"].tolist() == [3, 2] and records["predictions"].tolist() == [1, 0]
     assert records["sequence"].tolist() == [70, 71]
+    assert Columns().resolve(length=2)[0] == 0  # rows and masks have a limit
+    assert Columns().resolve(slots=0)[1] == 0
+    # ids are checked once after they are loaded
+    assert columns.checked[0, 0] == 0b11
+    columns.values["input_ids"][1] = VOCABULARY
+    assert columns.resolve()[0] == -1
+    columns.checked[0] = 0
+    assert columns.resolve()[0] == 0 and columns.checked[0, 0] == 0
 
 
 @pytest.mark.parametrize(
@@ -149,34 +158,28 @@ def test_impossible_values_are_found(
 
 
 @pytest.mark.parametrize(
-    ("starts", "bad"),
+    ("starts", "second", "label", "bad"),
     [
-        ([0, 2, 4], -1),
-        ([0, 4, 2], 0),  # out of order
-        ([0, 2, 2], 0),
-        ([0, 2, 7], 0),  # the last token, which is eos
-        ([0, 2, 60_000], 0),
-        ([1, 2, 4], 0),
+        ([0, 2, 4], 0, -1, -1),
+        ([0, 4, 2], 0, -1, 0),  # out of order
+        ([0, 2, 2], 0, -1, 0),
+        ([0, 2, 7], 0, -1, 0),  # the last token, which is eos
+        ([0, 2, 60_000], 0, -1, 0),
+        ([1, 2, 4], 0, -1, 0),
+        ([0], 4, 0, -1),
+        ([0], 4, 1, -1),
+        ([0], 4, 77, 0),  # no such label
+        ([0], 7, 0, 0),  # no room for a second segment
     ],
 )
-def test_documents_start_in_order_inside_their_row(starts: list[int], bad: int) -> None:
-    columns = Columns()
-    columns.values["input_ids"] = np.array([0, 10, 11, 12, 13, 14, 15, 2, 0, 2, 0], np.uint16)
-    columns.offsets["input_ids"] = [0, 8, 10]
-    columns.values["document_starts"] = np.array([*starts, 0, 0], np.uint16)
-    columns.offsets["document_starts"] = [0, 3, 4]
-    assert columns.resolve()[0] == bad
-
-
-@pytest.mark.parametrize(
-    ("second", "label", "bad"), [(4, 0, -1), (4, 1, -1), (4, 77, 0), (7, 0, 0)]
-)
-def test_pairs_have_a_label_and_a_second_segment_in_the_row(
-    second: int, label: int, bad: int
+def test_documents_and_segments_start_in_order_inside_their_row(
+    starts: list[int], second: int, label: int, bad: int
 ) -> None:
     columns = Columns()
     columns.values["input_ids"] = np.array([0, 10, 11, 2, 13, 14, 15, 2, 0, 2, 0], np.uint16)
     columns.offsets["input_ids"] = [0, 8, 10]
+    columns.values["document_starts"] = np.array([*starts, 0, 0], np.uint16)
+    columns.offsets["document_starts"] = [0, len(starts), len(starts) + 1]
     columns.values["second_segment"][0], columns.values["pair_label"][0] = second, label
     assert columns.resolve()[0] == bad
 
@@ -185,20 +188,6 @@ def test_wide_ids_are_below_the_vocabulary() -> None:
     ids = np.array([0, 10**9, 2], np.uint32)
     assert _ids_below(ids.ctypes.data, 1, 4, VOCABULARY)
     assert not _ids_below(ids.ctypes.data, 3, 4, VOCABULARY)
-
-
-def test_ids_are_checked_once_after_they_are_loaded() -> None:
-    columns = Columns()
-    assert columns.resolve()[0] == -1 and columns.checked[0, 0] == 0b11
-    columns.values["input_ids"][1] = VOCABULARY
-    assert columns.resolve()[0] == -1
-    columns.checked[0] = 0
-    assert columns.resolve()[0] == 0 and columns.checked[0, 0] == 0
-
-
-def test_rows_and_masks_have_a_limit() -> None:
-    assert Columns().resolve(length=2)[0] == 0
-    assert Columns().resolve(slots=0)[1] == 0
 
 
 def test_put_records_copies_every_field() -> None:
