@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.loading.compatibility import check_datasets
 from pipeline.loading.dataset import Dataset
-from tests.pipeline.loading.conftest import LENGTH
-
-Prepare = Callable[..., Path]
+from tests.pipeline.loading.conftest import LENGTH, Prepare
 
 
 def test_datasets_must_match_the_run(prepare: Prepare, random_shards: Path, tmp_path: Path) -> None:

@@ -56,6 +56,16 @@ def decode(
     return tuple(array.tolist() for array in (*outputs, weights))
 
 
+def segments(
+    records: list[Any], starts: list[int], tokens: int, **special: Any
+) -> tuple[list[int], list[int]]:
+    """Segment ids, and labels with one to spare if there are several rows."""
+    ids, labels = np.full(tokens, 9), np.full(len(records) + (len(records) > 1), 9)
+    rows = np.array(records, RECORD)
+    decode_module.segments(rows, np.array(starts), special_ids(**special), ids, labels)
+    return ids.tolist(), labels.tolist()
+
+
 @pytest.mark.parametrize("wide", [False, True])
 def test_rows_lie_one_after_another_and_the_rest_is_dead(wide: bool) -> None:
     high = 70_000 if wide else 60_000
@@ -69,10 +79,7 @@ def test_rows_lie_one_after_another_and_the_rest_is_dead(wide: bool) -> None:
     assert positions == [1, 2, 4, 7, 0, 0]
     assert labels == [10, high, 13, 20, 0, 0]
     assert weights == [1, 1, 1, 1, 0, 0]
-
-
-def test_without_rows_all_tokens_are_dead() -> None:
-    assert decode([], [], 3, 1) == ([PAD] * 3, [0], [0], [0])
+    assert decode([], [], 3, 1) == ([PAD] * 3, [0], [0], [0])  # without rows all are dead
 
 
 def test_b_is_shown_before_a() -> None:
@@ -82,21 +89,12 @@ def test_b_is_shown_before_a() -> None:
     ids, positions, labels, _ = decode([row], [0], 8, 2)
     assert ids == [BOS, MASK, EOS, EOS, 10, MASK, EOS, PAD]
     assert positions == [1, 5] and labels == [20, 11]
-    segment_ids, pair_labels = np.full(8, 9), np.full(1, 9)
-    rows = np.array([row], RECORD)
-    decode_module.segments(rows, np.zeros(1, np.int64), special_ids(), segment_ids, pair_labels)
-    assert segment_ids.tolist() == [0, 0, 0, 0, 1, 1, 1, 0] and pair_labels.tolist() == [1]
+    assert segments([row], [0], 8) == ([0, 0, 0, 0, 1, 1, 1, 0], [1])
 
 
 def test_segments_in_order_and_rows_without_segments() -> None:
     rows = [record([BOS, 10, EOS, 20, EOS], {}, second=3), record([BOS, EOS], {}, label=-1)]
-    segment_ids, pair_labels = np.full(9, 9), np.full(3, 9)
-    records = np.array(rows, RECORD)
-    decode_module.segments(
-        records, np.array([0, 5]), special_ids(separators=1), segment_ids, pair_labels
-    )
-    assert segment_ids.tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0]
-    assert pair_labels.tolist() == [0, -1, -1]
+    assert segments(rows, [0, 5], 9, separators=1) == ([0, 0, 0, 1, 1, 0, 0, 0, 0], [0, -1, -1])
 
 
 def test_documents_are_pieces_and_dead_tokens_are_no_longer_than_a_row() -> None:

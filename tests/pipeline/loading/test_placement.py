@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pipeline.loading.dataset import Dataset
-from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import BatchForm, MicroBatch
-from pipeline.loading.order import Order, Share
 from pipeline.loading.placement import Capacity, expected_tokens, place
-from tests.pipeline.loading.conftest import LENGTH, SLOTS
-
-Prepare = Callable[..., Path]
+from tests.pipeline.loading.conftest import LENGTH, SLOTS, Prepare
+from tests.pipeline.loading.test_loader import loader
 
 
 def slow_first_fit(sizes: list[tuple[int, ...]], capacity: Capacity) -> list[list[int]]:
@@ -86,13 +81,6 @@ def test_expected_tokens_are_those_of_many_draws() -> None:
     assert expected_tokens(np.array([70]), np.ones(1), 3, 8) == (210, 210)
 
 
-def loader(directory: Path, world: tuple[int, int] = (1, 0), rows: int = 6, **more: Any) -> Loader:
-    dataset = Dataset.open(directory)
-    order = Order(kind="global", seed=3, piece_rows=(dataset.piece_rows,))
-    share = Share(sequences=48, per_device=rows, world_size=world[0], rank=world[1])
-    return Loader([dataset], order, share, **more)
-
-
 def rows_of(batch: MicroBatch) -> dict[Any, tuple[Any, ...]]:
     """By row: ids, segments, label, and its predictions by place."""
     found = {}
@@ -123,24 +111,22 @@ def test_a_capacity_changes_no_row(
 ) -> None:
     """Steps of fixed sizes hold the same rows, in fewer micro-batches where rows are short."""
     directory = prepare(tmp_path / "news", (300,), label=label)
-    capacity = Capacity(6 * LENGTH, 6 * SLOTS + 12, 12, 12)
-    parts = 0
+    form, parts = BatchForm(capacity=Capacity(6 * LENGTH, 6 * SLOTS + 12, 12, 12)), 0
     for rank in range(world):
-        plain = loader(directory, (world, rank)).steps(48 * 5, 5)
-        fixed = loader(
-            directory, (world, rank), form=BatchForm(capacity=capacity), prefetch=3
-        ).steps(48 * 5, 5)
+        options: dict[str, Any] = {"per_device": 6, "world": (world, rank)}
+        plain = loader(directory, **options).steps(48 * 5, 5)
+        fixed = loader(directory, **options, form=form, prefetch=3).steps(48 * 5, 5)
         for step, short, _ in zip(plain, fixed, range(6), strict=False):
             assert step.counts == short.counts
-            rows: list[dict[Any, tuple[Any, ...]]] = [{}, {}]
-            for own, batches in zip(rows, (step.batches, short.batches), strict=True):
-                for batch in batches:
-                    own |= rows_of(batch)
-                    if batches is short.batches:
-                        assert batch.input_ids.shape == (6 * LENGTH,)
-                        assert len(batch.positions) == 6 * SLOTS + 12
-                    else:
-                        assert batch.input_ids.shape == (batch.tokens,)
+            rows: dict[Any, tuple[Any, ...]] = {}
+            fixed_rows: dict[Any, tuple[Any, ...]] = {}
+            for batch in step.batches:
+                rows |= rows_of(batch)
+                assert batch.input_ids.shape == (batch.tokens,)
+            for batch in short.batches:
+                fixed_rows |= rows_of(batch)
+                assert batch.input_ids.shape == (6 * LENGTH,)
+                assert len(batch.positions) == 6 * SLOTS + 12
             parts += short.accumulation
-            assert rows[0] == rows[1] and len(rows[0]) == 48 // world
+            assert rows == fixed_rows and len(rows) == 48 // world
     assert parts < 0.9 * 48

@@ -44,16 +44,18 @@ def test_items_come_in_order(depth: int) -> None:
     assert threading.active_count() == before
 
 
-def test_the_thread_is_at_most_depth_items_ahead() -> None:
+def test_the_thread_is_at_most_depth_items_ahead_and_ends_when_closed() -> None:
+    before = threading.active_count()
     source = Source(1000)
     items = in_background(source.items(), 4)
     assert next(items) == 0
+    assert threading.active_count() == before + 1
     source.wait(5)  # one taken, four waiting
     for taken in range(1, 100):
         assert next(items) == taken
         assert source.made <= taken + 1 + 4 + 1  # one of which waits for room
     items.close()
-    assert source.closed and source.made < 200
+    assert source.closed and source.made < 200 and threading.active_count() == before
 
 
 def test_an_error_comes_after_the_items_before_it() -> None:
@@ -61,13 +63,3 @@ def test_an_error_comes_after_the_items_before_it() -> None:
     assert [next(items) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="damaged"):
         next(items)
-
-
-def test_closing_ends_the_source_and_its_thread() -> None:
-    before = threading.active_count()
-    source = Source(1000)
-    items = in_background(source.items(), 2)
-    next(items)
-    assert threading.active_count() == before + 1
-    items.close()
-    assert source.closed and threading.active_count() == before

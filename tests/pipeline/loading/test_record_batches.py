@@ -18,7 +18,7 @@ from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.record_batches import BUS_MESSAGE, Columns, Layout, map_file
 from pipeline.loading.resolve import ROW_COLUMNS
-from tests.pipeline.loading.conftest import Prepare
+from tests.pipeline.loading.conftest import Prepare, with_column
 from tests.pipeline.preparing import rewrite
 
 ROWS = ((1500,), (1024,), (300,))
@@ -53,7 +53,7 @@ def loaded(source: Columns) -> list[int]:
     return [int(block) for block in np.flatnonzero(source.addresses["input_ids"]["data"])]
 
 
-def test_rows_are_located_in_record_batches() -> None:
+def test_rows_are_located_in_record_batches_of_shards_and_pieces() -> None:
     layout = Layout.of(ROWS)
     assert layout.row_starts.tolist() == [0, 1024, 1500, 2524, 2824]
     assert layout.file_starts.tolist() == [0, 2, 3, 4]
@@ -61,9 +61,7 @@ def test_rows_are_located_in_record_batches() -> None:
     assert blocks.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert inside.tolist() == [0, 1023, 0, 475, 0, 1023, 0, 299]
     assert [layout.shard_of(block) for block in range(4)] == [0, 0, 1, 2]
-
-
-def test_pieces_end_in_the_middle_of_a_file() -> None:
+    # pieces end in the middle of a file
     layout = Layout.of(((1500, 3), (1024,), (2, 2048, 300)))
     assert np.diff(layout.row_starts).tolist() == [1024, 476, 3, 1024, 2, 1024, 1024, 300]
     assert [layout.blocks_of(shard) for shard in range(3)] == [range(3), range(3, 4), range(4, 8)]
@@ -103,6 +101,7 @@ def test_a_shard_is_mapped_as_a_whole_when_needed(random_shards: Path) -> None:
     assert np.array_equal(source.addresses[:2], before[:2])
     assert source.addresses["second_segment"]["offsets"].tolist() == [0] * 4
     assert source.addresses["pair_label"]["items"][[0, 1, 3]].min() >= 300
+    assert source.corpus_of(3) == "news"
 
 
 def test_a_mapped_file_is_its_bytes_and_keeps_no_descriptor(tmp_path: Path) -> None:
@@ -124,16 +123,6 @@ def test_a_mapped_file_is_its_bytes_and_keeps_no_descriptor(tmp_path: Path) -> N
         map_file(path, 0)
 
 
-def test_the_corpus_of_a_record_batch_that_is_mapped_or_read(random_shards: Path) -> None:
-    rows = columns(random_shards)
-    rows.map(np.array([2]))
-    assert rows.corpus_of(2) == "news"
-    rows = columns(random_shards)
-    with ThreadPoolExecutor(1) as pool:
-        held = rows.wait(np.array([3]), pool, 0)
-        assert rows.corpus_of(3) == "news" and held
-
-
 def test_record_batches_used_longest_ago_are_dropped(random_shards: Path) -> None:
     source = columns(random_shards)
     with ThreadPoolExecutor(2) as pool:
@@ -147,41 +136,32 @@ def test_record_batches_used_longest_ago_are_dropped(random_shards: Path) -> Non
             source.request(np.array(needed), pool)
             assert len(source.wait(np.array(needed), pool, keep)) == len(needed)
             assert loaded(source) == expected
+            assert source.corpus_of(needed[0]) == "news"
 
 
 @pytest.mark.parametrize("kept", [1400, 900])
-def test_rows_that_are_missing_are_named(random_shards: Path, tmp_path: Path, kept: int) -> None:
-    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    path = directory / "rows/train-00000.arrow"
+def test_rows_that_are_missing_are_named(damaged: Path, kept: int) -> None:
+    path = damaged / "rows/train-00000.arrow"
     rewrite(path, arrow_files.read_table(path).slice(0, kept))
     with pytest.raises(DataError, match=r"rows/train-00000\.arrow has .* prepare it again"):
-        columns(directory).map(np.array([0]))
+        columns(damaged).map(np.array([0]))
 
 
-def test_a_column_of_another_type_is_named(random_shards: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    path = directory / "rows/train-00002.arrow"
-    table = arrow_files.read_table(path)
-    index = table.schema.get_field_index("pair_label")
-    wrong = pa.array([0] * len(table), pa.int32())
-    rewrite(path, table.set_column(index, "pair_label", wrong))
-    with pytest.raises(
-        DataError, match=r"rows/train-00002\.arrow has no column pair_label of int8"
-    ):
-        columns(directory).read(3)
+def test_a_column_of_another_type_is_named(damaged: Path) -> None:
+    with_column(damaged / "rows/train-00002.arrow", "pair_label", [0] * 300, pa.int32())
+    said = r"rows/train-00002\.arrow has no column pair_label of int8"
+    with pytest.raises(DataError, match=said):
+        columns(damaged).read(3)
 
 
-def test_columns_outside_the_mapping_are_refused(
-    random_shards: Path, compressed: Path, tmp_path: Path
-) -> None:
+def test_columns_outside_the_mapping_are_refused(damaged: Path, compressed: Path) -> None:
     """Arrow decompresses, or swaps bytes, into memory that is freed while its address is kept."""
-    directory = Path(shutil.copytree(random_shards, tmp_path / "news"))
-    shutil.copy(compressed / "rows/train-00001.arrow", directory / "rows")
-    source = columns(directory)
+    shutil.copy(compressed / "rows/train-00001.arrow", damaged / "rows")
+    source = columns(damaged)
     said = r"rows/train-00001\.arrow is compressed, or of another byte order, but the manifest says"
     with pytest.raises(DataError, match=said) as raised:
         source.map(np.array([2]))
-    assert raised.value.file == directory / "rows/train-00001.arrow"
+    assert raised.value.file == damaged / "rows/train-00001.arrow"
     assert loaded(source) == []
     assert source.read(2).num_rows == 1024  # which keeps the memory
 

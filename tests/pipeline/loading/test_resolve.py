@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from pipeline.loading.resolve import (
     resolve_masks,
     resolve_rows,
 )
-from tests.pipeline.loading.conftest import LENGTH, SLOTS
+from tests.pipeline.loading.conftest import LENGTH, SLOTS, Prepare
 
 VOCABULARY = 100
 
@@ -34,9 +33,7 @@ def at(address: int, count: int, kind: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("label", ["next", "order"])
-def test_records_hold_what_the_shards_hold(
-    label: str, prepare: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_records_hold_what_the_shards_hold(label: str, prepare: Prepare, tmp_path: Path) -> None:
     directory = prepare(tmp_path / "news", (1500,), label=label, duplicates=2)
     rows = arrow_files.read_table(directory / "rows/train-00000.arrow").to_pylist()
     masks = arrow_files.read_table(directory / "mask-1/train-00000.arrow").to_pylist()
