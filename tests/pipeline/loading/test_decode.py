@@ -59,8 +59,8 @@ def decode(
 def segments(
     records: list[Any], starts: list[int], tokens: int, **special: Any
 ) -> tuple[list[int], list[int]]:
-    """Segment ids, and labels with one to spare if there are several rows."""
-    ids, labels = np.full(tokens, 9), np.full(len(records) + (len(records) > 1), 9)
+    """Segment ids, and labels of the rows and of one that is not there."""
+    ids, labels = np.full(tokens, 9), np.full(len(records) + 1, 9)
     rows = np.array(records, RECORD)
     decode_module.segments(rows, np.array(starts), special_ids(**special), ids, labels)
     return ids.tolist(), labels.tolist()
@@ -89,7 +89,7 @@ def test_b_is_shown_before_a() -> None:
     ids, positions, labels, _ = decode([row], [0], 8, 2)
     assert ids == [BOS, MASK, EOS, EOS, 10, MASK, EOS, PAD]
     assert positions == [1, 5] and labels == [20, 11]
-    assert segments([row], [0], 8) == ([0, 0, 0, 0, 1, 1, 1, 0], [1])
+    assert segments([row], [0], 8) == ([0, 0, 0, 0, 1, 1, 1, 0], [1, -1])
 
 
 def test_segments_in_order_and_rows_without_segments() -> None:
