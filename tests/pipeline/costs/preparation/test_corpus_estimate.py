@@ -18,7 +18,7 @@ import zstandard
 
 from pipeline.costs.preparation import corpus_estimate as module
 from pipeline.costs.preparation import raw_sample
-from pipeline.costs.preparation.corpus_estimate import estimate_corpora
+from pipeline.costs.preparation.corpus_estimate import CorpusEstimate, estimate_corpora
 from pipeline.costs.preparation.dry_run import describe_estimate
 from pipeline.costs.preparation.stage_time import cpu_seconds
 from pipeline.data.preparation.worker import PrepareJob, Worker
@@ -51,6 +51,39 @@ def crawl() -> list[bytes]:
 TEXTS = [document(number) for number in range(3000)]
 LINES = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
 ZSTD = zstandard.ZstdCompressor(level=3)
+About = Callable[..., CorpusEstimate]
+
+
+@pytest.fixture
+def about(tiny_vocabulary: Vocabulary) -> About:
+    """The estimate of a corpus of a file or a folder."""
+
+    def about(path: Path, name: str = "news") -> CorpusEstimate:
+        _, sources = corpus_sources(name, [str(path)])
+        job = PrepareJob(
+            Path("/nonexistent"), recipe("roberta_tiny").data, (name,), {}, SPLIT_BYTES, "none",
+            "fast",
+        )  # fmt: skip
+        return estimate_corpora(sources, job, tiny_vocabulary)[name]
+
+    return about
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """Stands for `time`: only what a test counts takes time."""
+    clock = FakeClock()
+    for timed in (module, raw_sample):
+        monkeypatch.setattr(timed, "time", clock)
+    return clock
+
+
+@dataclass
+class FakeClock:
+    now: float = 0.0
+
+    def process_time(self) -> float:
+        return self.now
 
 
 def zipped(path: Path, lines: str) -> None:
@@ -85,18 +118,13 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_sample_estimates_the_whole(
-    name: str, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, about: About
 ) -> None:
     """A quarter of the text is read, of compressed files in whole blocks of up to 128 KB."""
     near = 0.2 if name.startswith("packed") else 0.1
     monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", len(LINES) // 4)
     WRITERS[name](tmp_path / name)
-    _, sources = corpus_sources("news", [str(tmp_path / name)])
-    job = PrepareJob(
-        Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
-        "fast",
-    )  # fmt: skip
-    found = estimate_corpora(sources, job, tiny_vocabulary)["news"]
+    found = about(tmp_path / name)
     assert found.documents == pytest.approx(3000, rel=near)
     assert found.text == pytest.approx(sum(map(len, TEXTS)), rel=near)
     *units, choice = found.units
@@ -109,28 +137,11 @@ def test_a_sample_estimates_the_whole(
     assert {unit.name for unit in units} - {"a split"} == {name}
 
 
-@dataclass
-class FakeClock:
-    """Stands for `time`: only what a test counts takes time."""
-
-    now: float = 0.0
-
-    def process_time(self) -> float:
-        return self.now
-
-
-def fast_job() -> PrepareJob:
-    return PrepareJob(
-        Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
-        "fast",
-    )  # fmt: skip
-
-
 def test_what_a_part_costs_by_itself_is_not_multiplied(
-    tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, about: About
 ) -> None:
     """Start-up and restarts of the encoder take time once, the text takes it by the byte."""
-    clock, do, done = FakeClock(), Worker.do, list[int]()
+    do, done = Worker.do, list[int]()
 
     def slow(worker: Worker, task: SplitTask) -> None:
         restarts = len(done) in (0, 2)
@@ -138,66 +149,44 @@ def test_what_a_part_costs_by_itself_is_not_multiplied(
         done.append(task.weight)
         do(worker, task)
 
-    for timed in (module, raw_sample):
-        monkeypatch.setattr(timed, "time", clock)
     monkeypatch.setattr(Worker, "do", slow)
     monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", len(LINES) // 8)
     WRITERS["plain.jsonl"](tmp_path / "plain.jsonl")
-    _, sources = corpus_sources("news", [str(tmp_path)])
-    about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
-    assert about.seconds == pytest.approx(0.01 + 1e-7 * len(LINES), rel=0.05)
+    assert about(tmp_path).seconds == pytest.approx(0.01 + 1e-7 * len(LINES), rel=0.05)
 
 
 def test_reading_of_a_table_is_timed_over_whole_batches(
-    tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, about: About
 ) -> None:
     """The first row of a batch takes as long as all of them, and a sample has many first rows."""
-    clock, given = FakeClock(), raw_sample.read
+    given = raw_sample.read
 
     def read(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         for number, record in enumerate(given(piece)):
             clock.now += float(number % 100 == 0 and piece.source.format == "parquet")
             yield record
 
-    for timed in (module, raw_sample):
-        monkeypatch.setattr(timed, "time", clock)
     monkeypatch.setattr(raw_sample, "read", read)
     monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", len(LINES) // 8)
     monkeypatch.setattr(raw_sample, "SPLIT_BYTES", len(LINES) // 12)
-    table = pa.table({"text": TEXTS})
-    pq.write_table(table, tmp_path / "table.parquet", row_group_size=100)
-    _, sources = corpus_sources("news", [str(tmp_path)])
-    about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
-    assert about.seconds == pytest.approx(30, rel=0.25)
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "table.parquet", row_group_size=100)
+    assert about(tmp_path).seconds == pytest.approx(30, rel=0.25)
 
 
-def test_a_file_that_cannot_be_cut_bounds_the_time(
-    tiny_vocabulary: Vocabulary, tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_cut_bounds_the_time(tmp_path: Path, about: About) -> None:
     """Of two files of equal text, one is a single unit: more workers do not help."""
     for name in ("plain.jsonl", "packed.gz"):
         WRITERS[name](tmp_path / name)
-    _, sources = corpus_sources("news", [str(tmp_path)])
-    job = PrepareJob(
-        Path("/nonexistent"), recipe("roberta_tiny").data, ("news",), {}, SPLIT_BYTES, "none",
-        "fast",
-    )  # fmt: skip
-    found = estimate_corpora(sources, job, tiny_vocabulary)
-    longest = max(found["news"].units, key=lambda unit: unit.seconds)
-    lines = describe_estimate(found, [], 64)
+    found = about(tmp_path)
+    longest = max(found.units, key=lambda unit: unit.seconds)
+    lines = describe_estimate({"news": found}, [], 64)
     assert f"bound by {longest.name}, which one worker does alone" in lines[-1]
 
 
-def test_books_are_sampled_whole(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_books_are_sampled_whole(tmp_path: Path, about: About) -> None:
     for number in range(40):
         (tmp_path / f"{number}.txt").write_text(document(5))
-    _, sources = corpus_sources("bookcorpus", [str(tmp_path)])
-    job = PrepareJob(
-        Path("/nonexistent"), recipe("roberta_tiny").data, ("bookcorpus",), {}, SPLIT_BYTES,
-        "none", "fast",
-    )  # fmt: skip
-    found = estimate_corpora(sources, job, tiny_vocabulary)["bookcorpus"]
-    assert found.documents == pytest.approx(40)
+    assert about(tmp_path, "bookcorpus").documents == pytest.approx(40)
 
 
 GIANTS: dict[str, Callable[[Path], object]] = {
@@ -215,9 +204,8 @@ GIANTS: dict[str, Callable[[Path], object]] = {
     ("name", "pieces"), [("lines.txt", 1), ("lines.txt", 7), ("two.txt", 7), ("books.jsonl", 7)]
 )
 def test_documents_far_longer_than_the_sample(
-    name: str, pieces: int, tiny_vocabulary: Vocabulary, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    name: str, pieces: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, about: About
+) -> None:
     """Of each only the start is prepared, and one that goes through many pieces counts once."""
     size = sum(map(len, TEXTS))
     monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", size // 20)
@@ -225,7 +213,6 @@ def test_documents_far_longer_than_the_sample(
     for folder in ("a", "b", "c"):
         (tmp_path / folder).mkdir()
         GIANTS[name](tmp_path / folder / name)
-    _, sources = corpus_sources("news", [str(tmp_path)])
     given, prepared = Worker.do, list[int]()
 
     def do(worker: Worker, task: SplitTask) -> None:
@@ -233,18 +220,18 @@ def test_documents_far_longer_than_the_sample(
         given(worker, task)
 
     monkeypatch.setattr(Worker, "do", do)
-    about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
-    assert about.text == pytest.approx(3 * size, rel=0.1)
+    found = about(tmp_path)
+    assert found.text == pytest.approx(3 * size, rel=0.1)
     documents = {"two.txt": 6, "books.jsonl": 18}.get(name, 3)
-    assert about.documents == pytest.approx(documents, rel=0.35)
+    assert found.documents == pytest.approx(documents, rel=0.35)
     assert max(prepared) < size / 4
 
 
 def test_few_documents_are_read_once_more_to_choose_the_held_out(
-    tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, about: About
 ) -> None:
     """By one process: more workers do not help. Of many, only the first 2,000 are read."""
-    clock, given = FakeClock(), module.read_batches
+    given = module.read_batches
 
     def read_batches(
         pieces: tuple[Piece, ...], seed: int, counts: DocumentCounts
@@ -253,13 +240,9 @@ def test_few_documents_are_read_once_more_to_choose_the_held_out(
             clock.now += len(batch.ids)
             yield batch
 
-    for timed in (module, raw_sample):
-        monkeypatch.setattr(timed, "time", clock)
     monkeypatch.setattr(module, "read_batches", read_batches)
     for count, seconds in ((1000, 1000), (3000, 2000)):
-        path = write_jsonl(tmp_path / f"{count}.jsonl", TEXTS[:count])
-        _, sources = corpus_sources("news", [str(path)])
-        about = estimate_corpora(sources, fast_job(), tiny_vocabulary)["news"]
-        assert about.units[-1].seconds == pytest.approx(seconds)
-        line = describe_estimate({"news": replace(about, seconds=1.0)}, [], 64)[-1]
+        found = about(write_jsonl(tmp_path / f"{count}.jsonl", TEXTS[:count]))
+        assert found.units[-1].seconds == pytest.approx(seconds)
+        line = describe_estimate({"news": replace(found, seconds=1.0)}, [], 64)[-1]
         assert "bound by the choice of held-out documents, which one worker does alone" in line

@@ -105,28 +105,21 @@ def test_an_archive_is_sampled_at_even_distances(
     lines = formats.json_lines([{"text": f"line {text}"} for text in words[:400]])
     texts = {f"{n}.txt": f"file {text}".encode() for n, text in enumerate(words[400:])}
     (tmp_path / "all.zip").write_bytes(formats.zipped({"a.jsonl": lines} | texts))
-    sources = corpus_sources("mine", [str(tmp_path / "all.zip")])[1]
-    [kind] = find_kinds(sources)
+    [kind] = find_kinds(corpus_sources("mine", [str(tmp_path / "all.zip")])[1])
     written = write_sample(kind, tmp_path / "sample.jsonl")
     found = [json.loads(line)["text"] for line in (tmp_path / "sample.jsonl").open()]
     assert len({*found}) == len(found)
     share = sum(text.startswith("line") for text in found) / len(found)
     assert share == pytest.approx(0.5, abs=0.15)  # the files' headers take room
     assert len(found) / written.share == pytest.approx(800, rel=0.2)
-
-
-@pytest.mark.parametrize("count", [300, 3000])
-def test_the_list_of_an_archive_s_members_holds_no_text(
-    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is a third of an archive of texts as short as these."""
-    monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", 1 << 16)
-    texts = {f"{n:05}.txt": f"A text, which is number {n}.".encode() for n in range(count)}
-    (tmp_path / "all.zip").write_bytes(formats.zipped(texts))
-    [kind] = find_kinds(corpus_sources("mine", [str(tmp_path / "all.zip")])[1])
-    written = write_sample(kind, tmp_path / "sample.jsonl")
-    found = (tmp_path / "sample.jsonl").read_text().splitlines()
-    assert len(found) / written.share == pytest.approx(count, rel=0.1)
+    # the list of its members holds no text: a third of an archive of texts as short as these
+    for count in (300, 3000):
+        texts = {f"{n:05}.txt": f"A text, which is number {n}.".encode() for n in range(count)}
+        (tmp_path / "all.zip").write_bytes(formats.zipped(texts))
+        [kind] = find_kinds(corpus_sources("mine", [str(tmp_path / "all.zip")])[1])
+        written = write_sample(kind, tmp_path / "sample.jsonl")
+        found = (tmp_path / "sample.jsonl").read_text().splitlines()
+        assert len(found) / written.share == pytest.approx(count, rel=0.1)
 
 
 def test_the_time_of_small_files_is_that_of_extracting_some(
