@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from pipeline.base.errors import ConfigError
@@ -17,8 +19,8 @@ def sections(plan: CostPlan) -> dict[str, dict[str, Estimate]]:
 
 
 def test_a_plan_has_every_section_and_warns_of_what_cannot_be() -> None:
-    job = planned("roberta_large", "batch.per_device=4096", gpu="a100", per_node=1)
-    plan = make_cost_plan(job, 2.0, ["from the data"])
+    large = partial(planned, "roberta_large", gpu="a100", per_node=1)
+    plan = make_cost_plan(large("batch.per_device=4096"), 2.0, ["from the data"])
     found = sections(plan)
     assert list(found) == [
         "memory", "step", "traffic", "time", "efficiency", "data", "disk", "preparation",
@@ -28,21 +30,19 @@ def test_a_plan_has_every_section_and_warns_of_what_cannot_be() -> None:
     assert any(f"add --set batch.per_device={most:.0f}" in line for line in plan.warnings)
     assert {"hours", "GPU-hours", "cost", "energy"} == set(found["time"])
     assert found["step"]["step"].basis == "estimated"
-    fits = planned("roberta_large", f"batch.per_device={most:.0f}", gpu="a100", per_node=1)
-    assert make_cost_plan(fits, 2.0, []).warnings == []
+    assert make_cost_plan(large(f"batch.per_device={most:.0f}"), 2.0, []).warnings == []
+    answer = dict(plan.answer)
+    assert list(answer) == ["time", "GPU-hours", "cost", "memory", "bound by"]
+    assert "does not fit in 80 GB of each A100" in answer["memory"]
+    with pytest.raises(ConfigError, match="smaller than the 128 ranks"):
+        make_cost_plan(planned("roberta_tiny", gpu="h100", nodes=16), 0.0, [])
 
 
-def test_the_answer_comes_first() -> None:
-    too_large = dict(
-        make_cost_plan(
-            planned("roberta_large", "batch.per_device=4096", gpu="a100", per_node=1), 2.0, []
-        ).answer
-    )
-    assert list(too_large) == ["time", "GPU-hours", "cost", "memory", "bound by"]
-    assert "does not fit in 80 GB of each A100" in too_large["memory"]
-    job = planned("bert_base_published", gpu="h100", tokens=4 * 10**9)
-    plan = make_cost_plan(job, 0.0, [])
+def test_phases_have_a_step_each_and_the_answer_is_of_all() -> None:
+    plan = make_cost_plan(planned("bert_base_published", gpu="h100", tokens=4 * 10**9), 0.0, [])
     answer, found = dict(plan.answer), sections(plan)
+    assert found["step 1"]["step"].value < found["step 2"]["step"].value
+    assert len(plan.plans) == 2 and "cost" not in found["time"]
     assert "per rank, fits in 80 GB of each H100" in answer["memory"]
     assert answer["cost"] == "unknown: add --price, for a GPU-hour"
     for number, words in zip((1, 2), answer["bound by"].split("; then "), strict=True):
@@ -86,19 +86,6 @@ def test_offload_has_a_section_for_the_host() -> None:
     assert "host" not in sections(make_cost_plan(planned("roberta_large", gpu="h100"), 0.0, []))
 
 
-def test_phases_have_a_step_each() -> None:
-    job = planned("bert_base_published", gpu="h100", tokens=4 * 10**9)
-    plan = make_cost_plan(job, 0.0, [])
-    found = sections(plan)
-    assert found["step 1"]["step"].value < found["step 2"]["step"].value
-    assert len(plan.plans) == 2 and "cost" not in found["time"]
-
-
-def test_a_batch_smaller_than_the_ranks_is_refused() -> None:
-    with pytest.raises(ConfigError, match="smaller than the 128 ranks"):
-        make_cost_plan(planned("roberta_tiny", gpu="h100", nodes=16), 0.0, [])
-
-
 def figure(value: float) -> Estimate:
     return Estimate("", value, "bytes", "computed", "")
 
@@ -114,14 +101,11 @@ def test_few_cores_bound_it_and_then_the_file_system() -> None:
     assert on_many.value == pytest.approx(320e9 / 2e9 / 3600, rel=0.03)
     assert "bound by the file system" in on_many.assumption
     assert on_many.least < on_many.value < on_many.most
-
-
-def test_slower_tokenizers_take_longer() -> None:
     times = [
         preparation_time(recipe(name), figure(1e9), figure(1e9), 4)[0].value
         for name in ("roberta_base", "bert_base", "albert_base")
     ]
-    assert times == sorted(times)
+    assert times == sorted(times)  # slower tokenizers take longer
 
 
 def test_efficiency_falls_with_nodes_and_faster_with_a_slow_network() -> None:
@@ -138,8 +122,5 @@ def test_efficiency_falls_with_nodes_and_faster_with_a_slow_network() -> None:
     assert found[8]["8 nodes"].value == pytest.approx(0.97, abs=0.02)
     assert 0.66 < found[8]["64 nodes"].value < 0.88
     assert found[1]["8 nodes"].value < 0.90 and found[1]["64 nodes"].value < 0.63
-
-
-def test_it_ends_where_ranks_have_nothing_to_do() -> None:
-    job = planned("roberta_tiny", gpu="h100")  # 64 sequences, 8 ranks per node
+    job = planned("roberta_tiny", gpu="h100")  # 64 sequences, 8 ranks per node: no more has work
     assert [part.name for part in efficiency(job.hardware, job.hours)][-1] == "8 nodes"

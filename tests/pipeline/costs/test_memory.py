@@ -41,10 +41,7 @@ def test_the_path_of_a_cpu_has_no_gpu_in_it() -> None:
     )
     assert here["activations"] > there["activations"]
     assert set(there) - set(here) == {"CUDA and NCCL"}
-
-
-def test_bands_are_where_something_is_not_computed() -> None:
-    for part in memory(recipe("roberta_base"), 8, ZERO1):
+    for part in memory(run, 8, ZERO1):  # bands are where something is not computed
         assert (part.least < part.most) == (part.basis == "published"), part.name
 
 

@@ -29,15 +29,9 @@ def test_every_figure_has_its_basis_and_assumption_in_text_and_json() -> None:
     sections = [PlanSection("step", "seconds", parts), PlanSection("traffic", "none", [])]
     mixtures = [[CorpusUse("yo", 100, 0.25, 12.5, "yor")], []]
     plan = CostPlan(
-        "a_run",
-        "1 node",
-        [{"rows": 3}],
-        ["model: 5"],
-        mixtures,
-        sections,
-        ["too short"],
+        "a_run", "1 node", [{"rows": 3}], ["model: 5"], mixtures, sections, ["too short"],
         [("time", "1 h")],
-    )
+    )  # fmt: skip
     lines = plan.to_lines()
     assert lines[:2] == ["a_run on 1 node", "  time       1 h"] and "  model: 5" in lines
     assert any("360 ms  310 to 555 ms" in line and "published: at 37 %" in line for line in lines)

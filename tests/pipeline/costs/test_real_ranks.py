@@ -5,9 +5,7 @@ One launch per number of ranks measures every setting (held_worker.py).
 
 from __future__ import annotations
 
-import functools
 import json
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,19 +23,15 @@ TOLERANCE = 0.01
 LAUNCHES = [
     (2, "some"), *(pytest.param(count, "whole", marks=pytest.mark.slow) for count in (1, 2, 4)),
 ]  # fmt: skip
-launches = pytest.mark.parametrize(("ranks", "what"), LAUNCHES)
 COLLECTIVES = {"all-reduce": "allreduce", "all-gather": "allgather_base",
                "reduce-scatter": "reduce_scatter_base"}  # fmt: skip
 
 
-@functools.cache
-def measured(ranks: int, what: str) -> list[list[dict[str, Any]]]:
+def measured(ranks: int, what: str, output: Path) -> list[list[dict[str, Any]]]:
     """What each rank found in each setting."""
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "measured.json"
-        result = launch(*forkrun(WORKER, output, what, count=ranks), timeout=1200)
-        assert result.returncode == 0, result.stderr
-        of_ranks: list[list[dict[str, Any]]] = json.loads(output.read_text())
+    result = launch(*forkrun(WORKER, output, what, count=ranks), timeout=1200)
+    assert result.returncode == 0, result.stderr
+    of_ranks: list[list[dict[str, Any]]] = json.loads(output.read_text())
     settings = [list(setting) for setting in SETTINGS[what]]
     assert all([found["setting"] for found in own] == settings for own in of_ranks)
     return [list(found) for found in zip(*of_ranks, strict=True)]
@@ -51,12 +45,15 @@ def held_by(parts: Partition) -> Counter[str]:
     return found
 
 
-@launches
-def test_a_rank_holds_what_is_predicted(ranks: int, what: str) -> None:
-    """Weights, fp32 weights, moments, gradients and buckets, on the rank that holds most."""
-    for found in measured(ranks, what):
+@pytest.mark.parametrize(("ranks", "what"), LAUNCHES)
+def test_ranks_hold_and_send_what_is_predicted(ranks: int, what: str, tmp_path: Path) -> None:
+    """Weights, fp32 weights, moments, gradients and buckets, on the rank that holds most. The sum
+    of all parts is enough, and not much more than enough: a row of 12 tokens adds next to nothing.
+    """
+    for found in measured(ranks, what, tmp_path / "measured.json"):
         precision, name, changes = found[0]["setting"]
-        parts = partition(run_of(precision, ranks), ranks, file_of(name, changes))
+        run = run_of(precision, ranks)
+        parts = partition(run, ranks, file_of(name, changes))
         predicted = held_by(parts)
         most = {name: max(own["held"][name] for own in found) for name in found[0]["held"]}
         for name in set(most) & set(predicted):
@@ -69,29 +66,13 @@ def test_a_rank_holds_what_is_predicted(ranks: int, what: str) -> None:
             between += predicted["copies"] + parts.width * max(parts.sizes)
             between -= 4 * parts.share if parts.width == 2 else 0
         assert most["at rest"] == pytest.approx(between, rel=TOLERANCE), found
-
-
-@launches
-def test_the_sum_of_all_parts_is_enough(ranks: int, what: str) -> None:
-    """And not much more than enough; a row of 12 tokens adds next to nothing."""
-    for found in measured(ranks, what):
-        precision, name, changes = found[0]["setting"]
-        parts = partition(run_of(precision, ranks), ranks, file_of(name, changes))
-        total = sum(held_by(parts).values())
-        peak = max(max(own["held"]["backward"], own["held"]["step"]) for own in found)
-        assert peak * (1 - TOLERANCE) <= total <= 1.75 * peak, found
-
-
-@launches
-def test_a_step_sends_what_is_predicted(ranks: int, what: str) -> None:
-    for found in measured(ranks, what) if ranks > 1 else ():
-        precision, name, changes = found[0]["setting"]
-        run = run_of(precision, ranks)
-        predicted: Counter[str] = Counter()
-        for part in sent_under(run, partition(run, ranks, file_of(name, changes))):
-            predicted[COLLECTIVES[part.name.rsplit(", ")[-1]]] += int(part.value)
-        for own in found:
+        peak = max(most["backward"], most["step"])
+        assert peak * (1 - TOLERANCE) <= sum(predicted.values()) <= 1.75 * peak, found
+        sending: Counter[str] = Counter()
+        for part in sent_under(run, parts):
+            sending[COLLECTIVES[part.name.rsplit(", ")[-1]]] += int(part.value)
+        for own in found if ranks > 1 else ():
             sent: Counter[str] = Counter()
             for collective, size in own["sent"].items():
                 sent[collective.split()[0]] += size
-            assert sent == predicted, (found[0]["setting"], sent, predicted)
+            assert sent == sending, (found[0]["setting"], sent, sending)

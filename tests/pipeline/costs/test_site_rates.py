@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -48,31 +49,17 @@ def test_a_site_without_a_file_has_no_rates(
     assert site_file() is None
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "site.json"
+    for content, why in (
         ("", "it is empty"),
         ('{"schema_version": 2, "rates": {}}', "schema version 2, not 1"),
         ('{"schema_version": 1, "rates": {"x": [{"flops": 1}]}}', "is missing"),
         ('{"schema_version": 1, "rates": []}', "rates is a list, not an object"),
-    ],
-)
-def test_a_damaged_file_is_one_line(tmp_path: Path, content: str, why: str) -> None:
-    file = tmp_path / "site.json"
-    file.write_text(content)
-    with pytest.raises(DataError, match=f"site.json cannot be read .*{why}.*remove it"):
-        read_site(file)
-
-
-@pytest.mark.parametrize("value", [0, -1.0, float("inf"), float("nan"), 5e-324, 1e308])
-def test_impossible_rates_are_refused(tmp_path: Path, value: float) -> None:
-    file = tmp_path / "site.json"
-    add_rate(file, NAME, rate(5))
-    content = json.loads(file.read_text())
-    content["rates"][NAME][0]["flops"] = value
-    file.write_text(json.dumps(content))
-    with pytest.raises(DataError, match="has a rate that no machine reaches"):
-        read_site(file)
+    ):
+        file.write_text(content)
+        with pytest.raises(DataError, match=f"site.json cannot be read .*{why}.*remove it"):
+            read_site(file)
 
 
 def link(bandwidth: float, flops: float = 50e9) -> MachineRates:
@@ -82,23 +69,23 @@ def link(bandwidth: float, flops: float = 50e9) -> MachineRates:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("section", "name"),
-    [
-        *(("rates", name) for name in ("flops", "step_seconds", "sequences_per_second", "ranks")),
-        *(("machines", name) for name in ("flops", "bus_bandwidth", "ranks")),
-    ],
-)
-def test_every_number_is_checked(tmp_path: Path, section: str, name: str) -> None:
+def test_impossible_rates_are_refused(tmp_path: Path) -> None:
+    """Every number is checked."""
     file = tmp_path / "site.json"
     add_rate(file, NAME, rate(5))
     add_rate(file, machine_key("cpu", 2, 1), link(2e9))
-    content = json.loads(file.read_text())
-    (found,) = content[section].values()
-    found[0][name] = -1
-    file.write_text(json.dumps(content))
-    with pytest.raises(DataError, match="has a rate that no machine reaches"):
-        read_site(file)
+    good = file.read_text()
+    numbers = ("flops", "step_seconds", "sequences_per_second", "ranks")
+    cases = [("rates", "flops", each) for each in (0, math.inf, math.nan, 5e-324, 1e308)]
+    cases += [("rates", name, -1) for name in numbers]
+    cases += [("machines", name, -1) for name in ("flops", "bus_bandwidth", "ranks")]
+    for section, name, value in cases:
+        content = json.loads(good)
+        (found,) = content[section].values()
+        found[0][name] = value
+        file.write_text(json.dumps(content))
+        with pytest.raises(DataError, match="has a rate that no machine reaches"):
+            read_site(file)
 
 
 def test_the_doctor_s_rates_are_of_their_machines(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.costs.cost_plan import PlannedRun
+from pipeline.costs.estimate import Estimate
 from pipeline.costs.site_rates import MachineRates, MeasuredRate, SiteRates, machine_key
 from pipeline.costs.training_time import budget, run_hours, total, work_flops
 from tests.pipeline.costs.planned import planned
@@ -14,6 +16,12 @@ def rate(flops: float, ranks: int = 1) -> MeasuredRate:
         flops=flops, step_seconds=1.0, sequences_per_second=32.0, ranks=ranks,
         measured_at="2026-11-23T10:00:00Z", versions={},
     )  # fmt: skip
+
+
+def steps(job: PlannedRun) -> dict[str, Estimate]:
+    """The parts of a step of the only phase."""
+    (phase,) = job.phases(job.hardware)
+    return {part.name: part for part in job.step(phase, job.hardware)}
 
 
 def test_a_large_step_on_64_h200_is_as_the_roofline_says() -> None:
@@ -58,30 +66,22 @@ def test_a_measured_rate_of_the_recipe_is_used_and_named() -> None:
     assert part.least < part.value < part.most
 
 
-def test_more_ranks_than_were_measured_add_communication() -> None:
+def test_more_ranks_than_were_measured_add_communication_and_offload_uses_no_rate() -> None:
     site = SiteRates(rates={"roberta_large H200 bf16": (rate(4e14, ranks=8),)})
-    job = planned("roberta_large", gpu="h200", nodes=8, site=site)
-    (phase,) = job.phases(job.hardware)
-    assert [part.name for part in job.step(phase, job.hardware)] == [
-        "forward, backward and update", "exposed communication",
-    ]  # fmt: skip
-    one = planned("roberta_large", gpu="h200", site=site)
-    (phase,) = one.phases(one.hardware)
-    assert len(one.step(phase, one.hardware)) == 1
-
-
-def test_a_plan_with_offload_uses_no_rate_of_this_site() -> None:
-    site = SiteRates(rates={"roberta_large H200 bf16": (rate(4e14, ranks=8),)})
+    measured = "forward, backward and update"
+    many = steps(planned("roberta_large", gpu="h200", nodes=8, site=site))
+    assert [*many] == [measured, "exposed communication"]
+    assert [*steps(planned("roberta_large", gpu="h200", site=site))] == [measured]
     for ds in ("zero2_offload", "zero3_offload"):
-        with_rate, without = (
-            planned("roberta_large", gpu="h200", ds=ds, site=rates) for rates in (site, SiteRates())
+        parts, expected = (
+            steps(planned("roberta_large", gpu="h200", ds=ds, site=rates))
+            for rates in (site, SiteRates())
         )
-        (phase,) = with_rate.phases(with_rate.hardware)
-        parts, expected = (job.step(phase, job.hardware) for job in (with_rate, without))
-        assert [part.value for part in parts] == [part.value for part in expected]
-        assert "rates in site.json are of runs without offload" in parts[0].assumption
-        assert "offload" not in expected[0].assumption
-        assert parts[1].name == "optimizer update" and "offloaded" in parts[1].assumption
+        assert [part.value for part in parts.values()] == [each.value for each in expected.values()]
+        compute = "forward and backward"
+        assert "rates in site.json are of runs without offload" in parts[compute].assumption
+        assert "offload" not in expected[compute].assumption
+        assert "offloaded" in parts["optimizer update"].assumption
 
 
 def test_rates_of_other_recipes_are_a_wide_band() -> None:
@@ -100,12 +100,11 @@ def test_hours_count_the_smaller_batches_of_a_growing_one() -> None:
 
 
 def test_nothing_is_sent_by_one_rank_and_more_by_higher_stages() -> None:
-    sent = []
-    for stage, ranks in ((1, 1), (1, 8), (2, 8)):
-        job = planned("roberta_base", gpu="h100", per_node=ranks, stage=stage)
-        (phase,) = job.phases(job.hardware)
-        parts = {part.name: part for part in job.step(phase, job.hardware)}
-        sent.append(parts["exposed communication"].most)
+    alone, one, two = (
+        steps(planned("roberta_base", gpu="h100", per_node=ranks, stage=stage))
+        for stage, ranks in ((1, 1), (1, 8), (2, 8))
+    )
+    sent = [own["exposed communication"].most for own in (alone, one, two)]
     assert sent[0] == 0 < sent[1] < sent[2]
 
 
@@ -116,11 +115,9 @@ def test_what_the_doctor_measured_replaces_published_links_and_bounds_compute() 
     )
     site = slow.added_to(SiteRates(), machine_key("H100", 2, 8))
     for nodes, basis in ((2, "measured here"), (4, "estimated")):
-        job = planned("roberta_large", gpu="h100", nodes=nodes, site=site)
-        usual = planned("roberta_large", gpu="h100", nodes=nodes)
-        (phase,) = job.phases(job.hardware)
         mine, theirs = (
-            {part.name: part for part in each.step(phase, each.hardware)} for each in (job, usual)
+            steps(planned("roberta_large", gpu="h100", nodes=nodes, site=rates))
+            for rates in (site, SiteRates())
         )
         sent, before = mine["exposed communication"], theirs["exposed communication"]
         assert (sent.basis, before.basis) == (basis, "estimated")

@@ -13,50 +13,38 @@ from pipeline.costs.preparation.corpus_estimate import CorpusEstimate
 from pipeline.costs.preparation.dry_run import describe_estimate
 from pipeline.costs.preparation.stage_time import Work
 from pipeline.data.shards.manifest import read_manifest
-from tests.conftest import Command
-from tests.pipeline.preparing import contents, tiny, write_jsonl
+from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 
 
 def test_the_command_prints_the_estimate_and_writes_nothing(
-    prepared: Path, command: Command, tiny_tokenizer: Path, tmp_path: Path
-) -> None:
+    prepared: Path, run: Prepare, tiny_tokenizer: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """The sample corpus is small enough to be read whole, so the estimate is exact."""
-    result = command(
-        "prepare", "--corpus", "sample", "--dry-run", "--workers", 4,
-        *tiny(tiny_tokenizer, tmp_path / "out"), TENFOLD_ROOT=str(tmp_path),
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    given = ["--corpus", "sample", "--workers", 4, *tiny(tiny_tokenizer, tmp_path / "out")]
+    said = run(*given, "--dry-run")
     totals = read_manifest(prepared).totals
-    (line,) = (line for line in result.stdout.splitlines() if line.startswith("total:"))
+    (line,) = re.findall(r"^total:.*", said, re.M)
     words = line.replace(",", "").split()
     assert int(words[words.index("documents") - 1]) == totals["documents"]
     sequences = int(words[words.index("sequences") - 1])
     assert sequences == pytest.approx(totals["sequences"], rel=0.01)
-    assert "for 4 workers" in result.stdout and "GB free" in result.stdout
-    (shards,) = re.findall(
-        r"^disk: about .* at the peak \(.*, shards ([\d.]+) MB, pieces of shards \1 MB\)",
-        result.stdout,
-        re.M,
-    )
+    assert "for 4 workers" in said and "GB free" in said
+    pattern = r"^disk: about .* at the peak \(.*, shards ([\d.]+) MB, pieces of shards \1 MB\)"
+    (shards,) = re.findall(pattern, said, re.M)
     assert bytes_in(prepared) / 1.5 < float(shards) * 1e6 < 1.5 * bytes_in(prepared)
-    (held_out,) = (line for line in result.stdout.splitlines() if "the hold-out takes" in line)
+    (share,) = re.findall(r"the hold-out takes.*about ([\d.]+)%", said)
     rows = sum(shard.sequences for shard in read_manifest(prepared).of("validation"))
-    share = float(held_out.split("about ")[1].split("%")[0]) / 100
-    assert share == pytest.approx(rows / totals["sequences"], abs=0.01)
+    assert float(share) / 100 == pytest.approx(rows / totals["sequences"], abs=0.01)
     assert contents(tmp_path) == {}
-
-
-def test_without_a_tokenizer_a_small_one_is_trained(command: Command, tmp_path: Path) -> None:
+    # without a tokenizer a small one is trained
     path = write_jsonl(tmp_path / "in.jsonl", [f"Text number {number}." for number in range(200)])
     before = contents(tmp_path)
-    result = command(
-        "prepare", "--corpus", path, "--recipe", "roberta_tiny", "--dry-run",
-        TENFOLD_ROOT=str(tmp_path / "root"),
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert "estimating with one trained on a small sample" in result.stdout
-    assert "about 200 documents" in result.stdout
-    assert contents(tmp_path) == before and not (tmp_path / "root").exists()
+    said = run("--corpus", path, "--recipe", "roberta_tiny", "--dry-run")
+    assert "estimating with one trained on a small sample" in said
+    assert "about 200 documents" in said
+    assert contents(tmp_path) == before
 
 
 def test_results_and_time() -> None:

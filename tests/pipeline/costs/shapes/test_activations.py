@@ -27,7 +27,7 @@ from pipeline.recipes import recipe
 FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert", "modernbert")
 ROWS = 4
 TOLERANCE = 0.05
-PIECES = {"whole": (), "in pieces": (15, 10, 7)}
+DROPOUT = ["encoder.dropout=0.1", "encoder.attention_dropout=0.1"]
 
 
 def saved_bytes(run: Run, pieces: tuple[int, ...]) -> int:
@@ -68,26 +68,24 @@ def own_tensors(node: Any) -> list[Tensor]:
     return [value for value in kept if isinstance(value, Tensor)]
 
 
-@pytest.mark.parametrize("rows", PIECES)
+def assert_predicted(run: Run, pieces: tuple[int, ...] = ()) -> None:
+    """On the path of a CPU."""
+    found = activations(run, False, pieces)
+    saved = saved_bytes(run, pieces)
+    assert (found.encoders + found.heads) * ROWS == pytest.approx(saved, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("pieces", [(), (15, 10, 7)], ids=["whole", "in pieces"])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
-def test_equals_what_autograd_saves(family: str, rows: str, precision: str) -> None:
-    """On the path of a CPU, with dropout."""
-    given = ["encoder.dropout=0.1", "encoder.attention_dropout=0.1", f"precision={precision}"]
-    run = override(recipe(f"{family}_tiny"), given)
-    predicted = activations(run, False, PIECES[rows])
-    saved = saved_bytes(run, PIECES[rows])
-    assert (predicted.encoders + predicted.heads) * ROWS == pytest.approx(saved, rel=TOLERANCE)
+def test_equals_what_autograd_saves(family: str, pieces: tuple[int, ...], precision: str) -> None:
+    run = override(recipe(f"{family}_tiny"), [*DROPOUT, f"precision={precision}"])
+    assert_predicted(run, pieces)
 
 
 def test_documents_in_a_row_are_pieces() -> None:
-    run = override(
-        recipe("roberta_tiny"),
-        ["encoder.dropout=0.1", "encoder.attention_dropout=0.1", "batch.attention=document"],
-    )
-    predicted = activations(run, False, (20, 12))
-    saved = saved_bytes(run, (20, 12))
-    assert (predicted.encoders + predicted.heads) * ROWS == pytest.approx(saved, rel=TOLERANCE)
+    run = override(recipe("roberta_tiny"), [*DROPOUT, "batch.attention=document"])
+    assert_predicted(run, (20, 12))
 
 
 @pytest.mark.parametrize("law", get_args(Initializer))
@@ -100,37 +98,31 @@ def test_the_law_of_initial_weights_does_not_matter(law: str) -> None:
 
 @pytest.mark.parametrize("kind", ["rtd_masked", "replace_mlm", "all_tokens_mlm"])
 def test_other_objectives_are_counted(kind: str) -> None:
-    run = override(recipe("electra_tiny"), [f"objective.kind={kind}"])
-    predicted = activations(run, False)
-    saved = saved_bytes(run, ())
-    assert (predicted.encoders + predicted.heads) * ROWS == pytest.approx(saved, rel=TOLERANCE)
+    assert_predicted(override(recipe("electra_tiny"), [f"objective.kind={kind}"]))
 
 
-def test_a_layer_on_a_gpu_keeps_what_is_published() -> None:
-    """34 bytes per token and width (Korthikanti et al. 2022, sec. 4.1, without 5 a s^2 b that fused
-    attention does not keep); its log-sum-exp is 4 bytes per head, LayerNorm's moments 16 per token.
-    """
-    run = recipe("roberta_base")
-    layer = {}
-    for layers in (1, 2):
-        shallow = override(run, [f"encoder.layers={layers}"])
-        layer[layers] = activations(shallow, True).encoders
-    tokens, width, heads = 512, 768, 12
-    assert layer[2] - layer[1] == pytest.approx(tokens * (34 * width + 4 * heads + 16), rel=1e-3)
-
-
-def test_a_gated_layer_on_a_gpu_computes_its_activation_again() -> None:
-    """Two residual sums, two norms, the mixed vector and its mask (11 D), query, key and value (6
-    D), the inner vector (4 F) and the product with its gate (2 F). Counted on the null GPU:
-    ModernBERT-base at 64 x 1,024 tokens takes 33.9 GB, of which plan computes 34.1."""
-    run = recipe("modernbert_base")
-    layer = {}
-    for layers in (2, 3):
-        shallow = override(run, [f"encoder.layers={layers}"])
-        layer[layers] = activations(shallow, True).encoders
-    tokens, width, inner, heads = 1_024, 768, 1_152, 12
-    expected = tokens * (17 * width + 6 * inner + 4 * heads + 16)
-    assert layer[3] - layer[2] == pytest.approx(expected, rel=1e-3)
+@pytest.mark.parametrize(
+    ("name", "layers", "per_token"),
+    [
+        # 34 bytes per token and width (Korthikanti et al. 2022, sec. 4.1, without 5 a s^2 b that
+        # fused attention does not keep)
+        ("roberta_base", (1, 2), 34 * 768),
+        # Two residual sums, two norms, the mixed vector and its mask (11 D), query, key and value
+        # (6 D), the inner vector (4 F) and the product with its gate (2 F). Counted on the null
+        # GPU: ModernBERT-base at 64 x 1,024 tokens takes 33.9 GB, of which plan computes 34.1.
+        ("modernbert_base", (2, 3), 17 * 768 + 6 * 1_152),
+    ],
+)
+def test_a_layer_on_a_gpu_keeps_what_is_published(
+    name: str, layers: tuple[int, int], per_token: int
+) -> None:
+    """Also the log-sum-exp, 4 bytes per head of 12, and LayerNorm's moments, 16 per token."""
+    run = recipe(name)
+    less, more = (
+        activations(override(run, [f"encoder.layers={count}"]), True).encoders for count in layers
+    )
+    expected = run.data.sequence_length * (per_token + 4 * 12 + 16)
+    assert more - less == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_slot_costs_its_logits() -> None:
@@ -140,14 +132,9 @@ def test_a_slot_costs_its_logits() -> None:
     assert activations(run, True).heads == pytest.approx(expected, rel=0.01)
 
 
-def test_pieces_attend_to_less() -> None:
-    run = recipe("roberta_tiny")
-    whole, halves = activations(run, False), activations(run, False, (16, 16))
-    assert halves.encoders < whole.encoders
-
-
-def test_pieces_on_a_gpu_keep_what_whole_rows_do() -> None:
-    run = recipe("roberta_base")
+def test_pieces_attend_to_less_and_keep_on_a_gpu_what_whole_rows_do() -> None:
+    tiny, run = recipe("roberta_tiny"), recipe("roberta_base")
+    assert activations(tiny, False, (16, 16)).encoders < activations(tiny, False).encoders
     whole, parts = activations(run, True), activations(run, True, (300, 200, 12))
     assert parts.encoders == whole.encoders + 2 * 4  # two more bounds
     assert replace(parts, encoders=whole.encoders) == whole
@@ -157,14 +144,7 @@ def test_leaves_no_trace_in_the_process() -> None:
     """A run computes this while it trains: its random numbers and types stay what they were."""
     before = torch.get_rng_state()
     for on_gpu in (True, False):
-        trace(
-            override(
-                recipe("electra_tiny"), ["encoder.dropout=0.1", "encoder.attention_dropout=0.1"]
-            ),
-            on_gpu,
-            (),
-            2,
-        )
+        trace(override(recipe("electra_tiny"), DROPOUT), on_gpu, (), 2)
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_default_dtype() == torch.float32
     assert torch.ones(1).device.type == "cpu"
@@ -185,10 +165,7 @@ def test_counts_storages_while_they_live() -> None:
         del view
         assert live.now == 400
     assert unique_bytes([second, second.view(4, 25), before]) == 4400
-
-
-def test_tensors_without_storage_count_unless_ignored() -> None:
-    for ignored, counted in (("", 400), ("meta", 0)):
+    for ignored, counted in (("", 400), ("meta", 0)):  # without storage, unless ignored
         with LiveBytes(ignored_device=ignored) as live:
             shape = torch.ones(100, device="meta")
             assert live.now == counted and shape.is_meta

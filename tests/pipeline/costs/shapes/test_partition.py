@@ -10,9 +10,7 @@ from pipeline.costs.shapes.partition import Partition, partition
 from pipeline.planning.deepspeed_config import DeepSpeedFile
 from pipeline.recipes import recipe
 
-SMALL = Partition(
-    ranks=2, stage=1, width=4, sizes=(10, 5, 7), kept=(), bucket=16, buffers=1
-)  # fmt: skip
+SMALL = Partition(ranks=2, stage=1, width=4, sizes=(10, 5, 7), kept=(), bucket=16, buffers=1)
 
 
 def test_shares_are_padded() -> None:
@@ -22,6 +20,11 @@ def test_shares_are_padded() -> None:
     assert (third.share, third.weights) == (12, 24)
     assert (third.gathered, third.kept_elements) == (10, 14)
     assert replace(SMALL, stage=0).share == 22
+    # A rank holds whole gradients of what overlaps its part: elements 0 to 11 cut the second.
+    overlapping = [replace(SMALL, ranks=ranks).overlapping for ranks in (1, 2, 4)]
+    assert overlapping == [22, 15, 15]
+    # Buffers are as large as the file says.
+    assert SMALL.bucket_bytes == 64 == replace(SMALL, stage=2, width=2, buffers=2).bucket_bytes
 
 
 @pytest.mark.parametrize(("threshold", "is_kept"), [(127, False), (128, True)])
@@ -29,13 +32,6 @@ def test_a_parameter_as_large_as_the_threshold_is_kept_whole(threshold: int, is_
     """The biases of roberta_tiny have 128 elements."""
     file = DeepSpeedFile("mine.json", {"stage": 3, "stage3_param_persistence_threshold": threshold})
     assert (128 in partition(recipe("roberta_tiny"), 2, file).kept) == is_kept
-
-
-def test_a_rank_holds_whole_gradients_of_what_overlaps_its_part() -> None:
-    """Elements 0 to 11 cut the second parameter: both ranks hold all of it."""
-    assert SMALL.overlapping == 15
-    assert replace(SMALL, ranks=4).overlapping == 15
-    assert replace(SMALL, ranks=1).overlapping == 22
 
 
 @pytest.mark.parametrize(
@@ -51,8 +47,3 @@ def test_a_rank_holds_whole_gradients_of_what_overlaps_its_part() -> None:
 )
 def test_copies_of_a_bucket(stage: int, width: int, copied: int) -> None:
     assert replace(SMALL, stage=stage, width=width).copy_bytes == copied
-
-
-def test_buffers_are_as_large_as_the_file_says() -> None:
-    assert SMALL.bucket_bytes == 64
-    assert replace(SMALL, stage=2, width=2, buffers=2).bucket_bytes == 64
