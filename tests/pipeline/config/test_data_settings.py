@@ -27,9 +27,8 @@ RUN = recipe("roberta_base")
 GOLDEN = "5a3253e547d6bc0b"
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
+def test_contradictory_data_settings_name_remedies_that_are_legal() -> None:
+    for settings, message in (
         ("data.lower_case=true", "data.lower_case=true conflicts with data.tokenizer=byte-bpe"),
         ("data.segments.label=order", "data.segments.label=order needs two segments, and data.for"),
         (
@@ -49,12 +48,8 @@ GOLDEN = "5a3253e547d6bc0b"
             "data.masks.mask_share=0.8 and data.masks.random_share=0.3 add up to more than 1",
         ),
         ("data.reader=read", "data.reader=read reads whole blocks, but data.order=global needs"),
-    ],
-)
-def test_contradictory_data_settings_name_remedies_that_are_legal(
-    settings: str, message: str
-) -> None:
-    assert_refused("roberta_base", settings, message)
+    ):
+        assert_refused("roberta_base", settings, message)
 
 
 def test_shard_settings_skip_only_read_time_settings() -> None:
@@ -93,9 +88,8 @@ def test_fingerprint_of_shard_settings_is_golden() -> None:
     assert fingerprint(shard_settings(RUN.data)) == GOLDEN
 
 
-@pytest.mark.parametrize(
-    "text_tokens, mask_rate, count",
-    [
+def test_prediction_count() -> None:
+    for text_tokens, mask_rate, count in (
         (510, 0.15, 77),  # 76.5 rounds up
         (126, 0.15, 19),  # 18.9
         (10, 0.15, 2),  # 1.5 rounds up
@@ -104,10 +98,8 @@ def test_fingerprint_of_shard_settings_is_golden() -> None:
         (1, 0.999, 1),
         (510, 0.4, 204),
         (65_533, 0.15, 9_830),  # 9829.95
-    ],
-)
-def test_prediction_count(text_tokens: int, mask_rate: float, count: int) -> None:
-    assert prediction_count(text_tokens, mask_rate) == count
+    ):
+        assert prediction_count(text_tokens, mask_rate) == count
 
 
 def test_max_predictions_counts_all_but_two_special_tokens_and_rounds_spans_up() -> None:

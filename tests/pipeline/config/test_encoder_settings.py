@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.pipeline.config.refusals import assert_refused, problems
 
 ROTARY = "encoder.position_kind=rotary encoder.position_offset=0 encoder.segment_types=1"
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
+def test_contradictions_name_remedies_that_are_legal() -> None:
+    for settings, message in (
         ("encoder.heads=7", "encoder.width=768 is not divisible by encoder.heads=7"),
         (
             "encoder.sharing=all encoder.groups=5",
@@ -40,21 +37,16 @@ ROTARY = "encoder.position_kind=rotary encoder.position_offset=0 encoder.segment
             "encoder.sharing=all encoder.gated=true",
             "encoder.sharing=all and encoder.embedding_width=0 are ALBERT's",
         ),
-    ],
-)  # fmt: skip
-def test_contradictions_name_remedies_that_are_legal(settings: str, message: str) -> None:
-    assert_refused("roberta_base", settings, message)
+    ):  # fmt: skip
+        assert_refused("roberta_base", settings, message)
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
+def test_a_value_without_a_meaning_gets_the_nearest() -> None:
+    for settings, message in (
         ("encoder.embedding_width=769", "encoder.embedding_width=769 is above encoder.width=768"),
         (f"{ROTARY} encoder.window=5 encoder.global_every=3", "encoder.window=5 is odd"),
-    ],
-)
-def test_a_value_without_a_meaning_gets_the_nearest(settings: str, message: str) -> None:
-    assert_refused("roberta_base", settings, message, keeps=False)
+    ):
+        assert_refused("roberta_base", settings, message, keeps=False)
 
 
 def test_a_base_without_rotation_names_rotary() -> None:

@@ -7,8 +7,6 @@ import inspect
 import itertools
 from typing import Literal, get_args, get_origin
 
-import pytest
-
 from pipeline.config import data_settings, encoder_settings, rules, training_settings
 from pipeline.config import run as run_module
 from pipeline.config.run import Run
@@ -22,9 +20,8 @@ PHASES = 'phases=[{"steps":900,"sequence_length":128,"sequences":256}]'
 STABLE = "schedule.kind=warmup_stable_decay"
 
 
-@pytest.mark.parametrize(
-    "name, settings, message",
-    [
+def test_every_contradiction_names_settings_that_make_it_legal() -> None:
+    for name, settings, message in (
         # phases fit the run
         ("roberta_base", f"steps=900 {PHASES}", "phases take 900 of steps=900 and leave none"),
         ("roberta_base", f"{PHASES} phases.0.sequence_length=600", "phases.0.sequence_length=600"),
@@ -103,17 +100,12 @@ STABLE = "schedule.kind=warmup_stable_decay"
         ("albert_base", "encoder.groups=5", ""),
         ("roberta_base", "optimizer.bias_correction=false", ""),
         ("bert_base_published", "optimizer.kind=lamb", ""),
-    ],
-)  # fmt: skip
-def test_every_contradiction_names_settings_that_make_it_legal(
-    name: str, settings: str, message: str
-) -> None:
-    assert_refused(name, settings, message)
+    ):  # fmt: skip
+        assert_refused(name, settings, message)
 
 
-@pytest.mark.parametrize(
-    "name, settings, message",
-    [
+def test_a_value_that_cannot_be_kept_gets_the_nearest_legal_one() -> None:
+    for name, settings, message in (
         ("roberta_base", "name=a/b", "name='a/b' cannot name a directory"),
         ("bert_base", "data.sequence_length=4", "data.sequence_length=4 is too short for two"),
         ("bert_base", f"{PHASES} phases.0.sequence_length=4", "phases.0.sequence_length=4 is too"),
@@ -124,17 +116,12 @@ def test_every_contradiction_names_settings_that_make_it_legal(
             "electra_tiny", "objective.generator.width=0.001 objective.generator.layers=0.01",
             "objective.generator.layers=0.01 of",
         ),
-    ],
-)  # fmt: skip
-def test_a_value_that_cannot_be_kept_gets_the_nearest_legal_one(
-    name: str, settings: str, message: str
-) -> None:
-    assert_refused(name, settings, message, keeps=False)
+    ):  # fmt: skip
+        assert_refused(name, settings, message, keeps=False)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+def test_compatible_settings_are_accepted() -> None:
+    for settings in (
         f"{PHASES} phases.0.steps=9 phases.0.sequences=9",
         "data.mask_mode=static data.duplicates=1",
         "data.mask_mode=per-epoch data.duplicates=0",
@@ -151,32 +138,29 @@ def test_a_value_that_cannot_be_kept_gets_the_nearest_legal_one(
         "steps=20",  # shorter than the warm-up: a smoke test of the schedule's start
         "optimizer.kind=adamw",
         "seed=9223372036854775807",
-    ],
-)
-def test_compatible_settings_are_accepted(settings: str) -> None:
-    run = recipe("roberta_base")
-    assert override(run, settings.split()) != run
+    ):
+        run = recipe("roberta_base")
+        assert override(run, settings.split()) != run
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["roberta_base", "bert_base", "albert_base", "electra_base", "spanbert_base",
-     "modernbert_base"],
-)  # fmt: skip
-def test_the_remedies_of_any_changed_choice_lead_to_a_legal_run(name: str) -> None:
+def test_the_remedies_of_any_changed_choice_lead_to_a_legal_run() -> None:
     """Every choice and switch of every family: legal after the remedies, and theirs if need be."""
-    changed = 0
-    for path, kind in setting_types(Run).items():
-        values = ("true", "false") if kind is bool else get_args(kind)
-        for value in values if kind is bool or get_origin(kind) is Literal else ():
-            for pick in (0, -1):
-                settings = [f"{path}={value}"]
-                for _ in range(2):
-                    found = problems(name, *settings)
-                    changed += bool(found)
-                    settings += itertools.chain(*(alternatives(each)[pick] for each in found))
-                assert problems(name, *settings) == [], settings
-    assert changed > 10
+    for name in (
+        "roberta_base", "bert_base", "albert_base", "electra_base", "spanbert_base",
+        "modernbert_base"
+    ):  # fmt: skip
+        changed = 0
+        for path, kind in setting_types(Run).items():
+            values = ("true", "false") if kind is bool else get_args(kind)
+            for value in values if kind is bool or get_origin(kind) is Literal else ():
+                for pick in (0, -1):
+                    settings = [f"{path}={value}"]
+                    for _ in range(2):
+                        found = problems(name, *settings)
+                        changed += bool(found)
+                        settings += itertools.chain(*(alternatives(each)[pick] for each in found))
+                    assert problems(name, *settings) == [], settings
+        assert changed > 10
 
 
 def test_every_rule_names_a_remedy() -> None:

@@ -86,9 +86,8 @@ def test_every_number_has_a_legal_range() -> None:
         assert (setting.range is not None) == (setting.kind in (int, float)), path
 
 
-@pytest.mark.parametrize(
-    "setting, shown, interval",
-    [
+def test_a_number_out_of_range_is_refused_in_one_line() -> None:
+    for setting, shown, interval in (
         ("data.masks.rate=0", "0.0", "(0, 1)"),
         ("data.masks.rate=1", "1.0", "(0, 1)"),
         ("data.masks.span_p=0", "0.0", "(0, 1]"),
@@ -99,15 +98,11 @@ def test_every_number_has_a_legal_range() -> None:
         ("encoder.dropout=1", "1.0", "[0, 1)"),
         ("data.vocab_size=260", "260", "[261, 2**32)"),
         ("seed=9223372036854775808", "9223372036854775808", "[0, 2**63)"),
-    ],
-)
-def test_a_number_out_of_range_is_refused_in_one_line(
-    setting: str, shown: str, interval: str
-) -> None:
-    path = setting.partition("=")[0]
-    assert problems("roberta_base", setting) == [
-        f"{path}={shown} is out of range; choose one in {interval}"
-    ]
+    ):
+        path = setting.partition("=")[0]
+        assert problems("roberta_base", setting) == [
+            f"{path}={shown} is out of range; choose one in {interval}"
+        ]
 
 
 def test_all_problems_of_a_run_are_in_one_error() -> None:

@@ -56,22 +56,17 @@ def party(degrees: float = 180.0, minutes: int = 40, *slices: int, mode: str = "
     )
 
 
-@pytest.mark.parametrize(
-    "interval, inside, outside",
-    [
+def test_a_range_includes_only_square_bounds_and_has_words() -> None:
+    for interval, inside, outside in (
         ("[0, 1]", [0, 0.5, 1], [-1e-9, 1.1]),
         ("(0, 1)", [1e-300], [0, 1, float("nan")]),
         ("[261, 2**32)", [261, 2**32 - 1], [260, 2**32]),
         ("[1, inf)", [1, 10**30], [0, float("inf"), float("nan")]),
-    ],
-)
-def test_a_range_includes_only_square_bounds_and_has_words(
-    interval: str, inside: list[float], outside: list[float]
-) -> None:
-    assert all(value in Range(interval) for value in inside)
-    assert not any(value in Range(interval) for value in outside)
-    words = [Range(each).in_words for each in ("[0, 1)", "[1, inf)", "(0, inf)")]
-    assert words == ["in [0, 1)", "of at least 1", "above 0"]
+    ):
+        assert all(value in Range(interval) for value in inside)
+        assert not any(value in Range(interval) for value in outside)
+        words = [Range(each).in_words for each in ("[0, 1)", "[1, inf)", "(0, inf)")]
+        assert words == ["in [0, 1)", "of at least 1", "above 0"]
 
 
 def test_settings_are_the_leaves_in_field_order() -> None:
@@ -99,9 +94,8 @@ BURNS = "oven.degrees=250 for 90 minutes burns it; lower it"
 TEA = "mode=tea is for one guest, there are 2; set mode=dinner"
 
 
-@pytest.mark.parametrize(
-    "found, problems",
-    [
+def test_all_problems_are_in_one_error() -> None:
+    for found, problems in (
         (party(300), ["oven.degrees=300 is out of range; choose one in [50, 300)"]),
         (party(180, 40, 9), ["guests.0.slices=9 is out of range; choose one in [0, 2**3]"]),
         (party(250, 90), [BURNS]),
@@ -120,15 +114,13 @@ TEA = "mode=tea is for one guest, there are 2; set mode=dinner"
             party(float("inf"), 90, 0, 1),
             ["oven.degrees=inf is out of range; choose one in [50, 300)"],
         ),
-    ],
-)
-def test_all_problems_are_in_one_error(found: Party, problems: list[str]) -> None:
-    with pytest.raises(ConfigError) as error:
-        check(found)
-    if len(problems) == 1:
-        assert str(error.value) == problems[0]
-        assert error.value.problems == ()
-    else:
-        title = f"the settings have {len(problems)} problems; fix each:"
-        assert str(error.value).split("\n  ") == [title, *problems]
-        assert error.value.problems == tuple(problems)
+    ):
+        with pytest.raises(ConfigError) as error:
+            check(found)
+        if len(problems) == 1:
+            assert str(error.value) == problems[0]
+            assert error.value.problems == ()
+        else:
+            title = f"the settings have {len(problems)} problems; fix each:"
+            assert str(error.value).split("\n  ") == [title, *problems]
+            assert error.value.problems == tuple(problems)

@@ -11,9 +11,8 @@ from tests.pipeline.config.refusals import assert_refused, problems
 RUN = recipe("roberta_base")
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
+def test_contradictions_of_a_section_name_remedies_that_are_legal() -> None:
+    for settings, message in (
         ("optimizer.lamb_variant=nvlamb", "optimizer.lamb_variant=nvlamb applies the trust ratio"),
         (
             "optimizer.kind=stable_adamw optimizer.bias_correction=false",
@@ -28,12 +27,8 @@ RUN = recipe("roberta_base")
             "checkpoint.keep_every=1500",
             "checkpoint.keep_every=1500 is not a multiple of checkpoint.every=1000",
         ),
-    ],
-)
-def test_contradictions_of_a_section_name_remedies_that_are_legal(
-    settings: str, message: str
-) -> None:
-    assert_refused("roberta_base", settings, message)
+    ):
+        assert_refused("roberta_base", settings, message)
 
 
 def test_a_reporter_is_named_once() -> None:
@@ -42,9 +37,8 @@ def test_a_reporter_is_named_once() -> None:
     assert problem.endswith("add --set 'logging.to=[\"wandb\"]'")
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+def test_settings_that_fit_are_legal() -> None:
+    for settings in (
         "encoder.heads=8",
         "encoder.embedding_width=128",
         "encoder.embedding_width=768",
@@ -57,10 +51,8 @@ def test_a_reporter_is_named_once() -> None:
         "checkpoint.keep_every=3000",
         'logging.to=["wandb"]',
         "logging.to=[]",
-    ],
-)
-def test_settings_that_fit_are_legal(settings: str) -> None:
-    assert override(RUN, settings.split()) != RUN
+    ):
+        assert override(RUN, settings.split()) != RUN
 
 
 @pytest.mark.parametrize("path", ["encoder.heads", "encoder.groups", "checkpoint.every"])

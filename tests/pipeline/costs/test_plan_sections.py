@@ -2,23 +2,18 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from pipeline.costs.estimate import Estimate
 from pipeline.costs.plan_sections import NOT_COUNTED, CostPlan, PlanSection, format_value
 from pipeline.planning.mixtures import CorpusUse
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "expected"),
-    [
+def test_values_have_three_digits_and_a_unit() -> None:
+    for value, unit, expected in (
         (1.424e9, "bytes", "1.42 GB"), (8, "bytes", "8 B"), (0.0123, "seconds", "12.3 ms"),
         (90, "seconds", "90 s"), (0.5, "hours", "30 min"), (100, "hours", "4.17 days"),
         (0.965, "share", "96.5 %"), (249e9, "tokens", "249 G"), (12_345.6, "", "12,346"),
-    ],
-)  # fmt: skip
-def test_values_have_three_digits_and_a_unit(value: float, unit: str, expected: str) -> None:
-    assert format_value(value, unit) == expected
+    ):  # fmt: skip
+        assert format_value(value, unit) == expected
 
 
 def test_every_figure_has_its_basis_and_assumption_in_text_and_json() -> None:

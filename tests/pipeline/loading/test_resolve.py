@@ -111,9 +111,8 @@ def test_a_valid_record_batch() -> None:
     assert columns.resolve()[0] == 0 and columns.checked[0, 0] == 0
 
 
-@pytest.mark.parametrize(
-    ("column", "offsets", "row", "mask"),
-    [
+def test_impossible_offsets_are_found() -> None:
+    for column, offsets, row, mask in (
         ("input_ids", [0, 3, 4], 1, -1),  # one token
         ("input_ids", [0, 3, 6], 1, -1),  # beyond the data
         ("input_ids", [-1, 3, 5], 0, -1),
@@ -122,17 +121,14 @@ def test_a_valid_record_batch() -> None:
         ("positions", [0, 2, 2], -1, 0),  # two bytes for three tokens
         ("actions", [0, 0, 1], -1, 0),
         ("random_ids", [0, 0, 1], -1, 0),  # none for an action that needs one
-    ],
-)
-def test_impossible_offsets_are_found(column: str, offsets: list[int], row: int, mask: int) -> None:
-    columns = Columns()
-    columns.offsets[column] = offsets
-    assert columns.resolve()[:2] == (row, mask)
+    ):
+        columns = Columns()
+        columns.offsets[column] = offsets
+        assert columns.resolve()[:2] == (row, mask)
 
 
-@pytest.mark.parametrize(
-    ("column", "place", "value", "row", "mask"),
-    [
+def test_impossible_values_are_found() -> None:
+    for column, place, value, row, mask in (
         ("input_ids", 1, 100, 0, -1),  # beyond the vocabulary
         ("input_ids", 4, 65_535, 1, -1),
         ("document_starts", 0, 1, 0, -1),  # the first is not at 0
@@ -144,19 +140,14 @@ def test_impossible_offsets_are_found(column: str, offsets: list[int], row: int,
         ("positions", 0, 0b1010, -1, 0),  # a bit beyond the row
         ("positions", 1, 1, -1, 1),  # a prediction without an action
         ("actions", 0, 0b101, -1, 0),  # an action without a prediction
-    ],
-)
-def test_impossible_values_are_found(
-    column: str, place: int, value: int, row: int, mask: int
-) -> None:
-    columns = Columns()
-    columns.values[column][place] = value
-    assert columns.resolve()[:2] == (row, mask)
+    ):
+        columns = Columns()
+        columns.values[column][place] = value
+        assert columns.resolve()[:2] == (row, mask)
 
 
-@pytest.mark.parametrize(
-    ("starts", "second", "label", "bad"),
-    [
+def test_documents_and_segments_start_in_order_inside_their_row() -> None:
+    for starts, second, label, bad in (
         ([0, 2, 4], 0, -1, -1),
         ([0, 4, 2], 0, -1, 0),  # out of order
         ([0, 2, 2], 0, -1, 0),
@@ -167,18 +158,14 @@ def test_impossible_values_are_found(
         ([0], 4, 1, -1),
         ([0], 4, 77, 0),  # no such label
         ([0], 7, 0, 0),  # no room for a second segment
-    ],
-)
-def test_documents_and_segments_start_in_order_inside_their_row(
-    starts: list[int], second: int, label: int, bad: int
-) -> None:
-    columns = Columns()
-    columns.values["input_ids"] = np.array([0, 10, 11, 2, 13, 14, 15, 2, 0, 2, 0], np.uint16)
-    columns.offsets["input_ids"] = [0, 8, 10]
-    columns.values["document_starts"] = np.array([*starts, 0, 0], np.uint16)
-    columns.offsets["document_starts"] = [0, len(starts), len(starts) + 1]
-    columns.values["second_segment"][0], columns.values["pair_label"][0] = second, label
-    assert columns.resolve()[0] == bad
+    ):
+        columns = Columns()
+        columns.values["input_ids"] = np.array([0, 10, 11, 2, 13, 14, 15, 2, 0, 2, 0], np.uint16)
+        columns.offsets["input_ids"] = [0, 8, 10]
+        columns.values["document_starts"] = np.array([*starts, 0, 0], np.uint16)
+        columns.offsets["document_starts"] = [0, len(starts), len(starts) + 1]
+        columns.values["second_segment"][0], columns.values["pair_label"][0] = second, label
+        assert columns.resolve()[0] == bad
 
 
 def test_wide_ids_are_below_the_vocabulary() -> None:

@@ -41,20 +41,15 @@ def plan(prepared: Path) -> Make:
     return lambda run, ranks: make_plan(run, ranks, 1, train, held_out, run.steps)
 
 
-@pytest.mark.parametrize(
-    ("sequences", "ranks", "per_device", "accumulation", "rows"),
-    [
+def test_micro_batches_are_the_fewest_and_equal() -> None:
+    for sequences, ranks, per_device, accumulation, rows in (
         (8192, 8, 128, 8, 128),
         (8192, 24, 128, 3, 114),  # 342 per rank: three of 114, not two of 128 and one of 86
         (50, 1, 32, 2, 25),
         (5, 4, 32, 1, 2),
         (3, 3, 32, 1, 1),
-    ],
-)
-def test_micro_batches_are_the_fewest_and_equal(
-    sequences: int, ranks: int, per_device: int, accumulation: int, rows: int
-) -> None:
-    assert micro_batches(sequences, ranks, per_device) == (accumulation, rows)
+    ):
+        assert micro_batches(sequences, ranks, per_device) == (accumulation, rows)
 
 
 def test_a_plan_counts_what_is_there(prepared: Path, plan: Make) -> None:

@@ -30,9 +30,8 @@ def run(*settings: str) -> Run:
 STABLE = "schedule.kind=warmup_stable_decay schedule.decay_steps"
 
 
-@pytest.mark.parametrize(
-    "settings,expected",
-    [
+def test_rates_of_every_kind() -> None:
+    for settings, expected in (
         ("", [0.5, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]),
         ("schedule.end_lr=0.2", [0.5, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2]),
         ("schedule.warmup_steps=0 steps=4", [0.75, 0.5, 0.25, 0.0]),
@@ -70,11 +69,9 @@ STABLE = "schedule.kind=warmup_stable_decay schedule.decay_steps"
             f"{STABLE}=4 schedule.power=2 schedule.end_lr=0.2",
             [0.5, 1.0, 0.65, 0.4, 0.25, 0.2, 0.2],
         ),
-    ],
-)
-def test_rates_of_every_kind(settings: str, expected: list[float]) -> None:
-    rates = [learning_rate(run(settings), step) for step in range(1, len(expected) + 1)]
-    assert rates == pytest.approx(expected, abs=1e-4)
+    ):
+        rates = [learning_rate(run(settings), step) for step in range(1, len(expected) + 1)]
+        assert rates == pytest.approx(expected, abs=1e-4)
 
 
 def google_rate(kind: str, peak: float, step: int, steps: int, warmup: int) -> float:
@@ -86,17 +83,18 @@ def google_rate(kind: str, peak: float, step: int, steps: int, warmup: int) -> f
     return decayed * min(1.0, step / warmup)
 
 
-@pytest.mark.parametrize(
-    "kind,name", [("linear_from_start", "bert"), ("linear_times_warmup", "electra")]
-)
-def test_google_decays_from_the_first_step(kind: str, name: str) -> None:
+def test_google_decays_from_the_first_step() -> None:
     """Update number s is made at the global step s - 1; the last rate is above 0, and is kept."""
-    chosen = run(f"steps=1000 schedule.warmup_steps=100 schedule.kind={kind}")
-    ours = [learning_rate(chosen, step) for step in range(1, 1_001)]
-    assert ours == pytest.approx([google_rate(name, 1.0, n, 1_000, 100) for n in range(1_000)])
-    assert learning_rate(chosen, 2_000) == ours[-1] == pytest.approx(0.001)
-    floor = override(chosen, ["schedule.warmup_steps=0", "schedule.end_lr=0.5"])
-    assert learning_rate(floor, 1) == 1.0 and learning_rate(floor, 501) == pytest.approx(0.75)
+    for kind, name in (
+        ("linear_from_start", "bert"),
+        ("linear_times_warmup", "electra"),
+    ):
+        chosen = run(f"steps=1000 schedule.warmup_steps=100 schedule.kind={kind}")
+        ours = [learning_rate(chosen, step) for step in range(1, 1_001)]
+        assert ours == pytest.approx([google_rate(name, 1.0, n, 1_000, 100) for n in range(1_000)])
+        assert learning_rate(chosen, 2_000) == ours[-1] == pytest.approx(0.001)
+        floor = override(chosen, ["schedule.warmup_steps=0", "schedule.end_lr=0.5"])
+        assert learning_rate(floor, 1) == 1.0 and learning_rate(floor, 501) == pytest.approx(0.75)
 
 
 def test_the_published_schedules_are_those_of_the_code() -> None:
@@ -114,22 +112,21 @@ def test_the_published_schedules_are_those_of_the_code() -> None:
         assert recipe(f"{name}_base_published").schedule.kind == "linear"
 
 
-@pytest.mark.parametrize(
-    "first,warmup_steps,sizes",
-    [
+def test_a_batch_that_grows() -> None:
+    for first, warmup_steps, sizes in (
         (4, 6, [4, 4, 8, 8, 12, 12, 16, 16]),
         (4, 2, [4, 8, 16, 16, 16, 16, 16, 16]),
         (5, 6, [5, 5, 10, 10, 15, 15, 16, 16]),
         (16, 6, [16] * 8),
         (4, 0, [16] * 8),
-    ],
-)
-def test_a_batch_that_grows(first: int, warmup_steps: int, sizes: list[int]) -> None:
-    settings = f"batch.sequences=16 batch.warmup_steps={warmup_steps} batch.first_sequences={first}"
-    batch = run(settings, "steps=9").batch
-    share = Share(sequences=16, per_device=16, growth=growth(batch))
-    assert [share.sequences_of(step) for step in range(8)] == sizes
-    assert [sequences_until(batch, steps) for steps in range(9)] == [0, *accumulate(sizes)]
+    ):
+        settings = (
+            f"batch.sequences=16 batch.warmup_steps={warmup_steps} batch.first_sequences={first}"
+        )
+        batch = run(settings, "steps=9").batch
+        share = Share(sequences=16, per_device=16, growth=growth(batch))
+        assert [share.sequences_of(step) for step in range(8)] == sizes
+        assert [sequences_until(batch, steps) for steps in range(9)] == [0, *accumulate(sizes)]
 
 
 @pytest.mark.parametrize("owner", ["schedule", "batch"])

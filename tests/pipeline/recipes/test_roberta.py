@@ -52,54 +52,44 @@ def test_published_twin_differs_in_optimizer_and_schedule_only(size: str) -> Non
     assert ours.batch == published.batch
 
 
-@pytest.mark.parametrize(
-    "name, peak_lr, warmup_steps, steps",
-    [
+def test_schedules_and_adam_are_the_papers() -> None:
+    for name, peak_lr, warmup_steps, steps in (
         ("roberta_base", 2.5e-3, 3_125, 62_500),
         ("roberta_large", 2.5e-3, 3_125, 62_500),
         ("roberta_base_published", 6e-4, 24_000, 500_000),
         ("roberta_large_published", 4e-4, 30_000, 500_000),
-    ],
-)
-def test_schedules_and_adam_are_the_papers(
-    name: str, peak_lr: float, warmup_steps: int, steps: int
-) -> None:
-    assert_set(
-        name,
-        f"optimizer.peak_lr={peak_lr} schedule.warmup_steps={warmup_steps} steps={steps}",
-        "batch.sequences=8192",
-    )
-    if name == "roberta_large_published":
+    ):
         assert_set(
             name,
-            "optimizer.beta1=0.9 optimizer.beta2=0.98 optimizer.eps=1e-6",
-            "optimizer.weight_decay=0.01 optimizer.clip_norm=0 encoder.dropout=0.1",
-            "encoder.attention_dropout=0.1",
+            f"optimizer.peak_lr={peak_lr} schedule.warmup_steps={warmup_steps} steps={steps}",
+            "batch.sequences=8192",
         )
+        if name == "roberta_large_published":
+            assert_set(
+                name,
+                "optimizer.beta1=0.9 optimizer.beta2=0.98 optimizer.eps=1e-6",
+                "optimizer.weight_decay=0.01 optimizer.clip_norm=0 encoder.dropout=0.1",
+                "encoder.attention_dropout=0.1",
+            )
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "peak_lr", "initializer_range", "steps"),
-    [
+def test_tiny_has_the_settings_that_are_known_to_learn() -> None:
+    for name, kind, peak_lr, initializer_range, steps in (
         ("roberta_tiny", "lamb", 1e-2, 0.02, 2_400),
         ("roberta_tiny_published", "adamw", 1e-3, 0.02, 2_400),
         ("bert_tiny", "lamb", 1e-2, 0.02, 2_400),
         ("albert_tiny", "adamw", 2e-3, 0.09, 4_800),
         ("electra_tiny", "adamw", 2e-3, 0.09, 2_400),
         ("spanbert_tiny", "adamw", 2e-3, 0.09, 3_600),
-    ],
-)
-def test_tiny_has_the_settings_that_are_known_to_learn(
-    name: str, kind: str, peak_lr: float, initializer_range: float, steps: int
-) -> None:
-    roberta = assert_set("roberta_tiny", "batch.sequences=64 schedule.warmup_steps=100")
-    run = assert_set(
-        name,
-        "data.sequence_length=32 encoder.positions=32 encoder.dropout=0 optimizer.beta2=0.98",
-        f"optimizer.kind={kind} optimizer.peak_lr={peak_lr} steps={steps}",
-        f"encoder.initializer_range={initializer_range}",
-    )
-    assert run.batch == roberta.batch and run.schedule == roberta.schedule
+    ):
+        roberta = assert_set("roberta_tiny", "batch.sequences=64 schedule.warmup_steps=100")
+        run = assert_set(
+            name,
+            "data.sequence_length=32 encoder.positions=32 encoder.dropout=0 optimizer.beta2=0.98",
+            f"optimizer.kind={kind} optimizer.peak_lr={peak_lr} steps={steps}",
+            f"encoder.initializer_range={initializer_range}",
+        )
+        assert run.batch == roberta.batch and run.schedule == roberta.schedule
 
 
 def test_unknown_recipe_names_the_nearest() -> None:

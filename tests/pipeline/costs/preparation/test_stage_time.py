@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pipeline.costs.preparation.stage_time import (
     Work,
     cpu_seconds,
@@ -12,19 +10,18 @@ from pipeline.costs.preparation.stage_time import (
 )
 
 
-@pytest.mark.parametrize(
-    ("units", "workers", "seconds"),
-    [
+def test_no_unit_is_divided() -> None:
+    for units, workers, seconds in (
         ([10.0], 1, 10),
         ([10.0], 64, 10),
         ([1.0] * 64, 16, 4),
         ([1.0] * 9, 8, 2),
         ([8.0, 1.0, 1.0, 1.0], 2, 8),
         ([5.0, 4.0, 3.0, 3.0], 2, 8),
-    ],
-)
-def test_no_unit_is_divided(units: list[float], workers: int, seconds: float) -> None:
-    assert stage_seconds([Work("prepare", "a split", each) for each in units], workers) == seconds
+    ):
+        assert (
+            stage_seconds([Work("prepare", "a split", each) for each in units], workers) == seconds
+        )
 
 
 def test_many_equal_units() -> None:

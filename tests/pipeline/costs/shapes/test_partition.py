@@ -34,16 +34,13 @@ def test_a_parameter_as_large_as_the_threshold_is_kept_whole(threshold: int, is_
     assert (128 in partition(recipe("roberta_tiny"), 2, file).kept) == is_kept
 
 
-@pytest.mark.parametrize(
-    ("stage", "width", "copied"),
-    [
+def test_copies_of_a_bucket() -> None:
+    for stage, width, copied in (
         (1, 4, 4 * 15),  # (10, 5) goes to both ranks, (7) to one
         (2, 4, 4 * 12),  # (7, 5) goes to both, (10) to one
         (2, 2, 6 * 12),  # joined in bf16, then cast
         (3, 4, 4 * 14),  # (8, 6), padded
         (1, 2, 0),  # one flat tensor already
         (0, 4, 4 * 22),
-    ],
-)
-def test_copies_of_a_bucket(stage: int, width: int, copied: int) -> None:
-    assert replace(SMALL, stage=stage, width=width).copy_bytes == copied
+    ):
+        assert replace(SMALL, stage=stage, width=width).copy_bytes == copied
