@@ -105,10 +105,7 @@ def test_all_problems_are_in_one_error() -> None:
             ["guests.1.slices=-1 is out of range; choose one in [0, 2**3]", BURNS, TEA],
         ),
         # a rule about a number out of range adds nothing
-        (
-            party(300, 90, 0, 1),
-            ["oven.degrees=300 is out of range; choose one in [50, 300)", TEA],
-        ),
+        (party(300, 90, 0, 1), ["oven.degrees=300 is out of range; choose one in [50, 300)", TEA]),
         # rules are skipped if a number is not finite
         (
             party(float("inf"), 90, 0, 1),

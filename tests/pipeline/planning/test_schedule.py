@@ -38,10 +38,7 @@ def test_rates_of_every_kind() -> None:
         ("schedule.warmup_steps=4 steps=4", [0.25, 0.5, 0.75, 1.0, 0.0]),
         ("schedule.warmup_steps=8 steps=4", [0.125, 0.25, 0.375, 0.5]),
         ("schedule.kind=constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
-        (
-            "schedule.kind=polynomial schedule.power=2",
-            [0.5, 1.0, 0.5625, 0.25, 0.0625, 0.0, 0.0],
-        ),
+        ("schedule.kind=polynomial schedule.power=2", [0.5, 1.0, 0.5625, 0.25, 0.0625, 0.0, 0.0]),
         (
             "schedule.kind=polynomial schedule.power=0.5 schedule.end_lr=0.2",
             [0.5, 1.0, 0.8928, 0.7657, 0.6, 0.2, 0.2],
@@ -53,10 +50,7 @@ def test_rates_of_every_kind() -> None:
         ),
         (f"{STABLE}=2", [0.5, 1.0, 1.0, 1.0, 0.5, 0.0, 0.0]),
         ("schedule.kind=cosine", [0.5, 1.0, 0.8536, 0.5, 0.1464, 0.0, 0.0]),
-        (
-            "schedule.kind=cosine schedule.end_lr=0.2",
-            [0.5, 1.0, 0.8828, 0.6, 0.3172, 0.2, 0.2],
-        ),
+        ("schedule.kind=cosine schedule.end_lr=0.2", [0.5, 1.0, 0.8828, 0.6, 0.3172, 0.2, 0.2]),
         (
             f"{STABLE}=4 schedule.decay_shape=one_minus_sqrt",
             [0.5, 1.0, 0.5, 0.2929, 0.134, 0.0, 0.0],
@@ -65,10 +59,7 @@ def test_rates_of_every_kind() -> None:
             f"{STABLE}=4 schedule.decay_shape=one_minus_sqrt schedule.end_lr=0.2 schedule.power=7",
             [0.5, 1.0, 0.6, 0.4343, 0.3072, 0.2, 0.2],
         ),
-        (
-            f"{STABLE}=4 schedule.power=2 schedule.end_lr=0.2",
-            [0.5, 1.0, 0.65, 0.4, 0.25, 0.2, 0.2],
-        ),
+        (f"{STABLE}=4 schedule.power=2 schedule.end_lr=0.2", [0.5, 1.0, 0.65, 0.4, 0.25, 0.2, 0.2]),
     ):
         rates = [learning_rate(run(settings), step) for step in range(1, len(expected) + 1)]
         assert rates == pytest.approx(expected, abs=1e-4)
@@ -85,10 +76,7 @@ def google_rate(kind: str, peak: float, step: int, steps: int, warmup: int) -> f
 
 def test_google_decays_from_the_first_step() -> None:
     """Update number s is made at the global step s - 1; the last rate is above 0, and is kept."""
-    for kind, name in (
-        ("linear_from_start", "bert"),
-        ("linear_times_warmup", "electra"),
-    ):
+    for kind, name in (("linear_from_start", "bert"), ("linear_times_warmup", "electra")):
         chosen = run(f"steps=1000 schedule.warmup_steps=100 schedule.kind={kind}")
         ours = [learning_rate(chosen, step) for step in range(1, 1_001)]
         assert ours == pytest.approx([google_rate(name, 1.0, n, 1_000, 100) for n in range(1_000)])
@@ -120,10 +108,8 @@ def test_a_batch_that_grows() -> None:
         (16, 6, [16] * 8),
         (4, 0, [16] * 8),
     ):
-        settings = (
-            f"batch.sequences=16 batch.warmup_steps={warmup_steps} batch.first_sequences={first}"
-        )
-        batch = run(settings, "steps=9").batch
+        growing = f"batch.warmup_steps={warmup_steps} batch.first_sequences={first}"
+        batch = run("steps=9 batch.sequences=16", growing).batch
         share = Share(sequences=16, per_device=16, growth=growth(batch))
         assert [share.sequences_of(step) for step in range(8)] == sizes
         assert [sequences_until(batch, steps) for steps in range(9)] == [0, *accumulate(sizes)]

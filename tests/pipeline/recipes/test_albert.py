@@ -35,12 +35,7 @@ def test_parameters_are_exact(size: str, version: str, encoder: int, heads: int)
 
 def test_sharing_gives_the_paper_s_parameter_counts() -> None:
     """Lan et al. 2020, table 4, base with embeddings of 128: recalled, in millions."""
-    for sharing, millions in (
-        ("all", 12),
-        ("attention", 64),
-        ("feed_forward", 38),
-        ("none", 89),
-    ):
+    for sharing, millions in (("all", 12), ("attention", 64), ("feed_forward", 38), ("none", 89)):
         run = override(recipe("albert_base"), [f"encoder.sharing={sharing}"])
         found = sizes(run)
         count = sum(size for name, size in found.items() if name.startswith("albert."))

@@ -54,8 +54,8 @@ def test_published_is_the_paper_s() -> None:
         )  # fmt: skip
         published = assert_set(
             f"electra_{size}_published", settings,
-            "optimizer.kind=adamw optimizer.bias_correction=false schedule.kind=linear_times_warmup",
-            "schedule.warmup_steps=10000",
+            "optimizer.kind=adamw optimizer.bias_correction=false",
+            "schedule.kind=linear_times_warmup schedule.warmup_steps=10000",
         )  # fmt: skip
         assert published.data == replace(ours.data, mask_mode="per-epoch", duplicates=0)
         assert published.encoder == replace(ours.encoder, initializer="truncated_normal_glorot")

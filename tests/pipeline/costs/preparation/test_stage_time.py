@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.costs.preparation.stage_time import (
-    Work,
-    cpu_seconds,
-    describe_time,
-    stage_seconds,
-)
+from pipeline.costs.preparation.stage_time import Work, cpu_seconds, describe_time, stage_seconds
 
 
 def test_no_unit_is_divided() -> None:
@@ -19,9 +14,8 @@ def test_no_unit_is_divided() -> None:
         ([8.0, 1.0, 1.0, 1.0], 2, 8),
         ([5.0, 4.0, 3.0, 3.0], 2, 8),
     ):
-        assert (
-            stage_seconds([Work("prepare", "a split", each) for each in units], workers) == seconds
-        )
+        works = [Work("prepare", "a split", each) for each in units]
+        assert stage_seconds(works, workers) == seconds
 
 
 def test_many_equal_units() -> None:

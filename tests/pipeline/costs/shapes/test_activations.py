@@ -113,10 +113,8 @@ def test_a_layer_on_a_gpu_keeps_what_is_published() -> None:
         ("modernbert_base", (2, 3), 17 * 768 + 6 * 1_152),
     ):
         run = recipe(name)
-        less, more = (
-            activations(override(run, [f"encoder.layers={count}"]), True).encoders
-            for count in layers
-        )
+        runs = [override(run, [f"encoder.layers={count}"]) for count in layers]
+        less, more = (activations(each, True).encoders for each in runs)
         expected = run.data.sequence_length * (per_token + 4 * 12 + 16)
         assert more - less == pytest.approx(expected, rel=1e-3)
 
