@@ -42,17 +42,6 @@ def test_a_missing_or_cut_file_is_named_or_its_shard_skipped(
         Dataset.open(random_shards, split="validation")
 
 
-def test_mapped_and_read_rows_are_the_same(random_shards: Path, compressed: Path) -> None:
-    rows = np.array([0, 1499, 1500, 2823])
-    mapped = Dataset.open(random_shards).records(rows, 2)
-    with ThreadPoolExecutor(2) as pool:
-        for directory in (random_shards, compressed):
-            read = Dataset.open(directory).read_records(rows, 2, pool, keep=0)
-            for name in ("tokens", "predictions"):
-                assert np.array_equal(read.fields[name], mapped.fields[name])
-            assert (mapped.fields["documents"] == 0).all()  # unless details are requested
-
-
 def test_skipped_shards_are_not_read(random_shards: Path, prepare: Prepare, tmp_path: Path) -> None:
     dataset = Dataset.open(random_shards)
     rows = np.array([0, 1500, 1499, 2600])
@@ -213,6 +202,8 @@ def test_numbers_of_a_dataset(random_shards: Path) -> None:
     drawn = sum(mask.predictions for shard in dataset.shards for mask in shard.masks)
     assert dataset.mean_predictions == drawn / 28_240
     assert dataset.by_corpus() == {"news": dataset}
+    plain = dataset.records(np.arange(9), 2).fields
+    assert (plain["documents"] == 0).all()  # unless details are requested
 
 
 def test_the_corpora_of_a_directory_are_parts_of_it(prepared: Path) -> None:

@@ -18,7 +18,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import BatchBuilder, BatchForm, MicroBatch
 from pipeline.loading.order import Order, Share
-from tests.pipeline.loading.conftest import MASK, PAD, Prepare, drawing, with_column
+from tests.pipeline.loading.conftest import MASK, PAD, Prepare, drawing
 
 
 def loader(
@@ -321,13 +321,6 @@ def test_a_thread_ends_with_its_iteration_and_hands_over_errors(
     assert threading.active_count() == before
 
 
-def test_mapped_files_do_not_stay_open(random_shards: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    source = loader(random_shards)
-    list(zip(range(360), source.micro_batches()))
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before
-
-
 @pytest.mark.parametrize("label", ["next", "order"])
 @pytest.mark.parametrize("options", [{}, {"kind": "blocks", "reader": "read", "window": 1}])
 def test_pairs_show_their_segments(
@@ -372,15 +365,6 @@ def test_pairs_show_their_segments(
     assert seen == {(False, -1), (True, 0), (True, 1)}
 
 
-def test_an_impossible_second_segment_is_named(prepare: Prepare, tmp_path: Path) -> None:
-    directory = prepare(tmp_path / "pairs", (100,), label="order")
-    path = directory / "rows/train-00000.arrow"
-    ids = arrow_files.read_table(path)["input_ids"].to_pylist()
-    with_column(path, "second_segment", [len(own) - 1 for own in ids])
-    with pytest.raises(DataError, match=r"rows/train-00000\.arrow is damaged: row \d+"):
-        take(loader(directory), 1)
-
-
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_steps_know_their_counts_before_their_batches(random_shards: Path, prefetch: int) -> None:
     steps = loader(random_shards, prefetch=prefetch).steps()
@@ -416,20 +400,6 @@ def test_damaged_bytes_end_in_an_error(damaged: Path, name: str, reader: str) ->
     content.tofile(path)
     with pytest.raises(DataError, match=name):
         take(loader(damaged, kind="blocks", reader=reader), 360)
-
-
-def test_offsets_that_point_elsewhere_end_in_an_error(damaged: Path) -> None:
-    """No wild read: every row is checked against the size of its buffers."""
-    for name, column in (("rows/train-00000.arrow", 0), ("mask-0/train-00000.arrow", 2)):
-        content = (damaged / name).read_bytes()
-        table = arrow_files.read_table(damaged / name)
-        offsets = table.column(column).chunk(0).buffers()[1].to_pybytes()
-        place = content.index(offsets[:400])
-        wrong = np.full(100, 2**30, np.int32).tobytes()
-        (damaged / name).write_bytes(content[:place] + wrong + content[place + 400 :])
-        with pytest.raises(DataError, match=f"{name} is damaged: row"):
-            take(loader(damaged), 60)
-        (damaged / name).write_bytes(content)
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])

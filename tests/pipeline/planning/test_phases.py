@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import pytest
 
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.config import data_settings
-from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
-from pipeline.config.schema import Legacy
-from pipeline.config.settings import from_dict, override, to_dict
+from pipeline.config.settings import override
 from pipeline.data.shards.arrow_files import read_table
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.loading.compatibility import as_read, check_shards, runs_of
@@ -72,42 +68,10 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
     other.manifest = replace(small.manifest, sequence_length=24)
     with pytest.raises(ConfigError, match=f"{short}, which has sequences of 16; .* read 24 and"):
         check_lengths(tiny("phases.0.sequence_length=24"), [long, other, small])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LaterData(DataSettings):
-    blanks: Annotated[int, Legacy(0)]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LaterRun(Run):
-    """A run as a later version may define it."""
-
-    data: LaterData
-
-
-def test_shards_from_before_a_setting_have_its_legacy_value(
-    lesson: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Shards with another value fit no run with the legacy value, though that is not stored."""
-    old, new = Dataset.open(lesson), Dataset.open(lesson)
-    new.manifest = replace(new.manifest, data=new.manifest.data | {"blanks": 3})
-    run = recipe("roberta_tiny")
-    same = from_dict(LaterRun, to_dict(run))
-    other = override(same, ["data.blanks=3"])
-    with pytest.raises(DataError, match=r"data\.blanks=3, which this version does not know"):
-        check_shards(run, [new], "")
-    monkeypatch.setattr(data_settings, "DataSettings", LaterData)
-    check_shards(same, [old], "")
-    check_shards(other, [new], "")
-    with pytest.raises(DataError, match=r"prepared with data\.blanks=0, the run asks for 3;"):
-        check_shards(other, [old], "")
-    with pytest.raises(DataError, match=r"prepared with data\.blanks=3, the run asks for 0;"):
-        check_shards(same, [new], "")
-    kept = {name: value for name, value in old.manifest.data.items() if name != "seed"}
-    old.manifest = replace(old.manifest, data=kept)
+    kept = {name: value for name, value in long.manifest.data.items() if name != "seed"}
+    long.manifest = replace(long.manifest, data=kept)
     with pytest.raises(DataError, match=r"was prepared without data\.seed, the run asks for 0;"):
-        check_shards(same, [old], "")
+        check_shards(recipe("roberta_tiny"), [long], "")
 
 
 def changing(*phases: tuple[str, ...], anew: bool = False) -> Run:
