@@ -55,8 +55,7 @@ def take(source: Loader, count: int, consumed: int = 0, number: int = 0) -> list
 
 def slow_decode(directory: Path, row: int, duplicate: int) -> tuple[list[int], dict[int, int]]:
     """The encoder's input of a row, and its labels by position, token by token."""
-    manifest = read_manifest(directory)
-    for shard in manifest.shards:
+    for shard in read_manifest(directory).shards:
         if row < shard.sequences:
             break
         row -= shard.sequences
@@ -101,29 +100,21 @@ def assert_same(ones: list[MicroBatch], others: list[MicroBatch]) -> None:
                 assert left == right, field.name
 
 
-@pytest.mark.parametrize(
-    ("kind", "reader", "compression"),
-    [
-        ("global", "mmap", "none"),
-        ("blocks", "mmap", "none"),
-        ("blocks", "read", "none"),
-        ("blocks", "read", "zstd"),
-    ],
-)
-def test_pieces_are_read_as_if_each_were_a_shard(
-    kind: str, reader: str, compression: str, prepare: Prepare, tmp_path: Path
-) -> None:
+def test_pieces_are_read_as_if_each_were_a_shard(prepare: Prepare, tmp_path: Path) -> None:
     """In the same order with the same masks, from the start and from the middle of any pass."""
-    rows, grouped = (1500, 30, 1024, 300), ((1500, 30), (1024, 300))
-    apart, together = (
-        prepare(tmp_path / name, of, duplicates=2, compression=compression)
-        for name, of in (("apart", rows), ("together", grouped))
-    )
-    options = {"kind": kind, "reader": reader}
-    for consumed in (0, 2820, 4000):
-        own = [take(loader(path, **options), 12, consumed) for path in (apart, together)]
-        assert_same(*own)
-    assert_same(*(take(drawn(path, **options), 6, 5000) for path in (apart, together)))
+    readings = {"none": ("global mmap", "blocks mmap", "blocks read"), "zstd": ("blocks read",)}
+    for compression, options in readings.items():
+        apart, together = (
+            prepare(tmp_path / compression / str(len(rows)), rows, duplicates=2,
+                    compression=compression)
+            for rows in ((1500, 30, 1024, 300), ((1500, 30), (1024, 300)))
+        )  # fmt: skip
+        for kind, reader in map(str.split, options):
+            for of, count, consumed in (
+                (loader, 12, 0), (loader, 12, 2820), (loader, 12, 4000), (drawn, 6, 5000),
+            ):  # fmt: skip
+                one, other = (of(path, kind=kind, reader=reader) for path in (apart, together))
+                assert_same(take(one, count, consumed), take(other, count, consumed))
 
 
 @pytest.mark.parametrize(("vocabulary", "label"), [(1000, ""), (70_000, ""), (1000, "order")])
@@ -149,15 +140,21 @@ def test_drawn_masks_never_repeat(prepare: Prepare, tmp_path: Path) -> None:
 def test_a_batch_equals_a_slow_decode(
     random_shards: Path, prepare: Prepare, tmp_path: Path
 ) -> None:
-    """Also of ids that are stored as uint32."""
+    """Also of ids that are stored as uint32, and if one step spans many passes: all ten duplicates
+    of a toy corpus are in use at once."""
     large = prepare(tmp_path / "news", (200,), vocabulary=70_000)
-    for directory, count in ((random_shards, 3), (large, 1)):
-        for batch in take(loader(directory), count):
-            assert_decoded(directory, batch)
+    toy = prepare(tmp_path / "toy", (5,))
+    steps: dict[str, Any] = {"sequences": 128, "per_device": 32}
+    for source, count in (
+        (loader(random_shards), 3), (loader(large), 1), (loader(toy, **steps), 6),
+        (loader(toy, **steps, reader="read", kind="blocks"), 6),
+    ):  # fmt: skip
+        for batch in take(source, count):
+            assert_decoded(source.datasets[0].directory, batch)
             integers = batch.input_ids, batch.positions, batch.labels
             assert {own.dtype for own in integers} == {torch.int64}
             assert batch.weights.dtype == torch.float32
-            assert (batch.labels.max() > 65_536) == (directory is large)
+            assert (batch.labels.max() > 65_536) == (source.datasets[0].directory == large)
 
 
 def test_pass_e_reads_duplicate_e_less_one_mod_ten(prepare: Prepare, tmp_path: Path) -> None:
@@ -168,21 +165,12 @@ def test_pass_e_reads_duplicate_e_less_one_mod_ten(prepare: Prepare, tmp_path: P
         assert_decoded(directory, batch)  # decodes with duplicate (pass - 1) mod 10
 
 
-def test_one_step_may_span_many_passes(prepare: Prepare, tmp_path: Path) -> None:
-    """A toy corpus with a large batch: all ten duplicates are in use at once."""
-    directory = prepare(tmp_path / "news", (5,))
-    for reader, kind in (("mmap", "global"), ("read", "blocks")):
-        source = loader(directory, sequences=128, per_device=32, reader=reader, kind=kind)
-        for batch in take(source, 6):
-            assert_decoded(directory, batch)
-
-
 def test_a_step_holds_the_same_sequences_on_any_ranks(random_shards: Path) -> None:
     def step_rows(world: int, per_device: int) -> list[list[int]]:
-        ranks = [
+        sources = [
             loader(random_shards, 48, per_device, world=(world, rank)) for rank in range(world)
         ]
-        iterators = [rank.steps() for rank in ranks]
+        iterators = [source.steps() for source in sources]
         found = []
         for _ in range(4):
             parts = [next(iterator) for iterator in iterators]
@@ -223,17 +211,15 @@ def test_a_batch_that_grows(random_shards: Path, prefetch: int) -> None:
         source.close()
 
 
-@pytest.mark.parametrize(
-    ("kind", "reader"), [("global", "mmap"), ("blocks", "mmap"), ("blocks", "read")]
-)
-def test_a_seek_equals_reading_up_to_it(random_shards: Path, kind: str, reader: str) -> None:
-    source = loader(random_shards, sequences=40, per_device=40, kind=kind, reader=reader)
-    whole = take(source, 150)  # two passes of 2,824 rows
-    for step in (1, 70, 71, 149):
-        assert_same(take(source, 1, consumed=step * 40, number=step), [whole[step]])
-    halved = loader(random_shards, sequences=20, per_device=20, kind=kind, reader=reader)
-    batch = take(halved, 1, consumed=40 * 70 + 20)[0]  # from here on with another batch size
-    assert batch.samples.row.tolist() == whole[70].samples.row[20:].tolist()
+def test_a_seek_equals_reading_up_to_it(random_shards: Path) -> None:
+    for kind, reader in (("global", "mmap"), ("blocks", "mmap"), ("blocks", "read")):
+        source = loader(random_shards, sequences=40, per_device=40, kind=kind, reader=reader)
+        whole = take(source, 150)  # two passes of 2,824 rows
+        for step in (1, 70, 71, 149):
+            assert_same(take(source, 1, consumed=step * 40, number=step), [whole[step]])
+        halved = loader(random_shards, sequences=20, per_device=20, kind=kind, reader=reader)
+        batch = take(halved, 1, consumed=40 * 70 + 20)[0]  # from here on with another batch size
+        assert batch.samples.row.tolist() == whole[70].samples.row[20:].tolist()
 
 
 def test_a_mixture_reads_each_dataset_by_its_own_pass(
@@ -278,10 +264,8 @@ def test_validation_ends_after_one_pass_of_duplicate_0(random_shards: Path) -> N
     for options in ({}, {"reader": "read", "prefetch": 2}):
         source = loader(random_shards, sequences=1000, per_device=500, kind="sequential", **options)
         found = list(source.micro_batches())
-        assert [batch.samples.row.tolist() for batch in found] == [
-            *(list(range(start, start + 500)) for start in range(0, 2500, 500)),
-            list(range(2500, 2824)),
-        ]
+        rows = [batch.samples.row.tolist() for batch in found]
+        assert rows == [[*range(2824)][start : start + 500] for start in range(0, 2824, 500)]
         assert [step.sequences for step in source.steps()] == [1000, 1000, 824]
         assert len(found[-1].rows) == 324
         assert set(found[-1].samples.pass_number.tolist()) == {1}
@@ -353,14 +337,11 @@ def test_pairs_show_their_segments(
             expected = [int(0 < second <= place) for place in range(len(ids))]
             assert batch.segment_ids[own].tolist() == expected
             assert batch.pair_labels[row] == (stored if second else -1)
-            labels |= {
-                own.start + shown: answers[place]
-                for shown, place in enumerate(kept)
-                if place in answers
-            }
+            shown = {own.start + to: place for to, place in enumerate(kept) if place in answers}
+            labels |= {to: answers[place] for to, place in shown.items()}
             seen.add((bool(second), int(batch.pair_labels[row])))
-        assert dict(zip(batch.positions.tolist()[: len(labels)], batch.labels.tolist())) == labels
-        assert batch.positions.tolist()[: len(labels)] == sorted(labels)
+        slots = zip(batch.positions.tolist()[: len(labels)], batch.labels.tolist())
+        assert list(slots) == sorted(labels.items())
         assert len(batch.pair_labels) == len(batch.samples)
     assert seen == {(False, -1), (True, 0), (True, 1)}
 
