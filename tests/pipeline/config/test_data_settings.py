@@ -88,7 +88,7 @@ def test_fingerprint_of_shard_settings_is_golden() -> None:
     assert fingerprint(shard_settings(RUN.data)) == GOLDEN
 
 
-def test_prediction_count() -> None:
+def test_prediction_counts_round_and_those_of_spans_round_up() -> None:
     for text_tokens, mask_rate, count in (
         (510, 0.15, 77),  # 76.5 rounds up
         (126, 0.15, 19),  # 18.9
@@ -100,12 +100,9 @@ def test_prediction_count() -> None:
         (65_533, 0.15, 9_830),  # 9829.95
     ):
         assert prediction_count(text_tokens, mask_rate) == count
-
-
-def test_max_predictions_counts_all_but_two_special_tokens_and_rounds_spans_up() -> None:
-    assert max_predictions(RUN.data) == 77
+    assert max_predictions(RUN.data) == 77  # all but two special tokens
     assert max_predictions(recipe("roberta_tiny").data) == 5
-    for length, count in ((32, 5), (42, 6), (33, 5)):  # ceil of 0.15 x 30, 40, 31
+    for length, count in ((32, 5), (42, 6), (33, 5)):  # of spans: ceil of 0.15 x 30, 40, 31
         data = override(RUN, ["data.masking=span", f"data.sequence_length={length}"]).data
         assert max_predictions(data) == count
 
@@ -131,16 +128,13 @@ def later(blanks: int, decay: float) -> LaterData:
 
 
 def test_a_later_setting_changes_the_fingerprint_unless_it_has_its_legacy_value() -> None:
-    old = from_dict(LaterData, to_dict(RUN.data))
+    old, new, nested = from_dict(LaterData, to_dict(RUN.data)), later(2, 0.5), later(0, 0.25)
     assert old == later(0, 0.5)
     assert shard_settings(old) == shard_settings(RUN.data)
     assert fingerprint(shard_settings(old)) == GOLDEN
-    new = later(2, 0.5)
     assert shard_settings(new) == shard_settings(RUN.data) | {"blanks": 2}
-    nested = later(0, 0.25)
     assert shard_settings(nested) == shard_settings(RUN.data) | {"masks.decay": 0.25}
-    marks = {fingerprint(shard_settings(data)) for data in (old, new, nested)}
-    assert len(marks) == 3
+    assert len({fingerprint(shard_settings(data)) for data in (old, new, nested)}) == 3
 
 
 def test_a_manifest_without_a_later_setting_means_its_legacy_value(
@@ -148,13 +142,10 @@ def test_a_manifest_without_a_later_setting_means_its_legacy_value(
 ) -> None:
     manifest = shard_settings(RUN.data)
     assert prepared_settings(manifest, "shards") == all_shard_settings(RUN.data)
+    with pytest.raises(DataError, match=r"^shards/x .* data\.blanks=2, which this version"):
+        prepared_settings(shard_settings(later(2, 0.5)), "shards/x")
     monkeypatch.setattr(pipeline.config.data_settings, "DataSettings", LaterData)
     assert prepared_settings(manifest, "shards") == all_shard_settings(later(0, 0.5))
     assert prepared_settings(manifest, "shards") != all_shard_settings(later(2, 0.5))
     stored = shard_settings(later(2, 0.25))
     assert prepared_settings(stored, "shards") == all_shard_settings(later(2, 0.25))
-
-
-def test_a_manifest_of_a_later_version_is_refused() -> None:
-    with pytest.raises(DataError, match=r"^shards/x .* data\.blanks=2, which this version"):
-        prepared_settings(shard_settings(later(2, 0.5)), "shards/x")

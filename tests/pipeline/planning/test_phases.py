@@ -186,6 +186,11 @@ def test_corpora_of_one_directory_are_read_by_a_power_of_their_tokens(prepared: 
     assert even.sample_order().weights == ()
     with pytest.raises(ConfigError, match=r"batch.corpora of the run names latin, but no --data"):
         opened(override(run, ['batch.corpora=["news", "latin"]']), prepared)
+    dataset = Dataset.open(prepared)  # with a corpus that is only held out
+    corpora = dataset.manifest.corpora | {"xx": {"sequences": 3, "validation_sequences": 3}}
+    dataset.manifest = replace(dataset.manifest, corpora=corpora)
+    with pytest.raises(ConfigError, match=f"names xx, of which {prepared} has no training sequ"):
+        check_phases(override(run, ['batch.corpora=["news", "xx"]']), [dataset])
 
 
 def test_a_phase_mixes_four_corpora_of_three_languages(prepared: Path, tmp_path: Path) -> None:
@@ -223,15 +228,6 @@ def test_a_phase_mixes_four_corpora_of_three_languages(prepared: Path, tmp_path:
     first, last = opened(override(run, [f"phases={json.dumps(phases)}"]), directory)
     assert first.changes == (*settings,) and sum(last.before) == 9 * 64
     assert last.sample_order().weights == plain.sample_order().weights
-
-
-def test_a_named_corpus_that_is_only_held_out(prepared: Path) -> None:
-    dataset = Dataset.open(prepared)
-    corpora = dataset.manifest.corpora | {"xx": {"sequences": 3, "validation_sequences": 3}}
-    dataset.manifest = replace(dataset.manifest, corpora=corpora)
-    run = override(recipe("roberta_tiny"), ['batch.corpora=["news", "xx"]'])
-    with pytest.raises(ConfigError, match=f"names xx, of which {prepared} has no training sequ"):
-        check_phases(run, [dataset])
 
 
 def test_a_corpus_whose_shards_are_all_damaged_is_not_sampled(

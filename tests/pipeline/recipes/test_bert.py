@@ -9,8 +9,8 @@ import pytest
 from model.hugging_face.conversion import family
 from model.hugging_face.families import BERT
 from model.objectives.flops import parameter_count
-from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.data_settings import max_predictions
+from pipeline.planning.build import build_model
 from pipeline.planning.phase_plan import encoder_config, has_pairs
 from pipeline.recipes import recipe
 from tests.pipeline.recipes.as_set import assert_set
@@ -31,16 +31,6 @@ def test_parameters_are_exact(size: str, version: str, encoder: int, heads: int)
     assert parameter_count(encoder_config(run), pair_head=has_pairs(run)) == heads
 
 
-def test_input_and_objective_are_the_paper_s() -> None:
-    run = assert_set(
-        "bert_base",
-        "data.format=segment_pair data.segments.label=next data.segments.short_share=0.1",
-        "data.tokenizer=wordpiece data.lower_case=true data.vocab_size=30522 data.masking=token",
-        "data.masks.rate=0.15 objective.kind=mlm_pair objective.pair_weight=1",
-    )
-    assert max_predictions(run.data) == 77
-
-
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_published_adam_and_schedule_are_the_paper_s(size: str) -> None:
     ours = assert_set(f"bert_{size}", "optimizer.kind=lamb batch.sequences=8192")
@@ -57,8 +47,14 @@ def test_published_adam_and_schedule_are_the_paper_s(size: str) -> None:
     assert replace(ours.encoder, initializer="truncated_normal") == published.encoder
 
 
-def test_tiny_is_a_bert() -> None:
-    run = recipe("bert_tiny")
-    model = MaskedLanguageModel(encoder_config(run), seed=0, pair_weight=1.0)
-    assert family(model) is BERT
-    assert sum(sizes(run).values()) == 698_882
+def test_input_and_objective_are_the_paper_s_and_tiny_is_a_bert() -> None:
+    run = assert_set(
+        "bert_base",
+        "data.format=segment_pair data.segments.label=next data.segments.short_share=0.1",
+        "data.tokenizer=wordpiece data.lower_case=true data.vocab_size=30522 data.masking=token",
+        "data.masks.rate=0.15 objective.kind=mlm_pair objective.pair_weight=1",
+    )
+    assert max_predictions(run.data) == 77
+    tiny = recipe("bert_tiny")
+    assert family(build_model(tiny, seed=0)) is BERT
+    assert sum(sizes(tiny).values()) == 698_882
