@@ -32,16 +32,13 @@ CLASSES = [
 ]
 
 
-def test_top_level_is_the_contract() -> None:
+def test_names_and_choices_that_scripts_rely_on() -> None:
     assert len(CLASSES) == 17  # the checks below cover all sections
     names = " ".join(field.name for field in fields(Run))
     assert names == (
         "name seed precision data encoder objective optimizer schedule batch steps phases "
         "spikes validation checkpoint logging"
     )
-
-
-def test_paths_and_choices_that_scripts_rely_on() -> None:
     kinds = setting_types(Run)
     contract = """steps seed precision batch.sequences batch.per_device optimizer.kind
         optimizer.peak_lr schedule.warmup_steps encoder.dropout
@@ -60,14 +57,14 @@ def test_paths_and_choices_that_scripts_rely_on() -> None:
     assert choices["data.order"] == ("global", "blocks")
 
 
-@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_classes_are_frozen_slotted_keyword_only_small_and_without_defaults(kind: type) -> None:
-    assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    assert "__slots__" in vars(kind)
-    assert len(vars(kind)["__annotations__"]) <= 15
-    for field in fields(kind):
-        assert field.kw_only
-        assert field.default is MISSING and field.default_factory is MISSING
+def test_classes_are_frozen_slotted_keyword_only_small_and_without_defaults() -> None:
+    for kind in CLASSES:
+        assert kind.__dataclass_params__.frozen, kind
+        assert "__slots__" in vars(kind), kind
+        assert len(vars(kind)["__annotations__"]) <= 15, kind
+        for field in fields(kind):
+            assert field.kw_only, (kind, field)
+            assert field.default is MISSING and field.default_factory is MISSING, (kind, field)
 
 
 def test_every_field_is_followed_by_its_meaning() -> None:

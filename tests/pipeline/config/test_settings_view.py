@@ -21,7 +21,7 @@ from pipeline.recipes import RECIPES, recipe
 RUN = recipe("bert_base_published")
 
 
-def test_every_setting_is_described() -> None:
+def test_every_setting_and_section_is_described() -> None:
     views = {view.path: view for view in describe_settings(RUN)}
     assert list(views) == list(setting_types(Run))
     assert all(view.meaning and view.type for view in views.values())
@@ -33,6 +33,11 @@ def test_every_setting_is_described() -> None:
     assert views["steps"].type == "a whole number of at least 1"
     assert views["optimizer.peak_lr"].type == "a number above 0"
     assert (views["data.masks.rate"].section, views["steps"].section) == ("data.masks", "")
+    lines = format_settings(RUN).splitlines()
+    assert lines[0] == "bert_base_published: the run itself"
+    assert any(line.startswith("objective.generator: Model that replaces tokens") for line in lines)
+    heading = lines.index("schedule: Learning rate over steps.")
+    assert lines[heading - 1] == "" and lines[heading + 1].startswith("  schedule.kind=linear")
 
 
 @pytest.mark.parametrize("name", ["bert_base_published", "electra_small", "roberta_tiny"])
@@ -48,15 +53,6 @@ def test_all_settings_fit_the_columns(name: str) -> None:
     assert max(map(len, text.splitlines())) <= 100
     shown = re.findall(r"^  ([a-z][\w.]*)=", text, re.M)
     assert sorted(shown) == sorted(setting_types(Run))  # each once, grouped by section
-
-
-def test_sections_have_their_meaning() -> None:
-    lines = format_settings(RUN).splitlines()
-    assert lines[0] == "bert_base_published: the run itself"
-    assert any(line.startswith("objective.generator: Model that replaces tokens") for line in lines)
-    heading = lines.index("schedule: Learning rate over steps.")
-    assert lines[heading - 1] == ""
-    assert lines[heading + 1].strip().startswith("schedule.kind=linear")
 
 
 def test_a_path_selects_a_setting_or_a_section() -> None:

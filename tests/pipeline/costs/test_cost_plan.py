@@ -67,16 +67,12 @@ def test_the_whole_band_has_to_fit() -> None:
         assert said.endswith(f"per rank, {words} in 80 GB of each H100")
 
 
-def test_a_stage_that_runs_as_another_is_listed_once() -> None:
-    job = planned("roberta_base", gpu="h100", stage=0)
-    names = list(sections(make_cost_plan(job, 0.0, []))["memory"])
-    sums = [name for name in names if name.startswith("sum")]
+def test_a_stage_that_runs_as_another_is_listed_once_and_offload_has_a_section() -> None:
+    plain = sections(make_cost_plan(planned("roberta_base", gpu="h100", stage=0), 0.0, []))
+    sums = [name for name in plain["memory"] if name.startswith("sum")]
     assert sums == ["sum at stage 1 (this plan)", "sum at stage 2", "sum at stage 3"]
-
-
-def test_offload_has_a_section_for_the_host() -> None:
-    job = planned("roberta_large", gpu="h100", ds="zero2_offload")
-    plan = make_cost_plan(job, 0.0, [])
+    assert "host" not in plain
+    plan = make_cost_plan(planned("roberta_large", gpu="h100", ds="zero2_offload"), 0.0, [])
     found = sections(plan)
     parts = [part.value for name, part in found["host"].items() if name != "sum per node"]
     assert found["host"]["sum per node"].value == 8 * sum(parts)
@@ -84,7 +80,6 @@ def test_offload_has_a_section_for_the_host() -> None:
     names = [name for name in found["memory"] if name.endswith("(this plan)")]
     assert names == ["sum at stage 2 (this plan)"]
     assert "zero2_offload" in found["memory"][names[0]].assumption and not plan.warnings
-    assert "host" not in sections(make_cost_plan(planned("roberta_large", gpu="h100"), 0.0, []))
 
 
 def figure(value: float) -> Estimate:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,13 +63,6 @@ def test_documents_that_see_themselves_alone_are_counted() -> None:
     assert 1.85 * found.rows < found.pieces < 2.5 * found.rows
 
 
-def test_drawn_masks_take_no_space() -> None:
-    run = override(recipe("roberta_base"), ["data.mask_mode=per-epoch", "data.duplicates=0"])
-    (train,), _ = expected_datasets(run, 10**8)
-    assert sum(mask.bytes for shard in train.shards for mask in shard.masks) == 0
-    assert train.mean_predictions > 70
-
-
 def test_a_mixture_needs_shards() -> None:
     mixture = 'batch.mixture=[{"corpus": "books", "weight": 1}]'
     for setting in (mixture, "batch.mixture_exponent=0.3", 'batch.corpora=["books"]'):
@@ -79,7 +71,10 @@ def test_a_mixture_needs_shards() -> None:
             expected_datasets(run, 10**6)
 
 
-def test_a_long_corpus_has_several_shards() -> None:
-    (train,), _ = expected_datasets(replace(recipe("roberta_base")), 10**9)
+def test_a_long_corpus_has_several_shards_and_drawn_masks_take_no_space() -> None:
+    drawn = override(recipe("roberta_base"), ["data.mask_mode=per-epoch", "data.duplicates=0"])
+    (train,), _ = expected_datasets(drawn, 10**9)
     assert len(train.shards) == 4
     assert sum(shard.tokens for shard in train.shards) == pytest.approx(10**9, rel=0.01)
+    assert sum(mask.bytes for shard in train.shards for mask in shard.masks) == 0
+    assert train.mean_predictions > 70

@@ -173,40 +173,35 @@ def counted(batches: object, most: int) -> tuple[int, int]:
     return targets, predictions
 
 
-def samples(dataset: int, pass_number: int, rows: list[int]) -> Located:
+def bits(
+    seed: int, dataset: int, pass_number: int, rows: list[int], places: Any = None
+) -> np.ndarray:
+    """Of these rows, at places of their micro-batch, by default all."""
     full = [np.full(len(rows), value) for value in (dataset, pass_number)]
-    return Located(full[0], full[1], np.array(rows))
-
-
-def starts(rows: int) -> np.ndarray:
-    return np.arange(rows) * COLUMNS
-
-
-def all_places(rows: int) -> np.ndarray:
-    return np.arange(rows * COLUMNS)
+    located = Located(full[0], full[1], np.array(rows, np.int64))
+    every = np.arange(len(rows) * COLUMNS) if places is None else np.array(places)
+    return draw_bits(seed, located, np.arange(len(rows)) * COLUMNS, every)
 
 
 def test_bits_are_fair_and_independent() -> None:
-    drawn = draw_bits(0, samples(0, 1, list(range(1000))), starts(1000), all_places(1000))
+    drawn = bits(0, 0, 1, [*range(1000)])
     assert drawn.dtype == np.int64 and len(np.unique(drawn)) == len(drawn)
-    bits = np.unpackbits(drawn.view(np.uint8)).reshape(1000, COLUMNS, 64) * 2.0 - 1
-    assert np.abs(bits.mean((0, 1))).max() < 4.5 / len(drawn) ** 0.5
-    for other in (bits[1:], bits[:, 1:]):  # the next row's, and the next place's
-        near = bits[: other.shape[0], : other.shape[1]]
+    signs = np.unpackbits(drawn.view(np.uint8)).reshape(1000, COLUMNS, 64) * 2.0 - 1
+    assert np.abs(signs.mean((0, 1))).max() < 4.5 / len(drawn) ** 0.5
+    for other in (signs[1:], signs[:, 1:]):  # the next row's, and the next place's
+        near = signs[: other.shape[0], : other.shape[1]]
         assert np.abs((near * other).mean((0, 1))).max() < 4.5 / other[..., 0].size ** 0.5
 
 
 def test_only_seed_dataset_pass_and_row_change_the_bits() -> None:
     """Neither micro-batches nor neighbours do, and without rows nothing is drawn."""
-    whole = draw_bits(7, samples(0, 3, [5, 9, 2, 8]), starts(4), all_places(4)).reshape(4, COLUMNS)
-    alone = draw_bits(7, samples(0, 3, [2]), starts(1), np.array([17, 3, 0]))
-    assert alone.tolist() == whole[2, [17, 3, 0]].tolist()
+    whole = bits(7, 0, 3, [5, 9, 2, 8]).reshape(4, COLUMNS)
+    assert bits(7, 0, 3, [2], [17, 3, 0]).tolist() == whole[2, [17, 3, 0]].tolist()
     variants = [(0, 0, 1, 4), (1, 0, 1, 4), (0, 1, 1, 4), (0, 0, 2, 4), (0, 0, 1, 5)]
-    drawn = [draw_bits(s, samples(d, p, [r]), starts(1), all_places(1)) for s, d, p, r in variants]
+    drawn = [bits(seed, dataset, number, [row]) for seed, dataset, number, row in variants]
     for one, other in combinations(drawn, 2):
         assert (one == other).mean() == 0
-    nothing = draw_bits(0, samples(0, 1, []), starts(0), np.zeros(3, np.int64))
-    assert nothing.tolist() == [0, 0, 0]
+    assert bits(0, 0, 1, [], [0, 0, 0]).tolist() == [0, 0, 0]
 
 
 def test_batches_include_the_noise(random_shards: Path) -> None:
