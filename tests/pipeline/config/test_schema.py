@@ -63,8 +63,8 @@ def test_a_range_includes_only_square_bounds_and_has_words() -> None:
         ("[261, 2**32)", [261, 2**32 - 1], [260, 2**32]),
         ("[1, inf)", [1, 10**30], [0, float("inf"), float("nan")]),
     ):
-        assert all(value in Range(interval) for value in inside)
-        assert not any(value in Range(interval) for value in outside)
+        assert all(value in Range(interval) for value in inside), interval
+        assert not any(value in Range(interval) for value in outside), interval
         words = [Range(each).in_words for each in ("[0, 1)", "[1, inf)", "(0, inf)")]
         assert words == ["in [0, 1)", "of at least 1", "above 0"]
 

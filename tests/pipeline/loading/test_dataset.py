@@ -101,15 +101,17 @@ def test_impossible_values_are_refused_with_their_file_and_row(
     """Mapped and read; the sizes of the files are right."""
     directory = prepare(tmp_path / "news", (1500,), duplicates=1)
     path = directory / file / "train-00000.arrow"
-    table = arrow_files.read_table(path)
-    lengths = [
-        len(item) if isinstance(item, (list, bytes)) else 0 for item in table[column].to_pylist()
-    ]
-    length = len(value) if isinstance(value, (list, bytes)) else 0
-    fits = [row for row in range(1024, 1500) if lengths[row] == length or value == b""]
-    if column == "random_ids":
-        fits = [row for row in fits if table["random_ids"][row].as_py()]
-    row = fits[0]
+    values = arrow_files.read_table(path)[column].to_pylist()
+
+    def length(item: object) -> int:
+        return len(item) if isinstance(item, (list, bytes)) else 0
+
+    row = next(
+        row
+        for row in range(1024, 1500)
+        if (length(values[row]) == length(value) or value == b"")
+        and (column != "random_ids" or values[row])
+    )
     plant(path, column, row, value)
     said = rf"{file}/train-00000\.arrow is damaged: row {row} has impossible {words}; copy"
     rows = np.arange(1500)
@@ -169,13 +171,6 @@ def test_held_out_masks_at_another_rate(scheme: str, prepared: Path) -> None:
     assert held_out_masks(other, 50) == held_out_masks(stored.at_rate(0.4), 50)
 
 
-def test_predictions_of_compressed_rows_are_those_of_plain_ones(
-    random_shards: Path, compressed: Path
-) -> None:
-    plain, packed = (drawing(each).mean_predictions for each in (random_shards, compressed))
-    assert plain == packed > 0
-
-
 def test_a_pipe_in_place_of_a_shard_is_refused(damaged: Path) -> None:
     """To open one would wait forever, also where it appears after the start."""
     for file in ("rows", "mask-0"):
@@ -193,7 +188,7 @@ def test_a_pipe_in_place_of_a_shard_is_refused(damaged: Path) -> None:
         dataset.read_records(np.arange(2), 0, pool, 0)
 
 
-def test_numbers_of_a_dataset(random_shards: Path) -> None:
+def test_numbers_of_a_dataset(random_shards: Path, compressed: Path) -> None:
     dataset = Dataset.open(random_shards)
     assert (dataset.stored, dataset.cycle) == (10, 10)
     assert dataset.piece_rows.tolist() == [1500, 1024, 300]
@@ -204,6 +199,8 @@ def test_numbers_of_a_dataset(random_shards: Path) -> None:
     assert dataset.by_corpus() == {"news": dataset}
     plain = dataset.records(np.arange(9), 2).fields
     assert (plain["documents"] == 0).all()  # unless details are requested
+    plain, packed = (drawing(each).mean_predictions for each in (random_shards, compressed))
+    assert plain == packed > 0
 
 
 def test_the_corpora_of_a_directory_are_parts_of_it(prepared: Path) -> None:

@@ -124,7 +124,7 @@ def test_impossible_offsets_are_found() -> None:
     ):
         columns = Columns()
         columns.offsets[column] = offsets
-        assert columns.resolve()[:2] == (row, mask)
+        assert columns.resolve()[:2] == (row, mask), (column, offsets)
 
 
 def test_impossible_values_are_found() -> None:
@@ -143,7 +143,7 @@ def test_impossible_values_are_found() -> None:
     ):
         columns = Columns()
         columns.values[column][place] = value
-        assert columns.resolve()[:2] == (row, mask)
+        assert columns.resolve()[:2] == (row, mask), (column, value)
 
 
 def test_documents_and_segments_start_in_order_inside_their_row() -> None:
@@ -165,7 +165,7 @@ def test_documents_and_segments_start_in_order_inside_their_row() -> None:
         columns.values["document_starts"] = np.array([*starts, 0, 0], np.uint16)
         columns.offsets["document_starts"] = [0, len(starts), len(starts) + 1]
         columns.values["second_segment"][0], columns.values["pair_label"][0] = second, label
-        assert columns.resolve()[0] == bad
+        assert columns.resolve()[0] == bad, (starts, second, label)
 
 
 def test_wide_ids_are_below_the_vocabulary() -> None:

@@ -43,4 +43,4 @@ def test_copies_of_a_bucket() -> None:
         (1, 2, 0),  # one flat tensor already
         (0, 4, 4 * 22),
     ):
-        assert replace(SMALL, stage=stage, width=width).copy_bytes == copied
+        assert replace(SMALL, stage=stage, width=width).copy_bytes == copied, stage
