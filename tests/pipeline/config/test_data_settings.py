@@ -89,16 +89,11 @@ def test_fingerprint_of_shard_settings_is_golden() -> None:
 
 
 def test_prediction_counts_round_and_those_of_spans_round_up() -> None:
+    """Halves round up: 76.5 to 77, 18.9, 1.5 to 2, 1.35, at least one, 9829.95."""
     for text_tokens, mask_rate, count in (
-        (510, 0.15, 77),  # 76.5 rounds up
-        (126, 0.15, 19),  # 18.9
-        (10, 0.15, 2),  # 1.5 rounds up
-        (9, 0.15, 1),  # 1.35
-        (1, 0.15, 1),  # at least one
-        (1, 0.999, 1),
-        (510, 0.4, 204),
-        (65_533, 0.15, 9_830),  # 9829.95
-    ):
+        (510, 0.15, 77), (126, 0.15, 19), (10, 0.15, 2), (9, 0.15, 1), (1, 0.15, 1),
+        (1, 0.999, 1), (510, 0.4, 204), (65_533, 0.15, 9_830),
+    ):  # fmt: skip
         assert prediction_count(text_tokens, mask_rate) == count
     assert max_predictions(RUN.data) == 77  # all but two special tokens
     assert max_predictions(recipe("roberta_tiny").data) == 5

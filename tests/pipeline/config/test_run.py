@@ -85,21 +85,15 @@ def test_every_number_has_a_legal_range() -> None:
 
 def test_a_number_out_of_range_is_refused_in_one_line() -> None:
     for setting, shown, interval in (
-        ("data.masks.rate=0", "0.0", "(0, 1)"),
-        ("data.masks.rate=1", "1.0", "(0, 1)"),
-        ("data.masks.span_p=0", "0.0", "(0, 1]"),
-        ("data.duplicates=-1", "-1", "[0, inf)"),
-        ("data.sequence_length=65536", "65536", "[3, 65535]"),
-        ("optimizer.peak_lr=-1", "-1.0", "(0, inf)"),
-        ("steps=-5", "-5", "[1, inf)"),
-        ("encoder.dropout=1", "1.0", "[0, 1)"),
+        ("data.masks.rate=0", "0.0", "(0, 1)"), ("data.masks.rate=1", "1.0", "(0, 1)"),
+        ("data.masks.span_p=0", "0.0", "(0, 1]"), ("data.duplicates=-1", "-1", "[0, inf)"),
+        ("data.sequence_length=65536", "65536", "[3, 65535]"), ("steps=-5", "-5", "[1, inf)"),
+        ("optimizer.peak_lr=-1", "-1.0", "(0, inf)"), ("encoder.dropout=1", "1.0", "[0, 1)"),
         ("data.vocab_size=260", "260", "[261, 2**32)"),
         ("seed=9223372036854775808", "9223372036854775808", "[0, 2**63)"),
-    ):
-        path = setting.partition("=")[0]
-        assert problems("roberta_base", setting) == [
-            f"{path}={shown} is out of range; choose one in {interval}"
-        ]
+    ):  # fmt: skip
+        said = f"{setting.partition('=')[0]}={shown} is out of range; choose one in {interval}"
+        assert problems("roberta_base", setting) == [said]
 
 
 def test_all_problems_of_a_run_are_in_one_error() -> None:

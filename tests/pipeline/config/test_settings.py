@@ -92,18 +92,12 @@ def test_from_dict_refuses() -> None:
 
 def test_override_reads_text_by_the_annotation() -> None:
     for assignment, path, value in (
-        ("eggs=4", "eggs", 4),
-        ("eggs=1_000", "eggs", 1000),
-        ("eggs=1e3", "eggs", 1000),
-        ("eggs = 4", "eggs", 4),
-        ("oven.degrees=200", "oven.degrees", 200.0),
-        ("oven.degrees=1.5e2", "oven.degrees", 150.0),
-        ("oven.fan=true", "oven.fan", True),
-        ("oven.fan=False", "oven.fan", False),
-        ("oven.mode=grill", "oven.mode", "grill"),
-        ("name=7", "name", "7"),
-        ("name=a=b", "name", "a=b"),
-    ):
+        ("eggs=4", "eggs", 4), ("eggs=1_000", "eggs", 1000), ("eggs=1e3", "eggs", 1000),
+        ("eggs = 4", "eggs", 4), ("oven.degrees=200", "oven.degrees", 200.0),
+        ("oven.degrees=1.5e2", "oven.degrees", 150.0), ("oven.fan=true", "oven.fan", True),
+        ("oven.fan=False", "oven.fan", False), ("oven.mode=grill", "oven.mode", "grill"),
+        ("name=7", "name", "7"), ("name=a=b", "name", "a=b"),
+    ):  # fmt: skip
         changed = override(CAKE, [assignment])
         assert changed == from_dict(Cake, with_value(path, value))
         assert list(map(type, leaves(to_dict(changed)))) == [str, int, float, bool, str]

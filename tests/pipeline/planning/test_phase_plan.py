@@ -78,14 +78,14 @@ def test_a_plan_counts_what_is_there(prepared: Path, plan: Make) -> None:
     ("settings", "message"),
     [
         ("objective.kind=mlm_pair data.format=segment_pair data.segments.label=next", "for bert"),
-        ("encoder.activation=gelu_tanh", ""),
-        ("encoder.embedding_width=64", ""),
-        ("encoder.sharing=all encoder.groups=2", ""),
+        ("encoder.activation=gelu_tanh", "gelu_tanh"),
+        ("encoder.embedding_width=64", "embedding_width=64"),
+        ("encoder.sharing=all encoder.groups=2", "sharing=all"),
         ("encoder.norm=pre", "norm=pre"),
         ("encoder.position_offset=1", "needs pad id 0, .* has 1"),
         ("batch.sequences=2", "batch.sequences=2 is smaller than the 3 ranks"),
         ("batch.step_tokens=32", r"batch.sequences=1 \(batch.step_tokens=32\) is smaller"),
-        ("batch.warmup_steps=9 batch.first_sequences=1", ""),
+        ("batch.warmup_steps=9 batch.first_sequences=1", "first_sequences=1"),
         (
             "batch.warmup_steps=9 batch.step_tokens=4096 batch.first_sequences=50000",
             r"above the \d+ sequences of batch.step_tokens=4096",
