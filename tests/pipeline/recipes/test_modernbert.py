@@ -9,33 +9,31 @@ from pipeline.config.settings import override
 from pipeline.planning.phase_plan import parameters_of
 from pipeline.recipes import recipe
 from tests.pipeline.recipes.as_set import assert_set
-from tests.pipeline.recipes.on_meta import sizes
+from tests.pipeline.recipes.on_meta import counted
 
 ROOT = Path(__file__).parents[3]
-PUBLISHED = {"base": 149_655_232, "large": 395_881_664}
-"""Parameters of the released models."""
 
 
-@pytest.mark.parametrize("size", PUBLISHED)
-def test_parameters_are_the_released_models(size: str) -> None:
-    run = recipe(f"modernbert_{size}")
-    assert sum(sizes(run).values()) == parameters_of(run) == PUBLISHED[size]
-    assert recipe(f"modernbert_{size}_published").encoder == run.encoder
-
-
-def test_the_first_phase_has_the_papers_tokens() -> None:
-    for size, batch, warmups, steps in (
+@pytest.mark.parametrize(
+    ("size", "count", "batch", "warmups", "steps"),
+    [
         # 50 B tokens while the batch grows by 768, 3 B of the learning rate's; 10 B by 448, 2 B
-        ("base", 4_608, (21_192, 3_815), 374_899),
-        ("large", 4_928, (3_963, 1_665), 342_629),
-    ):
-        run = assert_set(
-            f"modernbert_{size}_published",
-            "optimizer.kind=stable_adamw optimizer.beta2=0.98 optimizer.clip_norm=0",
-            f"batch.sequences={batch} steps={steps} batch.warmup_steps={warmups[0]}",
-            f"schedule.warmup_steps={warmups[1]}",
-        )
-        assert run.optimizer.peak_lr * run.optimizer.weight_decay == pytest.approx(1e-5)
+        ("base", 149_655_232, 4_608, (21_192, 3_815), 374_899),
+        ("large", 395_881_664, 4_928, (3_963, 1_665), 342_629),
+    ],
+)
+def test_sizes_are_the_released_models_and_the_first_phase_has_the_papers_tokens(
+    size: str, count: int, batch: int, warmups: tuple[int, int], steps: int
+) -> None:
+    run = assert_set(
+        f"modernbert_{size}_published",
+        "optimizer.kind=stable_adamw optimizer.beta2=0.98 optimizer.clip_norm=0",
+        f"batch.sequences={batch} steps={steps} batch.warmup_steps={warmups[0]}",
+        f"schedule.warmup_steps={warmups[1]}",
+    )
+    assert run.optimizer.peak_lr * run.optimizer.weight_decay == pytest.approx(1e-5)
+    assert recipe(f"modernbert_{size}").encoder == run.encoder
+    assert counted(run, "")[1] == count
 
 
 def test_the_pages_sizes_have_the_pages_parameters() -> None:

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.planning.phase_plan import parameters_of
-from pipeline.recipes import recipe
 from tests.pipeline.recipes.as_set import assert_set
-from tests.pipeline.recipes.on_meta import sizes
+from tests.pipeline.recipes.on_meta import counted
 
 
 @pytest.mark.parametrize(
@@ -18,24 +16,9 @@ from tests.pipeline.recipes.on_meta import sizes
         ("large", 332_529_664, 3_388_668),
     ],
 )
-def test_parameters_are_exact(size: str, encoder: int, boundary: int) -> None:
-    for name in (f"spanbert_{size}", f"spanbert_{size}_published"):
-        run = recipe(name)
-        found = sizes(run)
-        parts = {"bert.": 0, "cls.": 0, "span_boundary.": 0}
-        for part, count in found.items():
-            parts[part.partition(".")[0] + "."] += count
-        width, words = run.encoder.width, 28_996
-        head = (width + 1) * width + 2 * width + words
-        assert tuple(parts.values()) == (encoder, head, boundary)
-        joined = 2 * width + 200
-        matrices = (joined + 1) * width + (width + 1) * width
-        assert boundary == 15 * 200 + matrices + 4 * width + words
-        assert parameters_of(run) == encoder + head + boundary
-
-
-@pytest.mark.parametrize("size", ["base", "large"])
-def test_spans_and_the_published_training_are_those_of_the_command(size: str) -> None:
+def test_sizes_spans_and_published_training_are_those_of_the_command(
+    size: str, encoder: int, boundary: int
+) -> None:
     ours = assert_set(
         f"spanbert_{size}",
         "data.masks.span_p=0.2 data.masks.max_span=10 data.masks.rate=0.15",
@@ -50,3 +33,10 @@ def test_spans_and_the_published_training_are_those_of_the_command(size: str) ->
     masks = replace(ours.data.masks, random_ids="unigram")
     drawn = replace(ours.data, mask_mode="per-epoch", duplicates=0, masks=masks)
     assert published.data == drawn and published.encoder == ours.encoder
+    width, words = ours.encoder.width, 28_996
+    head = (width + 1) * width + 2 * width + words
+    matrices = (2 * width + 200 + 1) * width + (width + 1) * width
+    assert boundary == 15 * 200 + matrices + 4 * width + words
+    total = encoder + head + boundary
+    assert counted(ours, "bert.") == counted(published, "bert.") == (encoder, total)
+    assert counted(ours, "span_boundary.")[0] == boundary
