@@ -275,9 +275,10 @@ def test_a_falling_exponent_continues_each_corpus_at_its_next_mask(prepared: Pat
     assert max(map(len, readings.values())) > 4
 
 
-def test_phases_of_different_corpora_with_equal_rows_share_no_order(
-    lesson: Path, tmp_path: Path
+def test_an_order_is_shared_unless_another_one_read_between(
+    lesson: Path, prepared: Path, tmp_path: Path
 ) -> None:
+    """And phases of different corpora with equal rows share none."""
     one = sorted(Dataset.open(lesson).manifest.corpora)[0]
     parts = [of_corpus(lesson, one, tmp_path / name) for name in ("one", "two")]
     path = parts[1] / "manifest.json"
@@ -288,18 +289,12 @@ def test_phases_of_different_corpora_with_equal_rows_share_no_order(
     mixtures = [f'batch.mixture=[{{"corpus": "{name}", "weight": 1}}]' for name in (one, "two")]
     by_size = [f'batch.corpora=["{name}"]' for name in (one, "two")]
     for first, second in (mixtures, by_size):
-        run = changing((first,), (second,), (first,))
-        phases = opened(run, *parts)
+        phases = opened(changing((first,), (second,), (first,)), *parts)
         assert orders(*phases[:2]) == [0, 1]
         assert not any(phases[1].before)
     assert phases[2].order == phases[0].order  # by size it reads on
-
-
-def test_an_order_is_shared_unless_another_one_read_between(prepared: Path) -> None:
-    settings = (
-        ("batch.mixture_exponent=0.5",), ("batch.mixture_exponent=0.5", "encoder.dropout=0.1"),
-        ("batch.mixture_exponent=0.3",), ("batch.mixture_exponent=0.5",), (),
-    )  # fmt: skip
-    parts = opened(changing(*settings), prepared)
-    assert orders(*parts) == [0, 0, 1, 2, 3, 3]
-    assert [sum(phase.before) for phase in parts] == [0, 0, 2 * 24, 3 * 24, 0, 0]
+    half, drops = "batch.mixture_exponent=0.5", "encoder.dropout=0.1"
+    settings = ((half,), (half, drops), ("batch.mixture_exponent=0.3",), (half,), ())
+    phases = opened(changing(*settings), prepared)
+    assert orders(*phases) == [0, 0, 1, 2, 3, 3]
+    assert [sum(phase.before) for phase in phases] == [0, 0, 2 * 24, 3 * 24, 0, 0]
