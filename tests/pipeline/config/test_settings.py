@@ -74,7 +74,7 @@ def test_from_dict_refuses() -> None:
         (with_value("oven.fann", True), "unknown setting oven.fann; did you mean oven.fan?"),
         (with_value("fan", True), "unknown setting fan; did you mean oven.fan?"),
         ({"name": "a", "oven": {"mode": "bake", "fan": True}}, "missing settings: eggs, oven.deg"),
-        (with_value("oven", 180), "oven is a section; set one of oven.degrees, oven.fan, "),
+        (with_value("oven", 1), "oven is a section; set one of oven.degrees, oven.fan, oven.mode"),
         (with_value("eggs", "3"), "eggs='3' has the wrong type; give a whole number"),
         (with_value("eggs", 3.5), "eggs=3.5 has the wrong type; give a whole number"),
         (with_value("eggs", True), "eggs=True has the wrong type; give a whole number"),
@@ -132,7 +132,6 @@ def test_lists_of_sections_are_kept() -> None:
 def test_override_refuses() -> None:
     for settings, assignment, message in (
         (CAKE, "eggs", "cannot read the setting 'eggs'; write path=value"),
-        (CAKE, "oven=1", "oven is a section; set one of oven.degrees, oven.fan, oven.mode"),
         (CAKE, "ovn.degres=1", "unknown setting ovn.degres; did you mean oven.degrees?"),
         (CAKE, "oven.zzz=1", "unknown setting oven.zzz; no setting of oven .* degrees, fan, mode$"),
         (CAKE, "eggs=1.5", "eggs=1.5 has the wrong type; give a whole number"),
@@ -141,7 +140,6 @@ def test_override_refuses() -> None:
         (CAKE, "oven.degrees=inf", "oven.degrees=inf has the wrong type; give a finite number"),
         (CAKE, "oven.degrees=hot", "oven.degrees='hot' has the wrong type; give a finite number"),
         (CAKE, "oven.fan=1", "oven.fan='1' has the wrong type; give true or false"),
-        (CAKE, "oven.mode=fry", "oven.mode='fry' is not a choice; choose one of bake, grill"),
         (CAKE, "eggs=0", "eggs=0; use at least one"),
         (PARTY, "cakes=3", "cakes=3 .* give a JSON list of objects with name, eggs, oven.degrees,"),
         (PARTY, 'cakes=[{"name":"a"}]', "missing settings: cakes.0.eggs, cakes.0.oven.degrees, "),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -108,23 +107,6 @@ def test_a_mixture_of_1833_languages_is_read_in_proportion() -> None:
             assert number == readings[row]
         assert max(readings.values()) - min(readings.values()) <= 1 or len(mine) < rows[language]
     assert counts[1832] > 10 * rows[1832]  # it is repeated often
-
-
-def test_ranks_and_resumes_read_the_same_mixture() -> None:
-    weights = tuple((1.0 + np.arange(300)).tolist())
-    shards = tuple(np.array([3 + n % 7]) for n in range(300))
-    fresh = partial(order_of, "global", 2, shards, weights=weights)
-    whole = locate(fresh(), 0, 3 * CYCLE)
-    for world_size in (1, 3, 8):
-        share = Share(sequences=1000, per_device=10, world_size=world_size)
-        parts = []
-        for step in range(10):
-            for rank in range(world_size):
-                positions = replace(share, rank=rank).positions(step * 1000, 1000)
-                parts.append(locate(fresh(), int(positions[0]), int(positions[-1]) + 1))
-            world_size = {1: 2, 2: 4, 4: 1}.get(world_size, world_size)  # an elastic resume
-            share = replace(share, world_size=world_size)
-        assert np.array_equal(np.concatenate(parts), whole[:10_000])
 
 
 def test_a_later_mixture_continues_after_an_earlier_one() -> None:

@@ -14,12 +14,10 @@ import pytest
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.run import Run
 from pipeline.config.settings import override
-from pipeline.data.shards.arrow_files import read_table
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.loading.compatibility import as_read, check_shards, runs_of
 from pipeline.loading.dataset import Dataset
-from pipeline.loading.loader import Loader
-from pipeline.loading.order import CYCLE, Share
+from pipeline.loading.order import CYCLE
 from pipeline.planning.mixtures import corpus_of
 from pipeline.planning.phases import LATER_ORDER, Phase, check_lengths, check_phases, make_phases
 from pipeline.recipes import recipe
@@ -171,12 +169,6 @@ def test_corpora_of_one_directory_are_read_by_a_power_of_their_tokens(prepared: 
     assert np.abs(counts - 300 * 64 * shares).max() < 120  # 4,096 shuffled, 1.5 samples beyond
     whole = np.bincount(found.dataset[: 4 * CYCLE])
     assert np.abs(whole - 4 * CYCLE * shares).max() <= 1.5  # half a sample per level of the tree
-    # the rows that the order names are those of the corpus
-    for place, name in enumerate(names):
-        rows = found.row[found.dataset == place][:3]
-        shard = phase.train[place].shards[0]
-        table = read_table(prepared / shard.file)
-        assert {str(table["corpus"][int(row)]) for row in rows if row < len(table)} <= {name}
     only = override(run, ['batch.corpora=["news", "web"]'])
     [some] = opened(only, prepared)
     for part in (some.train, some.validation):
@@ -194,7 +186,7 @@ def test_corpora_of_one_directory_are_read_by_a_power_of_their_tokens(prepared: 
 
 
 def test_a_phase_mixes_four_corpora_of_three_languages(prepared: Path, tmp_path: Path) -> None:
-    """Through the order and the loader; articles and books share a share, by their rows."""
+    """Articles and books share a share, by their rows."""
     known = {"articles": "en", "books": "en", "news": "de"}
     directory = in_languages(prepared, known, tmp_path / "known")
     names = [*known, "web"]
@@ -211,18 +203,8 @@ def test_a_phase_mixes_four_corpora_of_three_languages(prepared: Path, tmp_path:
     english, german, web = np.array([tokens[:2].sum(), *tokens[2:]]) ** 0.3
     shares = np.array([*english * rows[:2] / rows[:2].sum(), german, web])
     shares /= shares.sum()
-    order, count = phase.sample_order(), 200 * 64
-    found = order.locate(np.arange(count))
-    counts = np.bincount(found.dataset[: 3 * CYCLE])
-    assert np.abs(counts - 3 * CYCLE * shares).max() <= 1
-    share = Share(sequences=64, per_device=16)
-    for begin in (0, 64 * 150):  # from the start, and after a resume
-        loader = Loader(phase.train, order, share)
-        for step, number in zip(loader.steps(begin), range(3)):
-            expected = slice(begin + 64 * number, begin + 64 * (number + 1))
-            assert step.samples.dataset.tolist() == found.dataset[expected].tolist()
-            assert step.samples.row.tolist() == found.row[expected].tolist()
-        loader.close()
+    found = phase.sample_order().locate(np.arange(3 * CYCLE))
+    assert np.abs(np.bincount(found.dataset) - 3 * CYCLE * shares).max() <= 1
     settings = ["batch.mixture_over=languages", "batch.mixture_exponent=0.7"]
     phases = [{"steps": 9, "sequence_length": 32, "sequences": 64, "settings": settings}]
     first, last = opened(override(run, [f"phases={json.dumps(phases)}"]), directory)
