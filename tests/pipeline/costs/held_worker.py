@@ -45,10 +45,7 @@ Setting = tuple[str, str, dict[str, Any]]
 """Precision, ds file, and what is changed in it."""
 WHOLE: list[Setting] = [
     ("fp32", "zero0", {}),
-    *(
-        (precision, f"zero{stage}", changes)
-        for precision, stage, changes in product(("fp32", "bf16"), (1, 2, 3), (SMALL, LARGE))
-    ),
+    *product(("fp32", "bf16"), ("zero1", "zero2", "zero3"), (SMALL, LARGE)),
     *product(("fp32", "bf16"), ("zero2_offload", "zero3_offload"), (SMALL,)),
     ("fp32", "zero3", {"stage3_param_persistence_threshold": 0}),
 ]
@@ -63,12 +60,10 @@ SETTINGS: dict[str, list[Setting]] = {
 
 def run_of(precision: str, ranks: int) -> Run:
     """A model of two million parameters that no number of ranks divides."""
-    run = override(
-        recipe("roberta_tiny"),
-        ["encoder.width=256", "encoder.feed_forward=1024", "data.vocab_size=2053"],
-    )
-    batch = replace(run.batch, sequences=ROWS * ACCUMULATION * ranks, per_device=ROWS)
-    return replace(run, precision=precision, batch=batch)
+    sizes = "encoder.width=256 encoder.feed_forward=1024 data.vocab_size=2053"
+    batch = f"batch.sequences={ROWS * ACCUMULATION * ranks} batch.per_device={ROWS}"
+    settings = f"{sizes} {batch} precision={precision}"
+    return override(recipe("roberta_tiny"), settings.split())
 
 
 def file_of(name: str, changes: dict[str, Any]) -> DeepSpeedFile:
@@ -137,24 +132,20 @@ def copies(engine: ZeroEngine) -> Iterator[torch.Tensor]:
 
 
 def gradients(engine: ZeroEngine) -> list[torch.Tensor]:
-    return [found for found in _gradients(engine) if found is not None]
-
-
-def _gradients(engine: ZeroEngine) -> Iterator[torch.Tensor | None]:
-    zero = zero_of(engine)
+    zero, found = zero_of(engine), list[torch.Tensor | None]()
     in_bucket = {buffer.untyped_storage()._cdata for buffer in buffers(engine)}
     for parameter in engine.module.parameters():
         for gradient in (parameter.grad, getattr(parameter, "grad_accum", None)):
             if gradient is not None and gradient.untyped_storage()._cdata not in in_bucket:
-                yield gradient
+                found.append(gradient)
     for name in ("averaged_gradients", "all_grad_tensors"):
         for group in getattr(zero, name, {}).values():
-            yield from group or ()
-    yield from getattr(zero, "fp32_groups_gradients_flat", ())
-    yield getattr(zero, "grad_partitions_flat_buffer", None)
-    for master in masters(engine):
-        yield master.grad
-    yield from getattr(zero, "accumulated_grads_in_cpu", {}).values()
+            found += group or ()
+    found += getattr(zero, "fp32_groups_gradients_flat", ())
+    found.append(getattr(zero, "grad_partitions_flat_buffer", None))
+    found += [master.grad for master in masters(engine)]
+    found += getattr(zero, "accumulated_grads_in_cpu", {}).values()
+    return [each for each in found if each is not None]
 
 
 def buffers(engine: ZeroEngine) -> Iterator[torch.Tensor]:

@@ -20,7 +20,6 @@ from pipeline.loading.order import Order, Share
 from pipeline.planning.build import build_model
 from pipeline.planning.phase_plan import (
     Plan,
-    encoder_config,
     flops_of,
     format_digits,
     make_plan,
@@ -164,11 +163,6 @@ def test_lengths_are_sampled_from_readable_record_batches(tmp_path: Path) -> Non
     (directory / "rows/train-00001.arrow").unlink()
     with pytest.raises(DataError, match=r"rows/train-00001.arrow cannot be read"):
         dataset.some_lengths()
-
-
-def test_the_encoder_gets_the_vocabulary_of_the_data() -> None:
-    config = encoder_config(recipe("roberta_base"))
-    assert (config.vocab_size, config.width, config.positions) == (50_265, 768, 512)
 
 
 def test_large_numbers_are_shown_without_an_exponent() -> None:
