@@ -18,13 +18,7 @@ from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import BatchForm
 from pipeline.loading.order import Order, Share
 from pipeline.planning.build import build_model
-from pipeline.planning.phase_plan import (
-    Plan,
-    flops_of,
-    format_digits,
-    make_plan,
-    micro_batches,
-)
+from pipeline.planning.phase_plan import Plan, flops_of, format_digits, make_plan, micro_batches
 from pipeline.recipes import recipe
 from tests.pipeline.loading.conftest import prepare_directory
 from tests.remedies import alternatives
