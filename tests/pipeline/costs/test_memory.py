@@ -66,7 +66,7 @@ def test_a_file_of_one_s_own_is_planned_as_it_is() -> None:
 
 
 def test_offload_moves_the_optimizer_to_the_host() -> None:
-    run = recipe("roberta_large")
+    run = recipe("roberta_base")
     for name in ("zero2", "zero3"):
         there = {part.name: part for part in memory(run, 8, read_deepspeed_file(name))}
         file = read_deepspeed_file(f"{name}_offload")
@@ -84,7 +84,7 @@ def test_offload_moves_the_optimizer_to_the_host() -> None:
 
 def test_weights_go_to_the_host_with_or_without_the_optimizer() -> None:
     """Each section pins its own memory."""
-    run = recipe("roberta_large")
+    run = recipe("roberta_base")
     whole = {part.name: part for part in memory(run, 8, changed("zero3"))}
     for pinned in (True, False):
         there = {"device": "cpu", "pin_memory": pinned}

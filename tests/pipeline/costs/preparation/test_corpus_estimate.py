@@ -116,7 +116,13 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
+FAST = ("plain.jsonl", "packed.gz", "packed.warc.gz", "packed.zip", "table.parquet")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in WRITERS if name not in FAST)],
+)
 def test_a_sample_estimates_the_whole(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, about: About
 ) -> None:

@@ -111,8 +111,12 @@ def test_each_worker_has_a_shard_in_pieces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dedup", "filters"), [("near", []), ("exact", []), ("none", ["min-words=3"])]
-)
+    ("dedup", "filters"),
+    [
+        ("near", []), ("none", ["min-words=3"]),
+        pytest.param("exact", [], marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
 def test_what_selects_documents_is_estimated(
     dedup: str, filters: list[str], tmp_path: Path
 ) -> None:
