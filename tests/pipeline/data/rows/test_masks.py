@@ -10,16 +10,9 @@ import numpy as np
 import pytest
 
 from pipeline.config.data_settings import prediction_count
-from pipeline.data.rows.masks import (
-    KEPT,
-    MASK,
-    RANDOM,
-    Masking,
-    Masks,
-    _alias_table,
-    corpus_root,
-    stream_keys,
-)
+from pipeline.data.rows import masks as module
+from pipeline.data.rows.masks import KEPT, MASK, RANDOM, Masking, Masks
+from tests.pipeline.data.rows.toys import described, predicted, unpack
 
 VOCABULARY = 1000
 SPECIAL = np.zeros(VOCABULARY, np.bool_)
@@ -28,8 +21,7 @@ WORD_STARTS = np.arange(VOCABULARY) % 3 > 0
 
 
 def masking(rate: float = 0.15, seed: int = 0) -> Masking:
-    described = {"scheme": "token", "rate": rate, "split": [0.8, 0.1]}
-    return Masking.described(described, SPECIAL, WORD_STARTS, seed)
+    return Masking.described(described(rate=rate), SPECIAL, WORD_STARTS, seed)
 
 
 def rows(lengths: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -57,54 +49,30 @@ def draw(
     return masking(rate, seed).draw(ids, offsets, corpus, sequences, duplicate)
 
 
-def unpack(masks: Masks, lengths: list[int]) -> list[tuple[list[int], list[int], list[int]]]:
-    """Positions, actions and random ids of every row, decoded the slow way."""
-    out = []
-    for row, length in enumerate(lengths):
-        bitmap = masks.positions[masks.position_offsets[row] : masks.position_offsets[row + 1]]
-        assert len(bitmap) == -(-length // 8)
-        positions = [i for i in range(8 * len(bitmap)) if bitmap[i // 8] >> (i % 8) & 1]
-        packed = masks.actions[masks.action_offsets[row] : masks.action_offsets[row + 1]]
-        codes = [int(byte >> 2 * slot & 3) for byte in packed for slot in range(4)]
-        assert not any(codes[len(positions) :]), "padding is zero"
-        randoms = masks.random_ids[masks.random_offsets[row] : masks.random_offsets[row + 1]]
-        out.append((positions, codes[: len(positions)], randoms.tolist()))
-    return out
-
-
-def test_traps_1_and_2_count_is_exact_and_no_special_token_is_predicted() -> None:
-    lengths = [3, 4, 5, 9, 10, 21, 63, 64, 65, 66, 127, 130, 511, 512] * 10
-    for duplicate in range(10):
-        masks = draw(lengths, duplicate)
+def test_traps_1_to_3_count_is_exact_and_no_special_token_is_predicted() -> None:
+    lengths = [3, 4, 5, 9, 10, 21, 40, 63, 64, 65, 66, 127, 130, 511, 512] * 10
+    other_rates = [(rate, 0) for rate in (0.01, 0.25, 0.3, 0.5, 0.9)]
+    for rate, duplicate in [(0.15, duplicate) for duplicate in range(10)] + other_rates:
+        masks = draw(lengths, duplicate, rate)
+        assert np.diff(masks.position_offsets).tolist() == [-(-n // 8) for n in lengths]
         total = 0
-        for (positions, codes, randoms), length in zip(unpack(masks, lengths), lengths):
+        for (positions, _, _), length in zip(unpack(masks), lengths):
             text = length - 2 - (length > 20)
-            assert len(positions) == prediction_count(text, 0.15)
+            assert len(positions) == prediction_count(text, rate)
             assert not {0, length - 1, 10 if length > 20 else 0} & set(positions)
             assert max(positions) < length
-            assert codes.count(RANDOM) == len(randoms)
             total += len(positions)
         assert masks.predictions == total
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.15, 0.25, 0.3, 0.5, 0.9])
-def test_every_rate_gives_its_count(rate: float) -> None:
-    lengths = [512] * 50 + [40] * 50
-    for (positions, _, _), length in zip(unpack(draw(lengths, rate=rate), lengths), lengths):
-        assert len(positions) == prediction_count(length - 3, rate)
-
-
-def test_traps_2_and_3_a_row_of_510_text_tokens_predicts_77() -> None:
-    assert prediction_count(510, 0.15) == 77  # 76.5, halves up
-
-
 def test_80_10_10_over_a_million_predictions() -> None:
     """Tolerance: five standard deviations of a binomial of that size."""
-    lengths = [512] * 1500
     counts = np.zeros(3, np.int64)
     for duplicate in range(10):
-        for _, codes, _ in unpack(draw(lengths, duplicate), lengths):
-            counts += np.bincount(codes, minlength=3)
+        masks = draw([512] * 1500, duplicate)
+        codes = np.stack([masks.actions >> 2 * slot & 3 for slot in range(4)])
+        counts += np.bincount(codes.ravel(), minlength=3)
+        counts[MASK] -= codes.size - masks.predictions  # padding
     total = counts.sum()
     assert total > 1_000_000
     for code, share in ((MASK, 0.8), (RANDOM, 0.1), (KEPT, 0.1)):
@@ -116,22 +84,19 @@ def test_80_10_10_over_a_million_predictions() -> None:
 def test_every_subset_is_equally_likely(text: int, rate: float, count: int) -> None:
     """Chi-square over all subsets of a short row: below the 99.99 % point of its distribution."""
     trials = 20_000
-    lengths = [text + 2] * trials
-    subsets = dict.fromkeys(itertools.combinations(range(1, text + 1), count), 0)
-    for positions, _, _ in unpack(draw(lengths, rate=rate), lengths):
-        subsets[tuple(positions)] += 1
-    expected = trials / len(subsets)
-    chi_square = sum((n - expected) ** 2 / expected for n in subsets.values())
-    freedom = len(subsets) - 1
+    chosen = predicted(draw([text + 2] * trials, rate=rate), text + 2)
+    subsets = itertools.combinations(range(1, text + 1), count)
+    counts = dict.fromkeys((np.isin(np.arange(text + 2), one).tobytes() for one in subsets), 0)
+    for row in chosen:
+        counts[row.tobytes()] += 1
+    expected = trials / len(counts)
+    chi_square = sum((n - expected) ** 2 / expected for n in counts.values())
+    freedom = len(counts) - 1
     assert chi_square < freedom + 3.72 * (2 * freedom) ** 0.5 + 10  # normal tail with room for skew
 
 
 def test_positions_are_uniform_in_long_rows() -> None:
-    lengths = [512] * 4000
-    counts = np.zeros(512, np.int64)
-    for positions, _, _ in unpack(draw(lengths), lengths):
-        counts[positions] += 1
-    text = np.delete(counts, [0, 10, 511])
+    text = np.delete(predicted(draw([512] * 4000), 512).sum(0), [0, 10, 511])
     expected = text.mean()
     assert abs(text - expected).max() < 5 * expected**0.5  # 509 draws, none beyond 5 sigma
 
@@ -146,38 +111,28 @@ def test_traps_5_random_ids_cover_the_ordinary_vocabulary_evenly() -> None:
 
 
 def test_ten_duplicates_differ_and_share_no_more_than_chance() -> None:
-    lengths = [512] * 200
-    chosen = []
-    for duplicate in range(10):
-        bits = np.unpackbits(draw(lengths, duplicate).positions, bitorder="little")
-        chosen.append(bits.reshape(200, 512))
+    chosen = [predicted(draw([512] * 200, duplicate), 512) for duplicate in range(10)]
     for left, right in itertools.combinations(chosen, 2):
         shared = (left & right).sum() / left.sum()
         assert abs(shared - 76 / 509) < 0.015  # chance, +-5 sigma of 15,200 positions
 
 
 def test_traps_6_a_mask_depends_only_on_its_key() -> None:
+    """And on every part of it."""
     lengths = [100, 512, 64, 30]
-    whole = unpack(draw(lengths, 3), lengths)
+    whole = unpack(draw(lengths, 3))
     for row, length in enumerate(lengths):
-        ids, offsets = rows([length])
-        alone = masking().draw(ids, offsets, "news", np.array([row], np.uint64), 3)
-        assert unpack(alone, [length])[0] == whole[row]
-
-
-@pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"corpus": "web"}, {"duplicate": 1}, {"first": 1 << 32}]
-)
-def test_every_part_of_the_key_matters(change: dict[str, int]) -> None:
-    lengths = [512] * 20
-    first, second = draw(lengths), draw(lengths, **change)  # type: ignore[arg-type]
-    assert not np.array_equal(first.positions, second.positions)
+        assert unpack(draw([length], 3, first=row)) == whole[row : row + 1]
+    others = [draw(lengths, 3, seed=1), draw(lengths, 3, corpus="web"), draw(lengths, 4),
+              draw(lengths, 3, first=1 << 32)]  # fmt: skip
+    assert all(unpack(other)[row][0] != whole[row][0] for other in others for row in range(4))
 
 
 def test_traps_6_neighbouring_seeds_share_no_streams() -> None:
     """A key of seed + index would give seed 1 the masks of seed 0, shifted by one sequence."""
     sequences = np.arange(100_000, dtype=np.uint64)
-    keys = np.concatenate([stream_keys(corpus_root(seed, "news"), sequences) for seed in range(5)])
+    roots = [module.corpus_root(seed, "news") for seed in range(5)]
+    keys = np.concatenate([module.stream_keys(root, sequences) for root in roots])
     assert len(np.unique(keys)) == len(keys)
 
 
@@ -201,84 +156,25 @@ def test_coins_are_fair_and_change_no_mask() -> None:
 def test_golden() -> None:
     """Generator version 1 always draws this; a change needs a new GENERATOR_VERSION."""
     positions = [
-        1,
-        3,
-        5,
-        6,
-        9,
-        11,
-        12,
-        14,
-        16,
-        17,
-        19,
-        20,
-        22,
-        24,
-        26,
-        27,
-        28,
-        29,
-        30,
-        31,
-        33,
-        35,
-        36,
-        42,
-        44,
-        46,
-        47,
-        49,
-        51,
-        53,
-        54,
-        63,
-    ]
-    actions = [
-        0,
-        0,
-        0,
-        1,
-        1,
-        0,
-        0,
-        2,
-        0,
-        0,
-        2,
-        0,
-        1,
-        0,
-        0,
-        0,
-        1,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        1,
-        0,
-        0,
-        0,
-    ]
-    assert unpack(draw([66], 3, rate=0.5), [66]) == [
-        (positions, actions, [324, 972, 961, 846, 276])
-    ]
+        1, 3, 5, 6, 9, 11, 12, 14, 16, 17, 19, 20, 22, 24, 26, 27, 28, 29, 30, 31, 33, 35, 36, 42,
+        44, 46, 47, 49, 51, 53, 54, 63,
+    ]  # fmt: skip
+    codes = [*map(int, "00011002002010001000000000001000")]
+    assert unpack(draw([66], 3, rate=0.5)) == [(positions, codes, [324, 972, 961, 846, 276])]
+    counts = np.arange(VOCABULARY, dtype=np.uint64)
+    told = described("span", 0.5, (0.0, 1.0)) | {"lengths": [0.5, 0.5]}
+    ids, offsets = rows([20])
+    law = Masking.described(told, SPECIAL, WORD_STARTS, 0, counts)
+    found = law.draw(ids, offsets, "news", np.zeros(1, np.uint64), 0).random_ids.tolist()
+    assert found == [395, 809, 606, 608, 476, 904, 296, 678, 719]
 
 
 def test_random_ids_follow_the_counts() -> None:
     """Chi-square of a million draws: within five standard deviations of its mean."""
     counts = (1e7 / np.arange(1, VOCABULARY + 1) ** 1.1).astype(np.uint64)
     counts[[7, 500]] = 0
-    described = {"scheme": "token", "rate": 0.9, "split": [0.0, 1.0]}
-    law = Masking.described(described, SPECIAL, WORD_STARTS, 3, counts)
+    told = {"scheme": "token", "rate": 0.9, "split": [0.0, 1.0]}
+    law = Masking.described(told, SPECIAL, WORD_STARTS, 3, counts)
     ids, offsets = rows([512] * 2200)
     drawn = law.draw(ids, offsets, "news", np.arange(2200, dtype=np.uint64), 0).random_ids
     assert len(drawn) > 1_000_000
@@ -290,13 +186,13 @@ def test_random_ids_follow_the_counts() -> None:
     freedom = len(expected) - 1
     squares = ((found[likely > 0] - expected) ** 2 / expected).sum()
     assert abs(squares - freedom) < 5 * np.sqrt(2 * freedom)
-    assert law.describe() == described | {"generator": 1, "random_ids": "unigram"}
+    assert law.describe() == told | {"generator": 1, "random_ids": "unigram"}
 
 
 @pytest.mark.parametrize("counts", [[5], [1, 1], [3, 0, 1], [0, 0, 7, 0], [10**11, 1, 0, 12345]])
 def test_an_alias_table_gives_each_item_its_share(counts: list[int]) -> None:
     """Summed over the table, in exact numbers, to 2**-32 of an item's place."""
-    limits, others = _alias_table(counts)
+    limits, others = module._alias_table(counts)
     shares = [Fraction(0)] * len(counts)
     for item, (limit, other) in enumerate(zip(limits.tolist(), others.tolist())):
         shares[item] += Fraction(limit, 1 << 32) / len(counts)
@@ -304,13 +200,3 @@ def test_an_alias_table_gives_each_item_its_share(counts: list[int]) -> None:
     for share, count in zip(shares, counts):
         assert abs(share - Fraction(count, sum(counts))) <= Fraction(1, 1 << 32)
         assert share == 0 or count > 0
-
-
-def test_random_ids_under_a_seed() -> None:
-    """Exact: the same on every machine, now and later."""
-    counts = np.arange(VOCABULARY, dtype=np.uint64)
-    described = {"scheme": "span", "rate": 0.5, "split": [0.0, 1.0], "lengths": [0.5, 0.5]}
-    law = Masking.described(described, SPECIAL, WORD_STARTS, 0, counts)
-    ids, offsets = rows([20])
-    found = law.draw(ids, offsets, "news", np.zeros(1, np.uint64), 0).random_ids.tolist()
-    assert found == [395, 809, 606, 608, 476, 904, 296, 678, 719]

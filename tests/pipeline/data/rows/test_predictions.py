@@ -28,7 +28,8 @@ def same(left: Masks, right: Masks) -> bool:
     return all(np.array_equal(getattr(left, f.name), getattr(right, f.name)) for f in fields(Masks))
 
 
-def test_there_and_back(masks: Masks) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_there_and_back_without_some(share: float, masks: Masks) -> None:
     predictions = Predictions.of(masks, OFFSETS)
     assert len(predictions.places) == masks.predictions > 60
     assert not np.isin(predictions.places, [OFFSETS[:-1], OFFSETS[1:] - 1]).any()
@@ -36,11 +37,6 @@ def test_there_and_back(masks: Masks) -> None:
     back = predictions.to_masks(OFFSETS, masks.swapped)
     assert same(back, masks)
     assert back.actions.dtype == np.uint8 and back.random_ids.dtype == np.uint16
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_some_are_taken_out(share: float, masks: Masks) -> None:
-    predictions = Predictions.of(masks, OFFSETS)
     chosen = np.random.default_rng(1).random(len(predictions.places)) < share
     kept, others = predictions.select(chosen), predictions.select(~chosen)
     fewer = kept.to_masks(OFFSETS, None)
@@ -56,8 +52,7 @@ def test_columns_that_contradict_each_other(masks: Masks) -> None:
     for change, message in (
         ({"action_offsets": masks.action_offsets + np.arange(8, dtype=np.int32)}, "actions do not"),
         ({"random_offsets": masks.random_offsets + np.arange(8, dtype=np.int32)}, "random ids"),
+        ({"positions": beyond}, None),
     ):
         with pytest.raises(ValueError, match=message):
             Predictions.of(replace(masks, **change), OFFSETS)
-    with pytest.raises(ValueError):
-        Predictions.of(replace(masks, positions=beyond), OFFSETS)

@@ -8,31 +8,22 @@ from math import erfc, sqrt
 import numpy as np
 import pytest
 
+from pipeline.data.rows import segment_rows
 from pipeline.data.rows.segment_rows import (
     IN_ORDER,
-    NEXT,
-    NO_LABEL,
-    ORDER,
     RANDOM_NEXT,
     UNLABELLED,
     SegmentLaw,
     pack_pairs,
-    share_of_draws,
 )
 from pipeline.data.rows.sentence_rows import Frame, Rows
 from pipeline.data.tokenizers.token_ids import Tokens
 from tests.pipeline.data import reference_pairs as reference
+from tests.pipeline.data.rows.toys import lists, random_tokens, tokens
 
 BOS, EOS = 0, 2
-LABELS = {"none": NO_LABEL, "next": NEXT, "order": ORDER}
-
-
-def tokens(documents: list[reference.Sentences]) -> Tokens:
-    ids = [token for document in documents for token in reference.joined(document)]
-    lengths = [[len(sentence) for sentence in document] for document in documents]
-    starts = np.cumsum([0, *itertools.chain(*lengths)])[:-1]
-    ends = np.cumsum([0, *map(sum, lengths)])
-    return Tokens(np.array(ids, np.uint16), ends, starts)
+WORDS = np.ones(1000, np.bool_)
+LABELS = {"none": segment_rows.NO_LABEL, "next": segment_rows.NEXT, "order": segment_rows.ORDER}
 
 
 def random_documents(rng: np.random.Generator, count: int) -> list[reference.Sentences]:
@@ -50,14 +41,14 @@ def random_documents(rng: np.random.Generator, count: int) -> list[reference.Sen
 def law(
     room: int, label: str = "next", short: float = 0.1, single: float = 0.0, sentences: bool = False
 ) -> SegmentLaw:
-    return SegmentLaw(sentences, room, LABELS[label], share_of_draws(short), share_of_draws(single))
+    shares = map(segment_rows.share_of_draws, (short, single))
+    return SegmentLaw(sentences, room, LABELS[label], *shares)
 
 
 def shown(rows: Rows, separators: int) -> list[tuple[list[int], list[int], int]]:
     """A, B and the label of every row, from its tokens."""
     found = []
-    for row in range(len(rows)):
-        ids = rows.ids[rows.offsets[row] : rows.offsets[row + 1]].tolist()
+    for row, ids in enumerate(lists(rows)):
         second, label = int(rows.second_segment[row]), int(rows.pair_label[row])
         assert ids[0] == BOS and ids[-1] == EOS
         a, b = ids[1:-1], []
@@ -71,41 +62,32 @@ def shown(rows: Rows, separators: int) -> list[tuple[list[int], list[int], int]]
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("label", LABELS)
-@pytest.mark.parametrize("separators", [1, 2])
-def test_traps_14_segments_match_the_reference(seed: int, label: str, separators: int) -> None:
-    rng = np.random.default_rng(seed)
-    documents = random_documents(rng, int(rng.choice([1, 2, 30])))
-    begins_word = set(np.flatnonzero(rng.random(1000) < 0.5).tolist())
-    room, key = int(rng.choice([2, 9, 40, 90])), int(rng.integers(2**63))
-    short, single = float(rng.choice([0.0, 0.3, 1.0])), float(rng.choice([0.0, 0.2, 1.0]))
-    words = np.isin(np.arange(1000), list(begins_word))
-    rows = pack_pairs(
-        tokens(documents),
-        words,
-        Frame(BOS, EOS, separators),
-        law(room, label, short, single),
-        np.uint64(key),
-    )
-    expected = reference.segment_rows(documents, begins_word, room, label, short, single, key)
-    assert shown(rows, separators) == [(row.a, row.b, row.label) for row in expected]
-    assert_own_text(rows, expected, documents)
+def pack(
+    documents: list[reference.Sentences], chosen: SegmentLaw, separators: int = 2, key: int = 1,
+    words: np.ndarray = WORDS,
+) -> Rows:  # fmt: skip
+    return pack_pairs(tokens(documents), words, Frame(BOS, EOS, separators), chosen, np.uint64(key))
 
 
-@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("label", LABELS)
-def test_pairs_of_sentences_match_the_reference(seed: int, label: str) -> None:
-    rng = np.random.default_rng(seed)
-    documents = random_documents(rng, int(rng.choice([1, 2, 30])))
-    begins_word = set(np.flatnonzero(rng.random(1000) < 0.5).tolist())
-    room, key = int(rng.choice([2, 9, 40, 90])), int(rng.integers(2**63))
-    words = np.isin(np.arange(1000), list(begins_word))
-    chosen = law(room, label, sentences=True)
-    rows = pack_pairs(tokens(documents), words, Frame(BOS, EOS, 2), chosen, np.uint64(key))
-    expected = reference.sentence_rows(documents, begins_word, room, label, key)
-    assert shown(rows, 2) == [(row.a, row.b, row.label) for row in expected]
-    assert_own_text(rows, expected, documents)
+@pytest.mark.parametrize("sentences", [False, True])
+def test_traps_14_rows_match_the_reference(sentences: bool, label: str) -> None:
+    for seed, separators in itertools.product(range(12), (1, 2)):
+        rng = np.random.default_rng(seed)
+        documents = random_documents(rng, int(rng.choice([1, 2, 30])))
+        begins_word = set(np.flatnonzero(rng.random(1000) < 0.5).tolist())
+        words = np.isin(np.arange(1000), list(begins_word))
+        room, key = int(rng.choice([2, 9, 40, 90])), int(rng.integers(2**63))
+        short, single = float(rng.choice([0.0, 0.3, 1.0])), float(rng.choice([0.0, 0.2, 1.0]))
+        if sentences:
+            chosen = law(room, label, sentences=True)
+            expected = reference.sentence_rows(documents, begins_word, room, label, key)
+        else:
+            chosen, shares = law(room, label, short, single), (short, single)
+            expected = reference.segment_rows(documents, begins_word, room, label, *shares, key)
+        rows = pack(documents, chosen, separators, key, words)
+        assert shown(rows, separators) == [(row.a, row.b, row.label) for row in expected], seed
+        assert_own_text(rows, expected, documents)
 
 
 def assert_own_text(
@@ -120,20 +102,6 @@ def assert_own_text(
     assert rows.first_row.tolist() == first
 
 
-def many(sentences: bool, label: str, seed: int = 0, documents: int = 6_000) -> Rows:
-    """Over a hundred thousand rows of documents of 1 to 60 short sentences."""
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(1, 60, documents)
-    lengths = rng.integers(1, 8, counts.sum())
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    ends = starts[np.concatenate([[0], np.cumsum(counts)])]
-    ids = rng.integers(5, 900, starts[-1]).astype(np.uint16)
-    source = Tokens(ids, ends, starts[:-1])
-    words = np.ones(1000, np.bool_)
-    chosen = law(20, label, sentences=sentences)
-    return pack_pairs(source, words, Frame(BOS, EOS, 2), chosen, np.uint64(seed))
-
-
 def two_sided(hits: int, count: int) -> float:
     """Probability that a fair coin is at least this far from half, by the normal distribution."""
     return erfc(abs(2 * hits - count) / sqrt(2 * count))
@@ -141,8 +109,11 @@ def two_sided(hits: int, count: int) -> float:
 
 @pytest.mark.parametrize("sentences", [False, True])
 def test_labels_are_fair_coins(sentences: bool) -> None:
-    """Binomial at n >= 1e5, also given a row's length and A, and from row to row."""
-    rows = many(sentences, "next", documents=20_000)
+    """Binomial at n >= 1e5, also given a row's length and A, and from row to row; in documents of 1
+    to 60 short sentences."""
+    source = random_tokens(20_000, 60, 8, 900)
+    chosen = law(20, "next", sentences=sentences)
+    rows = pack_pairs(source, WORDS, Frame(BOS, EOS, 2), chosen, np.uint64(0))
     labelled = rows.pair_label != UNLABELLED
     label = rows.pair_label[labelled]
     assert len(label) >= 100_000
@@ -159,13 +130,9 @@ def test_labels_are_fair_coins(sentences: bool) -> None:
 def test_a_random_next_is_of_another_document_and_uniform_over_sentences() -> None:
     """Every document has its own id and every sentence its own length; chi-square."""
     documents = [[[5 + number] * 3 for _ in range(1 + number)] for number in range(40)]
-    source, words = tokens(documents), np.ones(1000, np.bool_)
-    seen = np.zeros(40)
-    expected = np.zeros(40)
-    sizes = np.arange(1, 41)
+    seen, expected, sizes = np.zeros(40), np.zeros(40), np.arange(1, 41)
     for key in range(400):
-        chosen = law(10, "next", sentences=True)
-        rows = pack_pairs(source, words, Frame(BOS, EOS, 1), chosen, np.uint64(key * 7919))
+        rows = pack(documents, law(10, "next", sentences=True), 1, key * 7919)
         for a, b, label in shown(rows, 1):
             assert label == UNLABELLED or (a[0] != b[0]) == (label == RANDOM_NEXT)
             if label == RANDOM_NEXT:
@@ -176,46 +143,36 @@ def test_a_random_next_is_of_another_document_and_uniform_over_sentences() -> No
     assert seen.sum() > 50_000 and chi_square < 39 + 4 * sqrt(2 * 39)
 
 
-def test_traps_11_sentence_order_never_mixes_documents() -> None:
+@pytest.mark.parametrize("sentences", [False, True])
+def test_traps_11_sentence_order_never_mixes_documents(sentences: bool) -> None:
+    """Pairs of a single document have no labels."""
     documents = [[[5 + number] * 2 for _ in range(1 + number % 9)] for number in range(300)]
-    words = np.ones(1000, np.bool_)
-    for sentences in (False, True):
-        chosen = law(12, "order", sentences=sentences)
-        rows = pack_pairs(tokens(documents), words, Frame(BOS, EOS, 2), chosen, np.uint64(1))
-        for a, b, label in shown(rows, 2):
-            assert len({*a, *b}) == 1
-            assert label == (IN_ORDER if b else UNLABELLED)
+    for a, b, label in shown(pack(documents, law(12, "order", sentences=sentences)), 2):
+        assert len({*a, *b}) == 1
+        assert label == (IN_ORDER if b else UNLABELLED)
+    alone = [[[10, 11], [12], [13, 14, 15], [16]]]
+    rows = pack(alone, law(8, "next", 0.0, sentences=sentences))
+    assert set(rows.pair_label.tolist()) == {UNLABELLED} and rows.second_segment.all()
 
 
-def test_pairs_of_a_single_document_have_no_labels() -> None:
-    documents = [[[10, 11], [12], [13, 14, 15], [16]]]
-    words = np.ones(1000, np.bool_)
-    for sentences in (False, True):
-        chosen = law(8, "next", 0.0, sentences=sentences)
-        rows = pack_pairs(tokens(documents), words, Frame(BOS, EOS, 2), chosen, np.uint64(1))
-        assert set(rows.pair_label.tolist()) == {UNLABELLED} and rows.second_segment.all()
-
-
-def test_short_rows_have_the_requested_share_and_any_length() -> None:
+def test_shares_of_short_rows_and_of_single_segments() -> None:
     """Sentences of one id: a row's length is its target. Mean and share, five sigma."""
-    source = Tokens(
-        np.full(2_000_000, 7, np.uint16), np.array([0, 2_000_000]), np.arange(2_000_000)
-    )
-    chosen = law(100, "none", 0.1, 1.0)
-    rows = pack_pairs(source, np.ones(1000, np.bool_), Frame(BOS, EOS, 2), chosen, np.uint64(3))
-    lengths = np.diff(rows.offsets)[:-1] - 2
-    short = lengths[lengths < 100]
+    short, single = (
+        pack_pairs(
+            Tokens(np.full(size, 7, np.uint16), np.array([0, size]), np.arange(size)),
+            WORDS, Frame(BOS, EOS, 2), chosen, np.uint64(3),
+        )
+        for size, chosen in (
+            (2_000_000, law(100, "none", 0.1, 1.0)), (500_000, law(30, "none", 0.0, 0.1)),
+        )
+    )  # fmt: skip
+    lengths = np.diff(short.offsets)[:-1] - 2
+    some = lengths[lengths < 100]
     share = 0.1 * 98 / 99  # a target of 100 is drawn too
-    assert abs(len(short) - share * len(lengths)) < 5 * sqrt(len(lengths) * share * (1 - share))
-    assert short.min() == 2 and abs(short.mean() - 50.5) < 5 * 28.3 / sqrt(len(short))
-
-
-def test_a_share_of_single_segments() -> None:
-    source = Tokens(np.full(500_000, 7, np.uint16), np.array([0, 500_000]), np.arange(500_000))
-    chosen = law(30, "none", 0.0, 0.1)
-    rows = pack_pairs(source, np.ones(1000, np.bool_), Frame(BOS, EOS, 2), chosen, np.uint64(3))
-    single = int(np.count_nonzero(rows.second_segment == 0))
-    assert abs(single - 0.1 * len(rows)) < 5 * sqrt(len(rows) * 0.09)
+    assert abs(len(some) - share * len(lengths)) < 5 * sqrt(len(lengths) * share * (1 - share))
+    assert some.min() == 2 and abs(some.mean() - 50.5) < 5 * 28.3 / sqrt(len(some))
+    found = int(np.count_nonzero(single.second_segment == 0))
+    assert abs(found - 0.1 * len(single)) < 5 * sqrt(len(single) * 0.09)
     # Half of the target is 15: a coin gives the sentence that reaches it to A or to B.
-    places, counts = np.unique(rows.second_segment[rows.second_segment > 0], return_counts=True)
+    places, counts = np.unique(single.second_segment[single.second_segment > 0], return_counts=True)
     assert places.tolist() == [14 + 3, 15 + 3] and two_sided(int(counts[0]), counts.sum()) > 1e-3
