@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 
 from pipeline.data.tokenizers.added_parts import AddedParts
 from pipeline.data.tokenizers.reference_engine import Reference
@@ -26,21 +25,10 @@ def test_text_between_tokens_ends_where_sentences_start(
     word_vocabularies: dict[str, Vocabulary],
 ) -> None:
     base = word_vocabularies["wordpiece-uncased"]
-    text = "One [gene]. Two [GENE]"
-    added = base.size
-    assert parts_of(base, "[Gene]", text, [0, 11]) == [
-        (0, 4, -1), (4, 10, added), (10, 11, -1), (11, 16, -1), (16, 22, added)
+    assert parts_of(base, "[Gene]", "One [gene]. Two [GENE]", [0, 11]) == [
+        (0, 4, -1), (4, 10, base.size), (10, 11, -1), (11, 16, -1), (16, 22, base.size)
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("content", "text", "sentences"),
-    [
-        ("inq", "a \ufb01nq", [0]),  # begins inside a ligature
-        ("[gene]", "what?\u56e0 [gene]", [0, 5]),  # a sentence starts inside a run of letters
-    ],
-)
-def test_documents_that_are_left_to_the_reference(
-    content: str, text: str, sentences: list[int], word_vocabularies: dict[str, Vocabulary]
-) -> None:
-    assert parts_of(word_vocabularies["unigram-uncased"], content, text, sentences) is None
+    # left to the reference: a token inside a ligature, a sentence inside a run of letters
+    base = word_vocabularies["unigram-uncased"]
+    assert parts_of(base, "inq", "a \ufb01nq", [0]) is None
+    assert parts_of(base, "[gene]", "what?\u56e0 [gene]", [0, 5]) is None

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
@@ -14,6 +13,7 @@ from pipeline.base.errors import DataError
 from pipeline.data.tokenizers import sentencepiece_model
 from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
+from tests.pipeline.data.tokenizers.conftest import documents, encode
 
 ALBERT = {
     "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1,
@@ -57,18 +57,14 @@ def test_ids_are_those_of_sentencepiece(model: Path, sample_text: list[str]) -> 
     reference = sentencepiece.SentencePieceProcessor(model_file=str(model))
     vocabulary = read_vocabulary(model.parent)
     assert (vocabulary.kind, vocabulary.size, vocabulary.lower_case) == ("unigram", 700, True)
-    assert [vocabulary.pad, vocabulary.unk, vocabulary.bos, vocabulary.eos, vocabulary.mask] == [
-        0, 1, 2, 3, 4,
-    ]  # fmt: skip
+    special = [vocabulary.pad, vocabulary.unk, vocabulary.bos, vocabulary.eos, vocabulary.mask]
+    assert special == [0, 1, 2, 3, 4]
     encoders = [TextEncoder.create(vocabulary, fast=fast) for fast in (True, False)]
     for text in [*TORTURE, *(text[:2000] for text in sample_text[:10])]:
         clean = " ".join(text.replace(",", "").split())
         expected = reference.encode(sentencepiece_model.albert_text(clean, True))
-        encoded = clean.encode() + b"\0"
-        document = (np.frombuffer(encoded, np.uint8), np.array([0, len(encoded)]))
         for encoder in encoders:
-            found, _ = encoder.encode(*document, np.zeros(1, np.int64), np.ones(1, np.bool_))
-            assert found.ids.tolist() == expected, text
+            assert documents(encode(encoder, [clean])) == [expected], text
 
 
 def test_user_defined_symbols_are_taken_wherever_they_stand(
@@ -76,16 +72,13 @@ def test_user_defined_symbols_are_taken_wherever_they_stand(
 ) -> None:
     import sentencepiece
 
-    symbols = {"user_defined_symbols": "<url>,methylation,(,),-,.,–,£,€"}
-    path = trained(tmp_path, lines, **symbols)
+    path = trained(tmp_path, lines, user_defined_symbols="<url>,methylation,(,),-,.,–,£,€")
     reference = sentencepiece.SentencePieceProcessor(model_file=str(path))
     encoder = TextEncoder.create(read_vocabulary(path), fast=True)
     for text in ("see <url>.", "the<url>house", "demethylations of <url><url>", "a methylation"):
-        encoded = text.encode() + b"\0"
-        document = (np.frombuffer(encoded, np.uint8), np.array([0, len(encoded)]))
-        found, _ = encoder.encode(*document, np.zeros(1, np.int64), np.ones(1, np.bool_))
-        assert found.ids.tolist() == reference.encode(text)
-        assert {reference.piece_to_id(name) for name in ("<url>", "methylation")} & {*found.ids}
+        (found,) = documents(encode(encoder, [text]))
+        assert found == reference.encode(text)
+        assert {reference.piece_to_id(name) for name in ("<url>", "methylation")} & {*found}
 
 
 def test_a_digit_and_a_comma_are_apart(tmp_path: Path) -> None:
@@ -104,7 +97,7 @@ def test_a_digit_and_a_comma_are_apart(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"model_type": "bpe"}, "is not a unigram model"),
-        ({"control_symbols": "[CLS],[SEP]"}, r"lacks \[MASK\]; use a model of ALBERT's kind"),
+        ({"control_symbols": "[CLS],[SEP]"}, r"lacks \[MASK\]"),
         ({"add_dummy_prefix": False}, "gives other ids than sentencepiece"),
     ],
 )
@@ -122,5 +115,5 @@ def test_what_is_no_model(tmp_path: Path, model: Path, monkeypatch: pytest.Monke
         with pytest.raises(DataError):
             read_vocabulary(path)
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(DataError, match=r"needs the sentencepiece package: pip install"):
+    with pytest.raises(DataError, match=r"sentencepiece package: pip install"):
         read_vocabulary(path)

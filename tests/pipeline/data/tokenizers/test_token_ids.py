@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline.data.tokenizers.token_ids import Tokens, join_tokens, select, token_positions
+from tests.pipeline.data.tokenizers.conftest import columns
 
 
 def tokens(documents: list[list[int]], sentences: list[int]) -> Tokens:
@@ -13,29 +14,20 @@ def tokens(documents: list[list[int]], sentences: list[int]) -> Tokens:
     return Tokens(ids, offsets, np.array(sentences, np.int64))
 
 
-def columns(found: Tokens) -> list[list[int]]:
-    return [
-        found.ids.tolist(), found.document_offsets.tolist(), found.sentence_starts.tolist()
-    ]  # fmt: skip
-
-
 THREE = [[5, 6, 7], [8], [9, 10, 11, 12]]
 
 
-def test_select_keeps_documents_with_their_sentences() -> None:
+def test_select_and_join_keep_documents_with_their_sentences() -> None:
     whole = tokens(THREE, [0, 2, 3, 4, 7])
-    assert columns(select(whole, np.array([True, False, True]))) == columns(
-        tokens([THREE[0], THREE[2]], [0, 2, 3, 6])
-    )
-    assert columns(select(whole, np.array([False, True, False]))) == columns(tokens([[8]], [0]))
-    assert columns(select(whole, np.ones(3, np.bool_))) == columns(whole)
-
-
-def test_join_is_the_documents_of_all_in_order() -> None:
+    for chosen, expected in (
+        ([True, False, True], tokens([THREE[0], THREE[2]], [0, 2, 3, 6])),
+        ([False, True, False], tokens([[8]], [0])),
+        ([True, True, True], whole),
+    ):
+        assert columns(select(whole, np.array(chosen))) == columns(expected)
     parts = [tokens([THREE[0]], [0, 2]), tokens(THREE[1:], [0, 1, 4])]
     found = join_tokens(parts)
-    assert columns(found) == columns(tokens(THREE, [0, 2, 3, 4, 7]))
-    assert found.ids.dtype == np.uint16
+    assert columns(found) == columns(whole) and found.ids.dtype == np.uint16
     assert join_tokens(parts[:1]) is parts[0]
 
 
@@ -44,12 +36,12 @@ def test_a_position_inside_a_token_moves_to_the_next_one() -> None:
     byte_lengths = np.array([0, 1, 2, 3], np.uint16)
     ids = np.array([1, 2, 3, 2, 2], np.uint16)  # 0 | 1 2 | 3 4 5 and, from byte 7, 7 8 | 9 10
     offsets, token_offsets = np.array([0, 7, 12]), np.array([0, 3, 5])
-
-    def found(*places: int) -> list[int]:
+    for places, expected in (
+        ([0, 1, 3, 7, 9], [0, 1, 2, 3, 4]),
+        ([0, 2, 7, 8], [0, 2, 3, 4]),
+        ([1, 2, 3], [1, 2]),  # a token is given once
+        ([4, 7, 10], [3]),  # after 4 and 10 no token of the document begins
+    ):
         wanted = np.array(places, np.int64)
-        return token_positions(wanted, ids, byte_lengths, offsets, token_offsets).tolist()
-
-    assert found(0, 1, 3, 7, 9) == [0, 1, 2, 3, 4]
-    assert found(0, 2, 7, 8) == [0, 2, 3, 4]
-    assert found(1, 2, 3) == [1, 2]  # a token is given once
-    assert found(4, 7, 10) == [3]  # after 4 and 10 no token of the document begins
+        found = token_positions(wanted, ids, byte_lengths, offsets, token_offsets)
+        assert found.tolist() == expected, places

@@ -16,15 +16,6 @@ from pipeline.data.tokenizers.unigram_trainer import CountedWords, train_pieces
 COUNTS = {"▁abab": 5, "▁aba": 3, "▁b": 2, "▁ab": 7}
 
 
-def words_of(counts: dict[str, int]) -> CountedWords:
-    text = "".join(counts)
-    return CountedWords(
-        np.frombuffer(text.encode("utf-32-le"), np.uint32),
-        np.cumsum([0, *map(len, counts)]),
-        np.array(list(counts.values()), float),
-    )
-
-
 def segmentations(word: str) -> list[list[str]]:
     cuts = itertools.product([False, True], repeat=len(word) - 1)
     return [
@@ -32,26 +23,25 @@ def segmentations(word: str) -> list[list[str]]:
     ]
 
 
-def test_seeds_are_the_substrings_that_occur_twice() -> None:
-    pieces = module._seed(words_of(COUNTS))
+def test_seeds_and_expected_counts() -> None:
+    """Seeds are substrings that occur twice; expected counts, sums over all segmentations."""
     text = "".join(COUNTS)
-    found = [text[s : s + n] for s, n in zip(pieces.starts, pieces.lengths)]
+    words = CountedWords(
+        np.frombuffer(text.encode("utf-32-le"), np.uint32),
+        np.cumsum([0, *map(len, COUNTS)]),
+        np.array(list(COUNTS.values()), float),
+    )
+    pieces = module._seed(words)
+    names = [text[s : s + n] for s, n in zip(pieces.starts, pieces.lengths)]
     often: Counter[str] = Counter()
     for word, count in COUNTS.items():
         for start, stop in itertools.combinations(range(len(word) + 1), 2):
             often[word[start:stop]] += count
-    expected = {part: count for part, count in often.items() if count >= 2 or len(part) == 1}
-    assert len(found) == len(set(found)) and set(found) == set(expected)
-    total = sum(count * len(part) for part, count in expected.items())
-    for part, score in zip(found, pieces.scores):
-        assert score == pytest.approx(math.log(expected[part] * len(part) / total))
-
-
-def test_expected_counts_are_sums_over_all_segmentations() -> None:
-    words = words_of(COUNTS)
-    pieces = module._seed(words)
-    text = "".join(COUNTS)
-    names = [text[s : s + n] for s, n in zip(pieces.starts, pieces.lengths)]
+    seeds = {part: count for part, count in often.items() if count >= 2 or len(part) == 1}
+    assert len(names) == len(set(names)) and set(names) == set(seeds)
+    total = sum(count * len(part) for part, count in seeds.items())
+    for part, score in zip(names, pieces.scores):
+        assert score == pytest.approx(math.log(seeds[part] * len(part) / total))
     scores = dict(zip(names, pieces.scores))
     expected = dict.fromkeys(names, 0.0)
     best: Counter[str] = Counter()

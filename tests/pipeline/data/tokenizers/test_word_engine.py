@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +10,14 @@ import pytest
 from tokenizers import Regex, Tokenizer, normalizers
 
 from pipeline.data.text.cleaning import clean
-from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.tokenizers import word_engine as module
 from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 from pipeline.data.tokenizers.word_engine import WordEngine
+from tests.pipeline.data.tokenizers.conftest import WORD_KINDS, buffers, columns
 
-KINDS = ["wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]
 AWKWARD = [
     "x" * 99 + " " + "x" * 100 + " " + "x" * 101 + " " + "é" * 101,
     "``quotes'' and '''three''' don't `tick` e.g. U.S.A. $1,000.00 a_b-c/d",
@@ -30,20 +28,6 @@ AWKWARD = [
     "\ufffd",
     "\u0301 a \u0301",
 ]
-Buffers = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def buffers(texts: list[str]) -> Buffers:
-    encoded = [text.encode() + b"\0" for text in texts]
-    buffer = np.frombuffer(b"".join(encoded), np.uint8)
-    offsets = np.cumsum([0] + [len(text) for text in encoded])
-    return buffer, offsets, sentence_starts(buffer, offsets)
-
-
-def columns(tokens: Tokens) -> list[list[int]]:
-    return [
-        tokens.ids.tolist(), tokens.document_offsets.tolist(), tokens.sentence_starts.tolist()
-    ]  # fmt: skip
 
 
 def random_texts(count: int, highest: int, seed: int) -> list[str]:
@@ -57,7 +41,7 @@ def random_texts(count: int, highest: int, seed: int) -> list[str]:
     return texts
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=WORD_KINDS)
 def encoder(
     request: pytest.FixtureRequest, word_vocabularies: dict[str, Vocabulary]
 ) -> TextEncoder:
@@ -76,26 +60,16 @@ def same(encoder: TextEncoder, texts: list[str]) -> Tokens:
     return expected
 
 
-def test_real_text(encoder: TextEncoder, sample_text: list[str]) -> None:
+def test_real_awkward_and_random_text(encoder: TextEncoder, sample_text: list[str]) -> None:
+    """Most of the real documents are not left to the reference."""
     assert len(same(encoder, sample_text).ids) > 100_000
-
-
-def test_awkward_text(encoder: TextEncoder) -> None:
-    same(encoder, AWKWARD)
-    same(encoder, clean(AWKWARD).texts())
-
-
-@pytest.mark.parametrize("highest", [0x80, 0x600, 0x3200, 0x110000])
-def test_random_text(highest: int, encoder: TextEncoder) -> None:
-    same(encoder, random_texts(150, highest, seed=highest))
-
-
-def test_most_documents_are_not_left_to_the_reference(
-    encoder: TextEncoder, sample_text: list[str]
-) -> None:
     assert encoder.fast is not None
     _, _, unsure = encoder.fast.encode(*buffers(sample_text))
     assert unsure.mean() < 0.05
+    same(encoder, AWKWARD)
+    same(encoder, clean(AWKWARD).texts())
+    for highest in (0x80, 0x600, 0x3200, 0x110000):
+        same(encoder, random_texts(150, highest, seed=highest))
 
 
 def test_a_known_word_has_the_ids_it_has_when_new(
@@ -104,9 +78,9 @@ def test_a_known_word_has_the_ids_it_has_when_new(
     """The table is emptied before every batch, and a batch exceeds the table."""
     expected = [columns(same(encoder, [text])) for text in sample_text[:20]]
     monkeypatch.setattr(module, "MOST_WORDS", 10)
+    engine = encoder.fast
+    assert isinstance(engine, WordEngine)
     for text, wanted in zip(sample_text[:20], expected):
-        engine = encoder.fast
-        assert isinstance(engine, WordEngine)
         tokens, _, unsure = engine.encode(*buffers([text]))
         assert unsure[0] or columns(tokens) == wanted
         assert engine.table.words <= len(text)
@@ -137,21 +111,30 @@ def test_unknown_tokens_and_the_characters_behind_them(
             assert found.tolist() == [[0, 0], [tokens, characters], [0, 0]]
 
 
-def test_unigram_without_white_space_split(word_vocabularies: dict[str, Vocabulary]) -> None:
-    """As other converters write it: only a space separates words, a newline belongs to one."""
+def test_steps_of_other_converters(word_vocabularies: dict[str, Vocabulary]) -> None:
+    """Only a space separates words, so a newline belongs to one; a file lacks its normalizer, or a
+    step its type: `tokenizers` knows it by its entries, and gets the compositions around it."""
     content = json.loads(word_vocabularies["unigram"].tokenizer_json)
-    content["pre_tokenizer"] = content["pre_tokenizer"]["pretokenizers"][1]
-    encoder = TextEncoder.create(vocabulary(json.dumps(content), "Metaspace"))
-    same(encoder, clean(["one two\nthree. Four", *AWKWARD]).texts())
+
+    def changed(**changes: object) -> TextEncoder:
+        return TextEncoder.create(vocabulary(json.dumps(content | changes), "here"))
+
+    metaspace = content["pre_tokenizer"]["pretokenizers"][1]
+    texts = clean(["one two\nthree. Four", *AWKWARD]).texts()
+    same(changed(pre_tokenizer=metaspace), texts)
+    step = {"pattern": {"String": "q"}, "content": "k"}
+    sequence = {"type": "Sequence", "normalizers": [step]}
+    same(changed(normalizer=sequence), ["quite quick", "e\u0301q"])
+    texts = ["Some text.", "more  TEXT"]
+    expected = columns(same(changed(normalizer=None), texts))
+    del content["normalizer"]
+    assert columns(same(changed(), texts)) == expected
 
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])
-def test_bert_on_real_and_golden_text(case: str, real_data: Path, tmp_path: Path) -> None:
+def test_bert_on_real_text(case: str, real_data: Path) -> None:
     source = real_data / "tokenizers" / "bert" / f"bert-base-{case}-vocab.txt"
-    shutil.copy(source, tmp_path / "vocab.txt")
-    encoder = TextEncoder.create(read_vocabulary(tmp_path))
-    lines = (real_data / "golden" / "golden_tokenization.jsonl").read_text().splitlines()
-    same(encoder, [text for text in (json.loads(line)["text"] for line in lines) if text])
+    encoder = TextEncoder.create(read_vocabulary(source))
     wiki = (real_data / "wikipedia" / "extracted" / "wiki_00").read_text().splitlines()
     same(encoder, clean([json.loads(line)["text"] for line in wiki]).texts())
 
@@ -167,7 +150,8 @@ def precompiled(becomes: dict[str, str]) -> bytes:
     for key in sorted({k.encode()[:n] for k in becomes for n in range(len(k.encode()) + 1)}):
         block = units[where[key]] = where[key] ^ blocks  # where its children are, for now
         blocks += 256
-        for byte in sorted({k.encode()[len(key)] for k in becomes if _inside(key, k.encode())}):
+        longer = [k.encode() for k in becomes if k.encode().startswith(key) and k.encode() != key]
+        for byte in sorted({k[len(key)] for k in longer}):
             where[key + bytes([byte])] = (block ^ where[key]) + byte
             units[where[key + bytes([byte])]] = 0
     array = np.zeros(blocks, np.uint32)
@@ -178,10 +162,6 @@ def precompiled(becomes: dict[str, str]) -> bytes:
             array[place ^ units[place]] = 1 << 31 | len(texts)
             texts += becomes[key.decode()].encode() + b"\0"
     return np.uint32(array.nbytes).tobytes() + array.tobytes() + texts
-
-
-def _inside(start: bytes, whole: bytes) -> bool:
-    return whole.startswith(start) and len(whole) > len(start)
 
 
 def test_a_precompiled_normalizer(
@@ -203,23 +183,3 @@ def test_a_precompiled_normalizer(
     same(encoder, [*sample_text[:30], *AWKWARD, *pairs])
     found = [column.tolist() for column in (same(encoder, [word]).ids for word in pairs[0].split())]
     assert found[0] == found[1]
-
-
-def test_a_file_may_lack_its_normalizer(word_vocabularies: dict[str, Vocabulary]) -> None:
-    values = json.loads(word_vocabularies["unigram"].tokenizer_json)
-    found = []
-    for change in ({"normalizer": None}, {}):
-        del values["normalizer"]
-        values |= change
-        found.append(TextEncoder.create(vocabulary(json.dumps(values), "here")))
-        values.setdefault("normalizer", None)
-    texts = ["Some text.", "more  TEXT"]
-    assert columns(same(found[0], texts)) == columns(same(found[1], texts))
-
-
-def test_a_step_may_lack_its_type(word_vocabularies: dict[str, Vocabulary]) -> None:
-    """`tokenizers` knows it by its entries; we leave the compositions around it to `tokenizers`."""
-    values = json.loads(word_vocabularies["unigram"].tokenizer_json)
-    step = {"pattern": {"String": "q"}, "content": "k"}
-    values["normalizer"] = {"type": "Sequence", "normalizers": [step]}
-    same(TextEncoder.create(vocabulary(json.dumps(values), "here")), ["quite quick", "e\u0301q"])

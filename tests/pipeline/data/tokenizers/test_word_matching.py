@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -12,14 +10,8 @@ from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_engine import WordEngine
-from tests.pipeline.data.tokenizers.test_word_engine import KINDS, buffers, columns, same
-
-
-@pytest.fixture(params=KINDS)
-def encoder(
-    request: pytest.FixtureRequest, word_vocabularies: dict[str, Vocabulary]
-) -> TextEncoder:
-    return TextEncoder.create(word_vocabularies[request.param])
+from tests.pipeline.data.tokenizers.conftest import WORD_KINDS, buffers, columns
+from tests.pipeline.data.tokenizers.test_word_engine import same
 
 
 @pytest.mark.parametrize("lower_case", [False, True])
@@ -28,27 +20,26 @@ def test_sentences_without_white_space_between(lower_case: bool) -> None:
     rng = np.random.default_rng(0)
     words = ["".join(map(chr, rng.integers(0x4E00, 0x4E40, n))) for n in (1, 2, 2, 3, 3, 4)]
     words += ["½", "ﬁne", "Éa", "x"]  # of which some become more characters, or fewer bytes
-    texts = [
-        "".join(
-            "".join(rng.choice(words, rng.integers(2, 9))) + str(rng.choice(["。", "！", "？"]))
-            for _ in range(8)
-        )
-        for _ in range(60)
-    ]
+
+    def sentence() -> str:
+        return "".join([*rng.choice(words, rng.integers(2, 9)), str(rng.choice([*"。！？"]))])
+
+    texts = ["".join(sentence() for _ in range(8)) for _ in range(60)]
     vocabulary = train_vocabulary("unigram", lambda: iter(texts), 200, lower_case=lower_case)
     expected = same(TextEncoder.create(vocabulary), clean(texts).texts())
     assert len(expected.sentence_starts) > 4 * len(texts)
 
 
-def test_a_broken_table_is_noticed(encoder: TextEncoder, sample_text: list[str]) -> None:
-    """The check would see a wrong id; what it does then is tested in test_tokens."""
-    engine = encoder.fast
+@pytest.mark.parametrize("kind", WORD_KINDS)
+def test_a_broken_table_is_noticed(
+    kind: str, word_vocabularies: dict[str, Vocabulary], sample_text: list[str]
+) -> None:
+    """The check would see a wrong id; what it does then is tested in test_document_encoder."""
+    engine = TextEncoder.create(word_vocabularies[kind]).fast
     assert isinstance(engine, WordEngine)
     given = buffers(sample_text[:5])
-    expected = columns(encoder.reference.encode(*given)[0])
+    expected = columns(engine.reference.encode(*given)[0])
     scores = engine.matcher.scores + np.linspace(0, 50, len(engine.matcher.scores))
-    broken = engine.matcher._replace(scores=scores, longest=3)
     spoilt = WordEngine(engine.vocabulary, engine.reference)
-    spoilt.matcher = broken
-    tokens, _, _ = replace(encoder, fast=spoilt).fast.encode(*given)  # type: ignore[union-attr]
-    assert columns(tokens) != expected
+    spoilt.matcher = engine.matcher._replace(scores=scores, longest=3)
+    assert columns(spoilt.encode(*given)[0]) != expected

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.reference_engine import Reference
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_engine import WordEngine
 from pipeline.data.tokenizers.word_table import APART, PART, SPACE, UNSURE
-from tests.pipeline.data.tokenizers.test_word_engine import buffers, columns
+from tests.pipeline.data.tokenizers.conftest import buffers, columns
 
 
 def test_bytes_of_long_words_are_compared(word_vocabularies: dict[str, Vocabulary]) -> None:
@@ -31,20 +30,14 @@ def test_bytes_of_long_words_are_compared(word_vocabularies: dict[str, Vocabular
     assert columns(engine.encode(*given)[0]) == expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "character", "expected"),
-    [
+def test_kinds_of_characters(word_vocabularies: dict[str, Vocabulary]) -> None:
+    for kind, character, expected in (
         ("wordpiece", "a", PART), ("wordpiece", ",", APART), ("wordpiece", "中", APART),
         ("wordpiece", "\n", SPACE), ("wordpiece", "é", PART), ("wordpiece", "\ufffd", PART),
         ("unigram", ",", PART), ("unigram", "中", PART), ("unigram", "\n", SPACE),
-        ("unigram", "▁", UNSURE), ("unigram-uncased", "¨", SPACE),
-        ("unigram", "ﷺ", UNSURE),
-    ],
-)  # fmt: skip
-def test_kinds_of_characters(
-    kind: str, character: str, expected: int, word_vocabularies: dict[str, Vocabulary]
-) -> None:
-    found = word_vocabularies[kind]
-    engine = WordEngine(found, Reference(found))
-    engine.encode(*buffers([f"x{character}y"]))
-    assert engine.kinds[ord(character)] == expected
+        ("unigram", "▁", UNSURE), ("unigram-uncased", "¨", SPACE), ("unigram", "ﷺ", UNSURE),
+    ):  # fmt: skip
+        found = word_vocabularies[kind]
+        engine = WordEngine(found, Reference(found))
+        engine.encode(*buffers([f"x{character}y"]))
+        assert engine.kinds[ord(character)] == expected, (kind, character)
