@@ -8,18 +8,10 @@ import numpy as np
 import pytest
 
 from pipeline.data.selection import clusters
-from pipeline.data.selection.clusters import (
-    EXACT,
-    NEAR,
-    Likeness,
-    merge_candidates,
-    write_agreement,
-    write_candidates,
-    write_roots,
-)
+from pipeline.data.selection.clusters import EXACT, NEAR, Likeness
 from pipeline.data.selection.minhash import equal_parts, signatures, word_hashes
-from pipeline.data.text.cleaning import clean
 from tests.benchmarks.planted import copy_of, document, jaccard
+from tests.pipeline.data.selection.conftest import arrays
 
 
 def roots(
@@ -39,12 +31,13 @@ def roots(
     candidates = [scratch / f"candidates-{first}" for first in parts]
     agreement = [scratch / f"agreement-{first}" for first in parts]
     for path, (first, part) in zip(candidates, parts.items()):
-        write_candidates(path, part, has, first, first_compared, range_documents)
-    merge_candidates(scratch / "pairs", candidates, len(signed))
+        clusters.write_candidates(path, part, has, first, first_compared, range_documents)
+    clusters.merge_candidates(scratch / "pairs", candidates, len(signed))
     for path, part in zip(agreement, parts.values()):
-        write_agreement(path, scratch / "pairs", part)
-    write_roots(scratch / "roots", scratch / "pairs", agreement, likeness.least, len(signed))
-    return np.fromfile(scratch / "roots", np.uint32).tolist()
+        clusters.write_agreement(path, scratch / "pairs", part)
+    made = scratch / "roots"
+    clusters.write_roots(made, scratch / "pairs", agreement, likeness.least, len(signed))
+    return np.fromfile(made, np.uint32).tolist()
 
 
 def all_pairs(signed: np.ndarray, likeness: Likeness, first_compared: int = 0) -> list[int]:
@@ -99,28 +92,22 @@ def test_documents_of_earlier_shards_are_not_compared_with_each_other(tmp_path: 
     assert any(root < 250 for root in expected[250:])
 
 
-def test_exact_copies_are_one_band(tmp_path: Path) -> None:
-    text = clean(["a b", "c", "A, b.", "...", "c", "***"])
-    hashes = word_hashes(text.buffer, text.offsets)
-    assert roots(hashes, tmp_path / "a", EXACT) == [0, 1, 0, 3, 1, 5]
+def test_many_with_the_same_band_are_not_all_compared(tmp_path: Path) -> None:
+    """A quote on 3,000 pages does not cause 4.5 million comparisons; copies are still found. Exact
+    copies are one band."""
+    hashes = word_hashes(*arrays(["a b", "c", "A, b.", "...", "c", "***"]))
+    assert roots(hashes, tmp_path / "exact", EXACT) == [0, 1, 0, 3, 1, 5]
     # different documents stay apart even if all bits of their bucket agree
     hashes = np.random.default_rng(0).integers(1 << 60, size=(300_000, 1), dtype=np.uint64)
-    assert roots(hashes, tmp_path / "b", EXACT) == [*range(300_000)]
-
-
-def test_many_with_the_same_band_are_not_all_compared(tmp_path: Path) -> None:
-    """A quote on 3,000 pages does not cause 4.5 million comparisons; copies are still found."""
+    assert roots(hashes, tmp_path / "apart", EXACT) == [*range(300_000)]
     rng = np.random.default_rng(1)
     signed = rng.integers(1 << 63, size=(3000, 32), dtype=np.uint64)
     signed[:, 5] = 77
     signed[2999] = signed[1500]
     assert roots(signed, tmp_path / "a") == [*range(2999), 1500]
-
-
-def test_no_documents_to_compare(tmp_path: Path) -> None:
-    assert roots(np.empty((0, 32), np.uint64), tmp_path / "a") == []
+    assert roots(signed[:0], tmp_path / "b") == []
     dropped = np.zeros(3, np.bool_)
-    assert roots(np.zeros((3, 32), np.uint64), tmp_path / "b", has=dropped) == [0, 1, 2]
+    assert roots(signed[:3] * 0, tmp_path / "c", has=dropped) == [0, 1, 2]
 
 
 def test_recall_and_precision(tmp_path: Path) -> None:
@@ -131,8 +118,7 @@ def test_recall_and_precision(tmp_path: Path) -> None:
     ones = [document(rng, int(rng.integers(60, 400))) for _ in levels for _ in range(300)]
     others = [copy_of(words, levels[i // 300], rng) for i, words in enumerate(ones)]
     texts = [" ".join(words) for words in ones + others]
-    text = clean(texts)
-    found = roots(signatures(text.buffer, text.offsets), tmp_path / "a")
+    found = roots(signatures(*arrays(texts)), tmp_path / "a")
     half = len(ones)
     assert found[:half] == [*range(half)]
     assert all(found[half + i] in (i, half + i) for i in range(half))  # no unrelated documents join

@@ -14,18 +14,10 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
-from pipeline.data.selection.decisions import EARLIER
+from pipeline.data.selection.decisions import EARLIER, SCHEMA
 from pipeline.data.selection.signature_store import SIGNATURES
 from tests.pipeline.data.selection.test_signature_store import write_store
 
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string()),
-        pa.field("corpus", pa.dictionary(pa.int32(), pa.string())),
-        pa.field("dropped", pa.dictionary(pa.int32(), pa.string())),
-        pa.field("cluster", pa.uint32()),
-    ]
-)
 Row = tuple[str, str, "str | None", int]
 """id, corpus, drop reason, number of the document that is kept for it."""
 
@@ -56,10 +48,10 @@ def many(documents: int) -> list[list[Row]]:
     return [rows[:third], rows[third : 2 * third], rows[2 * third :]]
 
 
-def test_every_reason_is_found(tmp_path: Path) -> None:
+def test_every_reason_is_found_and_pairs_are_correct(tmp_path: Path) -> None:
     files = many(3000)
     rows = [row for file in files for row in file]
-    decided = DecisionSummary.read(write(tmp_path / "d", files), pairs=5)
+    decided = DecisionSummary.read(write(tmp_path / "d", files), pairs=50)
     for id, corpus, reason, _ in rows:
         assert decided.why(corpus, id) == (reason or "")
     assert decided.why("stories", "f@1") == "" and decided.documents == len(rows)
@@ -67,16 +59,10 @@ def test_every_reason_is_found(tmp_path: Path) -> None:
     assert dropped == Counter(reason for _, _, reason, _ in rows if reason)
     sizes = Counter(cluster for _, _, _, cluster in rows)
     assert decided.clusters == Counter(size for size in sizes.values() if size > 1)
-
-
-def test_pairs_are_correct_and_deterministic(tmp_path: Path) -> None:
-    files = many(3000)
-    rows = [row for file in files for row in file]
     by_name = {(corpus, id): (reason, cluster) for id, corpus, reason, cluster in rows}
-    first = DecisionSummary.read(write(tmp_path / "d", files), pairs=50).pairs
-    assert first == DecisionSummary.read(write(tmp_path / "e", files), pairs=90).pairs[:50]
-    assert len(first) == 50
-    for pair in first:
+    assert decided.pairs == DecisionSummary.read(write(tmp_path / "e", files), 90).pairs[:50]
+    assert len(decided.pairs) == 50
+    for pair in decided.pairs:
         reason, cluster = by_name[pair.dropped]
         assert pair.dropped != pair.kept
         assert pair.reason == reason and rows[cluster][:2] == pair.kept[::-1]
@@ -89,12 +75,10 @@ def test_copies_of_documents_in_earlier_shards(
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
     write_store(tmp_path / SIGNATURES / "aa", "news")
     write_store(tmp_path / SIGNATURES / "bb", "web", "news")
+    of = "near-duplicate of one in shards"
     rows: list[list[Row]] = [
-        [("x", "news", None, 15), ("y", "news", "near-duplicate of one in shards b2", 12)],
-        [
-            ("z", "news", "near-duplicate", 15),
-            ("w", "news", "near-duplicate of one in shards a1", 3),
-        ],
+        [("x", "news", None, 15), ("y", "news", f"{of} b2", 12)],
+        [("z", "news", "near-duplicate", 15), ("w", "news", f"{of} a1", 3)],
     ]
     directory = write(tmp_path / "documents" / "decisions" / "d", rows)
     (directory / EARLIER).write_text(json.dumps([["a1", "aa", 5], ["b2", "bb", 10]]))
@@ -110,15 +94,11 @@ def test_copies_of_documents_in_earlier_shards(
         DecisionSummary.read(directory, 9)
 
 
-def test_no_document_is_dropped(tmp_path: Path) -> None:
-    decided = DecisionSummary.read(
-        write(tmp_path / "d", [[("a", "x", None, 0), ("b", "x", None, 1)]]), 3
-    )
-    assert decided.why("x", "a") == "" and not decided.pairs and not decided.clusters
-
-
 def test_directories_without_decisions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
+    rows: list[list[Row]] = [[("a", "x", None, 0), ("b", "x", None, 1)]]
+    decided = DecisionSummary.read(write(tmp_path / "none" / "dropped", rows), 3)
+    assert decided.why("x", "a") == "" and not decided.pairs and not decided.clusters
     with pytest.raises(DataError, match="has no decisions"):
         DecisionSummary.read(tmp_path / "a", 3)
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "a" / "0.parquet")
@@ -126,6 +106,7 @@ def test_directories_without_decisions_are_refused(tmp_path: Path) -> None:
         DecisionSummary.read(tmp_path / "a", 3)
     with pytest.raises(DataError, match="run pipeline"):
         newest(tmp_path / "b")
-    (tmp_path / "c").mkdir()
-    os.utime(tmp_path / "c", (1, 1))
+    for older in ("c", "none"):
+        (tmp_path / older).mkdir(exist_ok=True)
+        os.utime(tmp_path / older, (1, 1))
     assert newest(tmp_path) == tmp_path / "a"

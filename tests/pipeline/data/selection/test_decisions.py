@@ -14,21 +14,16 @@ from pipeline.data.selection.decisions import SCHEMA, Decisions
 IDS = [f"a@{number}" for number in range(40_000)]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Decisions that drop every third document."""
-    dropped = ["exact copy" if number % 3 == 0 else None for number in range(len(IDS))]
+def test_decisions_match_documents_in_batches_of_any_size(tmp_path: Path) -> None:
+    """Those of other, fewer or more documents do not, nor do those that are gone."""
+    path = tmp_path / "000000.parquet"
     columns = [
         pa.array(IDS),
         pa.array(["news"] * len(IDS)).dictionary_encode(),
-        pa.array(dropped).dictionary_encode(),
+        pa.array([None if i % 3 else "exact copy" for i in range(len(IDS))]).dictionary_encode(),
         pa.array(range(len(IDS)), pa.uint32()),
     ]
-    pq.write_table(pa.table(columns, schema=SCHEMA), tmp_path / "000000.parquet")
-    return tmp_path / "000000.parquet"
-
-
-def test_batches_of_any_size(path: Path) -> None:
+    pq.write_table(pa.table(columns, schema=SCHEMA), path)
     reasons: list[str | None] = []
     with Decisions.open(path) as decisions:
         for size in (1, 17_000, 3, 22_996):
@@ -36,27 +31,17 @@ def test_batches_of_any_size(path: Path) -> None:
         decisions.check_end()
     assert [reason is None for reason in reasons] == [bool(i % 3) for i in range(40_000)]
     assert set(reasons) == {None, "exact copy"}
-
-
-def test_other_documents(path: Path) -> None:
+    says = "does not match the current documents"
     with Decisions.open(path) as decisions:
         decisions.of_next(IDS[:10])
-        with pytest.raises(DataError, match="does not match the current documents; remove"):
+        with pytest.raises(DataError, match=f"{says}; remove"):
             decisions.of_next(IDS[11:20])
-
-
-def test_fewer_and_more_documents(path: Path) -> None:
     with Decisions.open(path) as decisions:
         decisions.of_next(IDS[:-1])
-        with pytest.raises(DataError, match="does not match the current documents"):
+        with pytest.raises(DataError, match=says):
             decisions.check_end()
-        with pytest.raises(DataError, match="does not match the current documents"):
+        with pytest.raises(DataError, match=says):
             decisions.of_next([IDS[-1], "a@40000"])
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    with (
-        pytest.raises(DataError, match="does not match the current documents"),
-        Decisions.open(tmp_path / "000000.parquet"),
-    ):
+    path.unlink()
+    with pytest.raises(DataError, match=says), Decisions.open(path):
         pass

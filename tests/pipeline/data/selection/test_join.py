@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ from pipeline.data.selection import survey
 from pipeline.data.selection.clusters import NEAR
 from pipeline.data.selection.join import Join
 from pipeline.data.selection.minhash import signatures
-from pipeline.data.text.cleaning import clean
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from tests.benchmarks.planted import copy_of, document
+from tests.pipeline.data.selection.conftest import arrays
 from tests.pipeline.data.selection.test_clusters import all_pairs
 
 ALONE = (1, 1)
@@ -39,8 +40,7 @@ def signed_texts(count: int) -> np.ndarray:
         words = document(rng, int(rng.integers(20, 90)))
         likes = [copy_of(words, level, rng) for level in rng.uniform(0.5, 1, rng.integers(0, 12))]
         texts += [" ".join(some) for some in [words, *likes]]
-    text = clean([texts[at] for at in rng.permutation(count)])
-    return signatures(text.buffer, text.offsets)
+    return signatures(*arrays(texts[at] for at in rng.permutation(count)))
 
 
 def write_surveys(folder: Path, signed: np.ndarray, rows: int) -> list[Path]:
@@ -50,9 +50,8 @@ def write_surveys(folder: Path, signed: np.ndarray, rows: int) -> list[Path]:
         some = signed[first : first + rows]
         columns = {f"word-{word:02d}": some[:, word] for word in WORDS}
         paths.append(folder / f"{first:06d}.parquet")
-        pq.write_table(
-            pa.table({"dropped": pa.nulls(len(some), pa.string()), **columns}), paths[-1]
-        )
+        dropped = pa.nulls(len(some), pa.string())
+        pq.write_table(pa.table({"dropped": dropped, **columns}), paths[-1])
     return paths
 
 
@@ -79,15 +78,21 @@ def test_roots_are_those_of_all_pairs(planned: tuple[Join, list[int]]) -> None:
     assert [len(join.files(name)) for name in ("candidates", "pairs", "agreement")] == [32, 1, 32]
     join.remove()
     assert [*join.directory.iterdir()] == []
+    with pytest.raises(DataError, match="4,294,967,296 documents in a group"):
+        replace(join, documents=1 << 32).find_roots(local_executor(1), ALONE)
 
 
 def test_few_documents_are_one_task(
     planned: tuple[Join, list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Files of other text are not taken."""
     join, expected = planned
     monkeypatch.setattr(join_module, "_TASK_WORDS", 3000)
     assert [len(join.files(name)) for name in ("candidates", "agreement")] == [4, 4]
     assert found(join) == expected
+    other = signed_texts(330)[30:]
+    paths = write_surveys(join.directory.parent / "others", other, 40)
+    assert found(replace(join, surveys=paths, content="other")) == all_pairs(other, NEAR)
     monkeypatch.undo()
     assert [len(join.files(name)) for name in ("candidates", "agreement")] == [1, 1]
     join.remove()
@@ -96,20 +101,17 @@ def test_few_documents_are_one_task(
     assert len(many.files("candidates")) == len(many.files("agreement")) == 32
 
 
-opened: list[str] | None = None
-
-
-def _listen(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "open" and opened is not None:
-        opened.append(str(arguments[0]))
-
-
 @pytest.fixture
 def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Names of opened files, those that Arrow opens included."""
-    global opened
-    opened = seen = []
-    sys.addaudithook(_listen)
+    seen: list[str] = []
+    over = Event()
+
+    def listen(event: str, given: tuple[Any, ...]) -> None:
+        if event == "open" and not over.is_set():
+            seen.append(str(given[0]))
+
+    sys.addaudithook(listen)
     real = survey.pq.ParquetFile
 
     def spied(path: Path, **options: Any) -> pq.ParquetFile:
@@ -118,7 +120,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     monkeypatch.setattr(survey.pq, "ParquetFile", spied)
     yield seen
-    opened = None
+    over.set()
 
 
 def test_each_task_opens_each_survey_once(
@@ -137,33 +139,27 @@ def test_a_killed_join_continues_with_the_tasks_that_are_left(
     planned: tuple[Join, list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     join, expected = planned
-    done: list[str] = []
+    steps, done = dict(join_module._STEPS), list[str]()
 
-    def counted(name: str, most: int) -> Any:
-        real = join_module._STEPS[name]
+    def counted(name: str, most: int, join: Join, words: range, path: Path) -> None:
+        if len(done) == most:
+            path.write_bytes(b"half")
+            raise KeyboardInterrupt
+        steps[name](join, words, path)
+        done.append(f"{name} {words[0]}")
 
-        def step(join: Join, words: range, path: Path) -> None:
-            if len(done) == most:
-                path.write_bytes(b"half")
-                raise KeyboardInterrupt
-            real(join, words, path)
-            done.append(f"{name} {words[0]}")
-
-        return step
-
-    for most, name in ((20, "candidates"), (45, "agreement"), (66, "none")):
-        with monkeypatch.context() as patched:
-            for each in join_module._STEPS:
-                patched.setitem(join_module._STEPS, each, counted(each, most))
-            if name == "none":
-                assert found(join) == expected
-            else:
-                with pytest.raises(KeyboardInterrupt):
-                    found(join)
-                assert len(done) == most and done[-1].startswith(name)
+    for most, stopped_in in ((20, "candidates"), (45, "agreement"), (66, "")):
+        for name in steps:
+            monkeypatch.setitem(join_module._STEPS, name, partial(counted, name, most))
+        if stopped_in:
+            with pytest.raises(KeyboardInterrupt):
+                found(join)
+            assert len(done) == most and done[-1].startswith(stopped_in)
+    assert found(join) == expected
     assert len(done) == len(set(done)) == 66
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_parts_of_an_array_do_their_shares_first(planned: tuple[Join, list[int]]) -> None:
     join, expected = planned
     asked: list[str] = []
@@ -209,18 +205,3 @@ def test_a_join_that_another_process_ended_has_nothing_to_do(
         join.find_roots(local_executor(1), ALONE)  # gone for another reason
     monkeypatch.setitem(join_module._STEPS, "pairs", ended)
     assert not join.find_roots(local_executor(1), ALONE).exists()
-
-
-def test_files_of_other_text_are_not_taken(planned: tuple[Join, list[int]], tmp_path: Path) -> None:
-    join, expected = planned
-    other = signed_texts(330)[30:]
-    paths = write_surveys(tmp_path / "others", other, 40)
-    assert found(join) == expected
-    assert found(replace(join, surveys=paths, content="other")) == all_pairs(other, NEAR)
-
-
-def test_too_many_documents(planned: tuple[Join, list[int]]) -> None:
-    with pytest.raises(
-        DataError, match="4,294,967,296 documents in a group, at most 4,294,967,296"
-    ):
-        replace(planned[0], documents=1 << 32).find_roots(local_executor(1), ALONE)

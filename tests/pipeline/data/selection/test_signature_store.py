@@ -17,11 +17,7 @@ from pipeline.data.selection.signature_store import (
     EarlierShards,
     SignatureStore,
     clear_signatures,
-    complete_store,
-    is_stored,
     read_store,
-    require_comparable,
-    write_signatures,
 )
 from pipeline.data.selection.survey import read_words, word_names
 from tests.damaged_json import changed, damaged
@@ -43,8 +39,8 @@ def write_store(directory: Path, *corpora: str, documents: int = 5) -> Signature
         ids = [f"a{row}" for row in range(documents)]
         table = pa.table({"id": ids, "dropped": pa.nulls(documents, pa.string())} | columns)
         files.append(directory / f"{number:06d}.parquet")
-        write_signatures(files[-1], corpus, iter([table[:2], table[2:]]))
-    return complete_store(directory, files)
+        signature_store.write_signatures(files[-1], corpus, iter([table[:2], table[2:]]))
+    return signature_store.complete_store(directory, files)
 
 
 def words_of(store: SignatureStore) -> tuple[np.ndarray, list[bool]]:
@@ -60,26 +56,21 @@ def test_a_store_is_read_as_surveys_are(tmp_path: Path) -> None:
     assert store.ids({1, 4, 5, 9}) == {1: "a1", 4: "a4", 5: "a0", 9: "a4"}
     assert EarlierShards("0123", store).identity == ["0123"]
     assert EarlierShards("0123", store).describe() == ("0123", "0123", 10)
-
-
-def test_a_document_takes_256_bytes_and_its_id(tmp_path: Path) -> None:
-    store = write_store(tmp_path / "a", "news", documents=20_000)
-    size = sum(file.bytes for file in store.index.files)
-    assert size < 20_000 * (256 + 4)
+    large = write_store(tmp_path / "large", "news", documents=20_000)
+    assert sum(file.bytes for file in large.index.files) < 20_000 * (256 + 4)  # with ids
+    assert signature_store.is_stored(store.directory)
+    (store.directory / INDEX).unlink()
+    assert not signature_store.is_stored(store.directory)
 
 
 def test_only_signatures_by_the_same_rules_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = write_store(tmp_path / "a", "news")
-    require_comparable(store, tmp_path)
+    signature_store.require_comparable(store, tmp_path)
     monkeypatch.setattr(signature_store, "SHINGLES_VERSION", 99)
-    with pytest.raises(ConfigError) as error:
-        require_comparable(store, Path("shards/april"))
-    assert str(error.value) == (
-        "--against shards/april: its signatures have shingles 2, this version has 99; prepare it "
-        "again with --keep-signatures and a new --output"
-    )
+    with pytest.raises(ConfigError, match=r"shards/april: .* shingles 2, .* 99; .*--keep-sig"):
+        signature_store.require_comparable(store, Path("shards/april"))
 
 
 def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
@@ -91,47 +82,39 @@ def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
     for what, damage in (*damaged(content), *entries):
         path.write_bytes(damage)
         try:
-            require_comparable(read_store(store.directory), tmp_path)
+            signature_store.require_comparable(read_store(store.directory), tmp_path)
             assert what.startswith("taken_down") or read_store(store.directory) == store, what
         except (DataError, ConfigError):
             continue
 
 
-DAMAGES = {
-    "no JSON": "it is damaged", "version 2": "this version of Tenfold reads 1",
-    "a path": "'../x' is not the name of a file", "a file is gone": "000000.parquet is missing",
-    "a file is shorter": "bytes, signatures.json says",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_one_line(damage: str, tmp_path: Path) -> None:
+def test_damage_is_one_line(tmp_path: Path) -> None:
     store = write_store(tmp_path / "a", "news")
     index, file = store.directory / INDEX, store.paths[0]
-    content: dict[str, Any] = json.loads(index.read_text())
-    if damage == "no JSON":
-        index.write_text("{")
-    elif damage == "version 2":
-        index.write_text(json.dumps(content | {"version": 2}))
-    elif damage == "a path":
-        content["files"][0]["file"] = "../x"
-        index.write_text(json.dumps(content))
-    elif damage == "a file is gone":
-        file.unlink()
-    else:
-        file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(DataError) as error:
-        read_store(store.directory)
-    message = DAMAGES[damage].replace("it is damaged", f"{index} is damaged")
-    assert message in str(error.value)
-    assert "prepare its shards again with --keep-signatures" in str(error.value)
+    entries: dict[str, Any] = json.loads(index.read_text())
+    files = [entries["files"][0] | {"file": "../x"}]
+    whole = file.read_bytes()
+    for text, content, message in (
+        ("{", whole, f"{index} is damaged"),
+        (json.dumps(entries | {"version": 2}), whole, "this version of Tenfold reads 1"),
+        (json.dumps(entries | {"files": files}), whole, "'../x' is not the name of a file"),
+        (json.dumps(entries), whole[:-1], "bytes, signatures.json says"),
+        (json.dumps(entries), b"", "000000.parquet is missing"),
+    ):
+        index.write_text(text)
+        file.write_bytes(content)
+        if not content:
+            file.unlink()
+        with pytest.raises(DataError) as error:
+            read_store(store.directory)
+        assert message in str(error.value)
+        assert "prepare its shards again with --keep-signatures" in str(error.value)
 
 
 def test_a_flipped_bit_is_noticed_when_it_is_read(tmp_path: Path) -> None:
     store = write_store(tmp_path / "a", "news")
     content = bytearray(store.paths[0].read_bytes())
-    place = content.index(signed(5)[:2, 7].tobytes())
-    content[place + 3] ^= 1
+    content[content.index(signed(5)[:2, 7].tobytes()) + 3] ^= 1
     store.paths[0].write_bytes(content)
     store = read_store(store.directory)
     with pytest.raises(DataError, match=r"000000\.parquet is damaged: .*CRC"):
@@ -151,9 +134,8 @@ def test_a_takedown_clears_its_documents_and_moves_no_other(tmp_path: Path) -> N
     assert (words == expected).all()
     assert cleared.ids({5, 6}) == {5: "a0", 6: "a1"}
     assert EarlierShards("x", cleared).identity == ["x", "mark"]
-    assert sorted(path.name for path in store.directory.iterdir()) == [
-        "000000.parquet", "000001-1.parquet", INDEX,
-    ]  # fmt: skip
+    left = sorted(path.name for path in store.directory.iterdir())
+    assert left == ["000000.parquet", "000001-1.parquet", INDEX]
     assert clear_signatures(store.directory, names, "mark") == 0  # the same takedown again
     assert clear_signatures(store.directory, {("web", "a0"), ("news", "a0")}, "other") == 1
     assert read_store(store.directory).index.taken_down == ("mark", "other")
@@ -181,10 +163,3 @@ def test_a_killed_takedown_leaves_the_old_store_or_the_new_one(
     assert not store.paths[0].exists()
     with pytest.raises(DataError, match=r"000000\.parquet is gone"):  # while a join read it
         words_of(store)
-
-
-def test_a_store_without_its_index_does_not_exist(tmp_path: Path) -> None:
-    store = write_store(tmp_path / "a", "news")
-    assert is_stored(store.directory)
-    (store.directory / INDEX).unlink()
-    assert not is_stored(store.directory)

@@ -14,12 +14,13 @@ from pipeline.data.selection.contamination import Evaluation
 from pipeline.data.selection.filters import Filters, Reasons
 from pipeline.data.selection.minhash import signatures, word_hashes
 from pipeline.data.selection.survey import Rules, SurveyTask, read_words, survey_stage
-from pipeline.data.text.cleaning import Offsets, clean
+from pipeline.data.text.cleaning import Offsets
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import unfinished
 from pipeline.ingest.documents import time_limit
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.kernels.bits import Bytes
+from tests.pipeline.data.selection.conftest import arrays
 from tests.pipeline.preparing import write_jsonl
 
 EVALUATION = "a b c d e f g h i j k l m"
@@ -45,28 +46,24 @@ def survey(folder: Path, likeness: Likeness | None) -> tuple[Path, list[str]]:
 
 
 def test_each_document_has_a_row(tmp_path: Path) -> None:
+    """With a signature, the hash of its words, or neither."""
     path, texts = survey(tmp_path, NEAR)
     rows = pq.read_table(path)
-    assert rows["id"].to_pylist() == ["in.jsonl@0", "in.jsonl@26", "in.jsonl@42", "in.jsonl@89",
-                                      "in.jsonl@125"]  # fmt: skip
+    starts = [0, 26, 42, 89, 125]
+    assert rows["id"].to_pylist() == [f"in.jsonl@{start}" for start in starts]
     assert rows["dropped"].to_pylist() == [
         None, "too few words", "contaminated", "too few letters", None,
     ]  # fmt: skip
-    text = clean(texts)
-    signed = signatures(text.buffer, text.offsets)
+    signed = signatures(*arrays(texts))
     assert rows.column_names == ["id", "dropped", *(f"word-{word:02d}" for word in range(32))]
     words, has = read_words([path], 5, range(32))
     assert has.tolist() == [True, False, False, False, True] and (words == signed).all()
     words, _ = read_words([path, path], 10, range(3, 5))
     assert (words == np.concatenate([signed, signed])[:, 3:5]).all()
-
-
-def test_exact_copies_and_none(tmp_path: Path) -> None:
-    path, texts = survey(tmp_path, EXACT)
-    text = clean(texts)
-    hashes = word_hashes(text.buffer, text.offsets)
+    path.unlink()
+    path, _ = survey(tmp_path, EXACT)
     words, has = read_words([path], 5, range(1))
-    assert np.flatnonzero(has).tolist() == [0, 4] and (words == hashes).all()
+    assert np.flatnonzero(has).tolist() == [0, 4] and (words == word_hashes(*arrays(texts))).all()
     path.unlink()
     path, _ = survey(tmp_path, None)
     assert pq.read_schema(path).names == ["id", "dropped"]
@@ -83,9 +80,8 @@ def test_a_word_is_read_in_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyP
     about = pq.read_metadata(path)
     sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
     assert len(sizes) > 1 and min(sizes[:-1]) >= 2 and sum(sizes) == 5
-    text = clean(texts)
     words, _ = read_words([path], 5, range(32))
-    assert (words == signatures(text.buffer, text.offsets)).all()
+    assert (words == signatures(*arrays(texts))).all()
 
 
 def test_a_document_that_is_filtered_too_long_is_dropped(

@@ -10,7 +10,6 @@ import unicodedata
 from collections import defaultdict
 
 import numpy as np
-import pytest
 
 from pipeline.data.selection.contamination import RUN_WORDS
 from pipeline.data.selection.filters import Filters
@@ -18,6 +17,7 @@ from pipeline.data.selection.minhash import have_run, run_table, runs
 from pipeline.data.selection.words import count_words
 from pipeline.data.text.cleaning import clean
 from pipeline.data.text.scripts import SPACELESS
+from tests.pipeline.data.selection.conftest import arrays
 
 WORDS, LETTERS = 20, 4
 """Of each document: words, and letters of a word."""
@@ -48,6 +48,7 @@ def words(text: str) -> list[str]:
     return [re.sub("[A-Z]", lambda c: c[0].lower(), word) for word in found if word]
 
 
+@functools.cache
 def texts_by_script() -> dict[str, str]:
     rng = random.Random(0)
     return {
@@ -57,47 +58,30 @@ def texts_by_script() -> dict[str, str]:
 
 
 def counts(*texts: str) -> list[list[int]]:
-    text = clean([*texts])
-    found: list[list[int]] = count_words(text.buffer, text.offsets).tolist()
+    found: list[list[int]] = count_words(*arrays(texts)).tolist()
     return found
 
 
-def test_a_document_of_any_script_survives_min_words() -> None:
+def test_a_document_of_any_script_survives_min_words_and_is_found() -> None:
+    """Words of scripts with spaces end at spaces only."""
     texts = texts_by_script()
     assert len(texts) > 150 and {"TIFINAGH", "COPTIC", "GLAGOLITIC", "ETHIOPIC"} <= texts.keys()
-    text = clean([*texts.values()])
+    text = arrays(texts.values())
     rules = Filters.parse([f"min-words={WORDS}", "min-letters=1"])
-    for reason, held in rules.reasons(text.buffer, text.offsets):
+    for reason, held in rules.reasons(*text):
         assert [script for script, is_held in zip(texts, held) if is_held] == [], reason
-
-
-def test_words_of_any_script_with_spaces_end_at_spaces_only() -> None:
-    texts = {
-        script: text
-        for script, text in texts_by_script().items()
-        if not SPACELESS[[ord(character) for character in text]].any()
-    }
-    assert len(texts) > 140
-    wrong = {
-        script: found
-        for script, found in zip(texts, counts(*texts.values()))
-        if found != [WORDS, WORDS]
-    }
-    assert wrong == {}
-
-
-def test_evaluation_text_of_any_script_is_found() -> None:
-    texts = texts_by_script()
-    text = clean([*texts.values()])
     for number, script in enumerate(texts):
-        own = clean([f"x {texts[script]} y"])
-        table = run_table(np.unique(runs(own.buffer, own.offsets, RUN_WORDS)))
-        assert have_run(text.buffer, text.offsets, RUN_WORDS, table)[number], script
+        own = arrays([f"x {texts[script]} y"])
+        table = run_table(np.unique(runs(*own, RUN_WORDS)))
+        assert have_run(*text, RUN_WORDS, table)[number], script
+    found = dict(zip(texts, counts(*texts.values())))
+    spaced = [name for name in texts if not SPACELESS[[*map(ord, texts[name])]].any()]
+    assert len(spaced) > 140
+    assert {script: found[script] for script in spaced if found[script] != [WORDS, WORDS]} == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "lettered"),
-    [
+def test_words_by_category() -> None:
+    for text, *expected in (
         ("ⵜⴰⵎⴰⵣⵉⵖⵜ ⵜⵓⵏⵙⵉⵢⵜ", 2, 2),  # Tifinagh
         ("Ⲡⲓⲣⲉⲙⲛ̀ⲭⲏⲙⲓ", 1, 1),  # Coptic, with a combining mark
         ("ⰳⰾⰰⰳⱁⰾⰻⱌⰰ", 1, 1),
@@ -118,10 +102,8 @@ def test_evaluation_text_of_any_script_is_found() -> None:
         ("\U0001e4d0\U0001e4d1 x", 2, 2),  # Nag Mundari, newer than some Pythons
         ("\U0002ebf0\U000323b0", 2, 2),  # extensions I and J, which are newer, too
         ("\ue000 \U000f0000", 0, 0),  # for private use
-    ],
-)
-def test_words_by_category(text: str, words: int, lettered: int) -> None:
-    assert counts(text) == [[words, lettered]]
+    ):
+        assert counts(text) == [expected], text
 
 
 def test_words_of_real_and_of_random_text(sample_text: list[str]) -> None:
