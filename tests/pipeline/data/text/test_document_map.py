@@ -29,84 +29,65 @@ def function(folder: Path, body: str) -> Rewriting:
     return find_map(f"{path}:f")
 
 
-@pytest.mark.parametrize(
-    ("body", "made"),
-    [
+def test_results(tmp_path: Path) -> None:
+    for body, made in (
         ("return document", "Some text."),
         ("return replace(document, text=document.text.upper())", "SOME TEXT."),
         ("return document.id + document.corpus + document.origin", "a.jsonl@7newshttps://x.org/a"),
         ("return None", Dropped("a.jsonl@7", "map")),
         ("return Drop('too dull')", Dropped("a.jsonl@7", "map: too dull")),
-        (
-            "raise KeyError('x')",
-            BadRecord("a.jsonl@7", "map raised KeyError", "KeyError: 'x' at tidy.py:4"),
-        ),
-    ],
-)  # fmt: skip
-def test_results(tmp_path: Path, body: str, made: object) -> None:
-    assert apply_map(function(tmp_path, body), GIVEN) == made
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
+        ("raise KeyError('x')",
+         BadRecord("a.jsonl@7", "map raised KeyError", "KeyError: 'x' at tidy.py:4")),
+    ):  # fmt: skip
+        assert apply_map(function(tmp_path, body), GIVEN) == made
+    for body, says in (
         ("return 5", "returned int for a.jsonl@7"),
         ("return True", "returned bool"),
         ("return replace(document, text=None)", "returned Document"),
-        ("return replace(document, id='b')", "a document with another id, corpus, origin"),
+        ("return replace(document, id='b')", "another id, corpus, origin"),
         ("return Drop('')", r"returned Drop\(''\)"),
         ("return Drop('two\\nlines')", "returned Drop"),
         ("return Drop('x' * 101)", "at most 100 characters"),
         ("return Drop(None)", "returned Drop"),
-    ],
-)
-def test_results_of_other_types_are_errors(tmp_path: Path, body: str, says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        apply_map(function(tmp_path, body), GIVEN)
+    ):
+        with pytest.raises(DataError, match=says):
+            apply_map(function(tmp_path, body), GIVEN)
 
 
-@pytest.mark.parametrize(
-    ("given", "content", "says"),
-    [
-        ("tidy.py", "", "name a file and a function in it, e.g. tidy.py:tidy"),
+def test_functions_that_cannot_be_called(tmp_path: Path) -> None:
+    for given, content, says in (
+        ("tidy.py", "", "e.g. tidy.py:tidy"),
         ("tidy.txt:f", "", "name a file and a function"),
         ("tidy.py:", "", "name a file and a function"),
         ("tidy.py:f()", "", "name a file and a function"),
-        ("nothing.py:f", "", "cannot read .*nothing.py: No such file"),
+        ("nothing.py:f", "", "nothing.py: No such file"),
         ("tidy.py:g", "def f(document): pass", "g does not exist in .*tidy.py"),
         ("tidy.py:f", "f = 5", "f is not a function in .*tidy.py"),
-        ("tidy.py:f", "def f(:", "fails: SyntaxError: .* at tidy.py:1"),
-        ("tidy.py:f", "import nowhere", "fails: ModuleNotFoundError: .* at tidy.py:1"),
-        ("tidy.py:f", "x = 1\nraise SystemError('no')", "fails: SystemError: no at tidy.py:2"),
-    ],
-)
-def test_functions_that_cannot_be_called(
-    tmp_path: Path, given: str, content: str, says: str
-) -> None:
-    (tmp_path / "tidy.py").write_text(content)
-    with pytest.raises(ConfigError, match=says):
-        find_map(str(tmp_path / given))
+        ("tidy.py:f", "def f(:", "SyntaxError: .* at tidy.py:1"),
+        ("tidy.py:f", "import nowhere", "ModuleNotFoundError: .* at tidy.py:1"),
+        ("tidy.py:f", "x = 1\nraise SystemError('no')", "SystemError: no at tidy.py:2"),
+    ):
+        (tmp_path / "tidy.py").write_text(content)
+        with pytest.raises(ConfigError, match=says):
+            find_map(str(tmp_path / given))
 
 
 def test_what_was_hashed_is_called(tmp_path: Path) -> None:
-    """Also if the file changes within the second, with the same size; nothing is written by it."""
+    """Also if the file changes within the second, with the same size; nothing is written by it. The
+    file may define classes."""
     for letter in "abc":
         assert apply_map(function(tmp_path, f"return '{letter}'"), GIVEN) == letter
     assert [path.name for path in tmp_path.iterdir()] == ["tidy.py"]
-    found = function(tmp_path, "return 'd'")
-    function(tmp_path, "return 'e'")  # loads another one
-    with pytest.raises(ConfigError, match="changed while the command ran"):
-        apply_map(found, GIVEN)
-
-
-def test_the_file_may_define_classes(tmp_path: Path) -> None:
-    path = tmp_path / "own.py"
-    path.write_text(
+    (tmp_path / "own.py").write_text(
         "from __future__ import annotations\nfrom dataclasses import dataclass\n"
         "@dataclass(slots=True)\nclass Own:\n    x: int = 3\n"
         "def f(document): return str(Own().x)\n"
     )
-    assert apply_map(find_map(f"{path}:f"), GIVEN) == "3"
+    assert apply_map(find_map(f"{tmp_path / 'own.py'}:f"), GIVEN) == "3"
+    found = function(tmp_path, "return 'd'")
+    function(tmp_path, "return 'e'")  # loads another one
+    with pytest.raises(ConfigError, match="changed while the command ran"):
+        apply_map(found, GIVEN)
 
 
 def test_identity(tmp_path: Path) -> None:
@@ -134,8 +115,7 @@ def test_documents_are_mapped_before_they_are_cleaned_and_hashed(tmp_path: Path)
     sizes = [len(line) + 1 for line in path.read_text().splitlines()]
     ids = [f"in.jsonl@{at}" for at in itertools.accumulate([0, *sizes])]
     (tmp_path / "x.py").write_text(
-        "from pipeline.data.text.document_map import Drop\n"
-        "def f(document):\n"
+        f"{HEAD}def f(document):\n"
         "    if 'bad' in document.text:\n        raise ValueError('bad text')\n"
         "    if 'Two' in document.text:\n        return None\n"
         "    if 'drop' in document.text:\n        return Drop('dull')\n"
@@ -147,7 +127,7 @@ def test_documents_are_mapped_before_they_are_cleaned_and_hashed(tmp_path: Path)
     assert batch.ids == [ids[0], ids[6]] and batch.hashes[0] == batch.hashes[1]
     assert counts.dropped == {"map": 1, "map: dull": 2, "empty": 1}
     assert counts.bad == {"map raised ValueError": 1}
-    what = "map raised ValueError (ValueError: bad text at x.py:4)"
+    what = "map raised ValueError (ValueError: bad text at x.py:5)"
     assert counts.bad_example == f"{ids[2]}: {what}"
     assert counts.examples == {"map": [ids[1]], "map: dull": [ids[3], ids[5]]}
     assert counts.left_out == len("Two.Four drop.Six drop.Five")
@@ -157,7 +137,7 @@ def test_too_many_reasons(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", [f"Text {n}." for n in range(5000)])
     (tmp_path / "x.py").write_text(f"{HEAD}def f(document): return Drop(document.id)\n")
     [source] = rewrite_texts([sniff(path, "news", path.name)], f"{tmp_path / 'x.py'}:f", [])
-    with pytest.raises(DataError, match=r"over 4096 reasons, .* must give few"):
+    with pytest.raises(DataError, match="over 4096 reasons"):
         [*read_batches(tuple(cut(source, 1 << 20)), 0, DocumentCounts())]
 
 

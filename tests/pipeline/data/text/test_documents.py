@@ -50,6 +50,10 @@ def test_batches_of_any_size_hold_the_same(
     pieces: tuple[Piece, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [whole] = read_batches(pieces, 0, DocumentCounts())
+    some = whole.only(np.array([False, True, False, True]))
+    assert texts(some) == ["Two words.", "Four."] and some.ids == [whole.ids[1], whole.ids[3]]
+    assert some.hashes.tolist() == whole.hashes[[1, 3]].tolist()
+    assert whole.only(np.ones(4, np.bool_)) is whole
     monkeypatch.setattr(module, "BATCH_CHARACTERS", 1)
     counts = DocumentCounts()
     batches = [*read_batches(pieces, 0, counts)]
@@ -58,16 +62,8 @@ def test_batches_of_any_size_hold_the_same(
     assert np.concatenate([batch.hashes for batch in batches]).tolist() == whole.hashes.tolist()
 
 
-def test_some_of_the_documents(pieces: tuple[Piece, ...]) -> None:
-    [batch] = read_batches(pieces, 0, DocumentCounts())
-    some = batch.only(np.array([False, True, False, True]))
-    assert texts(some) == ["Two words.", "Four."]
-    assert some.ids == [batch.ids[1], batch.ids[3]]
-    assert some.hashes.tolist() == batch.hashes[[1, 3]].tolist()
-    assert batch.only(np.ones(4, np.bool_)) is batch
-
-
 def test_counts_add_up_and_are_taken_once() -> None:
+    """Reasons of a function are few over all batches."""
     total, more = DocumentCounts(documents=1, bytes=10, dropped={"empty": 1}), DocumentCounts()
     more.drop("empty"), more.drop("too long")
     more.reject(BadRecord("in:3", "invalid JSON"))
@@ -77,11 +73,8 @@ def test_counts_add_up_and_are_taken_once() -> None:
     assert total.dropped == {"empty": 2, "too long": 1} and total.bad == {"invalid JSON": 1}
     assert total.bad_example == "in:3: invalid JSON"
     assert more == DocumentCounts()
-
-
-def test_reasons_of_a_function_are_few_over_all_batches() -> None:
     total = DocumentCounts()
-    with pytest.raises(DataError, match="over 4096 reasons, such as 'page 4096'; a function of"):
+    with pytest.raises(DataError, match="over 4096 reasons, such as 'page 4096'"):
         for number in range(5000):
             total.take(DocumentCounts(dropped={f"page {number}": 1}))
 

@@ -12,7 +12,6 @@ import pytest
 from pipeline.data.text.sentences import sentence_starts
 
 LABELLED = Path(__file__).parents[3] / "golden" / "sentences.txt"
-FULL_WIDTH_ENDS = "。！？」』"
 
 
 def pack(documents: list[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -36,36 +35,28 @@ def labelled_paragraphs() -> list[list[str]]:
     text = "\n".join(line for line in lines if not line.startswith("#")).strip()
     paragraphs = [block.splitlines() for block in text.split("\n\n")]
     return [
-        [block[0]] + [b if a[-1] in FULL_WIDTH_ENDS else " " + b for a, b in pairwise(block)]
+        [block[0]] + [b if a[-1] in "。！？」』" else " " + b for a, b in pairwise(block)]
         for block in paragraphs
     ]
-
-
-def inner_boundaries(sentences: list[str]) -> set[int]:
-    return set(np.cumsum([len(sentence.encode()) for sentence in sentences])[:-1].tolist())
 
 
 def f1(paragraphs: list[list[str]]) -> float:
     hits = errors = 0
     for sentences in paragraphs:
-        expected = inner_boundaries(sentences)
+        expected = {*np.cumsum([len(sentence.encode()) for sentence in sentences])[:-1].tolist()}
         found = set(starts_of("".join(sentences).encode())[1:])
         hits += len(expected & found)
         errors += len(expected ^ found)
     return 2 * hits / (2 * hits + errors)
 
 
-def test_labelled_set_is_large_enough() -> None:
+def test_f1_on_labelled_paragraphs() -> None:
+    """Of all, of those that the rules were tuned on, and of the others."""
     paragraphs = labelled_paragraphs()
     assert len(paragraphs) >= 60
     assert sum(len(sentences) for sentences in paragraphs) >= 250
-
-
-@pytest.mark.parametrize(
-    "part", [slice(None), slice(0, None, 2), slice(1, None, 2)], ids=["all", "tuned", "held_out"]
-)
-def test_f1_on_labelled_paragraphs(part: slice) -> None:
-    assert f1(labelled_paragraphs()[part]) >= 0.95
+    for part in (paragraphs, paragraphs[::2], paragraphs[1::2]):
+        assert f1(part) >= 0.95
 
 
 # One case per string: "|" marks the start of a sentence.
@@ -78,7 +69,7 @@ CASES = [
     "Pi is 3.14 and version 2.0.1 is out.| Next.",
     "See www.example.org/a.b or mail a.b@example.org.| Then call.",
     "Mr. Smith met Dr. Jones.| Gen. Lee and St. John did not.",
-    "The next gen. Then came others.".replace(" Then", "| Then"),
+    "The next gen.| Then came others.",
     "J. K. Rowling and George W. Bush met J.R.R. Tolkien.| They spoke.",
     "She was taller than I.| He knew.",
     "The architect I. M. Pei came.| He drew.",
@@ -115,20 +106,21 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_literal_cases(case: str) -> None:
-    expected = [part for part in case.split("|") if part != "\n"]
-    if case.endswith("|\n"):
-        expected[-1] += "\n"
-    assert split(case.replace("|", "")) == expected
+def test_literal_cases() -> None:
+    for case in CASES:
+        expected = [part for part in case.split("|") if part != "\n"]
+        if case.endswith("|\n"):
+            expected[-1] += "\n"
+        assert split(case.replace("|", "")) == expected
 
 
 def test_empty_documents_have_no_sentence() -> None:
     buffer, offsets = pack([b"", b"A. B", b"", b"", b"Go. Now.", b""])
     assert list(sentence_starts(buffer, offsets)) == [1, 8, 11]
-    assert sentence_starts(*pack([])).size == 0
-    assert sentence_starts(*pack([b""])).size == 0
-    assert sentence_starts(*pack([b""])).dtype == np.int64
+    assert list(sentence_starts(buffer.copy(), offsets)) == [1, 8, 11]  # which is writable
+    for documents in ([], [b""]):
+        found = sentence_starts(*pack(documents))
+        assert found.size == 0 and found.dtype == np.int64
 
 
 def random_unicode(rng: np.random.Generator) -> bytes:
@@ -145,10 +137,10 @@ def random_unicode(rng: np.random.Generator) -> bytes:
 @pytest.mark.parametrize("kind", ["unicode", "bytes"])
 def test_invariants_on_random_documents(kind: str) -> None:
     rng = np.random.default_rng(7)
-    if kind == "unicode":
-        documents = [random_unicode(rng) for _ in range(3000)]
-    else:
-        documents = [rng.bytes(rng.integers(0, 80)) for _ in range(3000)]
+    documents = [
+        random_unicode(rng) if kind == "unicode" else rng.bytes(rng.integers(0, 80))
+        for _ in range(3000)
+    ]
     buffer, offsets = pack(documents)
     starts = sentence_starts(buffer, offsets)
     assert np.all(np.diff(starts) > 0)
@@ -164,9 +156,3 @@ def test_invariants_on_random_documents(kind: str) -> None:
 
 def test_many_short_sentences_outgrow_the_first_array() -> None:
     assert starts_of(b"A\n" * 5000) == list(range(0, 10000, 2))
-
-
-def test_writable_and_read_only_buffers_agree() -> None:
-    buffer, offsets = pack([b"Go. Now."])
-    assert list(sentence_starts(buffer.copy(), offsets)) == [0, 3]
-    assert list(sentence_starts(buffer, offsets)) == [0, 3]

@@ -26,11 +26,12 @@ def test_every_byte_is_in_one_task() -> None:
     ]  # fmt: skip
     assert [task.weight for task in tasks] == [100, 100, 80, 40, 10]
     assert [task.corpus for task in tasks] == ["a", "a", "a", "a", "b"]
+    assert (tasks[2].name, tasks[2].marker) == ("task 2, a-250 from 200", "task-000002.json")
+    [packed] = cut_tasks([source("a", 1000, "xz")], 100)
+    assert packed.weight == 4000  # as its text does
 
 
-def test_the_last_quarter_of_much_text_is_in_smaller_tasks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_last_quarter_of_much_text_is_in_smaller_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """From a place where the file can be cut in both ways; files that cannot be cut share none."""
     monkeypatch.setattr(module, "FEWEST_SPLITS", 10)
     sources = [source("a", 500), source("b", 300)]
@@ -46,29 +47,11 @@ def test_the_last_quarter_of_much_text_is_in_smaller_tasks(
     small = [source("a", 500), source("b", 299)]  # less than ten splits
     assert cut_tasks(small, 80) == cut_tasks(small, 80, finer=1)
     assert has_finer_end(800, 80) and not has_finer_end(799, 80)
-
-
-def test_finer_tasks_are_as_many_as_a_few_thousand_processes_need(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "FEWEST_SPLITS", 10)
+    # as many as a few thousand processes need
     monkeypatch.setattr(module, "_MOST_FINER", 2)
     assert [task.weight for task in cut_tasks([source("a", 4000)], 80)].count(20) == 8
     monkeypatch.setattr(module, "_MOST_TASKS", 52)  # too few for a finer end
     assert [task.weight for task in cut_tasks([source("a", 4000)], 80)] == [80] * 50
-
-
-def test_a_compressed_file_weighs_what_its_text_does() -> None:
-    [task] = cut_tasks([source("a", 1000, "xz")], 100)
-    assert task.weight == 4000
-
-
-def test_names_for_logs_and_markers() -> None:
-    task = cut_tasks([source("a", 250)], 100)[2]
-    assert (task.name, task.marker) == ("task 2, a-250 from 200", "task-000002.json")
-
-
-def test_too_many_tasks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_TASKS", 3)
     assert len(cut_tasks([source("a", 3)], 1)) == 3
     with pytest.raises(DataError, match="4 tasks, at most 3; prepare the corpus in pieces"):
