@@ -28,6 +28,8 @@ def test_workers_store_the_same_sample_of_the_right_size(
 ) -> None:
     monkeypatch.setattr("pipeline.data.text.sample._FILE_BYTES", 100_000)
     _, sources = corpus_sources("sample", [])
+    some = sample.cut_shares(sources, 2 * LEAST_SHARE)
+    assert [share.task.corpus for share in some] == ["articles", "news"]  # of five
     expected = DocumentCounts()
     texts = list(sample_texts(sources, 500_000, expected))
     assert expected.documents == len(texts)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from pipeline.data.tokenizers.reference_engine import Reference
+from pipeline.data.tokenizers.reference_engine import Reference, id_type
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from tests.pipeline.data.tokenizers.conftest import WORD_KINDS, buffers
 
@@ -23,6 +25,8 @@ def test_each_sentence_has_the_tokens_it_has_alone(
     """In BERT every ideograph is a word; in unigram 他去。我来 is one unknown piece. A document
     whose text is all removed has no tokens."""
     reference = Reference(vocabularies[kind])
+    sizes = {size: id_type(replace(reference.vocabulary, size=size)) for size in (65_536, 65_537)}
+    assert sizes == {65_536: np.uint16, 65_537: np.uint32}
     tokens, *_ = reference.encode(*buffers(["".join(sentences) for sentences in SENTENCES]))
     found = [part.tolist() for part in np.split(tokens.ids, tokens.sentence_starts[1:])]
     parts = [part for sentences in SENTENCES for part in sentences]
