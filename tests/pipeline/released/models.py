@@ -1,7 +1,5 @@
 """Folders that transformers writes, of every family, with and without heads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +15,15 @@ SIZES = {
 }  # fmt: skip
 
 
+FAMILIES = ("Roberta", "Bert", "Albert", "Electra", "ModernBert")
+
+
 def save_model(
-    kind: str,
-    folder: Path,
-    vocabulary: Vocabulary,
-    *,
-    dtype: torch.dtype = torch.float32,
+    kind: str, folder: Path, vocabulary: Vocabulary, *, dtype: torch.dtype = torch.float32,
     **settings: Any,
-) -> Path:
+) -> Path:  # fmt: skip
     """Weights at random of a class of transformers, e.g. BertForPreTraining, and a tokenizer."""
-    family = next(
-        name
-        for name in ("Roberta", "Bert", "Albert", "Electra", "ModernBert")
-        if kind.startswith(name)
-    )
+    family = next(name for name in FAMILIES if kind.startswith(name))
     sizes = SIZES | {"pad_token_id": vocabulary.pad, "vocab_size": vocabulary.size}
     if family in ("Albert", "Electra"):
         sizes["embedding_size"] = 16

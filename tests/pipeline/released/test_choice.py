@@ -1,11 +1,8 @@
 """What a command line's RECIPE, --recipe, --run and --set choose."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -34,6 +31,22 @@ def test_settings_come_from_a_recipe_or_a_run_file(tmp_path: Path) -> None:
     assert read_recipe(None, file).run == run
     with pytest.raises(ConfigError, match=r"give either .* or --run run.json, got neither"):
         read_recipe(None, None)
+    for content in (to_dict(run), {"run": to_dict(run), "versions": {}}):
+        file.write_text(json.dumps(content))
+        assert read_settings_file(file) == run
+    partial = to_dict(recipe("roberta_base"))
+    del partial["encoder"]["attention_dropout"]
+    for text, said in (
+        ("[1]", "--run .*run.json cannot be read: it holds a list"),
+        ("{", "--run .*run.json cannot be read"),
+        (json.dumps(partial), r"missing settings: encoder\.attention_dropout"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=said):
+            read_settings_file(file)
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"--run .*run.json cannot be read"):
+        read_settings_file(file)
 
 
 @pytest.fixture(scope="module")
@@ -53,56 +66,37 @@ def test_a_folder_needs_a_slash_and_a_recipes_name_wins(
     chosen = read_recipe("./bert_base", None, ["steps=9"])
     assert (chosen.run.name, chosen.run.steps) == ("bert_base-continued", 9)
     assert chosen.folder == Path("bert_base") and chosen.changed == ("steps",)
-    bert.rename("mine")
-    try:
-        with pytest.raises(ConfigError, match=r"mine is a folder, not a recipe; write \./mine"):
-            read_recipe("mine", None)
-        with pytest.raises(ConfigError, match=r"unknown recipe 'bert_bse'; did you mean"):
-            read_recipe("bert_bse", None)
-        with pytest.raises(ConfigError, match=r"^a/b is not a folder; name one with .* hf:a/b"):
-            read_recipe("a/b", None)
-    finally:
-        Path("mine").rename(bert)
+    Path("mine").mkdir()
+    for name, said in (
+        ("mine", r"mine is a folder, not a recipe; write \./mine"),
+        ("bert_bse", "unknown recipe 'bert_bse'; did you mean"),
+        ("a/b", "^a/b is not a folder; name one with .* hf:a/b"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            read_recipe(name, None)
 
 
-@pytest.mark.parametrize("command", [prepare, train, plan, doctor], ids=lambda each: each.__name__)
 def test_every_command_refuses_a_model_in_a_line(
-    command: ModuleType,
-    word_vocabularies: dict[str, Vocabulary],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    word_vocabularies: dict[str, Vocabulary], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     """With exit code 2, and before any work."""
-    vocabulary = word_vocabularies["wordpiece"]
-    name = str(
-        save_model("BertForMaskedLM", tmp_path / "untied", vocabulary, tie_word_embeddings=False)
-    )
+    vocabulary, untied = word_vocabularies["wordpiece"], tmp_path / "untied"
+    name = str(save_model("BertForMaskedLM", untied, vocabulary, tie_word_embeddings=False))
     capsys.readouterr()
-    arguments = {
-        prepare: ["--corpus", "mine", "--input", str(tmp_path), "--recipe", name],
-        train: [name, "--data", str(tmp_path / "none"), "--output", str(tmp_path / "run")],
-        plan: [name, "--tokens", "1e9", "--cpu"],
-        doctor: ["--recipe", name],
-    }[command]
-    monkeypatch.setattr(sys, "argv", [command.__name__, *arguments])
-    with pytest.raises(SystemExit) as ended:
-        run_command(command.main)
-    output, errors = capsys.readouterr()
-    assert (ended.value.code, output, errors.count("\n")) == (2, "", 1)
-    assert errors.startswith(f"error: {name} predicts words with weights of their own")
-    assert {path.name for path in tmp_path.iterdir()} == {"untied"}
-
-
-def test_a_head_that_is_lacking_is_named(bert: Path) -> None:
-    chosen = read_recipe(str(bert), None)
-    assert head_advice(chosen) == (
-        f"{bert} has no head of pairs of segments, which objective.kind=mlm_pair trains; train with"
-        " --new heads to start with a new one, or --set objective.kind=mlm to train only masked "
-        "words"
-    )
-    assert head_advice(chosen.with_changes(["objective.kind=mlm"])) == ""
-    assert head_advice(read_recipe("bert_base", None)) == ""
+    for command, arguments in (
+        (prepare, ["--corpus", "mine", "--input", str(tmp_path), "--recipe", name]),
+        (train, [name, "--data", str(tmp_path / "none"), "--output", str(tmp_path / "run")]),
+        (plan, [name, "--tokens", "1e9", "--cpu"]),
+        (doctor, ["--recipe", name]),
+    ):
+        monkeypatch.setattr(sys, "argv", [command.__name__, *arguments])
+        with pytest.raises(SystemExit) as ended:
+            run_command(command.main)
+        output, errors = capsys.readouterr()
+        assert (ended.value.code, output, errors.count("\n")) == (2, "", 1)
+        assert errors.startswith(f"error: {name} predicts words with weights of their own")
+        assert {path.name for path in tmp_path.iterdir()} == {"untied"}
 
 
 SPANS = [
@@ -111,59 +105,31 @@ SPANS = [
 ]  # fmt: skip
 
 
-def test_a_spanbert_without_its_heads_is_taken_for_a_bert(
+def test_a_head_that_is_lacking_is_named(
     bert: Path, word_vocabularies: dict[str, Vocabulary], tmp_path: Path
 ) -> None:
-    """As it is published: nothing in the folder tells the two apart."""
-    assert read_recipe(str(bert), None).run.data.format == recipe("bert_base").data.format
-    spans = read_recipe(str(bert), None, SPANS)
+    """Also of a SpanBERT as it is published: nothing in the folder tells it from a BERT."""
+    chosen, spans = read_recipe(str(bert), None), read_recipe(str(bert), None, SPANS)
+    bare = save_model("BertModel", tmp_path / "bare", word_vocabularies["wordpiece"])
+    for each, folder, lacks, kind, more in (
+        (chosen, bert, "pairs of segments", "mlm_pair", " a new one, or --set objective.kind=mlm"),
+        (spans, bert, "span boundaries", "mlm_sbo", " a new one, or --set objective.kind=mlm"),
+        (read_recipe(str(bare), None, SPANS), bare, "masked words and none of span boundaries",
+         "mlm_sbo", " new ones"),
+    ):  # fmt: skip
+        said = f"{folder} has no head of {lacks}, which objective.kind={kind} trains; train with"
+        assert head_advice(each).startswith(f"{said} --new heads to start with{more}")
+    assert head_advice(chosen.with_changes(["objective.kind=mlm"])) == ""
+    assert head_advice(read_recipe("bert_base", None)) == ""
+    assert chosen.run.data.format == recipe("bert_base").data.format
     theirs = recipe("spanbert_base")
     assert spans.run.objective == theirs.objective
     for name in ("format", "segments", "masking", "masks", "mask_mode", "duplicates"):
         assert getattr(spans.run.data, name) == getattr(theirs.data, name), name
-    assert head_advice(spans) == (
-        f"{bert} has no head of span boundaries, which objective.kind=mlm_sbo trains; train with "
-        "--new heads to start with a new one, or --set objective.kind=mlm to train only masked "
-        "words"
-    )
     assert head_advice(read_recipe(str(bert), None, [*SPANS, "objective.kind=mlm"])) == ""
-    bare = save_model("BertModel", tmp_path / "bare", word_vocabularies["wordpiece"])
-    assert head_advice(read_recipe(str(bare), None, SPANS)) == (
-        f"{bare} has no head of masked words and none of span boundaries, which objective.kind="
-        "mlm_sbo trains; train with --new heads to start with new ones"
-    )
 
 
 def test_a_text_decides_how_long_a_model_is_continued(bert: Path) -> None:
     assert read_recipe(str(bert), None).within_passes(2_000_000).steps == 9_765
     assert read_recipe(str(bert), None, ["steps=20000"]).within_passes(2_000_000).steps == 20_000
     assert read_recipe("bert_base", None).within_passes(10) == recipe("bert_base")
-
-
-def test_a_run_json_and_bare_settings_are_read(tmp_path: Path) -> None:
-    run = override(recipe("roberta_tiny"), ["data.seed=7"])
-    file = tmp_path / "run.json"
-    for content in (to_dict(run), {"run": to_dict(run), "versions": {}}):
-        file.write_text(json.dumps(content))
-        assert read_settings_file(file) == run
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [("[1]", "cannot be read: it holds a list"), ("{", "cannot be read"), (None, "cannot be read")],
-)
-def test_another_file_is_refused(tmp_path: Path, content: str | None, reason: str) -> None:
-    file = tmp_path / "run.json"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(ConfigError, match=f"--run .*run.json {reason}"):
-        read_settings_file(file)
-
-
-def test_a_file_names_every_setting(tmp_path: Path) -> None:
-    content = to_dict(recipe("roberta_base"))
-    del content["encoder"]["attention_dropout"]
-    file = tmp_path / "run.json"
-    file.write_text(json.dumps(content))
-    with pytest.raises(ConfigError, match=r"missing settings: encoder\.attention_dropout"):
-        read_settings_file(file)

@@ -1,7 +1,5 @@
 """Folders with the shapes of ModernBERT, Ettin and mmBERT: read, evaluated and continued."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -30,6 +28,7 @@ from pipeline.recipes import recipe
 from pipeline.released.folder import MASKED, read_released
 from pipeline.training.weights.initial_weights import load_initial_weights
 from tests.pipeline.conftest import WORKER, launch
+from tests.pipeline.preparing import Call
 from tests.pipeline.released.models import save_model
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -59,9 +58,8 @@ DESIGN = {
 def folders(tiny_tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path, vocabulary = tmp_path_factory.mktemp("released"), read_vocabulary(tiny_tokenizer)
     for name, settings in SHAPES.items():
-        save_model(
-            "ModernBertForMaskedLM", path / name, vocabulary, initializer_range=0.2, **settings
-        )
+        given = {"initializer_range": 0.2} | settings
+        save_model("ModernBertForMaskedLM", path / name, vocabulary, **given)
     return path
 
 
@@ -72,14 +70,14 @@ def run_of(**settings: object) -> Model:
 
 
 def test_what_they_say_of_themselves(folders: Path) -> None:
-    for name, (bases, every) in {
-        "modernbert": ((160_000, 10_000), 2),
-        "ettin": ((160_000, 160_000), 3),
-        "mmbert": ((160_000, 160_000), 2),
-    }.items():
+    for name, *bases, every in (
+        ("modernbert", 160_000, 10_000, 2),
+        ("ettin", 160_000, 160_000, 3),
+        ("mmbert", 160_000, 160_000, 2),
+    ):
         found = read_released(folders / name)
         encoder = found.encoder
-        assert (encoder.rotary_base, encoder.local_rotary_base) == bases
+        assert [encoder.rotary_base, encoder.local_rotary_base] == bases
         assert (encoder.global_every, encoder.window, encoder.feed_forward) == (every, 8, 48)
         assert encoder.layer_norm_eps == 1e-5  # norm_eps; layer_norm_eps in the folder is dead
         assert found.heads == {MASKED} and found.lacking("mlm_pair")
@@ -87,12 +85,9 @@ def test_what_they_say_of_themselves(folders: Path) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_evaluate_gives_transformers_loss(
-    name: str, folders: Path, lesson: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setattr(sys, "argv", ["x", str(folders / name), "--data", str(lesson), "--json"])
-    evaluate.main()
-    found = json.loads(capsys.readouterr().out)["mlm_loss"]
+    name: str, folders: Path, lesson: Path, call: Call
+) -> None:
+    found = json.loads(call(evaluate.main, folders / name, "--data", lesson, "--json"))["mlm_loss"]
     theirs: Any = transformers.ModernBertForMaskedLM.from_pretrained(folders / name).eval()
     total, count = 0.0, 0
     with torch.no_grad():
@@ -123,9 +118,8 @@ def test_a_run_starts_from_one(folders: Path, lesson: Path) -> None:
 
 
 def test_exports_and_fine_tuning_read_rows_as_the_folder_does(
-    folders: Path, lesson: Path, tiny_tokenizer: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    lesson: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call
+) -> None:
     """Also of a run that was forked, with other wavelengths, from the one that took the weights."""
     vocabulary, folder = read_vocabulary(tiny_tokenizer), tmp_path / "mean"
     first = tmp_path / "first"
@@ -148,35 +142,39 @@ def test_exports_and_fine_tuning_read_rows_as_the_folder_does(
     assert done.returncode == 0, done.stderr
     for name in ("first", "fork"):
         run, output = tmp_path / name, tmp_path / f"{name}-export"
-        monkeypatch.setattr(sys, "argv", ["x", str(run), "--output", str(output)])
-        export.main()
+        call(export.main, run, "--output", output)
         exported = transformers.ModernBertForMaskedLM.from_pretrained(output)
         assert exported.config.classifier_pooling == "mean"
         tuned = load_start(run).random_model(TaskDesign("classification", ("a", "b")), 0)
         assert tuned.pooling == "mean"
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"classifier_pooling": "max"}))
-    with pytest.raises(ConfigError, match="classifier_pooling='max' cannot be loaded; it must be"):
+    with pytest.raises(ConfigError, match="classifier_pooling='max' cannot be loaded"):
         load_initial_weights(run_of(), folder, lesson / "tokenizer", ())
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"window": 16}, "window 8 (the run: 16); add --set encoder.window=8"),
-        (
-            {"rotary_base": 10_000},
-            "rotary_base 160000.0 (the run: 10000.0); add --set encoder.rotary_base=160000.0",
-        ),
-        ({"global_every": 4}, "global_every 2 (the run: 4); add --set encoder.global_every=2"),
-    ],
-)
-def test_another_design_is_refused(
-    settings: dict[str, int], said: str, folders: Path, lesson: Path
-) -> None:
-    with pytest.raises(ConfigError) as error:
-        load_initial_weights(run_of(**settings), folders / "modernbert", lesson / "tokenizer", ())
-    assert str(error.value).endswith(f"has another architecture: {said}")
+def test_another_design_is_refused(folders: Path, lesson: Path) -> None:
+    """Of five layers every second has windows; copies in turn would put them elsewhere. There are
+    no new positions, as there is no table to extend."""
+    folder, tokenizer = folders / "modernbert", lesson / "tokenizer"
+    five = save_model(
+        "ModernBertForMaskedLM", folders / "five", read_vocabulary(tokenizer),
+        num_hidden_layers=5, intermediate_size=48,
+    )  # fmt: skip
+    for given, name, theirs, ours, more in (
+        (folder, "window", 8, 16, ""),
+        (folder, "rotary_base", 160000.0, 10000.0, ""),
+        (folder, "global_every", 2, 4, ""),
+        (five, "layers", 5, 10,
+         " (5 layers are not a multiple of encoder.global_every=2, so copies in turn would move "
+         "the windows)"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError) as error:
+            load_initial_weights(run_of(**{name: ours}), given, tokenizer, ())
+        said = f"{name} {theirs} (the run: {ours}); add --set encoder.{name}={theirs}{more}"
+        assert str(error.value).endswith(f"has another architecture: {said}")
+    with pytest.raises(ConfigError, match="--new positions: rotary positions have no table"):
+        load_initial_weights(run_of(positions=64), folder, tokenizer, ("positions",))
 
 
 def test_a_wider_run_starts_from_tiles(folders: Path, lesson: Path) -> None:
@@ -191,26 +189,6 @@ def test_a_wider_run_starts_from_tiles(folders: Path, lesson: Path) -> None:
     ]
     with pytest.raises(ConfigError, match=r"--new width: encoder\.width=32 and encoder"):
         load_initial_weights(run_of(), folder, tokenizer, ("width",))
-
-
-def test_windows_do_not_move(folders: Path, tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """Of five layers every second has none; copies in turn would put them elsewhere."""
-    vocabulary = read_vocabulary(tiny_tokenizer)
-    settings = {"num_hidden_layers": 5, "intermediate_size": 48}
-    folder = save_model("ModernBertForMaskedLM", tmp_path / "five", vocabulary, **settings)
-    with pytest.raises(ConfigError) as error:
-        load_initial_weights(run_of(layers=10), folder, folder, ())
-    assert str(error.value).endswith(
-        "layers 5 (the run: 10); add --set encoder.layers=5 (5 layers are not a multiple of "
-        "encoder.global_every=2, so copies in turn would move the windows)"
-    )
-
-
-def test_new_positions_have_no_table_to_extend(folders: Path, lesson: Path) -> None:
-    with pytest.raises(ConfigError, match="--new positions: rotary positions have no table; rem"):
-        load_initial_weights(
-            run_of(positions=64), folders / "modernbert", lesson / "tokenizer", ("positions",)
-        )
 
 
 def test_a_new_vocabulary(
