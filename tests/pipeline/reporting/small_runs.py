@@ -1,7 +1,5 @@
 """Run directories with files as training writes them, for tests of reports."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A table says what is significant and what is not, noise first; damage is one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -53,9 +51,15 @@ def content() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def shown(tmp_path: Path, found: dict[str, Any]) -> str:
-    (tmp_path / "ablation.json").write_text(json.dumps(found))
-    return as_text(read_ablation_report(tmp_path))
+def shown(folder: Path, found: dict[str, Any]) -> str:
+    (folder / "ablation.json").write_text(json.dumps(found))
+    return as_text(read_ablation_report(folder))
+
+
+def lines(folder: Path, found: dict[str, Any], start: str = "") -> list[str]:
+    """Lines of the text from one on, spaces joined."""
+    every = [" ".join(line.split()) for line in shown(folder, found).splitlines()]
+    return every[every.index(start) if start else 0 :]
 
 
 def test_what_is_said(tmp_path: Path) -> None:
@@ -72,15 +76,16 @@ def test_what_is_said(tmp_path: Path) -> None:
         "  four, mask_loss: another tokenizer",
     ):
         assert line in text.splitlines(), line
-    rows = [line for line in text.splitlines() if line.startswith("  ")]
-    order = [i for i, row in enumerate(rows) if row.split(",")[0].split()[0] in ("the", "two")]
-    assert order[0] < order[-1]
-    table = [" ".join(row.split()) for row in rows]
-    assert "two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant" in table
+    table = [" ".join(line.split()) for line in text.splitlines()]
+    noise = table.index("the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise")
+    two = table.index("two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant")
+    assert noise < two
     assert "three 4.0100 +0.0100 -0.0100 to +0.0300 0.310 0.0312 not significant" in table
-    assert "the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise" in table
     assert "1.5e+13" in text and "12,345" in text
     assert "92.9" in text and "at the paper's scale" in text
+    assert "skipped something" not in text
+    page = as_page(read_ablation_report(tmp_path))
+    assert "&lt;one&gt; against two" in page and "<one>" not in page
 
 
 def test_runs_that_diverged_are_counted_and_their_bias_is_said(tmp_path: Path) -> None:
@@ -95,8 +100,7 @@ def test_runs_that_diverged_are_counted_and_their_bias_is_said(tmp_path: Path) -
     three["diverged"] = [{"seed": seed, "why": "x"} for seed in (1, 2, 3, 4)]
     four |= {"finished": [], "cost": {}, "missing": {"mask_loss": "every run diverged"}}
     four["diverged"] = [{"seed": seed, "why": "x"} for seed in range(5)]
-    text = shown(tmp_path, found)
-    table = [" ".join(line.split()) for line in text.splitlines()]
+    table = lines(tmp_path, found)
     assert table[:3] == [
         "two: -0.1000 nats to one, better, p < 0.001; biased, as only 4 of 5 seeds finished in "
         "both (two: 1 of 5 runs diverged)",
@@ -106,29 +110,17 @@ def test_runs_that_diverged_are_counted_and_their_bias_is_said(tmp_path: Path) -
     start = table.index("Runs that diverged")
     assert "both are biased in favour of an arm whose worst runs diverged" in table[start + 1]
     assert {"one:7: <spikes>", "two:3: the gradient was not"} <= {*table}
+    biased = "biased: 4 of 5 seeds finished in both"
     for row in (
-        "one 5 0",
-        "the same, other seeds 4 1",
-        "two 4 1",
-        "three 1 4",
-        "four 0 5",
-        "two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant; biased: 4 of 5 seeds "
-        "finished in both",
-        "the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise; biased: 4 of 5 seeds "
-        "finished in both",
+        "one 5 0", "the same, other seeds 4 1", "two 4 1", "three 1 4", "four 0 5",
+        f"two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant; {biased}",
+        f"the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise; {biased}",
         f"three 4.0100 {why}",
-        "four four: 5 of 5 runs diverged",
-        "four 0.01 5 of 5 runs diverged",
-    ):
+        "four four: 5 of 5 runs diverged", "four 0.01 5 of 5 runs diverged",
+    ):  # fmt: skip
         assert row in table, row
     page = as_page(read_ablation_report(tmp_path))
     assert "1 of 5 runs diverged" in page and "one:7: &lt;spikes&gt;" in page
-
-
-def test_a_page_is_escaped(tmp_path: Path) -> None:
-    shown(tmp_path, content())
-    page = as_page(read_ablation_report(tmp_path))
-    assert "&lt;one&gt; against two" in page and "<one>" not in page
 
 
 def test_other_designs_are_said(tmp_path: Path) -> None:
@@ -142,15 +134,15 @@ def test_other_designs_are_said(tmp_path: Path) -> None:
     found["arms"][2]["tuning"] = [point | {"measures": {}, "error": "x"} for point in points]
     found["arms"][3]["tuning"] = [point | {"measures": {}} for point in points]
     text = shown(tmp_path, found)
-    assert "the arms did not read equally many tokens" in text
-    assert "the best of 0.5, 1, 2 x the recipe's" in text
-    assert "  two: the best rate is at the edge of the grid" in text
-    assert "  one: the best rate" not in text and "one: the rate was chosen" not in text
-    assert "  three: 3 of 3 runs with other rates diverged" in text
-    assert "three: the rate was chosen" not in text
-    assert (
-        "  four: the rate was chosen by the loss on its own held-out masks, as another tokenizer"
-    ) in text
+    for said in (
+        "the arms did not read equally many tokens", "the best of 0.5, 1, 2 x the recipe's",
+        "  two: the best rate is at the edge of the grid",
+        "  three: 3 of 3 runs with other rates diverged",
+        "  four: the rate was chosen by the loss on its own held-out masks, as another tokenizer",
+    ):  # fmt: skip
+        assert said in text, said
+    for absent in ("  one: the best rate", "one: the rate was", "three: the rate was"):
+        assert absent not in text, absent
     found["fine_tuning"] = {"tasks": ["sst2", "rte"], "protocol": "electra", "seeds": 3}
     for each in found["arms"]:
         each["measures"] |= {"fine-tuned": {"mean": 0.8}, "fine-tuned/rte accuracy": {"mean": 0.6}}
@@ -160,53 +152,41 @@ def test_other_designs_are_said(tmp_path: Path) -> None:
     assert "\nFine-tuned: rte accuracy; higher is better\n" in text
     for each in found["arms"]:
         each["differences"] = {}
-    text = shown(tmp_path, found | {"seeds": 1, "noise": {}})
+    found |= {"seeds": 1, "noise": {}}
+    text = shown(tmp_path, found)
     assert "two: no difference is known; one seed has no interval, give --seeds 2 or more" in text
 
 
-def test_a_measure_that_the_baseline_lacks(tmp_path: Path) -> None:
+def test_measures_that_an_arm_lacks(tmp_path: Path) -> None:
+    """Each has its own reason; an arm takes the place of a baseline without a measure."""
     found = content()
-    found["arms"][0]["missing"] = {"pair_accuracy/next": "no head for pairs"}
-    found["arms"][1]["measures"]["pair_accuracy/next"] = {"mean": 0.75}
-    table = [" ".join(row.split()) for row in shown(tmp_path, found).splitlines()]
-    start = table.index("Pair accuracy: next; higher is better")
-    assert table[start + 2 : start + 4] == [
+    one, two, three, four = found["arms"]
+    one["missing"] = {"pair_accuracy/next": "no head for pairs"}
+    two["measures"]["pair_accuracy/next"] = {"mean": 0.75}
+    for each in (one, two):
+        each["measures"]["grammar/agreement"] = {"mean": 0.75}
+    four["missing"] |= {"grammar": "a generator predicts the words"}
+    assert lines(tmp_path, found, "Pair accuracy: next; higher is better")[2:4] == [
         "one, the baseline no head for pairs",
         "two 0.7500 the baseline lacks it: no head for pairs",
     ]  # fmt: skip
-
-
-def test_an_arm_without_any_part_of_a_measure_is_given_its_own_reason(tmp_path: Path) -> None:
-    found = content()
-    for each in found["arms"][:2]:
-        each["measures"]["grammar/agreement"] = {"mean": 0.75}
-    found["arms"][3]["missing"] |= {"grammar": "a generator predicts the words"}
-    table = [" ".join(row.split()) for row in shown(tmp_path, found).splitlines()]
-    start = table.index("Grammar: agreement; higher is better")
-    assert "four a generator predicts the words" in table[start : start + 8]
+    table = lines(tmp_path, found, "Grammar: agreement; higher is better")
+    assert "four a generator predicts the words" in table[:8]
+    found["references"] = {"pair_accuracy/next": "two"}
+    three["measures"]["pair_accuracy/next"] = {"mean": 0.5}
+    three["differences"]["pair_accuracy/next"] = difference(-0.25, True)
+    said = lines(tmp_path, found, "Pair accuracy: next; higher is better")
+    lacks = "one lacks it, so arms are compared with two,"
+    assert any(line.startswith(lacks) for line in said[1:6])
+    assert "two, in its place 0.7500" in said[1:6]
+    assert "three 0.5000 -0.2500 -0.2700 to -0.2300 < 0.001 0.0312 significant" in said
 
 
 def test_published_figures_have_the_same_decimals(tmp_path: Path) -> None:
     found = content()
     for each, value in zip(found["arms"], (84.0, 78.7, 1234567.0), strict=False):
         each["published"] = {"SST-2": value} if value < 100 else {"parameters": value}
-    table = [" ".join(row.split()) for row in shown(tmp_path, found).splitlines()]
-    start = table.index("Published")
-    assert {"one 84.0", "two 78.7", "three 1234567"} <= {*table[start:]}
-
-
-def test_an_arm_takes_the_place_of_a_baseline_without_a_measure(tmp_path: Path) -> None:
-    found = content() | {"references": {"pair_accuracy/next": "two"}}
-    found["arms"][0]["missing"] = {"pair_accuracy/next": "no head for pairs"}
-    for each, mean in zip(found["arms"][1:3], (0.75, 0.5), strict=True):
-        each["measures"]["pair_accuracy/next"] = {"mean": mean}
-    found["arms"][2]["differences"]["pair_accuracy/next"] = difference(-0.25, True)
-    table = [" ".join(row.split()) for row in shown(tmp_path, found).splitlines()]
-    start = table.index("Pair accuracy: next; higher is better")
-    said = table[start + 1 : start + 6]
-    assert any(line.startswith("one lacks it, so arms are compared with two,") for line in said)
-    assert "two, in its place 0.7500" in said
-    assert "three 0.5000 -0.2500 -0.2700 to -0.2300 < 0.001 0.0312 significant" in table
+    assert {"one 84.0", "two 78.7", "three 1234567"} <= {*lines(tmp_path, found, "Published")}
 
 
 def test_seeds_that_differ_alike_say_that_so_few_reach_nothing(tmp_path: Path) -> None:
@@ -220,42 +200,32 @@ def test_seeds_that_differ_alike_say_that_so_few_reach_nothing(tmp_path: Path) -
     same |= {"p": 0.03125, "p_holm": 0.0625, "seeds": 6}
     found["arms"][1] = arm("two", 3.9, difference(-0.1, False) | same)
     assert "6 seeds cannot reach 5 % with so many arms: " in shown(tmp_path, found)
-
-
-def test_identical_arms_are_said(tmp_path: Path) -> None:
-    found = content()
-    same = difference(0.0, False) | {"standard_deviation": 0.0, "visible": None}
-    found["arms"][1] = arm("two", 4.0, same)
+    same = {"standard_deviation": 0.0, "visible": None}
+    found["arms"][1] = arm("two", 4.0, difference(0.0, False) | same)
     text = shown(tmp_path, found)
     assert "identical in every seed" in text
     assert "two: +0.0000 nats to one, the same in all 5 seeds\n" in text
 
 
-def test_runs_that_skipped_something_are_named(tmp_path: Path) -> None:
-    assert "skipped something" not in shown(tmp_path, content())
-    runs = [
+def test_what_runs_skipped_and_that_a_generator_predicts_the_words_is_said(tmp_path: Path) -> None:
+    found = content()
+    found["runs"] = [
         {"arm": "one", "seed": 0, "recovered": {}},
         {"arm": "two", "seed": 3, "recovered": {"skipped_updates": 2, "left_out": "a.arrow"}},
     ]
-    text = shown(tmp_path, content() | {"runs": runs})
+    found["generated"] = True
+    text = shown(tmp_path, found)
     assert "  two:3: 2 steps without an update, shards left out: a.arrow\n" in text
     assert "one:0" not in text
-
-
-def test_it_is_said_that_a_generator_predicts_the_words(tmp_path: Path) -> None:
-    text = shown(tmp_path, content() | {"generated": True})
     assert "two: -0.1000 nats to one of the generator, better" in text
     assert "  words are predicted by the generator, not by the model that is kept" in text
 
 
 @pytest.mark.parametrize("damaged", ["[]", "{", '{"table": 3}', json.dumps({"arms": []}),
                                      json.dumps(content() | {"arms": []})])  # fmt: skip
-def test_damage(tmp_path: Path, damaged: str) -> None:
+def test_damage_and_nothing(tmp_path: Path, damaged: str) -> None:
+    with pytest.raises(DataError, match="finish pipeline"):
+        read_ablation_report(tmp_path)
     (tmp_path / "ablation.json").write_text(damaged)
     with pytest.raises(DataError, match="cannot be read"):
-        read_ablation_report(tmp_path)
-
-
-def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="finish pipeline"):
         read_ablation_report(tmp_path)

@@ -1,12 +1,8 @@
 """Losses compare within one vocabulary, one set of shards and one objective."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pipeline.reporting.comparable import groups_of, is_loss, why_apart
 from pipeline.reporting.run_summary import RunSummary, read_run
@@ -26,14 +22,14 @@ def test_runs_are_grouped_by_what_their_losses_are_of(tmp_path: Path) -> None:
     data = read(tmp_path / "data", data=[{"directory": "x", "fingerprint": "other"}])
     kind = read(tmp_path / "kind")
     kind.settings["objective.kind"] = "mlm_sbo"
-    groups = groups_of([a, words, b, data, kind])
-    assert [[run.name for run in group] for group in groups] == [
-        ["a", "b"], ["words"], ["data"], ["kind"],
-    ]  # fmt: skip
+    assert groups_of([a, words, b, data, kind]) == [[a, b], [words], [data], [kind]]
     assert why_apart(a, b) == ""
     assert why_apart(a, words) == "another vocabulary"
     assert why_apart(a, data) == "other data or held-out masks"
     assert why_apart(a, kind) == "another objective (objective.kind=mlm_sbo)"
+    b.record.clear()  # of a run that cannot be read
+    b.settings.clear()
+    assert why_apart(a, b).endswith("another objective (unknown)")
 
 
 def test_held_out_losses_compare_at_one_rate_of_masks(prepared: Path, tmp_path: Path) -> None:
@@ -57,18 +53,7 @@ def test_held_out_losses_compare_at_one_rate_of_masks(prepared: Path, tmp_path: 
     assert why_apart(one, third) == said and why_apart(one, third, "loss") == ""
 
 
-def test_a_run_that_cannot_be_read_stands_apart(tmp_path: Path) -> None:
-    a, unknown = read(tmp_path / "a"), read(tmp_path / "b")
-    unknown.record.clear()
-    unknown.settings.clear()
-    assert why_apart(a, unknown).endswith("another objective (unknown)")
-
-
-@pytest.mark.parametrize("name", ["loss", "validation_mask_loss", "validation_mlm_accuracy"])
-def test_losses(name: str) -> None:
-    assert is_loss(name)
-
-
-@pytest.mark.parametrize("name", ["loss_spikes", "tokens_per_second", "grad_norm"])
-def test_what_always_compares(name: str) -> None:
-    assert not is_loss(name)
+def test_losses() -> None:
+    """What else there is always compares."""
+    names = ("loss", "validation_mask_loss", "validation_mlm_accuracy")
+    assert [*filter(is_loss, (*names, "loss_spikes", "tokens_per_second", "grad_norm"))] == [*names]

@@ -1,20 +1,13 @@
 """Curves stay small and keep their spikes; damage is counted."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline.reporting.curves import (
-    COLUMNS,
-    MOST_POINTS,
-    Curve,
-    parse_time,
-    read_curves,
-    thin_points,
-)
+from pipeline.reporting import curves
+from pipeline.reporting.curves import COLUMNS, MOST_POINTS, Curve, parse_time, read_curves
 
 
 def test_spikes_ends_and_order_stay_in_a_long_curve() -> None:
@@ -33,34 +26,22 @@ def test_spikes_ends_and_order_stay_in_a_long_curve() -> None:
     assert curve.last == 2 + math.sin(200_000)
 
 
-def test_every_stretch_has_its_two_points() -> None:
+def curve_of(steps: Iterable[int], period: int) -> Curve:
     curve = Curve()
-    for step in range(MOST_POINTS):
-        curve.add(step, step % 7)
-    assert len(curve.columns()) >= 2 * COLUMNS
+    for step in steps:
+        curve.add(step, step % period)
+    return curve
 
 
-def test_lines_in_any_order() -> None:
-    """As in a file that was joined from two: the first step is the highest."""
-    curve = Curve()
-    for step in (10_000, *range(1000)):
-        curve.add(step, float(step))
-    points = curve.columns()
+def test_every_stretch_keeps_its_lowest_and_highest_point() -> None:
+    """Of any order, as in a file that was joined from two; a short curve is kept whole."""
+    assert len(curve_of(range(MOST_POINTS), 7).columns()) >= 2 * COLUMNS
+    points = curve_of((10_000, *range(1000)), 20_000).columns()
     assert points == sorted(points) and (points[0][0], points[-1][0]) == (0, 10_000)
-
-
-def test_a_short_curve_is_kept_whole() -> None:
-    curve = Curve()
-    for step in range(10):
-        curve.add(step, step % 3)
-    assert curve.columns() == [(step, float(step % 3)) for step in range(10)]
-
-
-def test_thinned_keeps_the_lowest_and_highest_of_each_stretch() -> None:
+    assert curve_of(range(10), 3).columns() == [(step, float(step % 3)) for step in range(10)]
     points = [(0, 1.0), (1, 3.0), (2, 2.0), (3, 0.0), (4, 5.0), (5, 1.0)]
-    assert thin_points(points, [points[:3], points[3:], []]) == [
-        (0, 1.0), (1, 3.0), (3, 0.0), (4, 5.0), (5, 1.0),
-    ]  # fmt: skip
+    thin = curves.thin_points(points, [points[:3], points[3:], []])
+    assert thin == [(0, 1.0), (1, 3.0), (3, 0.0), (4, 5.0), (5, 1.0)]
 
 
 def line(step: int, **values: object) -> str:
@@ -88,23 +69,14 @@ def test_phases_times_hosts_and_damage(tmp_path: Path) -> None:
     assert found.step_seconds == 15.0
     start = found.times[0][1] - 10
     assert [found.step_at(start + second) for second in (5, 10, 35, 99)] == [None, 10, 30, 40]
-
-
-def test_no_file_has_no_curves(tmp_path: Path) -> None:
-    assert read_curves(tmp_path / "metrics.jsonl").lines == 0
-
-
-def test_times() -> None:
-    assert parse_time("1970-01-02T00:00:00Z") == 86400
-    assert parse_time(None) is None and parse_time("<b>") is None
-
-
-def test_a_line_of_step_0_has_no_phase_and_no_time(tmp_path: Path) -> None:
     before = {"step": 0, "validation_mlm_loss": 4.0, "general_mlm_loss": 3.0}
     lines = [json.dumps(before), *(line(s, phase=1, sequence_length=64) for s in (10, 20))]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    found = read_curves(tmp_path / "metrics.jsonl")
+    path.write_text("\n".join(lines) + "\n")
+    found = read_curves(path)  # a line of step 0 has no phase and no time
     assert found.phases == [] and found.step_seconds == 5.0 and len(found.times) == 2
+    assert read_curves(tmp_path / "none").lines == 0
+    assert parse_time("1970-01-02T00:00:00Z") == 86400
+    assert parse_time(None) is None and parse_time("<b>") is None
 
 
 def test_held_out_losses_before_and_after(tmp_path: Path) -> None:

@@ -1,11 +1,7 @@
 """A run is read from its files; what is missing or damaged is said."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-
-import pytest
 
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.reporting.renderings import as_text
@@ -14,33 +10,33 @@ from pipeline.reporting.sections import make_report
 from tests.pipeline.reporting.small_runs import write_run
 
 
-@pytest.fixture
-def run(tmp_path: Path, prepared: Path) -> Path:
-    return write_run(tmp_path / "run", data=prepared)
-
-
-def test_all_of_a_run(run: Path, prepared: Path) -> None:
-    found = read_run(run)
+def test_all_of_a_run(tmp_path: Path, prepared: Path) -> None:
+    found = read_run(write_run(tmp_path / "run", data=prepared))
     assert (found.name, found.recipe, found.problems) == ("run", "roberta_tiny", [])
     assert found.starts == [50]
     assert found.data == [(str(prepared), read_manifest(prepared))]
     assert found.settings["optimizer.kind"] == "lamb"
     assert [path for path, *_ in changes(found.settings, found.recipe)] == ["steps"]
     assert changes(found.settings, "mine") == []
+    nested = {"a": 1, "b": {"c": [1], "d": {"e": 2}}}
+    assert flat(nested) == {"a": 1, "b.c": [1], "b.d.e": 2}
 
 
 def test_what_is_gone_or_damaged_is_said(tmp_path: Path) -> None:
-    found = read_run(write_run(tmp_path / "gone"))
-    assert found.data == [(str(tmp_path / "gone" / "gone"), None)]
-    assert "no such directory" in found.problems[0]
     path = write_run(tmp_path / "run")
+    found = read_run(path)
+    assert found.data == [(str(path / "gone"), None)]
+    assert "no such directory" in found.problems[0]
     (path / "run.json").write_text("[")
     (path / "plan.json").write_text("[]")
     with (path / "metrics.jsonl").open("a") as file:
         file.write("{\n")
     problems = "\n".join(read_run(path).problems)
-    assert "run.json cannot be read" in problems and "plan.json cannot be read" in problems
-    assert "1 lines cannot be read" in problems
+    for said in ("run.json", "plan.json", "1 lines"):
+        assert f"{said} cannot be read" in problems
+    (tmp_path / "history.tsv").write_text("")
+    found = read_run(tmp_path)
+    assert (found.curves.lines, found.settings, found.starts) == (0, {}, [])
 
 
 def test_entries_of_other_types_are_said_and_left_out(tmp_path: Path) -> None:
@@ -57,13 +53,3 @@ def test_entries_of_other_types_are_said_and_left_out(tmp_path: Path) -> None:
     record |= {"versions": {"a": None}, "initial_weights": {}, "plans": [{"sequences": "many"}]}
     (path / "run.json").write_text(json.dumps(record))
     assert "sequences many" in as_text(make_report([read_run(path)], [], "again"))
-
-
-def test_an_empty_run(tmp_path: Path) -> None:
-    (tmp_path / "history.tsv").write_text("")
-    found = read_run(tmp_path)
-    assert (found.curves.lines, found.settings, found.starts) == (0, {}, [])
-
-
-def test_flat() -> None:
-    assert flat({"a": 1, "b": {"c": [1], "d": {"e": 2}}}) == {"a": 1, "b.c": [1], "b.d.e": 2}

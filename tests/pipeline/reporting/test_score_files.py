@@ -1,7 +1,5 @@
 """Scores of finetune and of evaluate are read; other files are refused in one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -31,18 +29,15 @@ def read(path: Path, content: object) -> list[Any]:
     return read_scores(path)
 
 
-@pytest.mark.parametrize(
-    ("model", "encoder"),
-    [
+def test_the_encoder_that_a_score_began_from(tmp_path: Path) -> None:
+    for model, encoder in (
         ({"origin": "runs/a", "encoder_hash": "d"}, "d"),
         ({"origin": "runs/a through scores/mnli", "encoder_hash": "d"}, ""),
         ({"origin": "runs/a"}, ""),
         ("runs/a step 3", ""),
-    ],
-)
-def test_the_encoder_that_a_score_began_from(model: object, encoder: str, tmp_path: Path) -> None:
-    (tmp_path / "scores.json").write_text(json.dumps({"model": model}))
-    assert scored_encoder(tmp_path / "scores.json") == encoder
+    ):
+        (tmp_path / "scores.json").write_text(json.dumps({"model": model}))
+        assert scored_encoder(tmp_path / "scores.json") == encoder
 
 
 def test_fine_tuned_scores_and_their_baselines(tmp_path: Path) -> None:
@@ -52,41 +47,30 @@ def test_fine_tuned_scores_and_their_baselines(tmp_path: Path) -> None:
         ("a bag of word embeddings", "sst2: accuracy", 0.7),
         ("TF-IDF of words and word pairs", "sst2: accuracy", 0.75),
     ]  # fmt: skip
-    assert (found[0].low, found[0].high, found[0].note) == (
-        0.78, 0.82, "fine-tuned, median of 5 seeds; Devlin: rate 2e-05, 32 rows, 3 epochs",
-    )  # fmt: skip
+    note = "fine-tuned, median of 5 seeds; Devlin: rate 2e-05, 32 rows, 3 epochs"
+    assert (found[0].low, found[0].high, found[0].note) == (0.78, 0.82, note)
     assert [score.kind for score in found] == ["classification", "", "", ""]
 
 
-def test_grammar(tmp_path: Path) -> None:
+def test_grammar_and_the_rate_of_masks(tmp_path: Path) -> None:
     found = read(tmp_path / "a.json", ZERO_SHOT)
     names = ["validation mask loss", "grammar: all paradigms", "grammar: case"]
     assert [score.name for score in found] == names
     assert found[1].low == pytest.approx(0.7 - 0.0196)
     assert "word frequencies alone 50.0%" in found[1].note
     assert "frequencies" not in found[2].note
-
-
-def test_the_rate_of_masks_is_a_note(tmp_path: Path) -> None:
     scores = {"model": "runs/a", "perplexity": 9.0, "pseudo_perplexity": 4.0, "mask_rate": 0.15}
     found = read(tmp_path / "a.json", scores)
     assert [score.note for score in found] == ["15 % masked", ""]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [([], "not an object"), ({}, "has no scores"), (FINE_TUNED | {"scores": 3}, "is damaged"),
-     ({"model": "a", "grammar": {}}, ""), ({"model": "a", "grammar": {"overall": 1}}, "damaged")],
-)  # fmt: skip
-def test_other_files_are_refused(content: object, message: str, tmp_path: Path) -> None:
-    if not message:
-        assert read(tmp_path / "a", content) == []
-        return
-    with pytest.raises(DataError, match=message):
-        read(tmp_path / "a", content)
-
-
-def test_a_number_beyond_any_float_is_refused(tmp_path: Path) -> None:
-    scores = {"accuracy": FINE_TUNED["scores"]["accuracy"] | {"median": 10**400}}
-    with pytest.raises(DataError, match="is damaged: OverflowError"):
-        read(tmp_path / "scores.json", FINE_TUNED | {"scores": scores})
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    huge = {"accuracy": FINE_TUNED["scores"]["accuracy"] | {"median": 10**400}}
+    for content, message in (
+        ([], "not an object"), ({}, "has no scores"), (FINE_TUNED | {"scores": 3}, "is damaged"),
+        ({"model": "a", "grammar": {"overall": 1}}, "damaged"),
+        (FINE_TUNED | {"scores": huge}, "is damaged: OverflowError"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=message):
+            read(tmp_path / "a", content)
+    assert read(tmp_path / "a", {"model": "a", "grammar": {}}) == []

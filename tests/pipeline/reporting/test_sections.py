@@ -1,7 +1,6 @@
 """Sections say what the files say."""
 
-from __future__ import annotations
-
+import json
 from pathlib import Path
 
 from pipeline.reporting.curves import Curve
@@ -19,9 +18,8 @@ def section(runs: list[RunSummary], title: str) -> Section:
 
 def test_the_verdict(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run"))
-    assert verdict(run).startswith(
-        "run: stopped, step 100 of 100; held-out loss at [MASK] 3.1000; 1 restart; "
-    )
+    said = "run: stopped, step 100 of 100; held-out loss at [MASK] 3.1000; 1 restart; "
+    assert verdict(run).startswith(said)
     run.curves.last["validation_mask_rate"] = 0.15
     assert "; held-out loss at [MASK] (15 % masked) 3.1000; " in verdict(run)
     run.curves.curves["validation_loss"].add(100, 4.0)
@@ -33,17 +31,15 @@ def test_one_run(tmp_path: Path, prepared: Path) -> None:
     runs = [read_run(write_run(tmp_path / "run", data=prepared))]
     changed = section(runs, "Identity").tables[1]
     assert list(changed.rows) == [("steps", "2400", "100")]
-    titles = [plot.title for plot in section(runs, "Curves").plots]
-    assert "Parts of the loss" not in titles  # there is one
-    by_corpus = next(p for p in section(runs, "Curves").plots if "by corpus" in p.title)
+    plots = section(runs, "Curves").plots
+    assert "Parts of the loss" not in [plot.title for plot in plots]  # there is one
+    by_corpus = next(plot for plot in plots if "by corpus" in plot.title)
     assert [name for name, _ in by_corpus.series] == ["books", "news"]
-    assert all(plot.lives == [50] for plot in section(runs, "Curves").plots)
+    assert all(plot.lives == [50] for plot in plots)
     time = section(runs, "Time")
     assert ("in steps", "79 s (80.0%)") in list(time.tables[0].rows)
     assert ("most often slowest", "node<2>, in 100 of 100 lines") in list(time.tables[0].rows)
-    assert list(time.tables[1].rows) == [
-        ("2026-01-01T00:00:50Z", "job 7", "a node <b>died</b>"),
-    ]  # fmt: skip
+    assert [*time.tables[1].rows] == [("2026-01-01T00:00:50Z", "job 7", "a node <b>died</b>")]
     data = section(runs, "Data")
     assert data.tables[0].rows[0][0] == "articles" and "stored masks per row" in data.lines[2]
     assert section(runs, "Scores").tables[0].rows[0][3] == "0.7000 to 0.9000"
@@ -60,22 +56,23 @@ def test_a_run_from_given_weights_shows_both_ends(tmp_path: Path) -> None:
         for step, loss in zip((0, 100), losses):
             run.curves.curves.setdefault(f"{name}_mlm_loss", Curve()).add(step, loss)
             run.curves.last[f"{name}_mlm_loss"] = loss
-    assert (
-        "before and after",
+    said = (
         "held-out loss 4.0000 -> 3.0000 on your text, 2.5000 -> 2.7500 on the general sample "
-        "(forgetting: +0.2500)",
-    ) in section([run], "Identity").tables[0].rows
+        "(forgetting: +0.2500)"
+    )
+    assert ("before and after", said) in section([run], "Identity").tables[0].rows
     both = section([run, run], "Side by side").tables
     assert not any("2.7500" in value for table in both for row in table.rows for value in row)
 
 
-def test_predicted_beside_measured(tmp_path: Path) -> None:
+def test_predicted_beside_measured_and_problems_last(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run")
-    (path / "plan.json").write_text(
-        '{"step_seconds": {"predicted": 1.5, "measured": 2.0}, "other": 3}'
-    )
+    measured = {"step_seconds": {"predicted": 1.5, "measured": 2.0}, "other": 3}
+    (path / "plan.json").write_text(json.dumps(measured))
     (table,) = section([read_run(path)], "Plan").tables
     assert list(table.rows) == [("step seconds", "1.5000", "2.0000", "0.75")]
+    report = make_report([read_run(path)], [], "again")
+    assert report.sections[-1].title == "Not readable"
 
 
 def test_several_runs_are_laid_over_one_another(tmp_path: Path) -> None:
@@ -95,26 +92,17 @@ def test_losses_that_do_not_compare_stand_apart(tmp_path: Path) -> None:
     assert [tuple(table.head) for table in found.tables] == [
         ("last losses", "a", "c"), ("last losses", "b"), ("last values", "a", "b", "c"),
     ]  # fmt: skip
-    assert found.lines[1] == (
-        "b stands apart from a: another vocabulary; these losses are not comparable"
-    )
+    assert found.lines[1].startswith("b stands apart from a: another vocabulary")
     assert next(iter(found.tables[2].rows))[0] == "tokens"
-    frames = {
-        plot.title: [name for name, _ in plot.series] for plot in section(runs, "Curves").plots
-    }
+    plots = section(runs, "Curves").plots
+    frames = {plot.title: [name for name, _ in plot.series] for plot in plots}
     assert frames["Loss: held-out (a, c)"] == ["a", "c"]
     assert frames["Loss: held-out (b)"] == ["b"]
     assert frames["Gradient norm"] == ["a", "b", "c"]
 
 
-def test_problems_come_last(tmp_path: Path) -> None:
-    report = make_report([read_run(write_run(tmp_path / "run"))], [], "again")
-    assert report.sections[-1].title == "Not readable"
-
-
 def test_the_command_can_be_pasted() -> None:
-    assert report_command([Path("a b")], [Path("s")], Path("c.html")) == (
-        "python -m pipeline.report 'a b' --scores s --output c.html"
-    )
+    said = report_command([Path("a b")], [Path("s")], Path("c.html"))
+    assert said == "python -m pipeline.report 'a b' --scores s --output c.html"
     assert report_command([Path("a")], [], None).endswith(" a --text")
     assert "Tenfold" in made_by()
