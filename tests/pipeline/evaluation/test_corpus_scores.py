@@ -1,7 +1,5 @@
 """Scores of corpora and languages are sums, divided once."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -10,14 +8,8 @@ import pytest
 import torch
 
 from model.objectives.masked_language import LossPart
-from pipeline.evaluation.corpus_scores import (
-    Scores,
-    corpus_fields,
-    corpus_table,
-    describe_worst,
-    language_scores,
-    worst_corpora,
-)
+from pipeline.evaluation import corpus_scores
+from pipeline.evaluation.corpus_scores import Scores, corpus_fields, worst_corpora
 from pipeline.loading.micro_batch import LossCounts
 
 
@@ -44,25 +36,19 @@ def test_of_many_corpora_the_mean_and_the_worst_are_fields() -> None:
     scores = {"en": scored(20.0, 5.0, 12.0, 4.0, 10), "yo": scored(50.0, 0.0, 0.0, 0.0, 10)}
     scores["sw"] = scored(3.0, 0.0, 0.0, 0.0, 1)
     assert worst_corpora(scores) == [("yo", 5.0), ("sw", 3.0), ("en", 2.0)]
-    assert describe_worst(worst_corpora(scores)) == (
-        "worst of 3 corpora: yo 5.0000, sw 3.0000, en 2.0000"
-    )
+    said = corpus_scores.describe_worst(worst_corpora(scores))
+    assert said == "worst of 3 corpora: yo 5.0000, sw 3.0000, en 2.0000"
     every, few = (corpus_fields(scores, "validation_", {}, most) for most in (3, 2))
     assert every == corpus_fields(scores, "validation_", {})
     assert few["validation_corpora_mlm_loss"] == pytest.approx(10 / 3)
     assert few["validation_worst_mlm_loss"] == 5.0
     assert every["validation_mlm_loss"] == few["validation_mlm_loss"] == pytest.approx(73 / 21)
     assert every["validation_mlm_loss/yo"] == 5.0 and not any("/" in name for name in few)
-    table = corpus_table(scores)
+    table = corpus_scores.corpus_table(scores)
     assert table["yo"]["mlm_loss"] == 5.0 and [*table] == ["en", "yo", "sw"]
     assert [table[corpus]["predictions"] for corpus in table] == [10, 10, 1]
     silent = scores | {"la": scored(0.0, 0.0, 0.0, 0.0, 0)}
     assert [corpus for corpus, _ in worst_corpora(silent)] == ["yo", "sw", "en"]
-
-
-def dataset(**languages: str) -> Any:
-    corpora = {name: {"language": code} if code else {} for name, code in languages.items()}
-    return SimpleNamespace(manifest=SimpleNamespace(corpora=corpora))
 
 
 def test_a_language_has_the_mean_of_its_corpora_weighed_by_their_predictions() -> None:
@@ -72,17 +58,22 @@ def test_a_language_has_the_mean_of_its_corpora_weighed_by_their_predictions() -
         "yo": scored(50.0, 0.0, 0.0, 0.0, 10), "news": scored(7.0, 0.0, 0.0, 0.0, 1),
         "mixed": scored(8.0, 0.0, 0.0, 0.0, 1),
     }  # fmt: skip
-    first = dataset(web="en", wiki="en", yo="yo", news="", mixed="en")
-    found = language_scores(scores, [first, dataset(wiki="", mixed="de")])
+    datasets: list[Any] = []
+    for languages in (
+        {"web": "en", "wiki": "en", "yo": "yo", "news": "", "mixed": "en"},
+        {"wiki": "", "mixed": "de"},
+    ):
+        corpora = {name: {"language": code} if code else {} for name, code in languages.items()}
+        datasets.append(SimpleNamespace(manifest=SimpleNamespace(corpora=corpora)))
+    found = corpus_scores.language_scores(scores, datasets)
     assert [*found] == ["en"]
     parts = [scores[name].metrics for name in ("web", "wiki")]
     mean = (10 * parts[0]["mlm_loss"] + 3 * parts[1]["mlm_loss"]) / 13
     assert found["en"].metrics["mlm_loss"] == pytest.approx(mean) == pytest.approx(29 / 13)
     fields = corpus_fields(scores, "validation_", found)
     own = {name: value for name, value in fields.items() if "/language/" in name}
-    assert own == {
-        f"validation_{name}/language/en": value for name, value in found["en"].metrics.items()
-    }
+    metrics = found["en"].metrics
+    assert own == {f"validation_{name}/language/en": metrics[name] for name in metrics}
     assert set(fields) - set(own) == set(corpus_fields(scores, "validation_", {}))
     few = corpus_fields(scores, "", found, 4)  # more corpora than that, but not more languages
     assert few["mlm_loss/language/en"] == pytest.approx(mean) and "mlm_loss/web" not in few

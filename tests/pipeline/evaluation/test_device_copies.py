@@ -47,16 +47,14 @@ class Stream:
         self.said.append(f"kernels wait for {number}")
 
 
-def test_a_cpu_takes_what_it_is_given() -> None:
-    batches: Any = iter([object()])
-    assert on_device(batches, torch.device("cpu")) is batches
-
-
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_each_copy_starts_before_the_kernels_of_the_one_before_it(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """Kernels wait for their own copy only, and keep its memory from the stream of copies."""
+    """Kernels wait for their own copy only, and keep its memory from the stream of copies. A CPU
+    takes what it is given."""
+    batches: Any = iter([object()])
+    assert on_device(batches, torch.device("cpu")) is batches
     said: list[str] = []
     stream = Stream(said)
     monkeypatch.setattr(torch.cuda, "stream", lambda given: given)
@@ -75,8 +73,5 @@ def test_each_copy_starts_before_the_kernels_of_the_one_before_it(
         if number < count:
             expected += [f"read {number}", "beside", f"cuda copies {number}", "back"]
         if number:
-            own = number - 1
-            expected += [
-                f"kernels wait for {own}", f"kernels own {own}", f"kernels of {own}"
-            ]  # fmt: skip
+            expected += [f"kernels {what} {number - 1}" for what in ("wait for", "own", "of")]
     assert said == expected

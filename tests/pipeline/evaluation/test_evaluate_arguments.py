@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -19,20 +17,15 @@ def test_pseudo_perplexity_is_of_a_number_of_sequences_or_of_a_text(
         assert (found.sequences, found.text) == (sequences, text)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("", "nothing to score; give --data"),
+def test_options_without_effect_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words, message in (
+        ("", "nothing to score"),
         ("--mask-rate 0.3", "--mask-rate 0.3 masks held-out sequences; give --data"),
         ("--mask-rate 1 --data x", r"--mask-rate must be in \[0, 1\), got 1"),
         ("--pseudo-perplexity 3", "--pseudo-perplexity 3 reads held-out sequences"),
         ("--pseudo-perplexity -1", "--pseudo-perplexity must not be negative, got -1"),
         ("--cloze x --per-sequence f", "--per-sequence writes losses of .*; give --data"),
-    ],
-)
-def test_options_without_effect_are_refused(
-    words: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["evaluate", "run", *words.split()])
-    with pytest.raises(ConfigError, match=message):
-        parse_evaluate()
+    ):
+        monkeypatch.setattr(sys, "argv", ["evaluate", "run", *words.split()])
+        with pytest.raises(ConfigError, match=message):
+            parse_evaluate()

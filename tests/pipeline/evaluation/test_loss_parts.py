@@ -1,19 +1,11 @@
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
 
 from model.objectives.masked_language import LossPart, Sums
-from pipeline.evaluation.loss_parts import (
-    add,
-    first_count,
-    loss_sum,
-    pack_sums,
-    part_metrics,
-    unpack,
-)
+from pipeline.evaluation import loss_parts
+from pipeline.evaluation.loss_parts import first_count, loss_sum, pack_sums, part_metrics
 from pipeline.loading.micro_batch import LossCounts
 
 MLM = LossPart(name="mlm", weight=1.0, per="predictions")
@@ -27,12 +19,19 @@ def sums(mlm_loss: float = 30.0, pair_loss: float = 2.0) -> Sums:
     return {name: torch.tensor(value) for name, value in named.items()}
 
 
-def test_each_part_is_a_mean_over_its_own_count() -> None:
-    found = part_metrics((MLM, PAIR), sums(), COUNTS)
-    assert found == {
-        "loss": 30 / 10 + 0.5 * 2 / 4, "mlm_loss": 3.0, "mlm_accuracy": 0.5,
-        "pair_loss": 0.5, "pair_accuracy": 0.75, "mask_loss": 4.0,
+def test_each_part_is_a_mean_over_its_own_count_and_absent_without_one() -> None:
+    nothing = {name: torch.zeros(()) for name in sums()}
+    assert part_metrics((MLM, PAIR), nothing, LossCounts(0, 0, 0)) == {}
+    unlabelled = LossCounts(predictions=10, tokens=80, pairs=0)
+    expected = {"loss": 3.0, "mlm_loss": 3.0, "mlm_accuracy": 0.5, "mask_loss": 4.0}
+    without = {name: value for name, value in sums().items() if not name.startswith("pair")}
+    for given in (sums(pair_loss=0.0), without):  # the latter of data without segment pairs
+        assert part_metrics((MLM, PAIR), given, unlabelled) == expected
+    assert part_metrics((MLM, PAIR), sums(), COUNTS) == expected | {
+        "loss": 30 / 10 + 0.5 * 2 / 4, "pair_loss": 0.5, "pair_accuracy": 0.75,
     }  # fmt: skip
+    unmasked = part_metrics((MLM,), sums() | {"mask_count": torch.zeros(())}, COUNTS)
+    assert math.isnan(unmasked["mask_loss"])
 
 
 def test_detection_is_reported_by_precision_recall_and_area() -> None:
@@ -54,40 +53,18 @@ def test_gradients_are_those_of_the_means() -> None:
     (loss_sum((MLM, PAIR), given, COUNTS) / first_count((MLM, PAIR), COUNTS)).backward()
     assert given["mlm_loss"].grad == pytest.approx(1 / 10)
     assert given["pair_loss"].grad == pytest.approx(0.5 / 4)
-
-
-def test_one_part_of_weight_1_is_its_own_sum_to_the_bit() -> None:
+    # one part of weight 1 is its own sum to the bit
     given = {"mlm_loss": torch.rand(()), "mlm_correct": torch.zeros(())}
     assert torch.equal(loss_sum((MLM,), given, LossCounts(3, 7, 0)), given["mlm_loss"])
-
-
-def test_a_part_without_a_count_is_absent_and_not_0() -> None:
-    nothing = {name: torch.zeros(()) for name in sums()}
-    assert part_metrics((MLM, PAIR), nothing, LossCounts(0, 0, 0)) == {}
-    unlabelled = LossCounts(predictions=10, tokens=80, pairs=0)
-    expected = {"loss": 3.0, "mlm_loss": 3.0, "mlm_accuracy": 0.5, "mask_loss": 4.0}
-    assert part_metrics((MLM, PAIR), sums(pair_loss=0.0), unlabelled) == expected
-    without = {name: value for name, value in sums().items() if not name.startswith("pair")}
-    assert part_metrics((MLM, PAIR), without, unlabelled) == expected  # data without segment pairs
-    assert math.isnan(
-        part_metrics((MLM,), sums() | {"mask_count": torch.zeros(())}, COUNTS)["mask_loss"]
-    )
 
 
 def test_sums_of_any_shapes_are_packed_into_one_vector() -> None:
     total: Sums = {}
     given = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(7.0)}
     for _ in range(2):
-        add(total, given)
-    assert pack_sums(total).dtype == torch.float64 and pack_sums(total).tolist() == [
-        0,
-        2,
-        4,
-        6,
-        8,
-        10,
-        14,
-    ]
-    back = unpack(pack_sums(total), total)
+        loss_parts.add(total, given)
+    packed = pack_sums(total)
+    assert packed.dtype == torch.float64 and packed.tolist() == [0, 2, 4, 6, 8, 10, 14]
+    back = loss_parts.unpack(packed, total)
     assert torch.equal(back["a"], 2 * given["a"]) and back["b"] == 14
-    assert pack_sums({}).numel() == 0 and unpack(pack_sums({}), {}) == {}
+    assert pack_sums({}).numel() == 0 and loss_parts.unpack(pack_sums({}), {}) == {}

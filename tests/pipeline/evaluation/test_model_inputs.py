@@ -1,7 +1,5 @@
 """Micro-batches as the model takes them: nothing is dead on a CPU; dead tokens weigh nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,6 @@ from pipeline.planning.build import build_model
 from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from tests.pipeline.loading.conftest import prepare_directory
-
-CPU = torch.device("cpu")
 
 
 def loader(directory: Path, sequences: int, rows: int, **options: Any) -> Loader:
@@ -68,20 +64,16 @@ def test_dead_tokens_change_neither_sums_nor_gradients(name: str, tmp_path: Path
     label = "next" if name == "bert_tiny" else ""
     directory = prepare_directory(tmp_path / "rows", (40,), label=label)
     run = recipe(name)
-    run = replace(run, encoder=replace(run.encoder, positions=70))
-    model = build_model(run, seed=0)
+    model = build_model(replace(run, encoder=replace(run.encoder, positions=70)), seed=0)
     extras = Extras(draws_seed=3, most_targets=10)
     capacity = Capacity(tokens=700, predictions=90, rows=12, pieces=12)
-    both = [
-        loader(directory, 8, 8, form=BatchForm(extras=extras, capacity=given))
-        for given in (None, capacity)
-    ]
     found = []
-    for source in both:
+    for given in (None, capacity):
+        source = loader(directory, 8, 8, form=BatchForm(extras=extras, capacity=given))
         step = source.pad_micro_batches(next(source.steps()), 2)
         for batch in step.batches:
             inputs = model_inputs(batch, 4)
-            if source is both[1]:
+            if given:
                 assert len(inputs.input_ids_T) == 700 and inputs.token_weights_T is not None
                 assert int(inputs.token_weights_T.sum()) == batch.tokens
             sums = model(inputs)

@@ -1,7 +1,5 @@
 """Quantiles equal scipy's; the interval covers the mean 95 times of 100."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,12 +7,10 @@ from scipy import stats
 from pipeline.evaluation.scoring.seed_summary import summarize_seeds, t_quantile
 
 
-def test_quantiles() -> None:
+def test_quantiles_and_summary() -> None:
     for freedom in (1, 2, 3, 4, 9, 30, 200):
         assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
 
-
-def test_summary() -> None:
     found = summarize_seeds([1.0, 2.0, 6.0])
     assert (found["median"], found["mean"], found["n"]) == (2.0, 3.0, 3)
     low, high = stats.t.interval(0.95, 2, 3.0, stats.sem([1.0, 2.0, 6.0]))

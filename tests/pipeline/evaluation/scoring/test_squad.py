@@ -1,7 +1,5 @@
 """SQuAD's scores equal those of the official scorers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -9,17 +7,12 @@ import pytest
 
 from pipeline.downstream.reading.examples import Answer
 from pipeline.downstream.reading.published import read_squad
-from pipeline.evaluation.scoring.squad import (
-    answer_f1,
-    best_threshold,
-    exact_match,
-    normalize_answer,
-    squad_scores,
-)
+from pipeline.evaluation.scoring import squad
+from pipeline.evaluation.scoring.squad import answer_f1, best_threshold, exact_match, squad_scores
 
 
-def test_rules() -> None:
-    assert normalize_answer("The  U.S. an Army's") == "us armys"
+def test_rules_and_the_best_threshold_of_all() -> None:
+    assert squad.normalize_answer("The  U.S. an Army's") == "us armys"
     assert exact_match(["the cat", "dog"], "Dog!") == 1
     assert answer_f1(["black cat"], "a black dog") == 0.5
     assert answer_f1([], "") == 1 and answer_f1([], "cat") == 0 and answer_f1(["cat"], "") == 0
@@ -29,9 +22,6 @@ def test_rules() -> None:
         "f1": 0.5, "exact": 0.5, "answered_f1": 1, "answered_exact": 1, "unanswered_f1": 0,
         "unanswered_exact": 0,
     }  # fmt: skip
-
-
-def test_the_best_threshold_is_the_best_of_all() -> None:
     gold = {"a": ["x"], "b": [], "c": ["y"], "d": []}
     texts = {"a": "x", "b": "q", "c": "z", "d": "q"}
     null = {"a": -1.0, "b": 2.0, "c": 1.0, "d": -1.0}

@@ -1,7 +1,5 @@
 """An environment with minicons beside this one: it wants an older pandas than ours."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

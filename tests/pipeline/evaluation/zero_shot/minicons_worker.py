@@ -4,8 +4,6 @@ Each file gets the pseudo-log-likelihood (PLL-word-l2r) of every sentence; the a
 line `scored WALL_SECONDS CPU_SECONDS`. The sentences are given to minicons 32 at a time.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,8 +1,8 @@
-from __future__ import annotations
-
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.ipc
@@ -12,13 +12,7 @@ import torch
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot import grammar
-from pipeline.evaluation.zero_shot.grammar import (
-    GrammarTest,
-    PairScore,
-    count_tokens,
-    report_grammar,
-    score_grammar,
-)
+from pipeline.evaluation.zero_shot.grammar import GrammarTest, PairScore, report_grammar
 from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
 from pipeline.loading.dataset import Dataset
@@ -41,11 +35,17 @@ def build(scale: float) -> Model:
     return build_model(override(recipe("roberta_tiny"), settings), seed=0).eval()
 
 
+def score(
+    paradigms: Sequence[Paradigm], vocabulary: Vocabulary, counts: Any = None, scale: float = 0.3
+) -> grammar.GrammarScores:
+    test = GrammarTest.of(paradigms, vocabulary, 32)
+    return grammar.score_grammar(build(scale), test, CPU, counts)
+
+
 def test_the_sentence_with_the_higher_sum_wins_and_identical_ones_tie(
     tiny_vocabulary: Vocabulary,
 ) -> None:
-    model = build(0.3)
-    found = score_grammar(model, GrammarTest.of(PARADIGMS, tiny_vocabulary, 32), CPU)
+    model, found = build(0.3), score(PARADIGMS, tiny_vocabulary)
     wins: dict[str, list[float]] = {}
     for paradigm in PARADIGMS:
         for pair in paradigm.pairs:
@@ -54,9 +54,9 @@ def test_the_sentence_with_the_higher_sum_wins_and_identical_ones_tie(
             good, bad = (float(part.sum()) for part in scores)
             won = 0.5 if pair[0] == pair[1] else float(good > bad)
             wins.setdefault(paradigm.name, []).append(won)
-    assert {name: score.accuracy for name, score in found.paradigms.items()} == {
-        name: pytest.approx(sum(won) / len(won)) for name, won in wins.items()
-    }
+    expected = {name: sum(won) / len(won) for name, won in wins.items()}
+    found_wins = {name: each.accuracy for name, each in found.paradigms.items()}
+    assert found_wins == pytest.approx(expected)
     noun, verb = found.paradigms["noun"], found.paradigms["verb"]
     assert noun.standard_error == pytest.approx(np.std(wins["noun"], ddof=1) / math.sqrt(3))
     agreement = found.phenomena["agreement"]
@@ -72,7 +72,7 @@ def test_a_model_that_knows_nothing_ties_on_sentences_of_one_length(
 ) -> None:
     """Equal logits must not score 100 %."""
     paradigm = Paradigm("x", "x", (("a b c", "c b a"), ("a a b", "b a a")))
-    found = score_grammar(build(1e-30), GrammarTest.of([paradigm], tiny_vocabulary, 32), CPU)
+    found = score([paradigm], tiny_vocabulary, scale=1e-30)
     assert found.overall == PairScore(0.5, 0.0, found.overall.frequency_accuracy, 2)
 
 
@@ -81,36 +81,31 @@ def test_word_frequencies_are_scored_beside(tiny_vocabulary: Vocabulary) -> None
     (often,) = encode_sentences([" c"], tiny_vocabulary, 32)
     counts[often.ids[1]] = 1_000
     pairs = (("a c", "a b"), ("a b", "a c"), ("b a", "b d"), ("a c", "a d"))
-    test = GrammarTest.of([Paradigm("x", "y", pairs)], tiny_vocabulary, 32)
-    found = score_grammar(build(0.3), test, CPU, counts)
+    found = score([Paradigm("x", "y", pairs)], tiny_vocabulary, counts)
     assert found.overall.frequency_accuracy == (1 + 0 + 0.5 + 1) / 4
     assert "by word frequency" in report_grammar(found)
     for word, count in {" b": 0, " c": 9, " d": 2, " e": 2}.items():
         (alone,) = encode_sentences([word], tiny_vocabulary, 32)
         counts[alone.ids[1]] = count
-    test = GrammarTest.of([Paradigm("x", "y", (("a b c", "a d e"),))], tiny_vocabulary, 32)
-    found = score_grammar(build(0.3), test, CPU, counts)
+    found = score([Paradigm("x", "y", (("a b c", "a d e"),))], tiny_vocabulary, counts)
     assert found.overall.frequency_accuracy == 1  # add-one smoothing: 1 x 10 against 3 x 3
     counts = np.random.default_rng(0).integers(0, 10**6, tiny_vocabulary.size)
     words = ["dog", "saw", "the", "red", "cat", "in", "town", "today"]
-    pairs = tuple(
-        (" ".join(["so", *words[k:], *words[:k]]), " ".join(["so", *words])) for k in range(1, 8)
-    )
-    test = GrammarTest.of([Paradigm("x", "y", pairs)], tiny_vocabulary, 32)
+    turned = [" ".join(["so", *words[k:], *words[:k]]) for k in range(8)]
+    paradigm = Paradigm("x", "y", tuple((each, turned[0]) for each in turned[1:]))
+    test = GrammarTest.of([paradigm], tiny_vocabulary, 32)
     assert len({tuple(sorted(part.ids)) for part in test.sequences.values()}) == 1
-    found = score_grammar(build(0.3), test, CPU, counts)
+    found = score([paradigm], tiny_vocabulary, counts)
     assert found.overall.frequency_accuracy == 0.5  # the same words in another order
 
 
-def test_one_pair_has_no_error(tiny_vocabulary: Vocabulary) -> None:
-    test = GrammarTest.of(PARADIGMS[2:], tiny_vocabulary, 32)
-    found = score_grammar(build(0.3), test, CPU)
+def test_means_weigh_paradigms_alike_and_one_pair_has_no_error(
+    tiny_vocabulary: Vocabulary,
+) -> None:
+    found = score(PARADIGMS[2:], tiny_vocabulary)
     assert found.fields()["paradigms"]["order"]["standard_error"] is None
     json.dumps(found.fields(), allow_nan=False)
     assert "nan" not in report_grammar(found)
-
-
-def test_means_weigh_paradigms_alike() -> None:
     mean = PairScore.mean([PairScore(0.5, 0.3, 0.25, 10), PairScore(1.0, 0.4, 0.75, 1_000)])
     assert mean == PairScore(0.75, 0.25, 0.5, 1_010)
 
@@ -121,6 +116,6 @@ def test_tokens_of_training_rows_are_counted(lesson: Path, monkeypatch: pytest.M
     for path in sorted((lesson / "rows").glob("train-*.arrow")):
         for row in pyarrow.ipc.open_file(path).read_all()["input_ids"].to_pylist():
             expected += np.bincount(row, minlength=2048)
-    assert (count_tokens([dataset], 2048) == expected).all()
+    assert (grammar.count_tokens([dataset], 2048) == expected).all()
     monkeypatch.setattr(grammar, "MOST_TOKENS", 1)
-    assert 0 < count_tokens([dataset], 2048).sum() < expected.sum()
+    assert 0 < grammar.count_tokens([dataset], 2048).sum() < expected.sum()

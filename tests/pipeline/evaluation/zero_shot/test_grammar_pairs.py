@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 
@@ -35,9 +33,8 @@ def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> Non
     assert read_paradigms(tmp_path / "island-effects-adjunct.txt") == [SLEEP]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_what_is_malformed_is_named(tmp_path: Path) -> None:
+    cases: list[tuple[str, str | bytes, str]] = [
         ("a-b.txt", "one\ntwo\nthree\n", "a-b.txt has 3 lines; pairs need an even number"),
         ("a-b.txt", "one\n\nthree\nfour\n", "a-b.txt:2: the line is empty"),
         ("a-b.txt", "", "a-b.txt is empty"),
@@ -47,23 +44,17 @@ def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> Non
         ("a.jsonl", BLIMP.replace("Cats sleeps.", " "), "a.jsonl:1: sentence_bad is not a"),
         ("a.zip", b"PK", r"a.zip is truncated or damaged"),
         ("a.csv", "1", "has no pairs; expected .txt"),
-        (
-            "a.jsonl",
-            BLIMP.replace('"regular_plural"', "null"),
-            "a.jsonl:1: UID is None, not a name",
-        ),
-    ],
-)
-def test_what_is_malformed_is_named(
-    tmp_path: Path, name: str, content: str | bytes, message: str
-) -> None:
-    encoded = content.encode() if isinstance(content, str) else content
-    (tmp_path / name).write_bytes(encoded)
-    with pytest.raises(DataError, match=message):
-        read_paradigms(tmp_path)
+        ("a.jsonl", BLIMP.replace('"regular_plural"', "null"), "a.jsonl:1: UID is None"),
+    ]
+    for name, content, message in cases:
+        encoded = content.encode() if isinstance(content, str) else content
+        (tmp_path / name).write_bytes(encoded)
+        with pytest.raises(DataError, match=message):
+            read_paradigms(tmp_path)
+        (tmp_path / name).unlink()
 
 
-def test_a_file_may_have_several_paradigms(tmp_path: Path) -> None:
+def test_a_file_may_have_several_paradigms_and_a_sample_is_spread_over_it(tmp_path: Path) -> None:
     """And its name does not matter if it is given by itself; only a newline ends a sentence."""
     other = BLIMP.replace("regular_plural", "passive").replace("agreement", "voice")
     (tmp_path / "all.jsonl").write_text(BLIMP + other.replace("sleep.", "sleep\u2028.") + BLIMP)
@@ -72,19 +63,21 @@ def test_a_file_may_have_several_paradigms(tmp_path: Path) -> None:
     assert read_paradigms(tmp_path) == [passive, twice]
     (tmp_path / "mine.txt").write_text("a\x0cb\nc\n")
     assert read_paradigms(tmp_path / "mine.txt") == [Paradigm("mine", "mine", (("c", "a\x0cb"),))]
+    pairs = tuple((f"good {index}", f"bad {index}") for index in range(10))
+    paradigm = Paradigm("x", "y", pairs)
+    assert paradigm.sample(4).pairs == (pairs[0], pairs[2], pairs[5], pairs[7])
+    assert paradigm.sample(10) == paradigm.sample(99) == paradigm
 
 
-@pytest.mark.parametrize("name", ["../a.txt", "/a.txt", "data/../../a.txt"])
-def test_members_stay_inside_their_zip(tmp_path: Path, name: str) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr(name, ZORRO)
-    with pytest.raises(DataError, match="lies outside the archive"):
-        read_paradigms(tmp_path / "a.zip")
-
-
-def test_missing_doubled_and_huge_files_are_refused(
+def test_missing_doubled_huge_and_outer_files_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("../a.txt", "/a.txt", "data/../../a.txt"):
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.writestr(name, ZORRO)
+        with pytest.raises(DataError, match="lies outside the archive"):
+            read_paradigms(tmp_path / "a.zip")
+    (tmp_path / "a.zip").unlink()
     with pytest.raises(DataError, match="no such directory or file"):
         read_paradigms(tmp_path / "none")
     (tmp_path / "a.jsonl").write_text(BLIMP)
@@ -94,10 +87,3 @@ def test_missing_doubled_and_huge_files_are_refused(
     monkeypatch.setattr(grammar_pairs, "MOST_BYTES", 10)
     with pytest.raises(DataError, match="split it"):
         read_paradigms(tmp_path)
-
-
-def test_a_sample_is_spread_over_the_file() -> None:
-    pairs = tuple((f"good {index}", f"bad {index}") for index in range(10))
-    paradigm = Paradigm("x", "y", pairs)
-    assert paradigm.sample(4).pairs == (pairs[0], pairs[2], pairs[5], pairs[7])
-    assert paradigm.sample(10) == paradigm.sample(99) == paradigm

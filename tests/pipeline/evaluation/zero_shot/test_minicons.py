@@ -1,7 +1,5 @@
 """Scores of sentences equal those of minicons, which scores folders of transformers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

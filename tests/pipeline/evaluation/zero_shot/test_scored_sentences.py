@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch
@@ -11,15 +9,13 @@ from pipeline.evaluation.zero_shot.scored_sentences import score_sentences
 from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 
-CPU = torch.device("cpu")
-
 
 def test_each_kind_has_its_fields_and_table(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     model = build_model(override(recipe("roberta_tiny"), ["data.vocab_size=2048"]), seed=0).eval()
     pairs, text = tmp_path / "verbs-run.txt", tmp_path / "text"
     pairs.write_text("he run .\nhe runs .\nwe runs .\nwe run .\n")
     text.write_text("He runs to the [MASK].\n")
-    given = (model, tiny_vocabulary, [], CPU)
+    given = (model, tiny_vocabulary, [], torch.device("cpu"))
     assert score_sentences(*given, text=None, grammar=None, cloze=None) == ({}, [])
     found, tables = score_sentences(*given, text=text, grammar=pairs, cloze=text)
     assert found["pseudo_perplexity"] > 1 and found["pseudo_perplexity_sequences"] == 1
