@@ -1,7 +1,5 @@
 """Tiny models of transformers, and features of each kind of task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -58,10 +56,7 @@ def random_features(kind: Kind, count: int, seed: int = 0) -> list[Feature]:
     found = []
     for index in range(count):
         length = 16 if kind == "spans" else int(rng.integers(6, 20))
-        if kind == "choices":
-            rows = tuple(row(length, [0]) for _ in range(3))
-            found.append(Feature(index, rows, (int(rng.integers(3)),)))
-        elif kind == "tags":
+        if kind == "tags":
             places = sorted(rng.choice(np.arange(1, length - 1), 3, replace=False).tolist())
             targets = tuple(rng.integers(0, 3, 3).tolist())
             found.append(Feature(index, (row(length, places),), targets))
@@ -69,7 +64,8 @@ def random_features(kind: Kind, count: int, seed: int = 0) -> list[Feature]:
             ends = tuple(sorted(rng.integers(0, length, 2).tolist()))
             found.append(Feature(index, (row(length, list(range(length))),), ends))
         else:
-            found.append(Feature(index, (row(length, [0]),), (int(rng.integers(3)),)))
+            rows = tuple(row(length, [0]) for _ in range(3 if kind == "choices" else 1))
+            found.append(Feature(index, rows, (int(rng.integers(3)),)))
     return found
 
 

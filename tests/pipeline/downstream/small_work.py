@@ -1,7 +1,5 @@
 """A fine-tuning of a golden export that takes a second."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Order of an epoch, and rows in a batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 
@@ -38,9 +36,7 @@ def test_a_batch_has_its_rows_one_after_another() -> None:
     assert batch.inputs.pieces.longest == 4
     assert batch.inputs.places_N.tolist() == [0, 3, 7, 9, 11]
     assert (batch.counts, batch.targets.tolist()) == ([2, 3], [1, 0])
-    assert [part.tolist() for part in by_feature(batch.inputs.places_N, [1, 4])] == [
-        [0],
-        [3, 7, 9, 11],
-    ]
+    parts = by_feature(batch.inputs.places_N, [1, 4])
+    assert [part.tolist() for part in parts] == [[0], [3, 7, 9, 11]]
     plain = collate(features, segments=False, device=torch.device("cpu"))
     assert plain.inputs.segment_ids_T is None

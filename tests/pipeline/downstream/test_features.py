@@ -1,7 +1,5 @@
 """Rows equal those of transformers' tokenizers; windows show every token."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from pipeline.downstream.reading.published import read_squad
 
 EXPORTS = Path(__file__).parents[2] / "golden/exports"
 FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert", "modernbert")
+every_family = pytest.mark.parametrize("family", FAMILIES)
 A, B = "The cats sat, on Washington's mat.", "Where? É  on the mat"
 
 
@@ -27,7 +26,7 @@ def encoder(family: str, length: int = 200) -> RowEncoder:
     return RowEncoder(read_vocabulary(EXPORTS / family), length)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@every_family
 def test_rows_equal_transformers(family: str) -> None:
     theirs = AutoTokenizer.from_pretrained(EXPORTS / family, add_prefix_space=False)
     examples = [Example("0", (A, B), "x"), Example("1", (B, A), "y")]
@@ -44,7 +43,7 @@ def test_rows_equal_transformers(family: str) -> None:
     assert single.rows[0].second == len(single.rows[0].ids)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@every_family
 def test_words_equal_transformers(family: str, tmp_path: Path) -> None:
     words = ("The", "cat", "sat", "on", "Washington", "'s", "mat", "\u200d", ".")
     copy_for_transformers(EXPORTS / family, tmp_path, encoder(family).vocabulary)
@@ -58,36 +57,30 @@ def test_words_equal_transformers(family: str, tmp_path: Path) -> None:
     firsts = [place for place, word in enumerate(numbers)
               if word is not None and word != numbers[place - 1]]  # fmt: skip
     assert feature.rows[0].places == firsts
-    assert (
-        feature.words
-        == tuple(numbers[place] for place in firsts)
-        == tuple(map(int, feature.targets))
-    )
+    found = tuple(numbers[place] for place in firsts)
+    assert feature.words == found == tuple(map(int, feature.targets))
     assert rows.lost.words == len(words) - len(firsts)
     (short,) = encoder(family, 6).encode([Example("0", words, tags)], "tags", tags)
     assert len(short.rows[0].ids) == 6 and max(short.rows[0].places) < 5
 
 
-@pytest.mark.parametrize("space", range(4, 30))
-def test_the_longer_text_is_cut(space: int) -> None:
+def test_the_longer_text_is_cut_and_an_example_counted_once() -> None:
     """As google-research/bert's _truncate_seq_pair, one token at a time."""
-    rows = encoder("bert", space + 3)
-    left, right = rows.ids([A, B])
-    (feature,) = rows.encode([Example("0", (A, B), None)], "classification", ())
-    too_long = len(left) + len(right) > space
-    while len(left) + len(right) > space:
-        if len(left) > len(right):
-            left.pop()
-        else:
-            right.pop()
-    v = rows.vocabulary
-    assert feature.rows[0].ids == [v.bos, *left, v.eos, *right, v.eos]
-    assert rows.lost.texts == too_long
-
-
-def test_choices() -> None:
-    (feature,) = encoder("bert").encode([Example("0", (A, "x", "y"), "1")], "choices", ())
-    assert len(feature.rows) == 2 and feature.targets == (1,)
+    for space in range(4, 30):
+        rows = encoder("bert", space + 3)
+        left, right = rows.ids([A, B])
+        (feature,) = rows.encode([Example("0", (A, B), None)], "classification", ())
+        too_long = len(left) + len(right) > space
+        while len(left) + len(right) > space:
+            (left if len(left) > len(right) else right).pop()
+        v = rows.vocabulary
+        assert feature.rows[0].ids == [v.bos, *left, v.eos, *right, v.eos]
+        assert rows.lost.texts == too_long
+    rows = encoder("bert", 32)
+    choices = Example("0", (" ".join(["word"] * 40), "a", "b", "c", "d"), "1")
+    (feature,) = rows.encode([choices], "choices", ())
+    assert len(feature.rows) == 4 and feature.targets == (1,)
+    assert rows.lost.describe() == {"texts": 1, "answers": 0, "words": 0}
 
 
 def test_windows_cover_a_paragraph() -> None:
@@ -96,17 +89,13 @@ def test_windows_cover_a_paragraph() -> None:
     for tokens in range(1, 60):
         starts = window_starts(tokens, 10, 3)
         shown = [most_context(starts, number, tokens, 10) for number in range(len(starts))]
-        best = [
-            start + place
-            for start, part in zip(starts, shown)
-            for place in range(len(part))
-            if part[place]
-        ]
+        best = [start + place for start, part in zip(starts, shown)
+                for place in range(len(part)) if part[place]]  # fmt: skip
         assert sorted(best) == list(range(tokens))  # one window for each
 
 
 @pytest.mark.parametrize(("length", "stride"), [(32, 10), (390, 128)])
-@pytest.mark.parametrize("family", FAMILIES)
+@every_family
 def test_windows_equal_transformers(family: str, length: int, stride: int) -> None:
     """Their stride is what two windows share, ours how far apart they start: a third of a row, at
     most 128 tokens."""
@@ -139,32 +128,21 @@ def test_answers_beyond_every_window_are_counted() -> None:
     assert long.rows[0].second == 64 + 2  # run_squad.py, max_query_length
 
 
-def test_an_example_that_is_cut_is_counted_once() -> None:
-    rows = encoder("bert", 32)
-    rows.encode([Example("0", (" ".join(["word"] * 40), "a", "b", "c", "d"), "1")], "choices", ())
-    assert rows.lost.describe() == {"texts": 1, "answers": 0, "words": 0}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_an_accent_that_is_a_character_of_its_own_stays_with_its_letter(family: str) -> None:
-    text = "a cafe\u0301, e\u0301lan"
+@every_family
+def test_offsets_are_those_of_the_text(family: str) -> None:
+    """An accent that is a character of its own stays with its letter."""
     rows = encoder(family)
+    text = "a cafe\u0301, e\u0301lan"
     (feature,) = rows.encode([Example("0", ("q", text), (Answer("cafe\u0301", 2),))], "spans", ())
     assert feature.window is not None
     first, last = (int(place) - feature.window.first for place in feature.targets)
     offsets = feature.window.offsets
     assert text[offsets[first][0] : offsets[last][1]] == "cafe\u0301"
-
-
-def test_offsets_are_those_of_the_text() -> None:
     text = "A café — 東京\u3000costs £5,  right?"
-    for family in FAMILIES:
-        rows = encoder(family)
-        offsets = token_offsets(text, rows.tokenizer.encode(text, add_special_tokens=False))
-        example = Example("0", ("q", text), (Answer("café", 2),))
-        found = answer_tokens(example, offsets)
-        assert found is not None
-        assert text[offsets[found[0]][0] : offsets[found[1]][1]] == "café"
+    offsets = token_offsets(text, rows.tokenizer.encode(text, add_special_tokens=False))
+    found = answer_tokens(Example("0", ("q", text), (Answer("café", 2),)), offsets)
+    assert found is not None
+    assert text[offsets[found[0]][0] : offsets[found[1]][1]] == "café"
     assert answer_tokens(Example("0", ("q", text), ()), offsets) is None
 
 

@@ -1,7 +1,5 @@
 """Files as published, found by their names."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 from dataclasses import replace
@@ -10,14 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.downstream.finetune_tasks import (
-    METRICS,
-    TASKS,
-    find_file,
-    read_split,
-    read_task,
-    read_tests,
-)
+from pipeline.downstream import finetune_tasks
+from pipeline.downstream.finetune_tasks import TASKS, find_file, read_split, read_task
 from pipeline.downstream.reading.tables import TableColumns
 
 HEADERS = {
@@ -48,23 +40,15 @@ def test_glue(name: str, tmp_path: Path) -> None:
     assert len(data.more_dev) == (name == "mnli")
     for test in task.tests:
         header = [*test.columns.texts, test.columns.id]
-        (tmp_path / test.name).write_text(
-            "\t".join(header) + "\n" + "\t".join("ab0"[-len(header) :])
-        )
-    found = read_tests(task, tmp_path)
+        rows = (header, "ab0"[-len(header) :])
+        (tmp_path / test.name).write_text("\n".join(map("\t".join, rows)))
+    found = finetune_tasks.read_tests(task, tmp_path)
     assert found.keys() == {test.submission for test in task.tests}
     for (example,) in found.values():
         assert (example.id, example.gold) == ("0", None)
     for test in task.tests:
         (tmp_path / test.name).write_bytes(b"other\n\xff\n")
-    assert not read_tests(task, tmp_path)
-
-
-def test_a_share_of_the_training_file_is_for_development(tmp_path: Path) -> None:
-    task = TASKS["wikigold"]
-    (tmp_path / "wikigold.conll.txt").write_text("".join(f"w{i} O\n\n" for i in range(10)))
-    data = read_task(task, tmp_path / task.train[0], None, (), task.dev_share)
-    assert (len(data.train.examples), len(data.dev.examples)) == (8, 2)
+    assert not finetune_tasks.read_tests(task, tmp_path)
 
 
 def test_rows_of_mnli_without_a_consensus_are_dropped_and_counted(tmp_path: Path) -> None:
@@ -77,28 +61,34 @@ def test_rows_of_mnli_without_a_consensus_are_dropped_and_counted(tmp_path: Path
     assert [e.gold for e in read_split(own, path, task.columns).examples] == ["neutral", "-"]
 
 
-def test_a_share_of_a_sorted_file_has_its_labels(tmp_path: Path) -> None:
+def test_a_share_of_a_file_is_for_development_and_has_its_labels(tmp_path: Path) -> None:
     """The usual shape of IMDb and of exported spreadsheets: all of one label, then the other."""
+    task = TASKS["wikigold"]
+    (tmp_path / "wikigold.conll.txt").write_text("".join(f"w{i} O\n\n" for i in range(10)))
+    data = read_task(task, tmp_path / task.train[0], None, (), task.dev_share)
+    assert (len(data.train.examples), len(data.dev.examples)) == (8, 2)
     path = tmp_path / "train.tsv"
     rows = [f"text {i}\t{'neg' if i < 20 else 'pos'}\tauthor {i // 2}\n" for i in range(40)]
     path.write_text("sentence\tlabel\tby\n" + "".join(rows))
     columns = TableColumns(texts=("sentence",), label="label", group="by")
-    for task in (TASKS["sst2"], replace(TASKS["sst2"], columns=columns)):
+    grouped = replace(TASKS["sst2"], columns=columns)
+    for task in (TASKS["sst2"], grouped):
         data = read_task(task, path, None, (), 0.2)
         assert Counter(e.gold for e in data.dev.examples) == {"neg": 4, "pos": 4}
     assert {e.group for e in data.dev.examples}.isdisjoint(e.group for e in data.train.examples)
     path.write_text("".join(["sentence\tlabel\tby\n", *rows[:2], *rows[20:22]]))
-    with pytest.raises(DataError, match=r"no share of 4 examples in 2 groups can be for develop"):
-        read_task(replace(TASKS["sst2"], columns=columns), path, None, (), 0.2)
+    with pytest.raises(DataError, match="no share of 4 examples in 2 groups"):
+        read_task(grouped, path, None, (), 0.2)
 
 
 def test_missing_files(tmp_path: Path) -> None:
+    task = TASKS["sst2"]
     with pytest.raises(DataError, match=r"has none of train\.tsv, the files of sst2"):
-        find_file(tmp_path, ("train.tsv",), TASKS["sst2"])
+        find_file(tmp_path, ("train.tsv",), task)
     (tmp_path / "train.tsv.gz").write_bytes(gzip.compress(b'sentence\tlabel\n"a\t1\n'))
-    path = find_file(tmp_path, ("train.tsv",), TASKS["sst2"])
-    (one,) = read_split(TASKS["sst2"], path, TASKS["sst2"].columns).examples
+    path = find_file(tmp_path, ("train.tsv",), task)
+    (one,) = read_split(task, path, task.columns).examples
     assert (one.texts, one.gold) == (('"a',), "1")
     with pytest.raises(DataError, match="does not exist"):
-        read_split(TASKS["sst2"], tmp_path / "x.tsv", TableColumns(texts=("a",)))
-    assert set(METRICS) == {task.kind for task in TASKS.values()}
+        read_split(task, tmp_path / "x.tsv", TableColumns(texts=("a",)))
+    assert set(finetune_tasks.METRICS) == {task.kind for task in TASKS.values()}

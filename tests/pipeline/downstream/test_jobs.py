@@ -1,7 +1,5 @@
 """Which seeds are done, and by whom."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -38,10 +36,10 @@ def test_another_fine_tuning_does_not_continue_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"was made with examples \[1, 2\], not None"):
         claim_output(tmp_path, {"task": "sst2"})  # fewer development files
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="Not a directory; name another --output"):
+    with pytest.raises(DataError, match="Not a directory"):
         claim_output(tmp_path / "file", {"task": "sst2"})
     (tmp_path / "finetune.json").write_text("")
-    with pytest.raises(DataError, match=r"finetune\.json is damaged: it is empty; give another"):
+    with pytest.raises(DataError, match=r"finetune\.json is damaged: it is empty"):
         claim_output(tmp_path, {"task": "sst2"})
 
 

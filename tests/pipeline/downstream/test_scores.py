@@ -1,31 +1,22 @@
 """scores.json has a fixed schema, and the kept model gives the kept predictions."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pipeline.base.errors import CheckpointError, DataError
-from pipeline.base.files import make_directory
 from pipeline.downstream import scores
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import ARMS, RESULT, TFIDF, plan_jobs, run_job
-from pipeline.downstream.scores import (
-    assemble_scores,
-    check_started_from,
-    describe_device,
-    publish_scores,
-    summarize_scores,
-    versions,
-)
+from pipeline.downstream.scores import assemble_scores, check_started_from, publish_scores, versions
 from pipeline.downstream.starting_weights import save_folder
 from tests.pipeline.downstream.small_work import small_examples, small_work
 
@@ -37,20 +28,18 @@ SUMMARY = {"median", "mean", "standard_deviation", "low", "high", "n", "values"}
 RUN = {"point", "arm", "seed", "peak_lr", "rows", "steps", "loss", "seconds", "device", "metrics"}
 
 
+ABOUT: dict[str, Any] = {"model": {}, "grid": "published", "data": {}}
+
+
 def test_everything_is_in_the_file(tmp_path: Path) -> None:
     work = replace(small_work(tmp_path / "out"), tests={"SST-2.tsv": small_examples(3)})
     jobs = plan_jobs(range(2), 2, (*ARMS, TFIDF))
     results = {job.name: run_job(work, job) for job in jobs}
-    lost = {"texts": 0, "answers": 1, "words": 0}
-    about = {
-        "model": {"origin": "x", "device": describe_device(work.device)} | versions(),
-        "grid": "published",
-        "data": {
-            "lost": lost,
-            "copies": [{"name": "development", "checked": 10, "in_train": 10}],
-        },
-    }
-    found = assemble_scores(work, jobs, about)
+    copies = [{"name": "development", "checked": 10, "in_train": 10}]
+    found = assemble_scores(work, jobs, ABOUT | {
+        "model": {"origin": "x", "device": scores.describe_device(work.device)} | versions(),
+        "data": {"lost": {"texts": 0, "answers": 1, "words": 0}, "copies": copies},
+    })  # fmt: skip
     assert found.keys() == SCHEMA and found["schema_version"] == 1
     assert found["scores"]["accuracy"].keys() == SUMMARY
     assert all(run.keys() == RUN for run in found["runs"]) and len(found["runs"]) == 12
@@ -69,11 +58,11 @@ def test_everything_is_in_the_file(tmp_path: Path) -> None:
     assert json.loads((work.output / "scores.json").read_text()) == json.loads(json.dumps(found))
     assert not list(work.output.rglob("weights.safetensors"))
     assert publish_scores(work, found, encoder) == ["scores.json"]  # again, by another part
-    assert "95 %" in summarize_scores(found) and "1 answers" in summarize_scores(found)
-    assert "    tfidf          1.0000\n" in summarize_scores(found)
-    assert "  warning: 10 of 10 development examples (100.0%) have the texts" in summarize_scores(
-        found
-    )
+    for said in (
+        "95 %", "1 answers", "    tfidf          1.0000\n",
+        "  warning: 10 of 10 development examples (100.0%) have the texts",
+    ):  # fmt: skip
+        assert said in scores.summarize_scores(found)
     lines = (work.output / "predictions.jsonl").read_text().splitlines()
     model = AutoModelForSequenceClassification.from_pretrained(work.output / "model").eval()
     tokenizer = AutoTokenizer.from_pretrained(work.output / "model")
@@ -97,11 +86,10 @@ def test_the_point_with_the_best_median_is_reported_with_its_own_baselines(tmp_p
     jobs = plan_jobs(range(3), 2, ARMS)
     for job in jobs:
         metrics = {"accuracy": accuracies[job.arm][job.point][job.seed]}
-        make_directory(work.folder(job))
+        work.folder(job).mkdir(parents=True)
         result = json.dumps({"metrics": metrics, "seconds": 1.0, "seed": job.seed})
         (work.folder(job) / RESULT).write_text(result)
-    about = {"model": {}, "grid": "published", "data": {}}
-    found = assemble_scores(work, jobs, about)
+    found = assemble_scores(work, jobs, ABOUT)
     assert (found["best"]["point"], found["best"]["seed"]) == (1, 1)
     assert [point["median"] for point in found["grid"]["medians"]] == [0.5, 0.7]
     for arm, summary in {**found["baselines"], "model": found["scores"]}.items():
@@ -114,33 +102,22 @@ def test_what_a_fine_tuning_began_with_is_checked(tmp_path: Path) -> None:
     work = small_work(tmp_path / "out")
     with pytest.raises(CheckpointError, match="finish that fine-tuning first"):
         check_started_from(tmp_path, work.start)
-    for own, content in ((True, work.start.encoder_hash), (False, "0" * 16)):
-        (tmp_path / "scores.json").write_text(json.dumps({"model": {"encoder_hash": content}}))
-        if own:
-            check_started_from(tmp_path, work.start)
+    scored = tmp_path / "scores.json"
+    scored.write_text(json.dumps({"model": {"encoder_hash": work.start.encoder_hash}}))
+    check_started_from(tmp_path, work.start)
+    scored.write_text(json.dumps({"model": {"encoder_hash": "0" * 16}}))
     with pytest.raises(CheckpointError, match=r"started from other weights than .*exports/bert;"):
         check_started_from(tmp_path, work.start)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"metrics": {}, "seconds": "x"}'])
-def test_a_damaged_result_is_named(tmp_path: Path, content: str) -> None:
-    work = small_work(tmp_path / "out")
-    jobs = plan_jobs(range(1), 1, ("model",))
-    run_job(work, jobs[0])
-    (work.folder(jobs[0]) / "result.json").write_text(content)
-    with pytest.raises(DataError, match=r"model-0-0/result\.json is damaged: .*; remove it, and"):
-        assemble_scores(work, jobs, {"model": {}, "grid": "none", "data": {}})
-
-
-def test_parts_that_finish_together_publish_once(
+def test_parts_that_finish_together_publish_once_and_damaged_results_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = small_work(tmp_path / "out")
     jobs = plan_jobs(range(1), 2, ("model",))
     for job in jobs:
         run_job(work, job)
-    about = {"model": {}, "grid": "published", "data": {}}
-    found = assemble_scores(work, jobs, about)
+    found = assemble_scores(work, jobs, ABOUT)
     encoder = RowEncoder(work.start.vocabulary, 32)
     saved = []
 
@@ -159,3 +136,7 @@ def test_parts_that_finish_together_publish_once(
     assert saved == [work.output / "model"]
     assert sorted(written) == [["model/", "predictions.jsonl", "scores.json"], ["scores.json"]]
     assert new.exists() and not old.exists()
+    for content in ("", "[]", "{}", '{"metrics": {}, "seconds": "x"}'):
+        (work.folder(jobs[0]) / RESULT).write_text(content)
+        with pytest.raises(DataError, match=r"model-0-0/result\.json is damaged: "):
+            assemble_scores(work, jobs, ABOUT)

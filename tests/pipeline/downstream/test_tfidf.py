@@ -1,7 +1,5 @@
 """TF-IDF under a linear model: what it learns from words and pairs, and when it cannot be had."""
 
-from __future__ import annotations
-
 import builtins
 from typing import Any
 
@@ -22,17 +20,22 @@ def test_words_and_pairs_of_words_decide() -> None:
     texts = {"not good , bad": "0", "good , not bad": "1", "so good": "1", "so bad": "0"}
     training = [example(label, text) for text, label in texts.items()] * 5
     unseen = [example(None, text) for text in ("NOT good", "good", "film not bad", "", "\u6771")]
-    dev, other = fit_predict(
-        [*training, example(None, "x")], [unseen, training[:2]], "classification"
-    )
+    given = [*training, example(None, "x")]
+    dev, other = fit_predict(given, [unseen, training[:2]], "classification")
     assert dev[:3] == ["0", "1", "1"] and len(dev) == 5 and other == ["0", "1"]
 
 
-def test_pairs_have_features_of_each_text() -> None:
+def test_pairs_have_features_of_each_text_and_choices_are_ranked() -> None:
+    """Examples may have different numbers of choices."""
     training = [example("a", "x", "y"), example("b", "y", "x")] * 3
     assert fit_predict(training, [training[:2]], "classification") == [["a", "b"]]
     blank = [example("a", "x", ""), example("b", "y", "")] * 3
     assert fit_predict(blank, [blank[:2]], "classification") == [["a", "b"]]
+    training = [example("1", "he", "bad end", "good end"), example("0", "she", "good", "bad")] * 4
+    dev = [example(None, "it", "a bad", "bad", "good"), example(None, "it", "bad one", "good one")]
+    assert fit_predict(training, [dev], "choices") == [["2", "1"]]
+    single = [example("0", "he", "only")]
+    assert fit_predict(single, [single], "choices") == [["0"]]
 
 
 def test_numbers_by_ridge_regression() -> None:
@@ -41,20 +44,9 @@ def test_numbers_by_ridge_regression() -> None:
     assert isinstance(low, float) and low < 1 and isinstance(high, float) and high > 3
 
 
-def test_choices_are_ranked() -> None:
-    """Examples may have different numbers of choices."""
-    training = [example("1", "he", "bad end", "good end"), example("0", "she", "good", "bad")] * 4
-    dev = [example(None, "it", "a bad", "bad", "good"), example(None, "it", "bad one", "good one")]
-    assert fit_predict(training, [dev], "choices") == [["2", "1"]]
-    single = [example("0", "he", "only")]
-    assert fit_predict(single, [single], "choices") == [["0"]]
-
-
 def test_without_scikit_learn_it_is_passed_over_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert why_not("classification") == ""
-    assert why_not("tags") == (
-        "the baseline tfidf predicts from whole texts, and tags are places in them"
-    )
+    assert why_not("tags").endswith("predicts from whole texts, and tags are places in them")
     usual = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:
@@ -67,5 +59,5 @@ def test_without_scikit_learn_it_is_passed_over_or_refused(monkeypatch: pytest.M
     assert missing == "the baseline tfidf needs scikit-learn: pip install '.[baselines]'"
     assert choose_arms("all", missing) == ("model", "bag", "random")
     assert choose_arms("all", "") == ("model", "bag", "random", "tfidf")
-    with pytest.raises(ConfigError, match=r"pip install '\.\[baselines\]'; or give another of"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[baselines\]'"):
         choose_arms("tfidf", missing)

@@ -1,7 +1,5 @@
 """Fine-tuning equals transformers' own classes, and depends on the seed alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, get_args
@@ -11,19 +9,13 @@ import torch
 from transformers import get_linear_schedule_with_warmup
 
 from model.tasks.heads import Kind
-from model.tasks.task_model import read_task_model
+from model.tasks.task_model import TaskModel, read_task_model
 from pipeline.base.errors import DataError
 from pipeline.downstream import training
-from pipeline.downstream.batches import collate, epoch_order, row_length
+from pipeline.downstream.batches import TaskBatch, collate, epoch_order, row_length
+from pipeline.downstream.features import Feature
 from pipeline.downstream.protocols import BERT, ELECTRA
-from pipeline.downstream.training import (
-    fine_tune,
-    follow_linear_schedule,
-    make_optimizer,
-    predict,
-    set_rates,
-    task_loss,
-)
+from pipeline.downstream.training import fine_tune, follow_linear_schedule, make_optimizer, predict
 from tests.pipeline.downstream.peers import peer, random_features, their_arguments
 
 CPU = torch.device("cpu")
@@ -36,13 +28,26 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize(("family", "kind"), CELLS)
-def test_fifty_steps_have_the_loss_of_transformers(family: str, kind: Kind) -> None:
+def both(family: str, kind: Kind, **settings: object) -> tuple[TaskModel, Any]:
+    """Our model and transformers', of the same weights; settings: of ours."""
     theirs, design = peer(family, kind)
-    config = theirs.config.to_dict() | {"architectures": [type(theirs).__name__]}
+    config = theirs.config.to_dict() | {"architectures": [type(theirs).__name__]} | settings
     if design.labels:
         config["id2label"] = dict(enumerate(design.labels))
-    ours = read_task_model(theirs.state_dict(), config, design, seed=1).train()
+    return read_task_model(theirs.state_dict(), config, design, seed=1), theirs
+
+
+def batch_of(features: list[Feature], step: int, segments: bool) -> TaskBatch:
+    """The batch of a step of seed 3, three steps an epoch."""
+    lengths = [row_length(feature) for feature in features]
+    chosen = epoch_order(lengths, 8, seed=3, epoch=step // 3)[step % 3]
+    return collate([features[i] for i in chosen], segments=segments, device=CPU)
+
+
+@pytest.mark.parametrize(("family", "kind"), CELLS)
+def test_fifty_steps_have_the_loss_of_transformers(family: str, kind: Kind) -> None:
+    ours, theirs = both(family, kind)
+    ours.train()
     optimizer = make_optimizer(ours, BERT)
     decayed = [p for p in theirs.parameters() if p.dim() > 1]
     plain = [p for p in theirs.parameters() if p.dim() < 2]
@@ -51,18 +56,15 @@ def test_fifty_steps_have_the_loss_of_transformers(family: str, kind: Kind) -> N
         lr=1e-3, eps=1e-6,
     )  # fmt: skip
     features = random_features(kind, 24)
-    lengths = [row_length(feature) for feature in features]
-    segments = ours.config.segment_types > 1
     losses = []
     for step in range(50):
-        chosen = epoch_order(lengths, 8, seed=3, epoch=step // 3)[step % 3]
-        batch = collate([features[i] for i in chosen], segments=segments, device=CPU)
-        loss = task_loss(ours(batch.inputs), batch, kind)
+        batch = batch_of(features, step, ours.config.segment_types > 1)
+        loss = training.task_loss(ours(batch.inputs), batch, kind)
         expected = theirs(**their_arguments(batch, kind, theirs.config.pad_token_id)).loss
         assert loss.item() == pytest.approx(expected.item(), abs=1e-4), step
         loss.backward()
         expected.backward()
-        set_rates(optimizer, 1e-3)
+        training.set_rates(optimizer, 1e-3)
         for one in (optimizer, peers):
             one.step()
             one.zero_grad()
@@ -72,20 +74,15 @@ def test_fifty_steps_have_the_loss_of_transformers(family: str, kind: Kind) -> N
 
 def test_training_equals_a_loop_with_transformers() -> None:
     """Its schedule and torch's clipping; the first update's rate is 0."""
-    theirs, design = peer("bert", "classification")
-    config = theirs.config.to_dict() | {"architectures": [type(theirs).__name__]}
-    config["id2label"] = dict(enumerate(design.labels))
-    ours = read_task_model(theirs.state_dict(), config, design, seed=1)
+    ours, theirs = both("bert", "classification")
     features = random_features("classification", 24)
     protocol = replace(BERT, peak_lr=1e-3, rows=8, epochs=4, weight_decay=0.0)
     fit = fine_tune(ours, features, "classification", protocol, 3, CPU)
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-3, eps=1e-6, weight_decay=0.0)
     schedule = get_linear_schedule_with_warmup(optimizer, 2, 12)
-    lengths = [row_length(feature) for feature in features]
     losses, norms = [], []
     for step in range(12):
-        chosen = epoch_order(lengths, 8, seed=3, epoch=step // 3)[step % 3]
-        batch = collate([features[i] for i in chosen], segments=True, device=CPU)
+        batch = batch_of(features, step, True)
         loss = theirs(**their_arguments(batch, "classification")).loss
         loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)))
@@ -97,14 +94,15 @@ def test_training_equals_a_loop_with_transformers() -> None:
     assert fit.steps == 12 and fit.loss == pytest.approx(sum(losses[-3:]) / 3, abs=1e-4)
 
 
+def dropout(share: float) -> dict[str, float]:
+    return {"hidden_dropout_prob": share, "attention_probs_dropout_prob": share}
+
+
 def test_a_seed_gives_the_same_model_and_another_seed_another() -> None:
     features = random_features("tags", 20)
     found = []
     for seed in (4, 4, 5):
-        theirs, design = peer("roberta", "tags")
-        config = theirs.config.to_dict() | {"hidden_dropout_prob": 0.1}
-        config["attention_probs_dropout_prob"] = 0.1
-        model = read_task_model(theirs.state_dict(), config, design, seed=0)
+        model, _ = both("roberta", "tags", **dropout(0.1))
         before = torch.random.get_rng_state()
         fit = fine_tune(model, features, "tags", BERT, seed, CPU)
         assert torch.equal(before, torch.random.get_rng_state())
@@ -113,16 +111,13 @@ def test_a_seed_gives_the_same_model_and_another_seed_another() -> None:
     assert found[0] == found[1] != found[2]
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_bfloat16_is_for_products_alone(dropout: float) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_bfloat16_is_for_products_alone(share: float) -> None:
     """Nearly the loss of float32; weights stay in float32."""
     features = random_features("tags", 60)
-    theirs, design = peer("roberta", "tags")
-    config = theirs.config.to_dict() | {"hidden_dropout_prob": dropout}
-    config["attention_probs_dropout_prob"] = dropout
     losses = []
     for precision in ("fp32", "bf16"):
-        model = read_task_model(theirs.state_dict(), config, design, seed=0)
+        model, _ = both("roberta", "tags", **dropout(share))
         protocol = replace(BERT, peak_lr=1e-3, rows=8, precision=precision)
         losses.append(fine_tune(model, features, "tags", protocol, 0, CPU).loss)
         assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
@@ -131,8 +126,7 @@ def test_bfloat16_is_for_products_alone(dropout: float) -> None:
 
 
 def test_predictions_do_not_depend_on_the_batch() -> None:
-    theirs, design = peer("bert", "choices")
-    model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
+    model, _ = both("bert", "choices")
     features = random_features("choices", 5)
     together = predict(model, features, CPU)
     alone = [predict(model, [feature], CPU)[0] for feature in features]
@@ -141,17 +135,17 @@ def test_predictions_do_not_depend_on_the_batch() -> None:
 
 
 def test_rates_fall_by_layer_in_electra() -> None:
-    theirs, design = peer("electra", "classification")
-    model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
+    model, _ = both("electra", "classification")
     optimizer = make_optimizer(model, ELECTRA)
     scale = {id(p): group["scale"] for group in optimizer.param_groups for p in group["params"]}
     found = {name: scale[id(p)] for name, p in model.named_parameters()}
     # google-research/electra optimization.py: decay ** (layers + 2 - depth)
     assert found["head.output.weight"] == 1
-    assert found["encoder.layers.1.attention.output.weight"] == pytest.approx(0.8**2)
-    assert found["encoder.layers.0.attention.output.bias"] == pytest.approx(0.8**3)
-    assert found["encoder.embeddings.words.weight"] == pytest.approx(0.8**4)
-    assert found["encoder.projection.weight"] == pytest.approx(0.8**4)
+    for name, depth in (
+        ("layers.1.attention.output.weight", 2), ("layers.0.attention.output.bias", 3),
+        ("embeddings.words.weight", 4), ("projection.weight", 4),
+    ):  # fmt: skip
+        assert found[f"encoder.{name}"] == pytest.approx(0.8**depth)
 
 
 def test_the_rate_rises_and_falls_as_in_transformers() -> None:
@@ -163,7 +157,7 @@ def test_the_rate_rises_and_falls_as_in_transformers() -> None:
         schedule.step()
 
 
-def test_steps_and_batches_of_predictions_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_and_predictions_are_shown_and_labels_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = []
 
     def tracked(items: Iterable[Any], *words: Any) -> Iterable[Any]:
@@ -171,16 +165,10 @@ def test_steps_and_batches_of_predictions_are_shown(monkeypatch: pytest.MonkeyPa
         return items
 
     monkeypatch.setattr(training, "tracked", tracked)
-    theirs, design = peer("bert", "tags")
-    model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
+    model, _ = both("bert", "tags")
     features = random_features("tags", 20)
     fine_tune(model, features, "tags", BERT, 0, CPU, "model-0-0")
     predict(model, features, CPU)
     assert shown == [("model-0-0", "steps", 3), ("predicting", "batches")]
-
-
-def test_without_labels_there_is_nothing_to_train_on() -> None:
-    theirs, design = peer("bert", "tags")
-    model = read_task_model(theirs.state_dict(), theirs.config.to_dict(), design, seed=0)
     with pytest.raises(DataError, match="no training example has a label"):
         fine_tune(model, [], "tags", BERT, 0, CPU)

@@ -1,7 +1,5 @@
 """One table in every format that people have; and what is no table, in one line."""
 
-from __future__ import annotations
-
 import bz2
 import csv
 import gzip
@@ -18,14 +16,8 @@ import pytest
 import zstandard
 
 from pipeline.base.errors import DataError
-from pipeline.downstream.reading.labelled_files import (
-    columns_shown,
-    is_json,
-    name_ending,
-    open_table,
-    read_content,
-    read_decoded,
-)
+from pipeline.downstream.reading import labelled_files
+from pipeline.downstream.reading.labelled_files import columns_shown, is_json, open_table
 
 ROWS = [
     {"review": 'He said "no", twice; really', "stars": "neg", "by": "Ann"},
@@ -83,14 +75,19 @@ FILES = {
 }
 
 
+PLACES = {"x.csv": "line 5", "x.json": "element 3", "x.parquet": "row 3"}
+
+
 @pytest.mark.parametrize("name", FILES)
-def test_every_format_gives_the_same_rows(name: str, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_rows_and_their_places(name: str, tmp_path: Path) -> None:
     content, form = FILES[name]
     path = tmp_path / name
     path.write_bytes(content)
     table = open_table(path, ("review", "stars"))
     assert (table.form, table.columns) == (form, ("review", "stars", "by"))
-    rows = [row for _, row in table.rows]
+    places, rows = map(list, zip(*table.rows, strict=True))
+    if name in PLACES:
+        assert places[-1] == f"{path} {PLACES[name]}"
     if name == "windows.csv":
         rows[1] = {**(rows[1] or {}), "review": ROWS[1]["review"]}
     assert rows == ROWS
@@ -112,45 +109,33 @@ def test_quotes_of_a_table_are_text_unless_all_rows_then_fit(tmp_path: Path) -> 
     assert row == {"text": '"quoted"', "label": "pos"}
 
 
-def test_places_of_rows(tmp_path: Path) -> None:
-    for name, place in (("x.csv", "line 5"), ("x.json", "element 3"), ("x.parquet", "row 3")):
-        (tmp_path / name).write_bytes(FILES[name][0])
-        *_, (last, _) = open_table(tmp_path / name).rows
-        assert last == f"{tmp_path / name} {place}"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("x.xlsx", b"PK\x03\x04rest", "is a zip archive or a workbook; unpack it, or save the"),
-        ("x.csv", b"t,l\n\xff\xe9,1\n", "is not UTF-8: invalid start byte; convert it"),
-        ("x.csv", b"\xff\xfet\0,\0l\0\n\0a", "is not UTF-16-LE: truncated data; convert it"),
-        ("x", bytes(range(32)) * 9, "is binary; give JSON lines, CSV, TSV or Parquet"),
+def test_what_is_no_table(tmp_path: Path) -> None:
+    for name, content, message in (
+        ("x.xlsx", b"PK\x03\x04rest", "is a zip archive or a workbook"),
+        ("x.csv", b"t,l\n\xff\xe9,1\n", "is not UTF-8: invalid start byte"),
+        ("x.csv", b"\xff\xfet\0,\0l\0\n\0a", "is not UTF-16-LE: truncated data"),
+        ("x", bytes(range(32)) * 9, "is binary"),
         ("x.json", b'[{"a": 1}, 5]', "element 2 is not a JSON object; fix it"),
         ("x.json", b'[{"a": 1}, {"a"', "is not one JSON array: "),
         ("x.gz", gzip.compress(b"t,l\na,1\n" * 99)[:-9], "is truncated; fetch it again"),
         ("x.parquet", parquet()[:-9], "is truncated or damaged"),
         ("x.arrow", arrow(pa.ipc.new_file)[:-300], "is truncated or damaged"),
-    ],
-)
-def test_what_is_no_table(tmp_path: Path, name: str, content: bytes, message: str) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=message) as error:
-        [*open_table(tmp_path / name).rows]
-    assert "\n" not in str(error.value)
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=message) as error:
+            [*open_table(tmp_path / name).rows]
+        assert "\n" not in str(error.value)
     with pytest.raises(DataError, match="does not exist"):
-        read_content(tmp_path / "x")
+        labelled_files.read_content(tmp_path / "none")
     with pytest.raises(DataError, match="is a directory"):
-        read_decoded(tmp_path)
+        labelled_files.read_decoded(tmp_path)
 
 
 def test_names() -> None:
-    assert [name_ending(Path(name)) for name in ("a.CSV", "b.tsv.gz", "c.txt", "d.jsonl")] == [
-        "csv", "tsv", "", "jsonl",
-    ]  # fmt: skip
+    endings = [
+        labelled_files.name_ending(Path(name)) for name in ("a.CSV", "b.tsv.gz", "c.txt", "d.jsonl")
+    ]
+    assert endings == ["csv", "tsv", "", "jsonl"]
     assert is_json(Path("x"), ' {"a": 1}') and not is_json(Path("x"), "{\tO\n")
     assert columns_shown(["a"]) == "'a'"
     assert columns_shown([str(i) for i in range(14)]).endswith("'11' and 2 more")

@@ -1,7 +1,5 @@
 """The layout of a user's file is what its content shows; columns to be named are named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -34,12 +32,10 @@ def test_layouts(tmp_path: Path) -> None:
         assert bool(found.taken) == (layout != "squad")
 
 
-@pytest.mark.parametrize(
-    ("kind", "columns", "name", "content", "message"),
-    [
+def test_columns_that_are_to_be_named(tmp_path: Path) -> None:
+    for kind, columns, name, content, message in (
         ("classification", NONE, "x.csv", "review;stars\na;1\n",
-         "--task classification needs --text COLUMN and --target COLUMN; the columns of .*x.csv "
-         "are 'review', 'stars'"),
+         "needs --text COLUMN and --target COLUMN; the columns of .*x.csv are 'review', 'stars'"),
         ("regression", TableColumns(texts=("t",)), "x", '{"t": "a", "n": 1}\n', "are 't', 'n'"),
         ("spans", NONE, "x.csv", "q,p,a\n", "needs --text QUESTION PARAGRAPH and --target ANSWER"),
         ("choices", TableColumns(texts=("t",), label="l"), "x.csv", "t,a,b,l\n",
@@ -47,12 +43,8 @@ def test_layouts(tmp_path: Path) -> None:
         ("tags", NONE, "x.csv", "w,t\na,O\n", "the columns of .*x.csv are 'w', 't'"),
         ("classification", NONE, "x.csv", "", "the columns of .*x.csv are none"),
         ("tags", TableColumns(texts=(), group="g"), "x", "a O\n", "a word per line, no --group g"),
-    ],
-)  # fmt: skip
-def test_columns_that_are_to_be_named(
-    kind: str, columns: TableColumns, name: str, content: str, message: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=message) as error:
-        find_layout(tmp_path / name, columns, kind)
-    assert "\n" not in str(error.value)
+    ):  # fmt: skip
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DataError, match=message) as error:
+            find_layout(tmp_path / name, columns, kind)
+        assert "\n" not in str(error.value)
