@@ -1,7 +1,5 @@
 """In which settings the arms of a table differ."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pipeline.config.settings import flatten, to_dict

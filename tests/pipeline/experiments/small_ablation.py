@@ -1,12 +1,12 @@
 """A small ablation that several tests read: two arms of a toy size, two seeds, on its own text."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.ablation import AblationJob
+from pipeline.experiments.ablation import Ablation, AblationJob
+from pipeline.experiments.fine_tuning import score_file
+from pipeline.experiments.measures import RESULT
 from tests.launching.process import quick_python
 
 SETTINGS = (
@@ -53,6 +53,21 @@ def finished_result(job: AblationJob, loss: float, **changes: Any) -> dict[str, 
         "sequences": 100, "flops": 1e9, "seconds": 2.0, "memory_gb": 1.0, "parameters": 99,
         "measures": {"mask_loss": loss}, "missing": {}, "own_mask_loss": loss, "curve": curve,
     } | changes  # fmt: skip
+
+
+def save_result(given: Ablation, job: AblationJob, result: Any) -> None:
+    """Write the result.json of a run."""
+    given.directory(job).mkdir(parents=True, exist_ok=True)
+    (given.directory(job) / RESULT).write_text(json.dumps(result))
+
+
+def save_score(
+    given: Ablation, job: AblationJob, score: float | None = 0.5, seconds: float = 1.0
+) -> None:
+    """Write the score of a run that was fine-tuned on mrpc."""
+    path = score_file(given, job, "mrpc")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"score": score, "seconds": seconds, "examples": {}}))
 
 
 def without_times(value: Any) -> Any:

@@ -1,7 +1,5 @@
 """Arms become runs of equal conditions; equal seeds start with the weights that are said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -38,19 +36,15 @@ def test_jobs_are_seed_by_seed_and_the_baseline_has_others(tmp_path: Path) -> No
 
 
 def test_all_arms_have_the_common_settings_and_their_own() -> None:
-    table = arms_from_arguments(
-        "roberta_tiny", [("one", []), ("two", ["encoder.layers=3"]), ("three", [])]
-    )
+    """But may not hold out other documents."""
+    given = [("one", []), ("two", ["encoder.layers=3"]), ("three", [])]
+    table = arms_from_arguments("roberta_tiny", given)
     one, two, three = make_arms(table, ["encoder.layers=1", "encoder.heads=2"], 40)
     assert [arm.run.encoder.layers for arm in (one, two, three)] == [1, 3, 1]
     assert {arm.run.encoder.heads for arm in (one, two, three)} == {2}
     assert {(arm.run.steps, arm.run.validation.every) for arm in (one, two)} == {(40, 4)}
-
-
-def test_arms_that_hold_out_other_documents_are_refused() -> None:
-    table = arms_from_arguments(
-        "roberta_tiny", [("one", []), ("two", ["data.validation_fraction=0.1"])]
-    )
+    given = [("one", []), ("two", ["data.validation_fraction=0.1"])]
+    table = arms_from_arguments("roberta_tiny", given)
     with pytest.raises(ConfigError, match=r"data.validation_fraction is 0.\d+ and 0.1"):
         make_arms(table, [], 0)
 
@@ -84,15 +78,16 @@ def test_equal_seeds_start_with_the_weights_that_are_said(
     base = recipe(name)
     arm = override(base, changes)
     assert initial_weights(arm, base) == common
-    mine = build_model(arm, 3).state_dict()
-    theirs = build_model(base, 3).state_dict()
+    mine, theirs, other = (
+        build_model(run, seed).state_dict() for run, seed in ((arm, 3), (base, 3), (base, 4))
+    )
     encoder = [key for key in mine if key.startswith("encoder.")]
     equal = {key: key in theirs and torch.equal(mine[key], theirs[key]) for key in mine}
+    is_same = all(equal[key] for key in encoder)
     if common == "all":
         assert all(equal.values()) and mine.keys() == theirs.keys()
     if common == "encoder":
-        assert all(equal[key] for key in encoder)
+        assert is_same
     if common == "none":
-        assert not all(equal[key] for key in encoder) or mine.keys() != theirs.keys()
-    other = build_model(base, 4).state_dict()
+        assert not is_same or mine.keys() != theirs.keys()
     assert not torch.equal(other[encoder[0]], theirs[encoder[0]])

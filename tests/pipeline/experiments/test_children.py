@@ -1,9 +1,6 @@
 """A child's mistake is the parent's line, a request to stop reaches it, and it keeps the lock."""
 
-from __future__ import annotations
-
 import fcntl
-import os
 import signal
 import subprocess
 import sys
@@ -23,8 +20,25 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A module `child_module`, to be written."""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{tmp_path}")
     return tmp_path / "child_module.py"
+
+
+def parent(code: str, tmp_path: Path) -> "subprocess.Popen[bytes]":
+    """Runs code that has Children, Path, hold_lock and `folder`."""
+    begin = (
+        "import fcntl; from pathlib import Path; from pipeline.execution.ledger import hold_lock\n"
+        "from pipeline.experiments.children import Children\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+    )
+    return subprocess.Popen([sys.executable, "-c", begin + code], stdout=subprocess.PIPE)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_what_it_prints_is_read_or_logged(module: Path, tmp_path: Path) -> None:
@@ -36,28 +50,21 @@ def test_what_it_prints_is_read_or_logged(module: Path, tmp_path: Path) -> None:
     assert sorted(log.read_text().split("\n")[1:]) == ["", "err 8", "out"]
 
 
-@pytest.mark.parametrize(
-    ("code", "message", "exit_code"),
-    [
+def test_a_failure_is_one_line_and_an_interruption_interrupts(module: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for code, message, exit_code in (
         ("print('error: one'); print('error: no room'); print(''); sys.exit(3)", "no room;", 3),
         ("raise KeyError('x')", r"ended with code 1 \(KeyError: 'x'\)", 1),
         ("os.kill(os.getpid(), 9)", r"ended with signal 9 \(it printed nothing\)", -9),
-    ],
-)
-def test_a_failure_is_one_line(
-    module: Path, tmp_path: Path, code: str, message: str, exit_code: int
-) -> None:
-    module.write_text(f"import os, sys\n{code}")
-    with pytest.raises(ChildError, match=f"^{message}") as found:
-        Children().run(["child_module"], tmp_path / "log")
-    assert found.value.code == exit_code
-    assert str(found.value).endswith(f"full output: {tmp_path / 'log'}")
-
-
-def test_an_interrupted_child_interrupts(module: Path, tmp_path: Path) -> None:
+    ):
+        module.write_text(f"import os, sys\n{code}")
+        with pytest.raises(ChildError, match=f"^{message}") as found:
+            Children().run(["child_module"], log)
+        assert found.value.code == exit_code
+        assert str(found.value).endswith(f"full output: {log}")
     module.write_text(f"import sys; sys.exit({EXIT_INTERRUPTED})")
     with pytest.raises(SystemExit) as stop:
-        Children().run(["child_module"], tmp_path / "log")
+        Children().run(["child_module"], log)
     assert stop.value.code == EXIT_INTERRUPTED
 
 
@@ -67,37 +74,25 @@ def test_a_request_to_stop_reaches_the_child(module: Path, tmp_path: Path) -> No
         f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({EXIT_INTERRUPTED}))\n"
         f"pathlib.Path({str(tmp_path / 'ready')!r}).touch(); time.sleep(60)"
     )
-    code = (
-        "import pathlib; from pipeline.experiments.children import Children\n"
-        "children = Children(); children.listen()\n"
-        f"children.run(['child_module'], pathlib.Path({str(tmp_path / 'log')!r}))"
-    )
-    path = f"{ROOT}:{tmp_path}"
-    with subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}) as p:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "ready").exists():
-            assert time.monotonic() < deadline and p.poll() is None
-            time.sleep(0.01)
-        p.send_signal(signal.SIGUSR1)
-        assert p.wait(30) == EXIT_INTERRUPTED
+    code = "x = Children(); x.listen(); x.run(['child_module'], folder / 'log')"
+    with parent(code, tmp_path) as process:
+        wait_until(lambda: (tmp_path / "ready").exists() or process.poll() is not None)
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(30) == EXIT_INTERRUPTED
 
 
-def test_a_process_without_a_child_ends_at_once(tmp_path: Path) -> None:
+def test_a_process_without_a_child_ends_at_once(module: Path, tmp_path: Path) -> None:
     """Also one that waits for a lock, which Python would otherwise resume waiting for."""
     code = (
-        "import fcntl, sys; from pipeline.experiments.children import Children\n"
-        f"Children().listen(); file = open({str(tmp_path / 'lock')!r}, 'w')\n"
+        "Children().listen(); file = (folder / 'lock').open('w')\n"
         "print('ready', flush=True); fcntl.flock(file, fcntl.LOCK_EX)"
     )
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with subprocess.Popen(
-            [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-        ) as p:  # fmt: skip
-            assert p.stdout and p.stdout.readline() == b"ready\n"
-            p.send_signal(signal.SIGTERM)
-            assert p.wait(30) == EXIT_INTERRUPTED
+        with parent(code, tmp_path) as process:
+            assert process.stdout and process.stdout.readline() == b"ready\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == EXIT_INTERRUPTED
 
 
 def test_a_child_keeps_the_lock(module: Path, tmp_path: Path) -> None:
@@ -109,28 +104,18 @@ def test_a_child_keeps_the_lock(module: Path, tmp_path: Path) -> None:
         f"while not pathlib.Path({str(stop)!r}).exists(): time.sleep(0.01)"
     )
     code = (
-        "from pathlib import Path; from pipeline.execution.ledger import hold_lock\n"
-        "from pipeline.experiments.children import Children\n"
-        f"with hold_lock(Path({str(lock)!r})) as lock:\n"
-        f"    Children().run(['child_module'], Path({str(tmp_path / 'log')!r}), lock)"
+        "with hold_lock(folder / 'a.lock') as lock:\n"
+        "    Children().run(['child_module'], folder / 'log', lock)"
     )
-    path = f"{ROOT}:{tmp_path}"
-    with subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}) as p:
+    with parent(code, tmp_path) as process:
         wait_until(ready.exists)
-        p.kill()
+        process.kill()
     with hold_lock(lock) as mine:
         assert mine is None
     stop.touch()
-    wait_until(lambda: is_free(lock))
 
+    def is_free() -> bool:
+        with hold_lock(lock) as mine:
+            return mine is not None
 
-def is_free(path: Path) -> bool:
-    with hold_lock(path) as lock:
-        return lock is not None
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(is_free)

@@ -1,7 +1,5 @@
 """The ablations that are shown are complete, and their pages and README repeat their figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

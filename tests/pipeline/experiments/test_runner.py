@@ -1,48 +1,44 @@
 """Runs are done once; tuned rates come from a seed outside the table; other work is refused."""
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.base.errors import (
-    EXIT_DIVERGED,
-    EXIT_USER_ERROR,
-    ConfigError,
-    DataError,
-    PipelineError,
-)
+from pipeline.base import errors
+from pipeline.base.errors import EXIT_DIVERGED, ConfigError, DataError, PipelineError
 from pipeline.config.settings import override
 from pipeline.execution.ledger import hold_lock
 from pipeline.experiments import runner as module
 from pipeline.experiments.ablation import TUNING_SEED, AblationJob
 from pipeline.experiments.children import ChildError, Children
-from pipeline.experiments.fine_tuning import score_file
 from pipeline.experiments.measures import RESULT
 from pipeline.experiments.runner import AblationRunner, claim_ablation, with_scored_tasks
-from tests.pipeline.experiments.small_ablation import finished_result
+from tests.pipeline.experiments.small_ablation import finished_result, save_result, save_score
 from tests.pipeline.experiments.test_ablation import ablation
 
 
 class Recording(Children):
-    """Notes what would be trained."""
+    """Notes what would be trained; what has all words of `refused` ends with `error`."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.started: list[list[str]] = []
         self.trained: list[list[str]] = []
-        self.pauses = 0
+        self.refused: tuple[str, ...] = ("nothing",)
+        self.error: PipelineError = DataError("")
+        self.watch: Callable[[], object] = lambda: None
 
     def run(self, words: Sequence[object], *others: Any, **options: Any) -> str:
-        return self.trained_by(words)
-
-    def trained_by(self, words: Sequence[object]) -> str:
-        self.trained.append([*map(str, words)])
+        self.watch()
+        self.started.append([*map(str, words)])
+        if all(word in f"{' '.join(self.started[-1])} " for word in self.refused):
+            raise self.error
+        self.trained.append(self.started[-1])
         Path(words[words.index("--output") + 1]).mkdir(parents=True)  # type: ignore[arg-type]
         return ""
 
@@ -59,14 +55,37 @@ def children(monkeypatch: pytest.MonkeyPatch) -> Recording:
     return Recording()
 
 
-def test_each_run_is_trained_once(tmp_path: Path, children: Recording) -> None:
+@pytest.fixture
+def tuned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of runs that were fine-tuned."""
+    names: list[str] = []
+
+    def tune(asked: Any, job: AblationJob, *others: Any) -> None:
+        if asked.tasks:
+            names.append(job.name)
+            save_score(asked, job)
+
+    monkeypatch.setattr(module, "fine_tune_run", tune)
+    return names
+
+
+def test_each_run_is_trained_once_and_only_fine_tuned_if_it_was_measured(
+    tmp_path: Path, children: Recording, tuned: list[str]
+) -> None:
     given = ablation(tmp_path)
     for _ in range(2):
         AblationRunner(given, children).finish(given.jobs())
-    assert len(children.trained) == len(given.jobs())
+    trained = len(children.trained)
+    assert trained == len(given.jobs())
     first = children.trained[0]
     assert first[:3] == ["pipeline.train", "--run", str(tmp_path / "arms/one.json")]
     assert first[-3:] == ["seed=0", "--set", "optimizer.peak_lr=0.01"]
+    runner = AblationRunner(replace(given, tasks=(("mrpc", tmp_path),)), children)
+    assert not any(runner.is_done(job) for job in given.jobs())
+    runner.finish(given.jobs())
+    assert len(children.trained) == trained and all(map(runner.is_done, given.jobs()))
+    found = runner.result(given.jobs()[0])
+    assert found["measures"] == {"mask_loss": 0.0, "fine-tuned/mrpc f1": 0.5}
 
 
 def test_each_arms_rate_is_tuned_with_another_seed(tmp_path: Path, children: Recording) -> None:
@@ -78,32 +97,21 @@ def test_each_arms_rate_is_tuned_with_another_seed(tmp_path: Path, children: Rec
     one, two = given.arms
     assert runner.rate_of(one) == one.run.optimizer.peak_lr
     assert runner.rate_of(two) == two.run.optimizer.peak_lr / 2
-    assert "optimizer.peak_lr=0.005" in next(
-        words for words in children.trained if "/two/seed-0" in words[-5]
-    )
+    first = next(words for words in children.trained if "/two/seed-0" in words[-5])
+    assert "optimizer.peak_lr=0.005" in first
 
 
 @pytest.mark.parametrize(
     "error",
-    [ChildError("the disk is full", EXIT_USER_ERROR), DataError("the file is damaged")],
+    [ChildError("the disk is full", errors.EXIT_USER_ERROR), DataError("the file is damaged")],
 )
 def test_a_run_that_fails_says_so_at_once_and_stops_no_other(
-    error: PipelineError,
-    tmp_path: Path,
-    children: Recording,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    error: PipelineError, tmp_path: Path, children: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ablation(tmp_path)
-    told = []
-
-    def fail(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
-        told.append(capsys.readouterr().err)
-        if "seed=1" in words:
-            raise error
-        return Recording.trained_by(self, words)
-
-    monkeypatch.setattr(Recording, "run", fail)
+    told: list[str] = []
+    children.refused, children.error = (" seed=1 ",), error
+    children.watch = lambda: told.append(capsys.readouterr().err)
     with pytest.raises(PipelineError, match=rf"one:1: {error}; 1 more runs failed"):
         AblationRunner(given, children).finish(given.jobs())
     assert len(children.trained) == len(given.jobs()) - 2
@@ -112,30 +120,15 @@ def test_a_run_that_fails_says_so_at_once_and_stops_no_other(
 
 
 def test_a_run_that_diverges_is_done_and_neither_repeated_nor_fine_tuned(
-    tmp_path: Path,
-    children: Recording,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, children: Recording, tuned: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = replace(ablation(tmp_path), tasks=(("mrpc", tmp_path),))
-    started, tuned = [], []
-
-    def diverge(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
-        started.append(words)
-        if "seed=1" in words:
-            raise ChildError("the gradient was not finite", EXIT_DIVERGED)
-        return Recording.trained_by(self, words)
-
-    def tune(asked: Any, job: AblationJob, *others: Any) -> None:
-        tuned.append(job.name)
-        score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0, "examples": {}}')
-
-    monkeypatch.setattr(Recording, "run", diverge)
-    monkeypatch.setattr(module, "fine_tune_run", tune)
+    children.refused = (" seed=1 ",)
+    children.error = ChildError("the gradient was not finite", EXIT_DIVERGED)
     runner = AblationRunner(given, children)
     for _ in range(2):
         runner.finish(given.jobs())
-    assert len(started) == len(given.jobs()) and all(map(runner.is_done, given.jobs()))
+    assert len(children.started) == len(given.jobs()) and all(map(runner.is_done, given.jobs()))
     assert [job.name for job in given.jobs() if runner.has_diverged(job)] == ["one:1", "two:1"]
     assert tuned == ["one:0", "two:0", "one:2", "one:3"]
     assert "one:1: diverged: the gradient was not finite\n" in capsys.readouterr().out
@@ -143,45 +136,41 @@ def test_a_run_that_diverges_is_done_and_neither_repeated_nor_fine_tuned(
     assert (found["error"], found["measures"]) == ("the gradient was not finite", {})
 
 
-@pytest.mark.parametrize("code", [EXIT_DIVERGED, EXIT_USER_ERROR, -9])
-def test_a_rate_that_diverges_loses(
-    code: int, tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("code", [EXIT_DIVERGED, errors.EXIT_USER_ERROR, -9])
+def test_a_rate_that_diverges_loses(code: int, tmp_path: Path, children: Recording) -> None:
     """What ends a run in another way says nothing of its rate."""
     given = replace(ablation(tmp_path), tune=True)
-
-    def fail(self: Recording, words: Sequence[object], *others: Any, **options: Any) -> str:
-        if f"seed={TUNING_SEED}" in words and "/rate-0.5" in str(words):
-            raise ChildError("whatever it said", code)
-        return Recording.trained_by(self, words)
-
-    monkeypatch.setattr(Recording, "run", fail)
+    children.refused = (f" seed={TUNING_SEED} ", "/rate-0.5")
+    children.error = ChildError("whatever it said", code)
     runner = AblationRunner(given, children)
-    if code != EXIT_DIVERGED:
+    if code == EXIT_DIVERGED:
+        runner.finish(given.jobs())
+        one, two = given.arms
+        assert runner.rate_of(one) == one.run.optimizer.peak_lr == runner.rate_of(two)
+    else:
         with pytest.raises(PipelineError, match="whatever it said"):
             runner.finish(given.jobs())
-        return
-    runner.finish(given.jobs())
-    one, two = given.arms
-    assert runner.rate_of(one) == one.run.optimizer.peak_lr == runner.rate_of(two)
 
 
 def test_a_run_that_another_process_has_taken_is_waited_for(
     tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ablation(tmp_path)
-    job = given.jobs()[0]
-    directory = given.directory(job)
-    lock = directory.with_name(f".{directory.name}.lock")
+    directory = given.directory(given.jobs()[0])
 
     def other_finishes(self: Recording) -> None:
         directory.mkdir()
         (directory / RESULT).write_text("{}")
 
     monkeypatch.setattr(Recording, "pause", other_finishes)
-    with hold_lock(lock):
+    with hold_lock(directory.with_name(f".{directory.name}.lock")):
         AblationRunner(given, children).finish(given.jobs())
     assert len(children.trained) == len(given.jobs()) - 1
+
+
+def add_shards(output: Path) -> None:
+    (output / "shards/x").mkdir(parents=True)
+    (output / "shards/x/manifest.json").write_text("{}")
 
 
 def test_urls_are_kept_without_secrets_and_known_again_with_others(tmp_path: Path) -> None:
@@ -190,40 +179,35 @@ def test_urls_are_kept_without_secrets_and_known_again_with_others(tmp_path: Pat
 
     given = replace(ablation(tmp_path), inputs=signed("https://host/a", "first"))
     claim_ablation(given)
-    settings = tmp_path / "settings.json"
-    assert "first" not in settings.read_text() and "https://host/a (object" in settings.read_text()
-    shards = tmp_path / "shards/x"
-    shards.mkdir(parents=True)
-    (shards / "manifest.json").write_text("{}")
-    renewed = replace(given, inputs=signed("https://host/a", "second"))
-    claim_ablation(renewed)
+    settings = (tmp_path / "settings.json").read_text()
+    assert "first" not in settings and "https://host/a (object" in settings
+    add_shards(tmp_path)
+    claim_ablation(replace(given, inputs=signed("https://host/a", "second")))
     with pytest.raises(ConfigError, match="was made with inputs") as error:
         claim_ablation(replace(given, inputs=signed("https://host/c", "second")))
     assert "first" not in str(error.value) and "second" not in str(error.value)
 
 
 def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> None:
-    given = ablation(tmp_path / "out")
+    given = ablation(tmp_path)
     claim_ablation(given)
     claim_ablation(replace(given, seeds=9))
     with pytest.raises(ConfigError, match="was made with tune False, not True"):
         claim_ablation(replace(given, tune=True))
     changed = replace(given.arms[1], run=override(given.arms[1].run, ["encoder.dropout=0.3"]))
-    with pytest.raises(ConfigError, match=r"with other arms or settings of arms \(two\); repeat"):
+    with pytest.raises(ConfigError, match=r"other arms or settings of arms \(two\)"):
         claim_ablation(replace(given, arms=(given.arms[0], changed)))
     corrected = replace(given, inputs=("--corpus", "mine", "--input", "b.txt"))
     claim_ablation(corrected)  # nothing was prepared yet
-    shards = tmp_path / "out/shards/x"
-    shards.mkdir(parents=True)
-    (shards / "manifest.json").write_text("{}")
+    add_shards(tmp_path)
     claim_ablation(corrected)
     with pytest.raises(ConfigError, match=r"was made with inputs .*b\.txt"):
         claim_ablation(given)
-    whole = json.loads((tmp_path / "out/settings.json").read_text())
+    whole = json.loads((tmp_path / "settings.json").read_text())
     tasks = (None, 3, {"rte": 5}, {"rte": {}}, {"rte": {"data": 3, "seeds": 1}})
     damaged = [json.dumps(whole | {"finetune": found}) for found in tasks]
     for content in ("[", "{}", *damaged):
-        (tmp_path / "out/settings.json").write_text(content)
+        (tmp_path / "settings.json").write_text(content)
         with pytest.raises(DataError, match="is damaged"):
             with_scored_tasks(given)
 
@@ -236,9 +220,7 @@ def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> N
         asked = replace(given, tasks=tasks, finetune_seeds=3, protocol="small")
         claim_ablation(with_scored_tasks(asked))
     assert with_scored_tasks(given) == given
-    score = score_file(given, given.jobs()[0], "mrpc")
-    score.parent.mkdir(parents=True)
-    score.write_text('{"score": 0.5, "seconds": 1.0, "examples": {}}')
+    save_score(given, given.jobs()[0])
     sst2 = replace(given, tasks=(("sst2", tmp_path / "b"),), finetune_seeds=3, protocol="bert")
     both = with_scored_tasks(sst2)
     assert [task for task, _ in both.tasks] == ["sst2", "mrpc"]
@@ -248,43 +230,23 @@ def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> N
     assert (kept.tasks, kept.finetune_seeds, kept.protocol) == (mrpc, 3, "small")
     claim_ablation(kept)
     for tasks, seeds in ((mrpc, 2), (wrong, 3)):
-        with pytest.raises(ConfigError, match=r"has fine-tuned scores of mrpc with .*/a and"):
+        with pytest.raises(ConfigError, match=r"scores of mrpc with .*/a and"):
             with_scored_tasks(replace(given, tasks=tasks, finetune_seeds=seeds))
-
-
-def test_a_measured_run_is_only_fine_tuned(
-    tmp_path: Path, children: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = ablation(tmp_path)
-    AblationRunner(given, children).finish(given.jobs())
-    runner = AblationRunner(replace(given, tasks=(("mrpc", tmp_path),)), children)
-    assert not any(runner.is_done(job) for job in given.jobs())
-    trained = len(children.trained)
-
-    def tune(asked: Any, job: AblationJob, *others: Any) -> None:
-        score_file(asked, job, "mrpc").write_text('{"score": 0.5, "seconds": 1.0, "examples": {}}')
-
-    monkeypatch.setattr(module, "fine_tune_run", tune)
-    runner.finish(given.jobs())
-    assert len(children.trained) == trained and all(map(runner.is_done, given.jobs()))
-    found = runner.result(given.jobs()[0])
-    assert found["measures"] == {"mask_loss": 0.0, "fine-tuned/mrpc f1": 0.5}
 
 
 def test_a_damaged_result_is_said(tmp_path: Path) -> None:
     """And that of another run, copied by hand."""
     given = ablation(tmp_path)
     job, other = given.jobs()[:2]
-    given.directory(job).mkdir(parents=True)
-    whole = finished_result(job, 1.0)
+    runner, whole = AblationRunner(given, Children()), finished_result(job, 1.0)
     for content in (
         [1], {}, finished_result(other, 1.0), whole | {"missing": None}, whole | {"curve": 3},
         whole | {"measures": {"mask_loss": "x"}}, whole | {"measures": {"mask_loss": math.nan}},
         whole | {"flops": math.inf}, whole | {"measures": None},
         {name: value for name, value in whole.items() if name != "peak_lr"},
     ):  # fmt: skip
-        (given.directory(job) / RESULT).write_text(json.dumps(content))
-        with pytest.raises(DataError, match=r"result.json is damaged: .*; remove it and rerun"):
-            AblationRunner(given, Children()).result(job)
-    (given.directory(job) / RESULT).write_text(json.dumps(whole))
-    assert AblationRunner(given, Children()).result(job) == whole
+        save_result(given, job, content)
+        with pytest.raises(DataError, match=r"result.json is damaged: "):
+            runner.result(job)
+    save_result(given, job, whole)
+    assert runner.result(job) == whole

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pipeline.experiments.arms import SCALES
@@ -8,16 +6,15 @@ from tests.pipeline.experiments.differences import values
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_arms_differ_in_the_objective_alone(scale: str) -> None:
+def test_arms_differ_in_the_objective_alone_with_the_scores_of_their_columns(
+    scale: str,
+) -> None:
     kinds = {
         "electra": "rtd", "all-tokens-mlm": "all_tokens_mlm", "replace-mlm": "replace_mlm",
         "electra-15": "rtd_masked", "bert": "mlm",
     }  # fmt: skip
     expected = {arm: {"objective.kind": kind} for arm, kind in kinds.items()}
     assert values(objective(scale)) == expected
-
-
-def test_published_scores_are_those_of_their_columns() -> None:
     found = {arm.source.partition("column ")[2]: arm.published for arm in objective("smoke").arms}
     assert found["BERT"] == {"GLUE score": 82.2}
     assert found["ELECTRA"] == {"GLUE score": 85.0}

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -36,21 +34,18 @@ def test_each_arm_makes_one_choice(scale: str) -> None:
     }
 
 
-def test_the_last_arm_is_the_familys_recipe() -> None:
+def test_the_last_arm_is_the_familys_recipe_and_no_class_holds_the_single_choices() -> None:
     mini, arms = recipe("modernbert_mini"), architecture("mini").arms
     found = run_of(next(arm for arm in arms if arm.name == "modernbert")).encoder
     same = replace(mini.encoder, dropout_places=found.dropout_places)  # it has no dropout
     assert found == same
+    for arm in arms:
+        run = run_of(arm)
+        fits = any(not changes for changes in changes_to_fit(encoder_config(run), False).values())
+        assert fits == (arm.name in ("roberta", "modernbert"))
+        assert not run.checkpoint.exportable
 
 
 def test_gated_layers_have_as_many_parameters() -> None:
     counts = {arm.name: parameters_of(run_of(arm)) for arm in architecture("base").arms}
     assert counts["gated"] == pytest.approx(counts["roberta"], rel=1e-3)
-
-
-def test_no_class_holds_the_single_choices() -> None:
-    for arm in architecture("mini").arms:
-        run = run_of(arm)
-        fits = any(not changes for changes in changes_to_fit(encoder_config(run), False).values())
-        assert fits == (arm.name in ("roberta", "modernbert"))
-        assert not run.checkpoint.exportable

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pipeline.experiments.arms import SCALES
@@ -12,16 +10,12 @@ NO_NSP = {"data.segments.label": "none", "objective.kind": "mlm"}
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_arms_differ_in_their_masks_alone(scale: str) -> None:
+def test_arms_differ_in_masks_or_in_format_and_objective_alone(scale: str) -> None:
     assert values(masking(scale)) == {
         "static": {"data.mask_mode": "static", "data.duplicates": 1},
         "ten": {"data.mask_mode": "duplicates", "data.duplicates": 10},
         "per-epoch": {"data.mask_mode": "per-epoch", "data.duplicates": 0},
     }
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_arms_differ_in_format_and_objective_alone(scale: str) -> None:
     assert values(formats(scale)) == {
         "segment-pair": {"data.format": "segment_pair", **NSP},
         "sentence-pair": {"data.format": "sentence_pair", **NSP},
