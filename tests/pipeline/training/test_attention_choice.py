@@ -22,11 +22,7 @@ from pipeline.cluster.ranks import ONE_PROCESS, Alone
 from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.training import start
-from pipeline.training.attention_choice import (
-    attention_cases,
-    choose_attention,
-    recorded_attention,
-)
+from pipeline.training.attention_choice import attention_cases, choose_attention, recorded_attention
 from pipeline.training.run_directory.run_json import RunRecord, read_record
 from tests.pipeline.conftest import NO_DROPOUT, Arguments, job
 from tests.pipeline.test_train import alone

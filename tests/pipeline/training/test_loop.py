@@ -288,12 +288,7 @@ def test_a_gradient_that_stays_infinite_ends_the_run(lesson: Path, tmp_path: Pat
     assert (recovered.skipped, recovered.skipped_in_a_row) == (10, 0)
 
 
-LEARNS = (
-    "batch.sequences=32",
-    "batch.per_device=32",
-    "optimizer.peak_lr=1",
-    "checkpoint.every=3",
-)
+LEARNS = ("batch.sequences=32", "batch.per_device=32", "optimizer.peak_lr=1", "checkpoint.every=3")
 SPIKES = (
     "spikes.deviations=3", "spikes.window=5", "spikes.rollbacks=2", "spikes.skip_before=1",
     "spikes.skip_after=1", *LEARNS,

@@ -20,11 +20,7 @@ from tests.pipeline.test_train import alone
         ([], {"optimizer__peak_lr": 0.1}, "was started with optimizer.peak_lr=0.02, now it is 0.1"),
         ([], {"steps": 21}, "was started with steps=20, now it is 21"),
         ([], {"encoder__dropout": 0.1}, "was started with encoder.dropout=0.0, now it is 0.1"),
-        (
-            [],
-            {"validation__mask_rate": 0.1},
-            "with validation.mask_rate=0.0, now it is 0.1",
-        ),
+        ([], {"validation__mask_rate": 0.1}, "with validation.mask_rate=0.0, now it is 0.1"),
         ([], {"batch__sequences": 8}, "was started with batch.sequences=16, now it is 8"),
     ],
 )

@@ -27,11 +27,7 @@ import torch.distributed as dist
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.cluster import process_group
 from pipeline.cluster.process_group import init_distributed
-from pipeline.planning.deepspeed_config import (
-    DeepSpeedFile,
-    deepspeed_dict,
-    read_deepspeed_file,
-)
+from pipeline.planning.deepspeed_config import DeepSpeedFile, deepspeed_dict, read_deepspeed_file
 from pipeline.planning.schedule import learning_rate
 from pipeline.training.optimizer import fragments
 from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine

@@ -15,13 +15,7 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import CheckpointError
-from pipeline.training.run_directory.lease import (
-    LEASE,
-    STALE_SECONDS,
-    find_holder,
-    hold,
-    is_free,
-)
+from pipeline.training.run_directory.lease import LEASE, STALE_SECONDS, find_holder, hold, is_free
 from tests.damaged_json import changed, damaged
 
 OTHER = {
@@ -145,12 +139,7 @@ def test_a_second_start_in_a_slurm_job_is_refused_while_the_first_lives(
     ("job", "restarts", "age", "refusal"),
     [
         ("1234", 2, 0, ""),
-        (
-            "1234",
-            1,
-            0,
-            r"this Slurm job, 1234 \(process 4711 on node7, seen 0 s ago",
-        ),
+        ("1234", 1, 0, r"this Slurm job, 1234 \(process 4711 on node7, seen 0 s ago"),
         ("1234", 1, STALE_SECONDS + 5, ""),
         ("1234", None, 0, "this Slurm job, 1234"),
         ("1235", 2, 0, r"live job \(Slurm job 1234, process 4711 on node7"),

@@ -56,10 +56,7 @@ def test_a_folder_and_a_checkpoint_hold_the_same_model(
     "family", ["roberta", "bert", "albert", "electra", "spanbert", "modernbert"]
 )
 def test_words_that_are_split_already_get_the_ids_of_their_text(
-    family: str,
-    tiny_tokenizer: Path,
-    word_vocabularies: dict[str, Vocabulary],
-    tmp_path: Path,
+    family: str, tiny_tokenizer: Path, word_vocabularies: dict[str, Vocabulary], tmp_path: Path
 ) -> None:
     """As in tasks that label words. The tokenizer's folder may name a class that cannot do it.
 
