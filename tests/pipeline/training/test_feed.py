@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from model.layers import set_dropout
-from model.objectives.masked_language import Sums
 from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import prediction_count
 from pipeline.config.settings import override
@@ -38,7 +37,7 @@ from pipeline.training.run_directory.metrics_log import read_metrics
 from pipeline.training.run_progress import Progress
 from tests.pipeline.phase_data import drawn_anew
 from tests.pipeline.preparing import tiny, write_jsonl
-from tests.pipeline.training.test_loop import trainer
+from tests.pipeline.training.test_loop import column, trained, trainer
 
 PHASES = [
     {"steps": 4, "sequence_length": 16, "sequences": 6},
@@ -51,26 +50,34 @@ SETTINGS = (f"phases={json.dumps(PHASES)}", "optimizer.peak_lr=1", "logging.ever
 
 
 def phased(lesson: Path, short: Path, output: Path, *settings: str) -> Trainer:
-    return trainer(short, output, Progress(), True, *SETTINGS, *settings, more=[lesson])
+    return trainer(short, output, *SETTINGS, *settings, more=[lesson])
+
+
+def global_order(dataset: Dataset) -> Order:
+    return Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,))
+
+
+def step_by_hand(running: Trainer, dataset: Dataset, step: int, consumed: int, size: int) -> Any:
+    """The loss per prediction of a step on the next `size` rows, and the predictions."""
+    engine: Any = running.engine
+    loader = Loader([dataset], global_order(dataset), Share(sequences=size, per_device=size))
+    batch = next(loader.micro_batches(consumed))
+    torch.manual_seed(noise_seed(0, step, 0, 0))
+    loss = loss_parts.loss_sum(
+        running.validator.parts, engine(model_inputs(batch, 4)), batch.counts
+    )
+    engine.backward(loss, batch.predictions)
+    engine.step(learning_rate(running.run, step + 1))
+    return float(loss.detach()) / batch.predictions, batch.predictions
 
 
 def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
     """The losses of the first steps, with one continuous loader per length."""
-    engine: Any = running.engine
     losses, consumed = [], {16: 0, 32: 0}
-    for step in range(steps):
-        length, size = LENGTHS[step], SIZES[step]
+    for step, length, size in zip(range(steps), LENGTHS, SIZES):
         dataset = Dataset.open(data[length])
-        order = Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,))
-        loader = Loader([dataset], order, Share(sequences=size, per_device=size))
-        batch = next(loader.micro_batches(consumed[length]))
+        losses.append(step_by_hand(running, dataset, step, consumed[length], size)[0])
         consumed[length] += size
-        torch.manual_seed(noise_seed(0, step, 0, 0))
-        sums: Sums = engine(model_inputs(batch, 4))
-        loss = loss_parts.loss_sum(running.validator.parts, sums, batch.counts)
-        losses.append(float(loss.detach()) / batch.predictions)
-        engine.backward(loss, batch.predictions)
-        engine.step(learning_rate(running.run, step + 1))
     return losses
 
 
@@ -78,10 +85,9 @@ def test_each_phase_continues_where_its_length_stopped(
     lesson: Path, short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Compared with a loop by hand: one schedule, a position per length, validation per phase."""
-    data = {16: short, 32: lesson}
+    data, held_out = {16: short, 32: lesson}, {}
     reference = phased(lesson, short, tmp_path / "reference")
     losses = by_hand(reference, data, 5)
-    held_out = {}
     for length in data:
         loader = validation_loader([Dataset.open(data[length], "validation")], 64)
         with evaluating(reference.engine.module):
@@ -100,9 +106,8 @@ def test_each_phase_continues_where_its_length_stopped(
     assert running.progress.readings == (Reading(16, 30), Reading(32, 24))
     assert "phase 3: steps 7 to 9, sequences of 32" in capsys.readouterr().out
     again = phased(lesson, short, tmp_path / "again")
-    assert by_hand(again, data, 12)[6:] == pytest.approx(
-        [line["loss"] for line in lines[6:]], rel=1e-5
-    )
+    later = [line["loss"] for line in lines[6:]]
+    assert by_hand(again, data, 12)[6:] == pytest.approx(later, rel=1e-5)
 
 
 def test_a_validation_owed_at_the_boundary_is_of_the_phase_that_ended(
@@ -146,7 +151,7 @@ def test_a_run_goes_back_over_the_boundary(
     assert not running.train(12)
     assert running.progress.rollbacks == 1
     assert running.progress.readings == (Reading(16, 30, ((27, 30),)), Reading(32, 24, ((0, 4),)))
-    assert [line["sequence_length"] for line in read_metrics(tmp_path / "run")] == LENGTHS
+    assert column(tmp_path / "run", "sequence_length") == LENGTHS
 
 
 CURVE = [3.0, 2.9, 2.95, 2.9, 9.0, 2.8, 5.0, 4.9, 4.95, 4.9, 4.8, 9.0]
@@ -155,13 +160,9 @@ CURVE = [3.0, 2.9, 2.95, 2.9, 9.0, 2.8, 5.0, 4.9, 4.95, 4.9, 4.8, 9.0]
 
 @pytest.mark.parametrize("stop", [5, 6, 7])
 def test_another_length_is_not_a_spike(
-    lesson: Path,
-    short: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    stop: int,
-) -> None:
+    lesson: Path, short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], stop: int,
+) -> None:  # fmt: skip
     """Resuming anywhere around the boundary finds the same spikes and remembers the same losses."""
     original = LossWatch.record
 
@@ -177,7 +178,7 @@ def test_another_length_is_not_a_spike(
     )  # fmt: skip
 
     def started(output: Path, progress: Progress) -> Trainer:
-        return trainer(short, output, progress, True, *settings, more=[lesson])
+        return trainer(short, output, *settings, progress=progress, more=[lesson])
 
     whole, cut = started(tmp_path / "whole", Progress()), started(tmp_path / "cut", Progress())
     assert not whole.train(12) and not cut.train(stop)
@@ -195,13 +196,12 @@ def test_another_length_is_not_a_spike(
 def test_phases_and_shards_that_do_not_fit(lesson: Path, short: Path, tmp_path: Path) -> None:
     running = phased(lesson, short, tmp_path)
     phases = running.feed.phases
-    assert [phase_of(phases, step).number for step in (0, 3, 4, 5, 6, 8, 9, 11, 99)] == [
-        1, 1, 2, 2, 3, 3, 4, 4, 4,
-    ]  # fmt: skip
-    assert [phase.plan.rows for phase in phases] == [6, 3, 4, 4]
-    assert [phase.plan.epochs * phase.plan.train_sequences for phase in phases] == pytest.approx(
-        [24, 6, 12, 12]
-    )
+    steps = (0, 3, 4, 5, 6, 8, 9, 11, 99)
+    assert [phase_of(phases, step).number for step in steps] == [1, 1, 2, 2, 3, 3, 4, 4, 4]
+    plans = [phase.plan for phase in phases]
+    assert [plan.rows for plan in plans] == [6, 3, 4, 4]
+    read = [plan.epochs * plan.train_sequences for plan in plans]
+    assert read == pytest.approx([24, 6, 12, 12])
     with pytest.raises(ConfigError, match="smaller than the 4 ranks"):
         make_phases(running.run, 4, 1, running.feed.datasets, running.feed.datasets)
 
@@ -215,24 +215,14 @@ def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> 
         f"phases={json.dumps([phase])}", "data.mask_mode=per-epoch", "data.duplicates=0",
         "optimizer.peak_lr=1", "logging.every=1", "steps=8", "validation.every=8",
     )  # fmt: skip
-    reference = trainer(anew, tmp_path / "reference", Progress(), True, *settings)
-    engine: Any = reference.engine
-    stored, losses, counts = Dataset.open(anew), [], []
+    reference = trainer(anew, tmp_path / "reference", *settings)
+    stored, found = Dataset.open(anew), []
     for step in range(8):
         data = reference.run.data if step >= 4 else reference.feed.phases[0].run.data
-        set_dropout(engine.module, *((0.0, 0.0) if step >= 4 else (0.4, 0.2)))
-        order = Order(kind="global", seed=0, piece_rows=(stored.piece_rows,))
-        loader = Loader([stored.drawing(data)], order, Share(sequences=4, per_device=4))
-        batch = next(loader.micro_batches(4 * step))
-        torch.manual_seed(noise_seed(0, step, 0, 0))
-        sums: Sums = engine(model_inputs(batch, 4))
-        loss = loss_parts.loss_sum(reference.validator.parts, sums, batch.counts)
-        losses.append(float(loss.detach()) / batch.predictions)
-        counts.append(batch.predictions)
-        engine.backward(loss, batch.predictions)
-        engine.step(learning_rate(reference.run, step + 1))
-    running = trainer(anew, tmp_path / "run", Progress(), True, *settings)
-    assert not running.train(8)
+        set_dropout(reference.engine.module, *((0.0, 0.0) if step >= 4 else (0.4, 0.2)))
+        found.append(step_by_hand(reference, stored.drawing(data), step, 4 * step, 4))
+    losses, counts = zip(*found)
+    running = trained(anew, tmp_path / "run", *settings, steps=8)
     lines = read_metrics(tmp_path / "run")
     assert [line["loss"] for line in lines] == pytest.approx(losses, rel=1e-6)
     assert lines[-1]["predictions"] == sum(counts) and min(counts[:4]) > max(counts[4:])
@@ -278,15 +268,15 @@ def test_the_rate_of_masks_falls_by_phases(
     phases = [{**phase, "settings": [f"data.masks.rate={rate}"]} for rate in RATES[:2]]
     anew = ANEW if way == "drawn" else ()
     running = trainer(
-        first, tmp_path / "run", Progress(), True, f"phases={json.dumps(phases)}",
+        first, tmp_path / "run", f"phases={json.dumps(phases)}",
         f"data.masks.rate={RATES[2]}", *anew, "validation.mask_rate=0.15", "validation.every=2",
         "steps=6", "logging.every=1", more=more,
     )  # fmt: skip
     check_phases(running.run, running.feed.datasets)
     assert not running.train(6)
     rows = Dataset.open(first)
-    order = Order(kind="global", seed=0, piece_rows=(rows.piece_rows,))
-    batches = Loader([rows], order, Share(sequences=4, per_device=4)).micro_batches()
+    share = Share(sequences=4, per_device=4)
+    batches = Loader([rows], global_order(rows), share).micro_batches()
     lines, predicted = read_metrics(tmp_path / "run"), 0
     for line, batch, rate in zip(lines, batches, np.repeat(RATES, 2).tolist()):
         for row in batch.rows:
@@ -315,7 +305,6 @@ def test_a_run_that_reads_copies_has_the_same_losses(
         left = [path.name.rpartition("-")[0] for path in node.glob("*")]
         assert left == ([lesson.name] if stage else [])
         feed.close(done=True)
-        metrics = read_metrics(tmp_path / name)
-        losses.append([row["loss"] for row in metrics if "loss" in row])
+        losses.append(column(tmp_path / name, "loss"))
     assert losses[0] == losses[1] and len(losses[0]) == 12
     assert not list(node.glob("*"))

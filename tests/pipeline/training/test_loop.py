@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -47,6 +48,7 @@ from pipeline.training.run_progress import Progress
 from pipeline.training.validation.validator import Validator
 from tests.pipeline.conftest import poison
 from tests.pipeline.loading.conftest import prepare_directory
+from tests.pipeline.training.plain import view
 
 SETTINGS = [
     "encoder.layers=1", "encoder.width=16", "encoder.feed_forward=32", "batch.sequences=4",
@@ -71,10 +73,9 @@ class PlainEngine:
 
     def fragments(self) -> Iterator[FragmentState]:
         for part in self.optimizer.logical:
-            size = torch.Size(part.shape).numel()
-            flat = self.parameters[part.parameter_name].detach().view(-1)
-            zeros = torch.zeros(size)
-            yield FragmentState(part.name, 0, flat[part.start : part.start + size], zeros, zeros)
+            weight = view(self.parameters[part.parameter_name], part)
+            zeros = torch.zeros(weight.numel())
+            yield FragmentState(part.name, 0, weight, zeros, zeros)
 
     def refresh_model_weights(self) -> None:
         pass
@@ -96,13 +97,9 @@ class PlainEngine:
 
 
 def trainer(
-    lesson: Path,
-    output: Path,
-    progress: Progress,
-    finite: bool = True,
-    *settings: str,
-    more: Sequence[Path] = (),
-) -> Trainer:
+    lesson: Path, output: Path, *settings: str,
+    progress: Progress = Progress(), finite: bool = True, more: Sequence[Path] = (),  # noqa: B008
+) -> Trainer:  # fmt: skip
     """more: further directories of shards."""
     output.mkdir(exist_ok=True)
     run = override(recipe("roberta_tiny"), [*SETTINGS, *settings])
@@ -115,84 +112,87 @@ def trainer(
         gather=lambda text: [text], each=lambda value: [value], from_first=bytes,
     )  # fmt: skip
     engine: Any = PlainEngine(run, finite)
-    stop, metrics = StopRequest(), Metrics(output, progress.step)
+    stop, metrics, watchdog = StopRequest(), Metrics(output, progress.step), Watchdog(0, 60)
     feed = Feed(phases, data, cluster, progress)
     saver = Saver(output, Alone(), keep=3, keep_every=0)
     losses = LossWatch(run.spikes, torch.device("cpu"), (), [phase.begin for phase in phases])
     return Trainer(
         record=RunRecord.of(run, [phase.plan.to_dict() for phase in phases], data),
-        feed=feed,
-        cluster=cluster,
-        engine=engine,
+        feed=feed, cluster=cluster, engine=engine, stop=stop, metrics=metrics, progress=progress,
         validator=Validator(
-            engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=Watchdog(0, 60)
+            engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=watchdog
         ),
-        stop=stop,
-        metrics=metrics,
-        progress=progress,
         recovery=Recovery(
             run=run, cluster=cluster, engine=engine, feed=feed, saver=saver, stop=stop,
             losses=losses,
         ),
         stragglers=Stragglers(["here"], output, ForwardClock(torch.device("cpu"))),
-        saver=saver,
-        watchdog=Watchdog(0, 60),
-        trace=Trace(None),
-        plan_check=None,
+        saver=saver, watchdog=watchdog, trace=Trace(None), plan_check=None,
     )  # fmt: skip
 
 
-def saved_steps(output: Path) -> list[str]:
-    return sorted(path.name for path in (output / "checkpoints").glob("step-*"))
+def trained(lesson: Path, output: Path, *settings: str, steps: int = 12) -> Trainer:
+    """After a run from the start that nothing stops."""
+    running = trainer(lesson, output, *settings)
+    assert not running.train(steps)
+    return running
 
 
-def test_everything_happens_when_it_is_due(lesson: Path, tmp_path: Path) -> None:
-    assert not trainer(lesson, tmp_path, Progress()).train(12)
-    lines = read_metrics(tmp_path)
-    assert [line["step"] for line in lines] == [3, 5, 6, 9, 10, 12]
-    assert [line["step"] for line in lines if "validation_loss" in line] == [5, 10, 12]
-    assert saved_steps(tmp_path) == ["step-00000004", "step-00000008", "step-00000012"]
-    assert [line["sequences"] for line in lines] == [12, 20, 24, 36, 40, 48]
-    checkpoint, _ = open_latest(tmp_path, Alone())
-    assert checkpoint
-    assert Progress.of(checkpoint.state) == Progress(
-        step=12,
-        readings=(Reading(32, 48),),
-        tokens=lines[-1]["tokens"],
-        predictions=lines[-1]["predictions"],
-    )
+def column(output: Path, name: str) -> list[Any]:
+    """A field of all lines of metrics that have it."""
+    return [line[name] for line in read_metrics(output) if name in line]
 
 
-def test_each_step_has_its_own_rate(
+def saved_steps(output: Path) -> list[int]:
+    return sorted(int(path.name[5:]) for path in (output / "checkpoints").glob("step-*"))
+
+
+def test_everything_happens_when_it_is_due(
     lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each step at its own rate; step, rank and micro-batch choose the noise, so that it repeats
+    on a resume."""
     rates: list[float] = []
-    step = PlainEngine.step
+    seeds: list[int] = []
+    forward, step = PlainEngine.__call__, PlainEngine.step
 
-    def noted(engine: PlainEngine, rate: float) -> bool:
+    def noted_step(engine: PlainEngine, rate: float) -> bool:
         rates.append(rate)
         return step(engine, rate)
 
-    monkeypatch.setattr(PlainEngine, "step", noted)
-    running = trainer(lesson, tmp_path, Progress())
-    assert not running.train(5)
-    assert rates == [learning_rate(running.run, number) for number in range(1, 6)]
+    def noted_forward(engine: PlainEngine, *inputs: Any) -> Any:
+        if engine.module.training:
+            seeds.append(torch.initial_seed())
+        return forward(engine, *inputs)
+
+    monkeypatch.setattr(PlainEngine, "step", noted_step)
+    monkeypatch.setattr(PlainEngine, "__call__", noted_forward)
+    running = trained(lesson, tmp_path, "batch.per_device=2")
+    assert rates == [learning_rate(running.run, number) for number in range(1, 13)]
+    assert seeds == [noise_seed(0, step, 0, part) for step in range(12) for part in range(2)]
+    lines = read_metrics(tmp_path)
+    assert [line["step"] for line in lines] == [3, 5, 6, 9, 10, 12]
+    assert [line["step"] for line in lines if "validation_loss" in line] == [5, 10, 12]
+    assert saved_steps(tmp_path) == [4, 8, 12]
+    assert [line["sequences"] for line in lines] == [12, 20, 24, 36, 40, 48]
+    checkpoint, _ = open_latest(tmp_path, Alone())
+    counts = {name: lines[-1][name] for name in ("tokens", "predictions")}
+    assert checkpoint
+    assert Progress.of(checkpoint.state) == Progress(step=12, readings=(Reading(32, 48),), **counts)
 
 
-def test_a_stop_saves_the_step_just_made(lesson: Path, tmp_path: Path) -> None:
-    running = trainer(lesson, tmp_path, Progress())
-    running.stop.signalled = True
-    assert running.train(12)
-    assert saved_steps(tmp_path) == ["step-00000000"]
+def test_noise_differs_between_neighbours_and_repeats_itself() -> None:
+    keys = [*itertools.product(range(3), range(9), range(4), (0, 1))]
+    assert len({noise_seed(*key) for key in keys}) == len(keys)
+    assert noise_seed(0, 1, 2, 3) == noise_seed(0, 1, 2, 3) < 2**63
 
 
 def test_a_stop_within_a_step_drops_that_step(
     lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ("batch.sequences=32", "batch.per_device=1", "logging.every=1")
-    whole = trainer(lesson, tmp_path / "whole", Progress(), True, *settings)
-    assert not whole.train(1)
-    running = trainer(lesson, tmp_path / "run", Progress(), True, *settings)
+    whole = trained(lesson, tmp_path / "whole", *settings, steps=1)
+    running = trainer(lesson, tmp_path / "run", *settings)
     passes, forward = 0, PlainEngine.__call__
 
     def counted(engine: PlainEngine, *inputs: Any) -> Any:
@@ -204,22 +204,23 @@ def test_a_stop_within_a_step_drops_that_step(
     monkeypatch.setattr(PlainEngine, "__call__", counted)
     assert running.train(2)
     assert passes <= 32 + 5 + 2
-    assert saved_steps(tmp_path / "run") == ["step-00000001"]
+    assert saved_steps(tmp_path / "run") == [1]
     assert running.progress == whole.progress
-    assert not trainer(lesson, tmp_path / "run", running.progress, True, *settings).train(1)
+    again = trainer(lesson, tmp_path / "run", *settings, progress=running.progress)
+    assert not again.train(1)
 
 
 def test_an_interrupted_validation_is_repeated(lesson: Path, tmp_path: Path) -> None:
-    running = trainer(lesson, tmp_path, Progress())
+    running = trainer(lesson, tmp_path)
     answers = iter([False, True])
     stopping = SimpleNamespace(requested=False, mistake=None)
     running.stop = running.validator.stop = stopping  # type: ignore[assignment]
     running.cluster.any = lambda flag: flag or next(answers, False)  # type: ignore[misc]
     assert running.train(12)
-    assert saved_steps(tmp_path) == ["step-00000004", "step-00000005"]
+    assert saved_steps(tmp_path) == [4, 5]
     assert "validation_loss" not in read_metrics(tmp_path)[-1]
     running.metrics and running.metrics.close()
-    assert not trainer(lesson, tmp_path, running.progress).train(6)
+    assert not trainer(lesson, tmp_path, progress=running.progress).train(6)
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines] == [3, 5, 6]
     assert "validation_loss" in lines[1] and "loss" in lines[1]
@@ -232,35 +233,32 @@ def test_a_run_from_given_weights_is_validated_before_its_first_step(
     lesson: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Once, also if it was stopped at step 0, and then the steps are those of any run."""
-    stopped = trainer(lesson, tmp_path / "run", Progress())
+    stopped = trainer(lesson, tmp_path / "run")
     stopped.record = replace(stopped.record, initial_weights=GIVEN)
     stopped.stop.signalled = True
     assert stopped.train(12)
     assert stopped.metrics and read_metrics(tmp_path / "run") == []
     stopped.metrics.close()
-    assert saved_steps(tmp_path / "run") == ["step-00000000"]
+    assert saved_steps(tmp_path / "run") == [0]
     for last, validated in ((1, 1), (5, 0)):
-        running = trainer(lesson, tmp_path / "run", stopped.progress)
+        running = trainer(lesson, tmp_path / "run", progress=stopped.progress)
         running.record = stopped.record
         assert not running.train(last)
         said = capsys.readouterr().out
         assert said.count("before the first step: held-out loss ") == validated
         assert running.metrics
         running.metrics.close()
-    first, *lines = read_metrics(tmp_path / "run")
+    first = read_metrics(tmp_path / "run")[0]
     assert first["step"] == 0 and "validation_mask_loss" in first and "loss" not in first
-    plain = trainer(lesson, tmp_path / "plain", Progress())
-    assert not plain.train(5)
-    assert [line["loss"] for line in lines] == [
-        line["loss"] for line in read_metrics(tmp_path / "plain")
-    ]
+    trained(lesson, tmp_path / "plain", steps=5)
+    assert column(tmp_path / "run", "loss") == column(tmp_path / "plain", "loss")
 
 
 def test_both_ends_are_scored_on_the_rows_of_the_last_phase(
     lesson: Path, short: Path, tmp_path: Path
 ) -> None:
     phases = 'phases=[{"steps": 6, "sequence_length": 16, "sequences": 4}]'
-    running = trainer(lesson, tmp_path, Progress(), True, phases, more=[short])
+    running = trainer(lesson, tmp_path, phases, more=[short])
     running.record = replace(running.record, initial_weights=GIVEN)
     scored: list[tuple[int, int, bool]] = []
 
@@ -276,16 +274,12 @@ def test_both_ends_are_scored_on_the_rows_of_the_last_phase(
 
 
 def test_a_gradient_that_stays_infinite_ends_the_run(lesson: Path, tmp_path: Path) -> None:
-    lost = trainer(lesson, tmp_path, Progress(), finite=False)
-    with pytest.raises(DivergedError, match=r"in 10 steps in a row, up to step 10; last .* 8\."):
+    lost = trainer(lesson, tmp_path, finite=False)
+    with pytest.raises(DivergedError, match=r" 10 steps .* step 10; last .* 8\."):
         lost.train(12)
     assert lost.progress.skipped == MOST_SKIPPED
     assert lost.progress.sequences == 40
     assert read_metrics(tmp_path)[-1]["skipped_updates"] == 9
-    recovered = replace(lost.progress, skipped_in_a_row=9).after(
-        SimpleNamespace(sequences=4), 32, 70, True  # type: ignore[arg-type]
-    )  # fmt: skip
-    assert (recovered.skipped, recovered.skipped_in_a_row) == (10, 0)
 
 
 LEARNS = ("batch.sequences=32", "batch.per_device=32", "optimizer.peak_lr=1", "checkpoint.every=3")
@@ -293,9 +287,6 @@ SPIKES = (
     "spikes.deviations=3", "spikes.window=5", "spikes.rollbacks=2", "spikes.skip_before=1",
     "spikes.skip_after=1", *LEARNS,
 )  # fmt: skip
-
-
-SKIPS = (Reading(32, 0, ((224, 320),)),)
 
 
 @pytest.fixture(scope="module")
@@ -311,23 +302,18 @@ def test_a_rollback_equals_a_run_that_skips_from_the_start(
     spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], every: int
 ) -> None:
     """If the spike is found at once, in a line of metrics, or one step late."""
-    logging = f"logging.every={every}"
-    found = trainer(spiky, tmp_path / "found", Progress(), True, *SPIKES, logging)
-    assert not found.train(12)
+    logging, skipped = f"logging.every={every}", ((224, 320),)
+    found = trained(spiky, tmp_path / "found", *SPIKES, logging)
     said = capsys.readouterr().err
     assert "warning: the loss of step 9 is" in said and "back to step 6, rollback 1 of 2" in said
-    assert found.progress.readings == (Reading(32, 384, ((224, 320),)),)
+    assert found.progress.readings == (Reading(32, 384, skipped),)
     assert (found.progress.spikes, found.progress.rollbacks) == (1, 1)
-    skipping = trainer(
-        spiky, tmp_path / "skipping", Progress(readings=SKIPS), True, *LEARNS, logging
-    )
+    progress = Progress(readings=(Reading(32, 0, skipped),))
+    skipping = trainer(spiky, tmp_path / "skipping", *LEARNS, logging, progress=progress)
     assert not skipping.train(12)
     for name, weight in skipping.engine.module.state_dict().items():
         assert torch.equal(weight, found.engine.module.state_dict()[name]), name
     expected, lines = (read_metrics(tmp_path / name) for name in ("skipping", "found"))
-    assert [line["step"] for line in lines if line["step"] != 10] == [
-        line["step"] for line in expected if line["step"] != 10
-    ]
     common = [{name: line[name] for name in ("step", "loss", "sequences")} for line in lines]
     assert common == [{name: line[name] for name in common[0]} for line in expected]
     assert (lines[-1]["rollbacks"], lines[-1]["skipped_sequences"]) == (1, 96)
@@ -336,30 +322,21 @@ def test_a_rollback_equals_a_run_that_skips_from_the_start(
     assert len(checkpoint.state.recent_losses) == 5
 
 
-def test_spikes_that_are_only_reported_change_nothing(
+def test_a_spike_that_cannot_or_may_not_be_undone_is_only_reported(
     spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    watched = trainer(spiky, tmp_path / "watched", Progress(), True, *SPIKES, "spikes.rollbacks=0")
-    plain = trainer(spiky, tmp_path / "plain", Progress(), True, *LEARNS)
-    assert not watched.train(12) and not plain.train(12)
+    plain = trained(spiky, tmp_path / "plain", *LEARNS)
+    watched = trained(spiky, tmp_path / "watched", *SPIKES, "spikes.rollbacks=0")
     assert "warning: the loss of step 9 is" in capsys.readouterr().err
     assert watched.progress == replace(plain.progress, spikes=1)
     assert read_metrics(tmp_path / "watched")[-1]["loss_spikes"] == 1
-
-
-def test_a_spike_without_a_checkpoint_before_it_is_reported(
-    spiky: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    running = trainer(spiky, tmp_path / "run", Progress(), True, *SPIKES, "checkpoint.every=12")
-    assert not running.train(12)
-    said = capsys.readouterr().err
-    assert "there is no checkpoint before it to go back to; training continues" in said
-    assert running.progress.skipped_sequences == 0
+    unsaved = trained(spiky, tmp_path / "unsaved", *SPIKES, "checkpoint.every=12")
+    assert "there is no checkpoint before it" in capsys.readouterr().err
+    assert unsaved.progress.skipped_sequences == 0
 
 
 def test_after_the_last_rollback_the_run_ends(spiky: Path, tmp_path: Path) -> None:
-    progress = Progress(rollbacks=2)
-    running = trainer(spiky, tmp_path / "run", progress, True, *SPIKES)
+    running = trainer(spiky, tmp_path / "run", *SPIKES, progress=Progress(rollbacks=2))
     with pytest.raises(DivergedError, match=r"rollbacks=2 are used up; last good .*/step-0+6\."):
         running.train(12)
 
@@ -389,8 +366,7 @@ def test_micro_batches_of_a_fixed_size_give_the_same_curve(
             monkeypatch.setattr(feed, "Loader", fixed_loader)
         if name == "leaking":
             monkeypatch.setattr(encoder, "lay_out", one_piece)
-        running = trainer(directory, tmp_path / name, Progress(), True, *settings)
-        assert not running.train(10)
+        running = trained(directory, tmp_path / name, *settings, steps=10)
         found[name] = [line for line in read_metrics(tmp_path / name) if "loss" in line]
         micro_batches[name] = running.engine.accumulation
     for one, other, leaking in zip(*found.values(), strict=True):
@@ -412,29 +388,3 @@ def fixed_loader(*given: Any, **options: Any) -> Loader:
 def one_piece(cu_seqlens: torch.Tensor, heads: int) -> BlockLayout:
     """As `model.pieces.lay_out`, but all tokens are one piece."""
     return lay_out(cu_seqlens[[0, -1]], heads)
-
-
-def test_noise_differs_between_neighbours_and_repeats_itself() -> None:
-    keys = [
-        (s, step, r, m) for s in range(3) for step in range(9) for r in range(4) for m in (0, 1)
-    ]
-    assert len({noise_seed(*key) for key in keys}) == len(keys)
-    assert noise_seed(0, 1, 2, 3) == noise_seed(0, 1, 2, 3) < 2**63
-
-
-def test_the_noise_of_each_micro_batch_is_its_own(
-    lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Step, rank and micro-batch choose it, so that it repeats on a resume."""
-    found = trainer(lesson, tmp_path, Progress(), True, "batch.per_device=2")
-    seeds: list[int] = []
-    forward = PlainEngine.__call__
-
-    def noted(engine: PlainEngine, *inputs: Any) -> Any:
-        if engine.module.training:
-            seeds.append(torch.initial_seed())
-        return forward(engine, *inputs)
-
-    monkeypatch.setattr(PlainEngine, "__call__", noted)
-    assert not found.train(3)
-    assert seeds == [noise_seed(0, step, 0, part) for step in range(3) for part in range(2)]
