@@ -62,11 +62,11 @@ def life(run: Path, restored: int, last: int, said: list[str] | None = None) -> 
     """A run from one step to another, with validation at every fifth."""
     metrics = Metrics(run, restored, (said if said is not None else []).append, ("wandb",))
     metrics.show_settings(recipe("roberta_tiny"))
-    steps(metrics, restored + 1, last)
+    write_steps(metrics, restored + 1, last)
     return metrics
 
 
-def steps(metrics: Metrics, first: int, last: int) -> None:
+def write_steps(metrics: Metrics, first: int, last: int) -> None:
     for step in range(first, last + 1):
         metrics.write({"step": step, "time": "now", "loss": 1 / step, "slowest_host": "a"})
         if step % 5 == 0:
@@ -74,12 +74,11 @@ def steps(metrics: Metrics, first: int, last: int) -> None:
 
 
 def expected(first: int, last: int) -> list[tuple[int, list[str]]]:
-    lines = []
-    for step in range(first, last + 1):
-        lines.append((step, ["train/loss"]))
-        if step % 5 == 0:
-            lines.append((step, ["validation/loss"]))
-    return lines
+    return [
+        (step, [f"{kind}/loss"])
+        for step in range(first, last + 1)
+        for kind in ("train", "validation")[: 2 - bool(step % 5)]
+    ]
 
 
 def test_a_resumed_run_has_the_same_id_and_no_step_twice(tmp_path: Path, wandb: Wandb) -> None:
@@ -110,17 +109,22 @@ def test_a_validation_that_was_owed_is_shown(tmp_path: Path, wandb: Wandb) -> No
 def test_a_rollback_shows_no_step_twice(tmp_path: Path, wandb: Wandb) -> None:
     metrics = life(tmp_path, 0, 13)
     metrics.go_back(7)
-    steps(metrics, 8, 16)
+    write_steps(metrics, 8, 16)
     metrics.close()
     assert wandb.lines == expected(1, 16) and len(wandb.begun) == wandb.finished == 1
 
 
 def test_wandb_may_join_a_run_later(tmp_path: Path, wandb: Wandb) -> None:
+    """The file of its id may be damaged."""
     metrics = Metrics(tmp_path, 0, print, ())
-    steps(metrics, 1, 14)
+    write_steps(metrics, 1, 14)
     metrics.close()
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "id").write_bytes(b"../\xff")
     life(tmp_path, 10, 16).close()
     assert wandb.lines == expected(11, 16)
+    assert wandb.begun[0]["config"] and wandb.begun[0]["resume"] is None
+    assert (tmp_path / "wandb" / "id").read_text() == wandb.begun[0]["id"]
 
 
 @pytest.mark.parametrize("place", ["init", "log", "finish"])
@@ -152,14 +156,6 @@ def test_a_wandb_that_stalls_is_left_behind(
     assert len(said) == 2 and "it accepted none of 20 lines" in said[1]
     assert len(read_metrics(tmp_path / "many")) == 80
     wandb.stalls.set()
-
-
-def test_a_damaged_id_begins_a_new_run(tmp_path: Path, wandb: Wandb) -> None:
-    (tmp_path / "wandb").mkdir()
-    (tmp_path / "wandb" / "id").write_bytes(b"../\xff")
-    life(tmp_path, 0, 2).close()
-    assert wandb.begun[0]["config"] and wandb.begun[0]["resume"] is None
-    assert (tmp_path / "wandb" / "id").read_text() == wandb.begun[0]["id"]
 
 
 def test_wandb_must_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

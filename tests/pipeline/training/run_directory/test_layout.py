@@ -46,29 +46,22 @@ def test_the_history_says_how_each_start_ended(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_left_is_cleaned_up(tmp_path: Path) -> None:
+    """But for a file by which another process may look at the lease now."""
     (tmp_path / "ready").write_text("")
     (tmp_path / "checkpoints" / ".step-00000003.tmp").mkdir(parents=True)
+    (tmp_path / ".lease.json.0123.tmp").touch()
+    temporary_of_the_dead(tmp_path / "plan.json").touch()
     with claim(tmp_path):
         assert not (tmp_path / "ready").exists()
         assert not list((tmp_path / "checkpoints").iterdir())
         assert not has_checkpoints(tmp_path)
+        assert [path.name for path in tmp_path.glob(".*.tmp")] == [".lease.json.0123.tmp"]
 
 
 def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
-    expected = r"other files \(thesis.tex\); name a new directory"
-    with pytest.raises(CheckpointError, match=expected), claim(tmp_path):
+    with pytest.raises(CheckpointError, match=r"\(thesis.tex\)"), claim(tmp_path):
         pass
     (tmp_path / "run.json").write_text("{}")
     with claim(tmp_path):
         pass
-
-
-def test_what_a_killed_process_had_not_renamed_is_removed(tmp_path: Path) -> None:
-    """But for a file by which another process may look at the lease now."""
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / ".lease.json.0123.tmp").touch()
-    temporary_of_the_dead(run / "plan.json").touch()
-    with claim(run):
-        assert [path.name for path in run.glob(".*.tmp")] == [".lease.json.0123.tmp"]

@@ -3,10 +3,8 @@ from __future__ import annotations
 import json
 import math
 import re
-import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -23,15 +21,22 @@ from pipeline.training.run_directory.metrics_log import (
     loss_plot,
     read_metrics,
 )
+from tests.pipeline.preparing import small_disk
+
+
+def written(run: Path, *lines: dict[str, object], restored: int = 0) -> Metrics:
+    """The log of a run that writes these lines."""
+    metrics = Metrics(run, restored)
+    for line in lines:
+        metrics.write(line)
+    return metrics
 
 
 def test_a_step_is_one_line_also_when_validation_comes_later(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, 0)
-    metrics.write({"step": 1, "loss": 2.0})
-    metrics.write({"step": 2, "loss": 1.5, "grad_norm": math.inf})
-    metrics.write({"step": 2, "validation_loss": 1.75})
-    metrics.write({"step": 3, "loss": math.nan})
-    metrics.close()
+    written(
+        tmp_path, {"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5, "grad_norm": math.inf},
+        {"step": 2, "validation_loss": 1.75}, {"step": 3, "loss": math.nan},
+    ).close()  # fmt: skip
     assert (tmp_path / METRICS).read_text() == (
         '{"step": 1, "loss": 2.0}\n'
         '{"step": 2, "loss": 1.5, "grad_norm": null, "validation_loss": 1.75}\n'
@@ -40,10 +45,7 @@ def test_a_step_is_one_line_also_when_validation_comes_later(tmp_path: Path) -> 
 
 
 def test_lines_after_the_restored_step_are_cut_off(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, 0)
-    for step in (1, 2, 3):
-        metrics.write({"step": step, "loss": 1.0 / step})
-    metrics.close()
+    written(tmp_path, *({"step": step, "loss": 1.0 / step} for step in (1, 2, 3))).close()
     with (tmp_path / METRICS).open("a") as file:
         file.write('{"step": 4, "lo')
     assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2, 3]
@@ -53,17 +55,16 @@ def test_lines_after_the_restored_step_are_cut_off(tmp_path: Path) -> None:
     again.write({"step": 3, "loss": 9.0})
     again.close()
     assert read_metrics(tmp_path) == [
-        {"step": 1, "loss": 1.0},
-        {"step": 2, "loss": 0.5, "validation_loss": 4.0},
+        {"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5, "validation_loss": 4.0},
         {"step": 3, "loss": 9.0},
-    ]
+    ]  # fmt: skip
 
 
 def test_the_first_line_is_known_after_a_resume_and_gone_in_a_new_run(tmp_path: Path) -> None:
     metrics = Metrics(tmp_path, -1)
     assert metrics.first == {}
-    metrics.write({"step": 0, "validation_loss": 4.0})
-    metrics.write({"step": 0, "general_loss": 5.0})
+    for line in ({"step": 0, "validation_loss": 4.0}, {"step": 0, "general_loss": 5.0}):
+        metrics.write(line)
     metrics.write({"step": 1, "loss": 3.0})
     first = {"step": 0, "validation_loss": 4.0, "general_loss": 5.0}
     assert metrics.first == first
@@ -75,15 +76,9 @@ def test_the_first_line_is_known_after_a_resume_and_gone_in_a_new_run(tmp_path: 
     new.close()
 
 
-@contextmanager
-def full(path: Path, left: int) -> Iterator[None]:
+def full(path: Path, left: int) -> AbstractContextManager[None]:
     """No file grows beyond `path` plus `left` bytes, as on a full disk."""
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + left, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    return small_disk(path.stat().st_size + left)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -93,10 +88,9 @@ def test_lines_the_disk_refuses_wait_and_are_reported_once(tmp_path: Path, left:
     metrics = Metrics(tmp_path, 0, said.append)
     metrics.write({"step": 1, "loss": 2.0})
     with full(tmp_path / METRICS, left):
-        metrics.write({"step": 1, "validation_loss": 1.75, "text": 40 * "x"})
-        metrics.write({"step": 2, "loss": 1.5})
-        metrics.write({"step": 2, "validation_loss": 1.25})
-        metrics.write({"step": 3, "loss": 1.0})
+        for step, validation_loss in ((1, 1.75), (2, 1.25)):
+            metrics.write({"step": step, "validation_loss": validation_loss, "text": 40 * "x"})
+            metrics.write({"step": step + 1, "loss": 1.0})
         with pytest.raises(CheckpointError, match=r"cannot write into .*File too large"):
             metrics.sync()  # no checkpoint without the earlier lines
     assert [line for line in said if METRICS in line.split(":")[1]] == [
@@ -108,10 +102,9 @@ def test_lines_the_disk_refuses_wait_and_are_reported_once(tmp_path: Path, left:
     metrics.close()
     assert read_metrics(tmp_path) == [
         {"step": 1, "loss": 2.0, "validation_loss": 1.75, "text": 40 * "x"},
-        {"step": 2, "loss": 1.5, "validation_loss": 1.25},
-        {"step": 3, "loss": 1.0},
-        {"step": 4, "loss": 0.5},
-    ]
+        {"step": 2, "loss": 1.0, "validation_loss": 1.25, "text": 40 * "x"},
+        {"step": 3, "loss": 1.0}, {"step": 4, "loss": 0.5},
+    ]  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -125,46 +118,35 @@ def test_a_picture_that_cannot_be_drawn_is_reported(tmp_path: Path) -> None:
     metrics.close()
 
 
-def test_the_curve_is_drawn_from_any_lines(tmp_path: Path) -> None:
+def test_the_curve_is_drawn_once_from_any_lines(tmp_path: Path) -> None:
     metrics = Metrics(tmp_path, 0)
     metrics.draw()
     metrics.write({"step": 1, "loss": 2.0})
     metrics.write({"step": 2, "loss": math.nan, "validation_loss": 2.0, "validation_mask_loss": 2})
     metrics.draw()
-    metrics.close()
     assert (tmp_path / CURVE).read_bytes().startswith(b"\x89PNG")
+    (tmp_path / CURVE).unlink()
+    metrics.draw()
+    assert not (tmp_path / CURVE).exists()
+    metrics.write({"step": 2, "general_loss": 2.0})
+    metrics.draw()
+    assert (tmp_path / CURVE).exists()
+    metrics.close()
     assert len(list((tmp_path / "tensorboard").iterdir())) == 1
 
 
-def test_the_curve_of_a_run_with_two_objectives_is_that_of_the_first() -> None:
+def test_the_curve_is_that_of_the_first_objective_and_says_where_phases_begin() -> None:
     """Nats per predicted token: the other parts have other scales."""
     line = {"step": 1, "loss": 9.0, "mlm_loss": 7.0, "pair_loss": 2.0, "validation_mlm_loss": 8.0}
     found = loss_plot([line], "run").series
     assert found[:2] == [("mlm loss", [(1, 7.0)]), ("validation mlm loss", [(1, 8.0)])]
     assert found[2:] == [("validation loss at [MASK]", [])]
-
-
-def test_the_curve_says_where_phases_and_lengths_begin() -> None:
-    parts = [(1, 128), (1, 128), (2, 128), (2, 512)]
     lines: list[dict[str, float]] = [
         {"step": step, "loss": 2.0, "phase": phase, "sequence_length": length}
-        for step, (phase, length) in enumerate(parts, 1)
+        for step, phase, length in ((1, 1, 128), (2, 1, 128), (3, 2, 128), (4, 2, 512))
     ]
     lines.insert(1, {"step": 1, "validation_loss": 3.0})
     assert loss_plot(lines, "run").marks == [(2, "phase 2"), (3, "length 512")]
-
-
-def test_a_picture_of_all_lines_is_not_drawn_again(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, 0)
-    metrics.write({"step": 1, "loss": 2.0})
-    metrics.draw()
-    (tmp_path / CURVE).unlink()
-    metrics.draw()
-    assert not (tmp_path / CURVE).exists()
-    metrics.write({"step": 1, "validation_loss": 2.0})
-    metrics.draw()
-    assert (tmp_path / CURVE).exists()
-    metrics.close()
 
 
 def test_the_board_has_groups_and_the_settings(tmp_path: Path) -> None:
@@ -205,14 +187,9 @@ def test_many_corpora_have_a_file_per_validation(tmp_path: Path) -> None:
 
 def test_pace_separates_waiting_from_working_and_skips_pauses() -> None:
     pace = Pace(1000)
-
-    def slow() -> list[int]:
-        time.sleep(0.02)
-        return [1]
-
     for _ in range(2):
         with pace.waiting():
-            slow()
+            time.sleep(0.02)
         pace.steps += 1
     with pace.paused():
         time.sleep(0.2)

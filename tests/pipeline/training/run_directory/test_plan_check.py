@@ -15,7 +15,7 @@ from pipeline.reporting.run_summary import read_run
 from pipeline.training.run_directory import plan_check
 from pipeline.training.run_directory.plan_check import MEASURED_STEPS, PlanCheck
 from pipeline.training.run_directory.run_status import PLAN
-from tests.pipeline.conftest import Arguments, launch
+from tests.pipeline.conftest import WORKER, Arguments, launch
 from tests.pipeline.costs.planned import planned
 
 BYTES = ("weights_bytes", "moments_bytes")
@@ -61,9 +61,16 @@ def test_runs_compare_what_they_hold_with_what_was_computed(trained: Path) -> No
             assert found[part]["measured"] == pytest.approx(found[part]["predicted"], rel=0.01)
         speed, seconds = found["sequences_per_second"], found["seconds_per_step"]
         assert 0 < seconds["measured"] < 60 and seconds["predicted"] > 0
-        sequences = 16
-        assert speed["measured"] * seconds["measured"] == pytest.approx(sequences)
+        assert speed["measured"] * seconds["measured"] == pytest.approx(16)
         assert read_run(trained / name).plan == found
+
+
+def advance(
+    clock: Clock, made: PlanCheck, phase: Any, steps: int, seconds: float = 2.0, sequences: int = 64
+) -> None:
+    for number in range(1, steps + 1):
+        clock.now += seconds
+        made.step(phase, number, sequences)
 
 
 def test_the_median_of_steps_after_the_first_counts(tmp_path: Path, clock: Clock) -> None:
@@ -72,34 +79,33 @@ def test_the_median_of_steps_after_the_first_counts(tmp_path: Path, clock: Clock
         assert not (tmp_path / PLAN).exists()
         clock.now += 9.0 if number < 11 else 30.0 if number % 10 == 0 else 0.5
         made.step(phase, number, 64)
-    found = json.loads((tmp_path / PLAN).read_text())
+    content = (tmp_path / PLAN).read_bytes()
+    found = json.loads(content)
     assert found["seconds_per_step"]["measured"] == 0.5  # without compiling and validations
     assert found["sequences_per_second"]["measured"] == 128
     assert found["weights_bytes"]["measured"] == 400 and told == []
-    content = (tmp_path / PLAN).read_bytes()
     clock.now += 100
     made.step(phase, MEASURED_STEPS + 1, 64)
     assert (tmp_path / PLAN).read_bytes() == content
 
 
-def test_a_short_run_compares_at_its_end_and_a_smaller_batch_is_scaled(
-    tmp_path: Path, clock: Clock
-) -> None:
-    made, phase, _ = check(tmp_path, steps=3)
-    for number in (1, 2, 3):
-        clock.now += 1.0
-        made.step(phase, number, 32)
-    found = json.loads((tmp_path / PLAN).read_text())
-    assert found["seconds_per_step"]["measured"] == 2.0  # of 64
-
-
 def test_another_phase_starts_again(tmp_path: Path, clock: Clock) -> None:
     made, phase, _ = check(tmp_path)
-    _, other, _ = check(tmp_path)
-    for number in range(MEASURED_STEPS - 1):
-        made.step(phase, number, 64)
-    made.step(other, MEASURED_STEPS, 64)
+    advance(clock, made, phase, MEASURED_STEPS - 1)
+    made.step(check(tmp_path)[1], MEASURED_STEPS, 64)
     assert not (tmp_path / PLAN).exists() and len(made.ends) == 1
+
+
+def test_a_short_run_compares_at_its_end_and_a_batch_that_still_grows_is_scaled(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives the site no rate."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    made, phase, told = check(tmp_path, steps=3)
+    advance(clock, made, phase, 3, seconds=1.0, sequences=32)
+    found = json.loads((tmp_path / PLAN).read_text())
+    assert found["seconds_per_step"]["measured"] == 2.0  # of 64
+    assert not (tmp_path / "site.json").exists() and not told
 
 
 def test_the_sites_next_plan_expects_what_was_measured(
@@ -111,9 +117,7 @@ def test_the_sites_next_plan_expects_what_was_measured(
         (tmp_path / run).mkdir()
         made, phase, told = check(tmp_path / run, steps=4)
         made.usable = 1
-        for number in range(1, 5):
-            clock.now += 2.0
-            made.step(phase, number, 64)
+        advance(clock, made, phase, 4)
         content = json.loads((tmp_path / run / PLAN).read_text())
         predicted.append(content["seconds_per_step"]["predicted"])
     assert predicted[0] != 2.0 and predicted[1] == pytest.approx(2.0) and told == []
@@ -122,51 +126,31 @@ def test_the_sites_next_plan_expects_what_was_measured(
     assert rates[0].flops == work_flops(phase.run, phase.plan, False) / 2.0
 
 
-def test_whatever_a_forecast_raises_ends_no_run(
+def test_neither_a_disk_that_refuses_nor_a_forecast_that_raises_ends_a_run(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    made, phase, told = check(tmp_path / "missing", steps=2)
+    advance(clock, made, phase, 2)
+    assert len(told) == 1 and told[0].startswith("warning: no plan.json")
     made, phase, told = check(tmp_path, steps=4)
     monkeypatch.setattr(plan_check, "step_parts", lambda *_: 1 / 0)
-    for number in range(1, 5):
-        clock.now += 2.0
-        made.step(phase, number, 64)
+    advance(clock, made, phase, 4)
     assert made.is_done and "ZeroDivisionError" not in told[0] and "division by zero" in told[0]
-
-
-def test_a_batch_that_still_grows_is_no_rate_of_the_site(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
-    made, phase, told = check(tmp_path, steps=4)
-    for number in range(1, 5):
-        clock.now += 2.0
-        made.step(phase, number, 32)
-    assert (tmp_path / PLAN).exists() and not (tmp_path / "site.json").exists() and not told
-
-
-def test_a_disk_that_refuses_ends_no_run(tmp_path: Path, clock: Clock) -> None:
-    made, phase, told = check(tmp_path / "missing", steps=2)
-    for number in (1, 2):
-        clock.now += 1.0
-        made.step(phase, number, 64)
-    assert len(told) == 1 and told[0].startswith("warning: no plan.json")
 
 
 def test_a_later_life_keeps_the_comparison_of_an_earlier_one(
     tmp_path: Path, arguments: Arguments
 ) -> None:
     """And the comparison changes no bit of a run: checkpoints with and without it are equal."""
-    weights = []
-    for name, keeps in (("kept", True), ("made", False)):
-        run = tmp_path / name
-        run.mkdir()
-        if keeps:
-            (run / PLAN).write_text("{}")
-        command = [sys.executable, "-m", "pipeline.train", *arguments(run, steps=4)]
-        result = launch(*command)
-        assert result.returncode == 0, result.stderr
-        content = json.loads((run / PLAN).read_text())
-        assert (content == {}) is keeps
-        (folder,) = (run / "checkpoints").glob("step-*")
-        weights.append({path.name: path.read_bytes() for path in folder.glob("*.safetensors")})
-    assert weights[0] == weights[1]
+    runs = kept, made = tmp_path / "kept", tmp_path / "made"
+    kept.mkdir()
+    (kept / PLAN).write_text("{}")
+    (tmp_path / "jobs").write_text(json.dumps([arguments(run, steps=4) for run in runs]))
+    result = launch(sys.executable, WORKER, tmp_path / "jobs")
+    assert result.returncode == 0, result.stderr
+    assert json.loads((kept / PLAN).read_text()) == {} != json.loads((made / PLAN).read_text())
+    weights = [
+        {path.name: path.read_bytes() for path in run.glob("checkpoints/step-*/*.safetensors")}
+        for run in runs
+    ]
+    assert len(weights[0]) == 2 and weights[0] == weights[1]

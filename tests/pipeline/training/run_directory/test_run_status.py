@@ -19,11 +19,6 @@ from tests.pipeline.training.run_directory.test_lease import leave
 STEPS = 40
 
 
-@pytest.fixture(autouse=True)
-def outside_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-
-
 def at(seconds: float) -> str:
     """A time, that many seconds from now."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
@@ -63,12 +58,16 @@ def run(tmp_path: Path) -> Path:
     return run
 
 
+def write_history(run: Path, *events: tuple[float, str, str, str]) -> None:
+    (run / HISTORY).write_text("".join(f"{at(t)}\t{j}\t{k}\t{x}\n" for t, j, k, x in events))
+
+
 def test_the_names_are_those_of_the_writers() -> None:
     assert (run_status.RECORD, run_status.METRICS) == (run_json.RECORD, metrics_log.METRICS)
-    assert (run_status.READY, run_status.INTERRUPTED) == (layout.READY, layout.INTERRUPTED)
-    assert (run_status.CHECKPOINTS, run_status.LATEST, run_status.STATE) == (
-        read.CHECKPOINTS, read.LATEST, read.STATE,
-    )  # fmt: skip
+    for name in ("READY", "INTERRUPTED"):
+        assert getattr(run_status, name) == getattr(layout, name)
+    for name in ("CHECKPOINTS", "LATEST", "STATE"):
+        assert getattr(run_status, name) == getattr(read, name)
 
 
 def test_progress(run: Path) -> None:
@@ -79,16 +78,16 @@ def test_progress(run: Path) -> None:
     assert (progress.step, progress.steps, progress.loss) == (22, STEPS, 6.5)
     assert (progress.validation_loss, progress.tokens_per_second) == (6.25, 1000.0)
     assert progress.seconds_per_step == 1.5, "without a history lines may be of several lives"
-    (run / HISTORY).write_text(f"{at(-100)}\t-\tbegan\t\n")
-    progress = read_status(run).progress
-    assert progress.seconds_per_step == pytest.approx(2, abs=0.1)
-    assert progress.seconds_left == pytest.approx(18 * 2, abs=2)
-    saved = read_status(run).checkpoint
+    write_history(run, (-100, "-", "began", ""))
+    found = read_status(run)
+    assert found.progress.seconds_per_step == pytest.approx(2, abs=0.1)
+    assert found.progress.seconds_left == pytest.approx(18 * 2, abs=2)
+    saved = found.checkpoint
     assert saved and (saved.step, saved.bytes) == (20, 3000)
     assert saved.age_seconds == pytest.approx(100, abs=10)
 
 
-def test_a_run_that_lives(run: Path) -> None:
+def test_how_a_run_lives_and_ends(run: Path) -> None:
     with claim(run):
         assert read_status(run).state == "starting"
         mark_ready(run)
@@ -102,9 +101,8 @@ def test_a_run_that_lives(run: Path) -> None:
     leave(run, age=1000)
     found = read_status(run)
     assert found.state == "failed" and "on node7 ended without a message" in found.reason
-
-
-def test_how_a_run_ended(run: Path) -> None:
+    (run / LEASE).unlink()
+    (run / HISTORY).unlink()
     with claim(run):
         mark_ready(run)
         mark_interrupted(run, 20)
@@ -140,29 +138,44 @@ def test_a_job_that_waits_for_its_restart(run: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_job_that_was_killed_before_its_ranks_began(run: Path) -> None:
-    (run / HISTORY).write_text(f"{at(-5000)}\t12\tjob\t/nonexistent/12.log\n")
+    write_history(run, (-5000, "12", "job", "/nonexistent/12.log"))
     found = read_status(run)
     assert found.state == "failed" and "squeue --jobs=12" in found.reason
     assert found.last_lines == ()
 
 
-@pytest.mark.parametrize("name", ["run.json", "metrics.jsonl", LEASE, "checkpoints/latest"])
-@pytest.mark.parametrize(
-    "content", [b"", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"[]\n", b'{"run": 3, "step": []}\n']
-)
-def test_a_damaged_file_is_one_line_and_the_others_are_shown(
-    name: str, content: bytes, run: Path
-) -> None:
-    (run / name).write_bytes(content)
+def test_a_job_that_is_refused_does_not_hide_the_one_that_trains(run: Path) -> None:
+    refusal = "the run belongs to a live job"
+    write_history(
+        run, (-90, "7", "job", "7.log"), (-80, "7", "began", ""), (-20, "8", "job", "8.log"),
+        (-10, "8", "failed", refusal),
+    )  # fmt: skip
+    leave(run, age=5, slurm_job="7")
     found = read_status(run)
-    if name == "metrics.jsonl" and not content:
-        assert found.problems == ()  # that of a run before its first line
-    else:
-        (problem,) = found.problems
-        assert problem.startswith(str(run / name.partition("/")[0])) and "\n" not in problem
-    assert (found.progress.step, found.progress.steps) == {
-        "run.json": (22, None), "metrics.jsonl": (20, STEPS), "checkpoints/latest": (22, STEPS),
-    }.get(name, (22, STEPS))  # fmt: skip
+    assert (found.state, found.job, found.log) == ("starting", "7", "7.log")
+    assert [(r.job, r.reason) for r in found.restarts] == [("8", refusal)]
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "steps"),
+    [
+        ("run.json", 22, None), ("metrics.jsonl", 20, STEPS), (LEASE, 22, STEPS),
+        ("checkpoints/latest", 22, STEPS),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_one_line_and_the_others_are_shown(
+    name: str, step: int, steps: int | None, run: Path
+) -> None:
+    contents = b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"[]\n", b'{"run": 3, "step": []}\n', b""
+    for content in contents:
+        (run / name).write_bytes(content)
+        found = read_status(run)
+        assert (found.progress.step, found.progress.steps) == (step, steps)
+        if name == "metrics.jsonl" and not content:
+            assert found.problems == ()  # that of a run before its first line
+        else:
+            (problem,) = found.problems
+            assert problem.startswith(str(run / name.partition("/")[0])) and "\n" not in problem
 
 
 @pytest.mark.parametrize(
@@ -184,29 +197,17 @@ def test_numbers_and_times_that_cannot_be_are_damage(name: str, content: str, ru
 
 def test_values_that_cannot_be_are_unknown(run: Path) -> None:
     (run / ".restarts-12").write_text("")  # being written
-    (run / HISTORY).write_text(f"{at(0)}\t12\tjob\t\x1b[31mlog\n")
+    write_history(run, (0, "12", "job", "\x1b[31mlog"))
     log_steps(run, {"step": 3, "loss": 10**400, "step_seconds": 1e14})
     found = read_status(run)
     assert (found.problems, found.progress.loss, found.progress.seconds_left) == ((), None, None)
     assert (found.restarts_without_checkpoint, found.log) == (0, " [31mlog")
 
 
-def test_a_job_that_is_refused_does_not_hide_the_one_that_trains(run: Path) -> None:
-    events = (
-        (-90, "7", "job", "7.log"), (-80, "7", "began", ""),
-        (-20, "8", "job", "8.log"), (-10, "8", "failed", "the run belongs to a live job"),
-    )  # fmt: skip
-    (run / HISTORY).write_text("".join(f"{at(t)}\t{j}\t{k}\t{x}\n" for t, j, k, x in events))
-    leave(run, age=5, slurm_job="7")
-    found = read_status(run)
-    assert (found.state, found.job, found.log) == ("starting", "7", "7.log")
-    assert [(r.job, r.reason) for r in found.restarts] == [("8", "the run belongs to a live job")]
-
-
 def test_a_file_that_would_wait_or_run_a_command_is_damaged(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
     os.mkfifo(run / "metrics.jsonl")
-    (run / HISTORY).write_text(f"{at(0)}\t12\tjob\t{run}\n")
+    write_history(run, (0, "12", "job", str(run)))
     (run / ".restarts-12").write_text("none RANDOM[$(true)]\n")
     assert len(read_status(run).problems) == 2
 

@@ -19,10 +19,14 @@ def stragglers_of(hosts: list[str], run: Path) -> Stragglers:
     return Stragglers(hosts, run, ForwardClock(torch.device("cpu")))
 
 
-def test_the_slowest_rank_is_in_the_metrics(tmp_path: Path) -> None:
+def test_the_slowest_rank_is_in_the_metrics_and_slurm_names_its_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report = stragglers_of(HOSTS, tmp_path).report(SLOW_B)
     assert report == {"slowest_rank": 3, "slowest_host": "b", "slowest_ratio": 1.3}
     assert stragglers_of(["a"], tmp_path).report([1.0]) == {}
+    monkeypatch.setenv("SLURMD_NODENAME", "node17")
+    assert host_name() == "node17"
 
 
 def test_a_host_that_stays_slow_is_named_once_and_forgotten_by_the_next_job(tmp_path: Path) -> None:
@@ -32,17 +36,13 @@ def test_a_host_that_stays_slow_is_named_once_and_forgotten_by_the_next_job(tmp_
     assert [bool(text) for text in said].index(True) == 2 * IN_A_ROW - 1
     assert sum(map(bool, said)) == 1 and ": b (forward" in said[2 * IN_A_ROW - 1]
     assert (tmp_path / SLOW_NODES).read_text() == "b\n"
-    (tmp_path / SLOW_NODES).rename(tmp_path / "kept")
+    same_host = stragglers_of(["a", "a"], tmp_path)
+    assert not any(same_host.warning([1.0, 2.0]) for _ in range(3 * IN_A_ROW))
     run = tmp_path / "run"
     run.mkdir()
-    (tmp_path / "kept").rename(run / SLOW_NODES)
+    (tmp_path / SLOW_NODES).rename(run / SLOW_NODES)
     with claim(run):
         assert not (run / SLOW_NODES).exists()
-
-
-def test_ranks_of_one_host_are_not_stragglers(tmp_path: Path) -> None:
-    stragglers = stragglers_of(["a", "a"], tmp_path)
-    assert not any(stragglers.warning([1.0, 2.0]) for _ in range(3 * IN_A_ROW))
 
 
 def test_the_clock_counts_only_what_it_measures() -> None:
@@ -53,8 +53,3 @@ def test_the_clock_counts_only_what_it_measures() -> None:
     time.sleep(0.02)
     assert 0.04 <= clock.take() < 5
     assert clock.take() == 0
-
-
-def test_slurm_names_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURMD_NODENAME", "node17")
-    assert host_name() == "node17"
