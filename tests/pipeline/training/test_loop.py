@@ -49,6 +49,7 @@ from pipeline.training.validation.validator import Validator
 from tests.pipeline.conftest import poison
 from tests.pipeline.loading.conftest import prepare_directory
 from tests.pipeline.training.plain import view
+from tests.pipeline.training.toy_checkpoints import published
 
 SETTINGS = [
     "encoder.layers=1", "encoder.width=16", "encoder.feed_forward=32", "batch.sequences=4",
@@ -143,10 +144,6 @@ def column(output: Path, name: str) -> list[Any]:
     return [line[name] for line in read_metrics(output) if name in line]
 
 
-def saved_steps(output: Path) -> list[int]:
-    return sorted(int(path.name[5:]) for path in (output / "checkpoints").glob("step-*"))
-
-
 def test_everything_happens_when_it_is_due(
     lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +170,7 @@ def test_everything_happens_when_it_is_due(
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines] == [3, 5, 6, 9, 10, 12]
     assert [line["step"] for line in lines if "validation_loss" in line] == [5, 10, 12]
-    assert saved_steps(tmp_path) == [4, 8, 12]
+    assert published(tmp_path) == [4, 8, 12]
     assert [line["sequences"] for line in lines] == [12, 20, 24, 36, 40, 48]
     checkpoint, _ = open_latest(tmp_path, Alone())
     counts = {name: lines[-1][name] for name in ("tokens", "predictions")}
@@ -204,7 +201,7 @@ def test_a_stop_within_a_step_drops_that_step(
     monkeypatch.setattr(PlainEngine, "__call__", counted)
     assert running.train(2)
     assert passes <= 32 + 5 + 2
-    assert saved_steps(tmp_path / "run") == [1]
+    assert published(tmp_path / "run") == [1]
     assert running.progress == whole.progress
     again = trainer(lesson, tmp_path / "run", *settings, progress=running.progress)
     assert not again.train(1)
@@ -217,7 +214,7 @@ def test_an_interrupted_validation_is_repeated(lesson: Path, tmp_path: Path) -> 
     running.stop = running.validator.stop = stopping  # type: ignore[assignment]
     running.cluster.any = lambda flag: flag or next(answers, False)  # type: ignore[misc]
     assert running.train(12)
-    assert saved_steps(tmp_path) == [4, 5]
+    assert published(tmp_path) == [4, 5]
     assert "validation_loss" not in read_metrics(tmp_path)[-1]
     running.metrics and running.metrics.close()
     assert not trainer(lesson, tmp_path, progress=running.progress).train(6)
@@ -239,7 +236,7 @@ def test_a_run_from_given_weights_is_validated_before_its_first_step(
     assert stopped.train(12)
     assert stopped.metrics and read_metrics(tmp_path / "run") == []
     stopped.metrics.close()
-    assert saved_steps(tmp_path / "run") == [0]
+    assert published(tmp_path / "run") == [0]
     for last, validated in ((1, 1), (5, 0)):
         running = trainer(lesson, tmp_path / "run", progress=stopped.progress)
         running.record = stopped.record

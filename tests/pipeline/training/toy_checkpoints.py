@@ -153,6 +153,11 @@ def save_in_background(
     return on_ranks(world_size, play)
 
 
+def published(run: Path) -> list[int]:
+    """The steps of a run's checkpoints."""
+    return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
+
+
 def holds(checkpoint: Checkpoint, step: int) -> bool:
     """Whether a checkpoint's bytes are those of a step's values."""
     return all(

@@ -16,24 +16,16 @@ from pipeline.training.checkpoints.publish import make_room, note_failure, wait_
 from tests.pipeline.training import toy_checkpoints as toy
 
 
-def published(run: Path) -> list[int]:
-    return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
-
-
-def test_multiples_of_keep_every_are_never_removed(tmp_path: Path) -> None:
-    saver = toy.saver(tmp_path, Alone(), keep=2, keep_every=30)
-    for step in range(10, 110, 10):
-        saver.save(toy.fragments(step), toy.state(step))
-    assert published(tmp_path) == [30, 60, 90, 100]
-    toy.saver(tmp_path, Alone(), keep=1).save(toy.fragments(110), toy.state(110))
-    assert published(tmp_path) == [110]
-
-
-def test_the_newest_are_kept(tmp_path: Path) -> None:
-    saver = toy.saver(tmp_path, Alone(), keep=3)
-    for step in range(10, 60, 10):
-        saver.save(toy.fragments(step), toy.state(step))
-    assert published(tmp_path) == [30, 40, 50]
+def test_the_newest_and_multiples_of_keep_every_are_kept(tmp_path: Path) -> None:
+    for keep, keep_every, kept in ((3, 0, [80, 90, 100]), (2, 30, [30, 60, 90, 100])):
+        run = tmp_path / f"{keep}"
+        saver = toy.saver(run, Alone(), keep=keep, keep_every=keep_every)
+        for step in range(10, 110, 10):
+            saver.save(toy.fragments(step), toy.state(step))
+        assert toy.published(run) == kept
+    assert toy.save(run, 110, 2, keep=1) == [None, None]
+    names = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert names == ["latest", "step-00000110"]
 
 
 def test_rank_0_waits_for_all_and_names_ranks_that_fail(tmp_path: Path) -> None:
@@ -53,19 +45,17 @@ def test_rank_0_waits_for_all_and_names_ranks_that_fail(tmp_path: Path) -> None:
     given_up = threading.Event()
     given_up.set()
     (tmp_path / "failed-00002").unlink()
-    with pytest.raises(CheckpointError, match="rank 0 does not see the files of ranks 2, 3;"):
+    with pytest.raises(CheckpointError, match="does not see the files of ranks 2, 3;"):
         wait_for_ranks(tmp_path, 4, "", given_up)
 
-
-def test_a_failure_while_rank_0_gives_up_is_reported(tmp_path: Path) -> None:
     class GivenUp(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
-            note_failure(tmp_path, 1, "no space")
+            note_failure(tmp_path, 2, "no space")
             self.set()
             return True
 
-    with pytest.raises(CheckpointError, match="rank 1: no space"):
-        wait_for_ranks(tmp_path, 2, "", GivenUp())
+    with pytest.raises(CheckpointError, match="rank 2: no space"):
+        wait_for_ranks(tmp_path, 3, "", GivenUp())
 
 
 def test_a_checkpoint_larger_than_the_free_space_is_not_started(tmp_path: Path) -> None:

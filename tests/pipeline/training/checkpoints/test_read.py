@@ -54,48 +54,34 @@ def test_any_ranks_read_what_any_others_wrote(written_by: int, tmp_path: Path) -
                 found = (checkpoint.read(*part) for part in cuts[ranks.rank])
                 return [tensor.numpy().tobytes() for kinds in found for tensor in kinds]
 
-            expected = [
-                [
-                    tensor.numpy().tobytes()
-                    for part in toy.fragments(7, ranges)
-                    for tensor in part[2:]
-                ]
-                for ranges in cuts
+            parts = [toy.fragments(7, ranges) for ranges in cuts]
+            assert toy.on_ranks(read_by, read) == [
+                [tensor.numpy().tobytes() for part in own for tensor in part[2:]] for own in parts
             ]
-            assert toy.on_ranks(read_by, read) == expected
 
 
-def test_weights_come_whole_and_shaped(tmp_path: Path) -> None:
-    toy.save(tmp_path, 7, 3)
-    checkpoint, _ = open_from(tmp_path, Alone())
+def test_weights_come_whole_and_shaped_and_no_others(run: Path) -> None:
+    checkpoint, _ = open_from(run, Alone())
     weights = dict(checkpoint.weights())
     assert {name: tuple(weight.shape) for name, weight in weights.items()} == toy.SHAPES
     for name, weight in weights.items():
-        assert weight.numpy().tobytes() == toy.values(7)[name][0].numpy().tobytes()
-
-
-def test_unknown_parameters_and_ranges_are_refused(run: Path) -> None:
-    checkpoint, _ = open_from(run, Alone())
-    with pytest.raises(CheckpointError, match="has no parameter other"):
+        assert weight.numpy().tobytes() == toy.values(200)[name][0].numpy().tobytes()
+    with pytest.raises(CheckpointError, match="no parameter other"):
         checkpoint.read("other", 0, 1)
-    with pytest.raises(CheckpointError, match=r"has 5 elements of query.bias, not \[3, 6\)"):
+    with pytest.raises(CheckpointError, match=r"5 elements of query.bias, not \[3, 6\)"):
         checkpoint.read("query.bias", 3, 6)
 
 
 def test_a_checkpoint_is_readable_with_other_tools(run: Path) -> None:
-    names = {file.name for file in directory(run, 200).iterdir()}
-    assert names == {
+    folder = directory(run, 200)
+    assert {file.name for file in folder.iterdir()} == {
         "state.json", "index.json",
         "weights-00000.safetensors", "weights-00001.safetensors",
         "optimizer-00000.safetensors", "optimizer-00001.safetensors",
     }  # fmt: skip
     assert (run / "checkpoints/latest").read_text().strip() == "step-00000200"
-    found = sum(
-        tensor.numel()
-        for file in directory(run, 200).glob("weights-*.safetensors")
-        for tensor in load_file(file).values()
-    )
-    assert found == 52
+    weights = [load_file(file) for file in folder.glob("weights-*.safetensors")]
+    assert sum(tensor.numel() for own in weights for tensor in own.values()) == 52
 
 
 def test_a_flipped_bit_anywhere_is_found_and_the_one_before_used(run: Path) -> None:
@@ -130,17 +116,14 @@ def test_a_flipped_bit_of_latest_is_found(run: Path) -> None:
         assert len(messages) == 1
 
 
-@pytest.mark.parametrize("how", ["cut", "longer", "missing", "empty"])
-def test_an_incomplete_checkpoint_is_named_and_the_one_before_used(how: str, run: Path) -> None:
+def test_an_incomplete_checkpoint_is_named_and_the_one_before_used(run: Path) -> None:
     for file in sorted(directory(run, 200).iterdir()):
         content = file.read_bytes()
-        if how == "missing":
-            file.unlink()
-        else:
-            file.write_bytes({"cut": content[:-1], "longer": content + b" ", "empty": b""}[how])
-        found, messages = choose(run)
-        assert found == directory(run, 100)
-        assert str(file) in messages[0]
+        for wrong in (content[:-1], content + b" ", b"", None):
+            file.unlink() if wrong is None else file.write_bytes(wrong)
+            found, messages = choose(run)
+            assert found == directory(run, 100)
+            assert str(file) in messages[0]
         file.write_bytes(content)
 
 
@@ -174,7 +157,7 @@ def test_a_run_without_checkpoints(tmp_path: Path) -> None:
     assert open_latest(tmp_path, Alone()) == (None, [])
     (tmp_path / "checkpoints/.step-00000100.tmp").mkdir(parents=True)
     assert open_latest(tmp_path, Alone()) == (None, [])
-    with pytest.raises(CheckpointError, match="has no checkpoint; give RUN"):
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
         open_from(tmp_path, Alone())
     (tmp_path / "checkpoints/latest").write_text("step-00000100\n")  # the directory was removed
     with pytest.raises(CheckpointError, match="names 'step-00000100', which is not there"):
@@ -198,45 +181,31 @@ def test_damage_after_opening_is_found_as_it_is_read(run: Path) -> None:
         content = bytearray(file.read_bytes())
         content[-1] ^= 1
         file.write_bytes(content)
-    with pytest.raises(
-        CheckpointError, match=r"optimizer-0000\d.safetensors is damaged: exp_avg_sq"
-    ):
+    with pytest.raises(CheckpointError, match=r"optimizer-0000\d.safetensors .*: exp_avg_sq"):
         toy.holds(checkpoint, 200)
 
 
 def test_another_format_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.training.checkpoints.read.FORMAT", 99)
+    monkeypatch.setattr(checkpoint_module, "FORMAT", 99)
     with pytest.raises(CheckpointError, match="is not of format 99"):
         open_checkpoint(directory(run, 200))
 
 
-@pytest.mark.parametrize(
-    "given, step",
-    [
-        ("", 200), ("100", 100), ("step-100", 100), ("step-00000100", 100),
-        ("checkpoints/step-00000100", 100), ("200", 200),
-    ],
-)  # fmt: skip
-def test_from(given: str, step: int, run: Path) -> None:
-    assert choose_from(run / given) == (directory(run, step), [])
-
-
-def test_from_a_copy_elsewhere(run: Path, tmp_path: Path) -> None:
+def test_from_any_name_of_a_checkpoint(run: Path, tmp_path: Path) -> None:
+    named = ("100", "step-100", "step-00000100", "checkpoints/step-00000100")
+    for given, step in (*((name, 100) for name in named), ("", 200), ("200", 200)):
+        assert choose_from(run / given) == (directory(run, step), [])
     shutil.copytree(directory(run, 100), tmp_path / "good")
     assert choose_from(tmp_path / "good") == (tmp_path / "good", [])
-
-
-def test_from_a_missing_or_damaged_checkpoint(run: Path) -> None:
     for given in ("150", "checkpoints/step-00000150"):
         with pytest.raises(CheckpointError, match=r"no checkpoint .*150; saved steps: 100, 200"):
             choose_from(run / given)
     file = directory(run, 200) / "weights-00000.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(CheckpointError, match="weights-00000"):
-        choose_from(run / "200")  # named by the user, so no other is used
+    for read in (choose_from, verify):
+        with pytest.raises(CheckpointError, match="weights-00000"):
+            read(directory(run, 200))  # named by the user, so no other is used
     assert choose_from(run)[0] == directory(run, 100)
-    with pytest.raises(CheckpointError, match="weights-00000"):
-        verify(directory(run, 200))
 
 
 def seal_all(directory: Path, name: str, values: dict[str, Any]) -> None:

@@ -22,10 +22,6 @@ from tests.pipeline.training import toy_checkpoints as toy
 from tests.pipeline.training.points import Points
 
 
-def published(run: Path) -> list[int]:
-    return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
-
-
 def contents(directory: Path) -> dict[str, bytes]:
     return {
         file.relative_to(directory).as_posix(): file.read_bytes()
@@ -40,24 +36,12 @@ def assert_latest(run: Path, step: int) -> None:
     assert messages == [] and toy.holds(checkpoint, step)
 
 
-def test_the_newest_are_kept(tmp_path: Path) -> None:
-    for step in (1, 2, 3, 4):
-        assert toy.save(tmp_path, step, 2, keep=2) == [None, None]
-    assert published(tmp_path) == [3, 4]
-    assert toy.save(tmp_path, 5, keep=1) == [None]
-    assert published(tmp_path) == [5]
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
-        "latest",
-        "step-00000005",
-    ]
-
-
 def test_newer_ones_are_not_removed(tmp_path: Path) -> None:
     """A user who returned to an older one may want them; saving a step again replaces its own."""
     for step in (1, 2, 3):
         toy.save(tmp_path, step)
     toy.save(tmp_path, 2, keep=1, values_of=20)
-    assert published(tmp_path) == [2, 3]
+    assert toy.published(tmp_path) == [2, 3]
     checkpoint, messages = open_latest(tmp_path, Alone())
     assert checkpoint is not None and checkpoint.state.step == 2 and toy.holds(checkpoint, 20)
     assert len(messages) == 1 and "step-00000003 is newer" in messages[0]
@@ -77,7 +61,7 @@ def test_an_old_one_that_cannot_be_removed_is_reported(
     saver.tell = warnings.append
     saver.save(toy.fragments(2), toy.state(2))
     (warning,) = warnings
-    assert "cannot remove the old checkpoint" in warning and "step-00000001" in warning
+    assert "cannot remove" in warning and "step-00000001" in warning
     monkeypatch.undo()
     assert_latest(tmp_path, 2)
     remove_leftovers(tmp_path)
@@ -86,13 +70,13 @@ def test_an_old_one_that_cannot_be_removed_is_reported(
 
 def test_every_element_must_come_from_one_rank(tmp_path: Path) -> None:
     """Stage 0 without `divide` would write everything twice."""
-    errors = toy.on_ranks(
-        2, lambda ranks: toy.saver(tmp_path, ranks).save(toy.fragments(1), toy.state(1, 2))
-    )
-    assert all("was written twice" in str(error) for error in errors)
-    errors = toy.on_ranks(1, lambda ranks: toy.saver(tmp_path, ranks).save([], toy.state(1)))
-    assert "has 0 elements" in str(errors[0])
-    assert published(tmp_path) == []
+    for world_size, parts, said in ((2, toy.fragments(1), "was written twice"), (1, [], "0 elem")):
+
+        def save(ranks: RankGroup, parts: Any = parts, of: int = world_size) -> None:
+            toy.saver(tmp_path, ranks).save(parts, toy.state(1, of))
+
+        assert all(said in str(error) for error in toy.on_ranks(world_size, save))
+    assert toy.published(tmp_path) == []
 
 
 def fail_on(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
@@ -151,11 +135,9 @@ def test_a_failure_in_the_background_is_reported_once_and_the_next_one_is_saved(
     for outcomes in toy.on_ranks(2, play):
         assert outcomes == ["rank 1: [Errno 28] No space left on device", ""]
     ((rank, text),) = warnings
-    assert rank == 0 and text == (
-        "warning: step 2 was not saved: rank 1: [Errno 28] No space left on device; older "
-        "checkpoints are unchanged; training continues"
-    )
-    assert published(tmp_path) == [1, 3]
+    assert rank == 0
+    assert text.startswith("warning: step 2 was not saved: rank 1: [Errno 28] No space left on")
+    assert toy.published(tmp_path) == [1, 3]
     assert_latest(tmp_path, 3)
 
 
@@ -184,19 +166,6 @@ def test_files_that_rank_0_never_sees_are_not_waited_for(
         assert "rank 0 does not see the files of ranks 1; name an --output" in str(error)
 
 
-def test_a_bug_in_the_background_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def wrong(*_: Any) -> None:
-        raise ZeroDivisionError("a bug")
-
-    saver = toy.saver(tmp_path, Alone())
-    saver.before_publishing = lambda: wrong()
-    saver.begin(toy.fragments(1), toy.state(1))
-    with pytest.raises(ZeroDivisionError, match="a bug"):
-        saver.finish()
-
-
 def test_before_publishing_is_called_before_the_checkpoint_is_visible(tmp_path: Path) -> None:
     """Metrics up to a checkpoint's step are on disk before the checkpoint is visible."""
     seen: list[bool] = []
@@ -205,7 +174,12 @@ def test_before_publishing_is_called_before_the_checkpoint_is_visible(tmp_path: 
     saver.before_publishing = lambda: seen.append((files / ".step-00000001.tmp").exists())
     saver.begin(toy.fragments(1), toy.state(1))
     saver.close()
-    assert seen == [True] and published(tmp_path) == [1]
+    assert seen == [True] and toy.published(tmp_path) == [1]
+    saver = toy.saver(tmp_path, Alone())
+    saver.before_publishing = lambda: 1 / 0  # a bug in the background ends the run
+    saver.begin(toy.fragments(2), toy.state(2))
+    with pytest.raises(ZeroDivisionError):
+        saver.finish()
 
 
 def test_closing_does_not_wait_for_ranks_that_are_gone(
@@ -221,7 +195,7 @@ def test_closing_does_not_wait_for_ranks_that_are_gone(
         saver.close()
 
     assert toy.on_ranks(2, play) == [None, None]
-    assert published(tmp_path) == []
+    assert toy.published(tmp_path) == []
 
 
 @pytest.mark.parametrize("fails", ["rename", "fsync", "write_whole", "write_synced"])
@@ -234,20 +208,15 @@ def test_a_failure_of_rank_0_stops_all(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
+    owner = {"rename": Path, "fsync": os}.get(fails, publish_module)
     with monkeypatch.context() as patch:
-        if fails == "rename":
-            patch.setattr(Path, "rename", full)
-        elif fails == "fsync":
-            patch.setattr(os, "fsync", full)
-        else:
-            patch.setattr(publish_module, fails, full)
+        patch.setattr(owner, fails, full)
         errors = toy.save(tmp_path, 2, 2, keep=1)
     assert all("No space left" in str(error) for error in errors)
     assert (tmp_path / "checkpoints/latest").read_text() == "step-00000001\n"
     assert contents(tmp_path / "checkpoints/step-00000001") == before
     assert not list((tmp_path / "checkpoints").glob(".*"))
-    checkpoint, _ = open_latest(tmp_path, Alone())
-    assert checkpoint is not None and checkpoint.state.step == 1
+    assert_latest(tmp_path, 1)
 
 
 @pytest.fixture
@@ -287,8 +256,7 @@ def test_a_full_disk(small_disk: Path) -> None:
 def test_a_read_only_disk(small_disk: Path) -> None:
     run = small_disk / "run"
     toy.save(run, 1, 2)
-    remount = ["mount", "-o", "remount,ro", str(small_disk)]
-    subprocess.run(remount, check=True)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     errors = toy.save(run, 2, 2)
     assert all("Read-only file system" in str(error) for error in errors)
     assert_latest(run, 1)
@@ -307,8 +275,8 @@ def test_everything_is_synced_before_it_gets_its_name(
 
     def rename(source: Path, target: Path) -> None:
         if rank := re.fullmatch(r"index-0000(\d).json", target.name):
-            names = [f"weights-0000{rank[1]}.safetensors", f"optimizer-0000{rank[1]}.safetensors"]
-            assert set(synced) >= {*names, source.name}
+            names = {f"{kind}-0000{rank[1]}.safetensors" for kind in ("weights", "optimizer")}
+            assert set(synced) >= names | {source.name}
         else:
             assert set(synced) >= {
                 ".index-00000.json.tmp", ".index-00001.json.tmp", "index.json", "state.json",
@@ -341,9 +309,9 @@ def in_child(die_at: int, action: Callable[[], object]) -> int:
 
 def held(checkpoint: Checkpoint | None) -> tuple[int, int] | None:
     """A checkpoint's step, and the step whose values it holds."""
-    if checkpoint is None:
-        return None
-    return checkpoint.state.step, next(of for of in (1, 2, 3, 20) if toy.holds(checkpoint, of))
+    return checkpoint and (
+        checkpoint.state.step, next(of for of in (1, 2, 3, 20) if toy.holds(checkpoint, of))
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 3])
@@ -362,8 +330,7 @@ def test_killed_at_every_point(
     allowed = {(step, values), None if saved == "first" else (2, 2)}
 
     def save_into(run: Path) -> list[Any]:
-        results: list[Any] = toy.save_in_background(run, step, 2, keep=2, values_of=values)
-        return results
+        return toy.save_in_background(run, step, 2, keep=2, values_of=values)
 
     shutil.copytree(base, tmp_path / "undisturbed")
     assert save_into(tmp_path / "undisturbed") == ["", ""]
