@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -30,20 +31,38 @@ def filled(seed: int) -> list[torch.Tensor]:
     return [torch.randn(size, generator=generator) for size in SIZES]
 
 
-def step() -> tuple[list[torch.Tensor], ...]:
-    """Weights, gradients, moments and [2, pieces] squares after one LAMB step."""
-    weights, gradients, means = (filled(seed) for seed in range(3))
-    squares = [tensor.abs() for tensor in filled(3)]
-    update = CompiledUpdate(weights, list(zip(means, squares)), FRAGMENTS, DECAYS)
-    norms = update.advance(gradients, ADAM).clone()
+class Tensors(NamedTuple):
+    """Of one update: weights, gradients and moments."""
+
+    weights: list[torch.Tensor]
+    gradients: list[torch.Tensor]
+    means: list[torch.Tensor]
+    squares: list[torch.Tensor]
+
+    def update(self) -> CompiledUpdate:
+        return CompiledUpdate(self.weights, list(zip(self.means, self.squares)), FRAGMENTS, DECAYS)
+
+    def flat(self) -> list[torch.Tensor]:
+        return [tensor for group in self for tensor in group]
+
+
+def fresh() -> Tensors:
+    return Tensors(*(filled(seed) for seed in range(3)), [tensor.abs() for tensor in filled(3)])
+
+
+def step() -> tuple[Tensors, torch.Tensor]:
+    """The tensors and [2, pieces] squares after one LAMB step."""
+    tensors = fresh()
+    update = tensors.update()
+    norms = update.advance(tensors.gradients, ADAM).clone()
     whole = torch.zeros(2, 3, dtype=torch.float64).index_add_(1, update.owners, norms)
-    update.apply(gradients, RATES)
-    return weights, gradients, means, squares, [whole]
+    update.apply(tensors.gradients, RATES)
+    return tensors, whole
 
 
 def test_one_step_by_numpy() -> None:
     before = [filled(seed) for seed in range(4)]
-    after = step()
+    after, norms = step()
     sums = np.zeros((2, 3))
     for part in FRAGMENTS:
         inside = slice(part.offset, part.offset + part.numel)
@@ -55,29 +74,21 @@ def test_one_step_by_numpy() -> None:
         for found, values in zip(after, expected):
             np.testing.assert_allclose(found[part.flat][inside], values, rtol=1e-4, atol=1e-6)
         sums[:, part.logical] += (w**2).sum(), (u**2).sum()
-    np.testing.assert_allclose(after[4][0], sums, rtol=1e-6)
+    np.testing.assert_allclose(norms, sums, rtol=1e-6)
 
 
 def test_relative_gradients_by_numpy() -> None:
     """The sums of StableAdamW; the rest is LAMB's first pass."""
-    weights, gradients, means = (filled(seed) for seed in range(3))
-    squares = [tensor.abs() for tensor in filled(3)]
-    update = CompiledUpdate(weights, list(zip(means, squares)), FRAGMENTS, DECAYS)
-    adam = replace(ADAM, eps=0.5)
-    found = update.advance_relative(gradients, adam)
+    tensors, lamb, adam = fresh(), fresh(), replace(ADAM, eps=0.5)
+    update = tensors.update()
+    found = update.advance_relative(tensors.gradients, adam)
     whole = torch.zeros(1, 3, dtype=torch.float64).index_add_(1, update.owners, found)
-    lamb = [filled(0), filled(1), filled(2), [tensor.abs() for tensor in filled(3)]]
-    CompiledUpdate(lamb[0], list(zip(lamb[2], lamb[3])), FRAGMENTS, DECAYS).advance(lamb[1], adam)
-    for mine, theirs in zip(
-        weights + gradients + means + squares,
-        [tensor for group in lamb for tensor in group],
-        strict=True,
-    ):
-        assert torch.equal(mine, theirs)
+    lamb.update().advance(lamb.gradients, adam)
+    assert all(map(torch.equal, tensors.flat(), lamb.flat()))
     sums = np.zeros((1, 3))
     for part in FRAGMENTS:
         inside = slice(part.offset, part.offset + part.numel)
-        g, v = (group[part.flat][inside].double().numpy() for group in (filled(1), squares))
+        g, v = (group[part.flat][inside].double().numpy() for group in (filled(1), tensors.squares))
         sums[0, part.logical] += ((0.5 * g) ** 2 / np.maximum(v / (1 - 0.99**3), 0.5**2)).sum()
     np.testing.assert_allclose(whole, sums, rtol=1e-6)
 
@@ -86,42 +97,37 @@ def test_nothing_between_the_fragments_is_touched() -> None:
     inside = [torch.zeros(size, dtype=torch.bool) for size in SIZES]
     for part in FRAGMENTS:
         inside[part.flat][part.offset : part.offset + part.numel] = True
-    for seed, group in enumerate(step()[:3]):
+    for seed, group in enumerate(step()[0][:3]):
         for mask, tensor, original in zip(inside, group, filled(seed), strict=True):
             assert torch.equal(tensor[~mask], original[~mask])
             assert not torch.isclose(tensor[mask], original[mask], rtol=1e-9).all()
 
 
 def test_at_once_is_the_same_step() -> None:
-    weights, gradients, means = (filled(seed) for seed in range(3))
-    squares = [tensor.abs() for tensor in filled(3)]
-    update = CompiledUpdate(weights, list(zip(means, squares)), FRAGMENTS, DECAYS)
-    update.advance_and_apply(gradients, ADAM, 0.1)
-    lamb = [filled(0), filled(1), filled(2), [tensor.abs() for tensor in filled(3)]]
-    apart = CompiledUpdate(lamb[0], list(zip(lamb[2], lamb[3])), FRAGMENTS, DECAYS)
-    apart.advance(lamb[1], ADAM)
-    apart.apply(lamb[1], [0.1] * 3)
-    for mine, theirs in zip(weights + means + squares, lamb[0] + lamb[2] + lamb[3], strict=True):
-        assert torch.equal(mine, theirs)
-    assert all(torch.equal(mine, given) for mine, given in zip(gradients, filled(1), strict=True))
+    once, lamb = fresh(), fresh()
+    once.update().advance_and_apply(once.gradients, ADAM, 0.1)
+    apart = lamb.update()
+    apart.advance(lamb.gradients, ADAM)
+    apart.apply(lamb.gradients, [0.1] * 3)
+    expected = lamb._replace(gradients=filled(1))  # the gradients are as given
+    assert all(map(torch.equal, once.flat(), expected.flat()))
 
 
 @pytest.mark.parametrize("piece,job", [(2**18, 2**21), (100, 500), (4_099, 1)])
 def test_threads_and_their_shares_change_nothing(
     monkeypatch: pytest.MonkeyPatch, piece: int, job: int
 ) -> None:
-    expected = step()
+    expected, norms = step()
     monkeypatch.setattr(cpu_update, "PIECE", piece)
     monkeypatch.setattr(cpu_update, "JOB", job)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        found = step()
+        found, their_norms = step()
     finally:
         torch.set_num_threads(threads)
-    for mine, theirs in zip(found[:4], expected[:4], strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
-    torch.testing.assert_close(found[4], expected[4], rtol=1e-12, atol=0)
+    assert all(map(torch.equal, found.flat(), expected.flat()))
+    torch.testing.assert_close(their_norms, norms, rtol=1e-12, atol=0)
 
 
 def test_jobs_cover_every_piece_once() -> None:
@@ -133,9 +139,8 @@ def test_jobs_cover_every_piece_once() -> None:
         ]
 
 
-def test_gradient_square_is_of_the_fragments_alone() -> None:
-    weights, gradients = filled(0), filled(1)
-    moments = list(zip(filled(2), filled(3)))
+def test_gradient_square_is_of_the_fragments_alone_and_a_rank_may_have_none() -> None:
+    weights, gradients, moments = filled(0), filled(1), list(zip(filled(2), filled(3)))
     update = CompiledUpdate(weights, moments, FRAGMENTS, DECAYS)
     expected = sum(
         float(gradients[part.flat][part.offset : part.offset + part.numel].double().square().sum())
@@ -144,12 +149,8 @@ def test_gradient_square_is_of_the_fragments_alone() -> None:
     assert float(update.gradient_square(gradients)) == pytest.approx(expected, rel=1e-12)
     gradients[1][2_000] = float("nan")
     assert not torch.isfinite(update.gradient_square(gradients))
-
-
-def test_a_rank_may_have_no_fragments() -> None:
-    weights, gradients = filled(0), filled(1)
-    update = CompiledUpdate(weights, list(zip(filled(2), filled(3))), [], DECAYS)
-    assert float(update.gradient_square(gradients)) == 0
-    assert update.advance(gradients, ADAM).shape == (2, 0)
-    update.apply(gradients, RATES)
+    none = CompiledUpdate(weights, moments, [], DECAYS)
+    assert float(none.gradient_square(gradients)) == 0
+    assert none.advance(gradients, ADAM).shape == (2, 0)
+    none.apply(gradients, RATES)
     assert torch.equal(weights[0], filled(0)[0])

@@ -34,25 +34,17 @@ def second_rank(flat: torch.Tensor) -> FragmentLayout:
     return FragmentLayout((flat,), (FragmentPiece("fused", 2, 0, 10, 6),), replicated=False)
 
 
-def test_cut() -> None:
-    assert cut_fragments(second_rank(torch.zeros(20)), [QUERY, KEY]) == [
+def test_cut_and_gaps() -> None:
+    layout = second_rank(torch.zeros(20))
+    assert cut_fragments(layout, [QUERY, KEY]) == [
         Fragment(logical=0, start=2, flat=0, offset=10, numel=1),
         Fragment(logical=1, start=0, flat=0, offset=11, numel=2),
     ]
-
-
-def test_a_rank_may_have_no_fragments() -> None:
-    layout = FragmentLayout(
-        (torch.zeros(4),), (FragmentPiece("fused", 5, 0, 0, 3),), replicated=False
-    )
-    assert cut_fragments(layout, [QUERY, KEY]) == []
-    assert [(first, last) for _, first, last in gaps(layout, [])] == [(0, 3)]
-
-
-def test_gaps() -> None:
-    layout = second_rank(torch.zeros(20))
     found = gaps(layout, cut_fragments(layout, [QUERY, KEY]))
     assert [(first, last) for _, first, last in found] == [(13, 16)]
+    none = replace(layout, pieces=(FragmentPiece("fused", 5, 0, 0, 3),))
+    assert cut_fragments(none, [QUERY, KEY]) == []
+    assert [(first, last) for _, first, last in gaps(none, [])] == [(0, 3)]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +84,7 @@ def test_verify() -> None:
 
 
 @pytest.mark.parametrize(
-    "attributes,message",
+    ("attributes", "message"),
     [
         ({"round_robin_gradients": True}, "round_robin_gradients=True is not supported"),
         ({"zero_hpz_partition_size": 8}, "zero_hpz_partition_size=8 is not supported"),
@@ -104,8 +96,5 @@ def test_verify() -> None:
 def test_refused_layouts(attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_layout(PARAMETERS, [torch.zeros(8)], SimpleNamespace(**attributes))
-
-
-def test_groups_are_refused() -> None:
     with pytest.raises(ConfigError, match="cut the model into 2 groups"):
         read_layout(PARAMETERS, [torch.zeros(4)] * 2, SimpleNamespace())

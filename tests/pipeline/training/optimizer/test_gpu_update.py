@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +17,6 @@ from pipeline.training.optimizer.cpu_update import CompiledUpdate
 from pipeline.training.optimizer.fragments import Fragment, limit_sizes
 from pipeline.training.optimizer.gpu_update import ForeachUpdate
 from pipeline.training.optimizer.lamb_variants import AdamStep
-from pipeline.training.optimizer.optimizer import UPDATES
 from tests.pipeline.training.optimizer.test_cpu_update import ADAM, DECAYS, FRAGMENTS, RATES, filled
 from tests.pipeline.training.optimizer.test_optimizer import PAIR, Weights, bound
 from tests.pipeline.training.toy import Record
@@ -42,19 +39,10 @@ class Counting(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-@contextlib.contextmanager
-def counted() -> Iterator[Counter[str]]:
-    with Counting() as mode:
-        yield mode.waits
-
-
 def results(
-    kind: type[CompiledUpdate] | type[ForeachUpdate],
-    adam: AdamStep,
-    way: str,
-    most: int = 2**24,
-    device: str = "cpu",
-) -> list[torch.Tensor]:
+    kind: type[CompiledUpdate] | type[ForeachUpdate], adam: AdamStep, way: str,
+    most: int = 2**24, device: str = "cpu",
+) -> list[torch.Tensor]:  # fmt: skip
     """Sums, updates, weights and moments after a step; most: elements of a fragment."""
     groups = [filled(seed) for seed in range(4)]
     groups[3] = [tensor.abs() for tensor in groups[3]]
@@ -82,32 +70,28 @@ STEPS = {
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("large", [2**20, 800])
 @pytest.mark.parametrize("adam", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("way", WAYS)
 def test_equals_the_compiled_update(
-    monkeypatch: pytest.MonkeyPatch, way: str, adam: AdamStep, large: int, device: str
+    monkeypatch: pytest.MonkeyPatch, way: str, adam: AdamStep, device: str
 ) -> None:
-    monkeypatch.setattr(gpu_update, "LARGE", large)
-    for ours, theirs in zip(
-        results(ForeachUpdate, adam, way, device=device),
-        results(CompiledUpdate, adam, way),
-        strict=True,
-    ):
+    theirs = results(CompiledUpdate, adam, way)
+    for large in (2**20, 800):
+        monkeypatch.setattr(gpu_update, "LARGE", large)
+        ours = results(ForeachUpdate, adam, way, device=device)
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("block", [2**24, 1_001])
 def test_cuts_of_the_weights_change_only_rounding(
-    block: int, way: str, device: str, monkeypatch: pytest.MonkeyPatch
+    way: str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = results(ForeachUpdate, ADAM, way, device=device)
-    monkeypatch.setattr(gpu_update, "BLOCK", block)
-    cut = results(ForeachUpdate, ADAM, way, 900, device=device)
-    for ours, theirs in zip(whole, cut, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=3e-7)
+    for block in (2**24, 1_001):
+        monkeypatch.setattr(gpu_update, "BLOCK", block)
+        cut = results(ForeachUpdate, ADAM, way, 900, device=device)
+        torch.testing.assert_close(whole, cut, rtol=1e-6, atol=3e-7)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -146,21 +130,17 @@ class Operations(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("kind", ["lamb", "adamw", "stable_adamw"])
-def test_small_weights_do_not_cost_a_kernel_each(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("foreach")
+def test_small_weights_do_not_cost_a_kernel_each_and_a_block_costs_six(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(UPDATES, "cpu", ForeachUpdate)
-    assert launches(kind, 40) == launches(kind, 4)
-
-
-def test_a_block_of_stable_adamw_is_six_launches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of them are LAMB's first pass and its norms; two more are made once per step."""
-    monkeypatch.setitem(UPDATES, "cpu", ForeachUpdate)
-    whole = launches("stable_adamw", 40)
-    assert whole == launches("lamb", 40) + 4 + 2
+    """Of StableAdamW's six per block, two are LAMB's first pass and its norms; two more are made
+    once per step."""
+    whole = {kind: launches(kind, 40) for kind in ("lamb", "adamw", "stable_adamw")}
+    assert whole == {kind: launches(kind, 4) for kind in whole}
+    assert whole["stable_adamw"] == whole["lamb"] + 4 + 2
     monkeypatch.setattr(gpu_update, "BLOCK", 80)
-    assert launches("stable_adamw", 40) == whole + 6
+    assert launches("stable_adamw", 40) == whole["stable_adamw"] + 6
 
 
 def test_blocks_hold_all_pieces_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,22 +152,22 @@ def test_blocks_hold_all_pieces_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(sizes) == 1_000 and all(a + b[0].numel > 1_000 for a, b in zip(sizes, blocks[1:]))
 
 
-@pytest.mark.parametrize("kind,most", [("lamb", 2), ("adamw", 1), ("stable_adamw", 2)])
-def test_a_step_waits_for_the_device_at_most_twice(
-    kind: str, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(UPDATES, "cpu", ForeachUpdate)
-    model = Weights(1.0, 2.0, 3.0, 4.0)
-    optimizer = bound(model, PAIR, kind=kind, clip_norm=0.1)
-    model.w.grad = torch.ones(4)
-    with counted() as waits:
-        optimizer.step()
-    assert optimizer.steps == 1
-    assert waits == Counter(["item"] if most == 1 else ["item", "tolist"])
+@pytest.mark.usefixtures("foreach")
+def test_a_step_waits_for_the_device_at_most_twice() -> None:
+    for kind, methods in (
+        ("lamb", ["item", "tolist"]), ("adamw", ["item"]), ("stable_adamw", ["item", "tolist"]),
+    ):  # fmt: skip
+        model = Weights(1.0, 2.0, 3.0, 4.0)
+        optimizer = bound(model, PAIR, kind=kind, clip_norm=0.1)
+        model.w.grad = torch.ones(4)
+        with Counting() as mode:
+            optimizer.step()
+        assert optimizer.steps == 1
+        assert mode.waits == Counter(methods), kind
 
 
 def test_no_wait_goes_uncounted() -> None:
-    with counted() as waits:
+    with Counting() as mode:
         one = torch.ones(1)
         one.item(), one.tolist(), float(one), bool(one > 0), one.cpu()
-    assert sum(waits.values()) >= 5
+    assert mode.waits.total() >= 5

@@ -44,11 +44,8 @@ def test_where_the_bias_is_corrected(
     adam = rule.adam_step(SETTINGS, 10, 1.0)
     assert (adam.correction1, adam.correction2) == pytest.approx(corrections)
     assert rule.rate(2.0, adam, 10) == pytest.approx(2 * factor)
-
-
-def test_no_average_needs_no_correction() -> None:
-    adam = VARIANTS["albert"].adam_step(replace(SETTINGS, beta1=0.0, beta2=0.0), 1, 1.0)
-    assert (adam.correction1, adam.correction2) == (1.0, 1.0)
+    no_average = rule.adam_step(replace(SETTINGS, beta1=0.0, beta2=0.0), 1, 1.0)
+    assert (no_average.correction1, no_average.correction2) == (1.0, 1.0)
 
 
 def test_trust_ratio() -> None:
@@ -69,19 +66,21 @@ def test_updates_without_bias_correction_are_larger_at_first() -> None:
     assert ratios == pytest.approx({10: 6.53, 100: 3.24, 1_000: 1.26}, rel=0.01)
 
 
-@pytest.mark.parametrize("variant", ["paper", "albert"])
-def test_lamb_is_corrected_as_its_variant_says(variant: str) -> None:
-    run = recipe("roberta_base")
-    chosen = [f"optimizer.lamb_variant={variant}", "optimizer.bias_correction=false"]
-    with pytest.raises(ConfigError, match=r"--set optimizer\.lamb_variant=albert for LAMB"):
-        override(run, chosen)
-    assert override(run, [*chosen, "optimizer.kind=adamw"])
-
-
-@pytest.mark.parametrize("variant", ["nvlamb", "deepspeed"])
-def test_variants_that_adapt_everything_say_so(variant: str) -> None:
-    run, chosen = recipe("roberta_base"), f"optimizer.lamb_variant={variant}"
-    with pytest.raises(ConfigError, match=r"--set optimizer\.adapt_vectors=true, or"):
-        override(run, [chosen])
-    assert override(run, [chosen, "optimizer.adapt_vectors=true"])
-    assert override(run, [chosen, "optimizer.kind=adamw"])
+@pytest.mark.parametrize(
+    ("variant", "refused", "remedy"),
+    [
+        ("paper", "bias_correction=false", r"lamb_variant=albert for LAMB"),
+        ("albert", "bias_correction=false", r"lamb_variant=albert for LAMB"),
+        ("nvlamb", "adapt_vectors=false", r"adapt_vectors=true, or"),
+        ("deepspeed", "adapt_vectors=false", r"adapt_vectors=true, or"),
+    ],
+)
+def test_a_setting_that_contradicts_a_variant_is_refused(
+    variant: str, refused: str, remedy: str
+) -> None:
+    """LAMB is corrected, and adapts vectors, as its variant says."""
+    run, chosen = recipe("roberta_base"), [f"optimizer.lamb_variant={variant}"]
+    with pytest.raises(ConfigError, match=rf"--set optimizer\.{remedy}"):
+        override(run, [*chosen, f"optimizer.{refused}"])
+    assert override(run, [*chosen, f"optimizer.{refused}", "optimizer.kind=adamw"])
+    assert override(run, [*chosen, f"optimizer.{refused.replace('false', 'true')}"])

@@ -6,8 +6,10 @@ floor, which is the same measure of the reference with its batch in chunks (toy.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +20,15 @@ import torch
 
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import MaskedLanguageModel
+from pipeline.config.run import Run
 from pipeline.planning.phase_plan import encoder_config
 from pipeline.planning.schedule import learning_rate
 from pipeline.recipes import recipe
 from pipeline.training.optimizer import cpu_update, lamb_variants
-from pipeline.training.optimizer.cpu_update import CompiledUpdate
 from pipeline.training.optimizer.fragments import REFUSED, cut_fragments, read_layout
-from pipeline.training.optimizer.gpu_update import ForeachUpdate
 from pipeline.training.optimizer.lamb_variants import VARIANTS
-from pipeline.training.optimizer.optimizer import UPDATES, LogicalOptimizer
+from pipeline.training.optimizer.optimizer import LogicalOptimizer
+from tests.pipeline.training import plain
 from tests.pipeline.training.formulas import Weight as FormulaWeight
 from tests.pipeline.training.formulas import formula_of
 from tests.pipeline.training.plain import view
@@ -40,7 +42,6 @@ from tests.pipeline.training.toy import (
     train_plainly,
 )
 
-CPU = torch.device("cpu")
 KINDS = ["adamw", "uncorrected", "stable_adamw", *VARIANTS]
 OTHERS = [variant for variant in VARIANTS if variant != "paper"]
 FACTOR = 3
@@ -56,7 +57,7 @@ def bound_with(model: torch.nn.Module, logical: list[Record], settings: Any) -> 
     parameters = dict(model.named_parameters())
     optimizer = LogicalOptimizer(parameters, logical, settings)
     layout = read_layout(parameters, [], None)
-    optimizer.bind(layout, cut_fragments(layout, logical), CPU)
+    optimizer.bind(layout, cut_fragments(layout, logical), torch.device("cpu"))
     return optimizer
 
 
@@ -85,18 +86,22 @@ def train_ours(run: Any) -> dict[str, torch.Tensor]:
     return {r.name: view(parameters[r.parameter_name], r).clone() for r in logical}
 
 
-@pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
+@functools.cache
+def reference(kind: str, clip_norm: float) -> tuple[plain.Weights, float]:
+    """The formula's weights after a run of 50 steps, and the floor."""
+    run = toy_run(kind, "fp32", clip_norm, 8, 50)
+    whole, chunked = (train_plainly(Toy(), run, chunks) for chunks in (1, 2))
+    return whole, distance(chunked, whole, Toy())
+
+
+@pytest.mark.usefixtures("arithmetic")
 @pytest.mark.parametrize("kind", ["adamw", "uncorrected", *VARIANTS])
 @pytest.mark.parametrize("clip_norm", [0.0, 0.2])
-def test_traps_27_equals_the_formula_on_one_process(
-    kind: str, clip_norm: float, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(UPDATES, "cpu", arithmetic)
-    run = toy_run(kind, "fp32", clip_norm, 8, 50)
-    reference, chunked = (train_plainly(Toy(), run, chunks) for chunks in (1, 2))
-    floor = distance(chunked, reference, Toy())
+def test_equals_the_formula_on_one_process(kind: str, clip_norm: float) -> None:
+    whole, floor = reference(kind, clip_norm)
     assert 0 < floor < 1e-5
-    assert distance(train_ours(run), reference, Toy()) <= FACTOR * floor
+    ours = train_ours(toy_run(kind, "fp32", clip_norm, 8, 50))
+    assert distance(ours, whole, Toy()) <= FACTOR * floor
 
 
 EDGES: dict[str, dict[str, Any]] = {
@@ -110,17 +115,20 @@ EDGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", EDGES)
-def test_edges_of_the_settings(
-    kind: str, name: str, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compared with the formula in fp64."""
-    monkeypatch.setitem(UPDATES, "cpu", arithmetic)
+@functools.cache
+def edge(kind: str, name: str) -> tuple[Run, plain.Weights]:
+    """A run of five steps, and the formula's weights after it in fp64."""
     run = toy_run(kind, "fp32", 0.2, 8, 5)
     run = replace(run, optimizer=replace(run.optimizer, **EDGES[name]))
-    assert distance(train_ours(run), train_plainly(Toy().double(), run, 1), Toy()) < 1e-4
+    return run, train_plainly(Toy().double(), run, 1)
+
+
+@pytest.mark.usefixtures("arithmetic")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", EDGES)
+def test_edges_of_the_settings(kind: str, name: str) -> None:
+    run, expected = edge(kind, name)
+    assert distance(train_ours(run), expected, Toy()) < 1e-4
 
 
 def google_adam(
@@ -130,9 +138,8 @@ def google_adam(
     weights = {name: value.astype(np.float64) for name, value in weights.items()}
     means, squares = ({name: 0.0 * w for name, w in weights.items()} for _ in range(2))
     for gradient, rate in zip(gradients, rates, strict=True):
-        norm = math.sqrt(sum(float(np.square(part).sum()) for part in gradient.values()))
         for name, part in gradient.items():
-            clipped = part * (1.0 / max(norm, 1.0))
+            clipped = part * (1.0 / max(norm(gradient.values()), 1.0))
             means[name] = 0.9 * means[name] + (1 - 0.9) * clipped
             squares[name] = 0.999 * squares[name] + (1 - 0.999) * np.square(clipped)
             update = means[name] / (np.sqrt(squares[name]) + 1e-6)
@@ -142,10 +149,13 @@ def google_adam(
     return weights
 
 
-@pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
-def test_ten_steps_of_bert_are_googles(arithmetic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def norm(values: Iterable[np.ndarray]) -> float:
+    return math.sqrt(sum(float(np.square(part).sum()) for part in values))
+
+
+@pytest.mark.usefixtures("arithmetic")
+def test_ten_steps_of_bert_are_googles() -> None:
     """With the recipe's optimizer and schedule, and gradients above and below the norm of 1."""
-    monkeypatch.setitem(UPDATES, "cpu", arithmetic)
     tiny, published = recipe("bert_tiny"), recipe("bert_base_published")
     schedule = replace(published.schedule, warmup_steps=4)
     run = replace(published, optimizer=published.optimizer, schedule=schedule, steps=40, phases=())
@@ -172,9 +182,9 @@ def test_ten_steps_of_bert_are_googles(arithmetic: Any, monkeypatch: pytest.Monk
     rates = [1e-4 * (n / 4 if n < 4 else 1 - n / 40) for n in range(10)]
     expected = google_adam(begin, gradients, rates)
     ours = {p.name: view(parameters[p.parameter_name], p).detach().numpy() for p in logical}
-    off = math.sqrt(sum(float(np.square(ours[n] - expected[n]).sum()) for n in ours))
-    moved = math.sqrt(sum(float(np.square(begin[n] - expected[n]).sum()) for n in ours))
-    norms = [math.sqrt(sum(float(np.square(g).sum()) for g in part.values())) for part in gradients]
+    off = norm(ours[name] - expected[name] for name in ours)
+    moved = norm(begin[name] - expected[name] for name in ours)
+    norms = [norm(part.values()) for part in gradients]
     assert min(norms) < 1 < max(norms)
     assert off / moved < 1e-5
 
@@ -183,9 +193,8 @@ def test_settings_and_variants_matter() -> None:
     """Every pair differs by far more than the tolerance of any test here."""
     runs = [toy_run(kind, "fp32", 0.2, 8, 20) for kind in ("paper", *KINDS[:3], *OTHERS)]
     paper = runs[0]
-    for edge in EDGES.values():
-        changed = replace(paper.optimizer, **edge)
-        runs.append(replace(paper, optimizer=changed))
+    for changes in EDGES.values():
+        runs.append(replace(paper, optimizer=replace(paper.optimizer, **changes)))
     results = [train_ours(run) for run in runs]
     for index, (first, run) in enumerate(zip(results, runs, strict=True)):
         for second, other in zip(results[:index], runs, strict=False):
@@ -196,19 +205,16 @@ def test_settings_and_variants_matter() -> None:
 
 def test_the_reference_is_pytorchs_adamw() -> None:
     """In fp64: in fp32 PyTorch's 1 - lr weight_decay has the same rounding error every step."""
-    run = toy_run("adamw", "fp32", 0, 8, 50)
-    reference = train_plainly(Toy().double(), run, 1)
-    model = Toy().double()
+    run, model = toy_run("adamw", "fp32", 0, 8, 50), Toy().double()
     settings = run.optimizer
     theirs = torch.optim.AdamW(
         [
             {"params": [p for p in model.parameters() if p.dim() > 1]},
             {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0},
         ],
-        betas=(settings.beta1, settings.beta2),
-        eps=settings.eps,
+        betas=(settings.beta1, settings.beta2), eps=settings.eps,
         weight_decay=settings.weight_decay,
-    )
+    )  # fmt: skip
     for step, (ids, weights) in enumerate(batches(8, run.steps), 1):
         (model(ids, weights) / weights[:, 1:].sum()).backward()
         for group in theirs.param_groups:
@@ -217,7 +223,7 @@ def test_the_reference_is_pytorchs_adamw() -> None:
         theirs.zero_grad()
     parameters = dict(model.named_parameters())
     found = {r.name: view(parameters[r.parameter_name], r) for r in records(model)}
-    assert distance(found, reference, Toy()) < 1e-12
+    assert distance(found, train_plainly(Toy().double(), run, 1), Toy()) < 1e-12
 
 
 def test_the_pages_match_the_code() -> None:
@@ -237,13 +243,17 @@ def test_the_pages_match_the_code() -> None:
         assert f"{size:,} for {recipe_name}" in " ".join(page.split())
 
 
+def step_once(optimizer: LogicalOptimizer, model: Weights, gradient: list[float]) -> None:
+    model.w.grad = torch.tensor(gradient)
+    optimizer.step()
+
+
 def test_one_update_by_hand() -> None:
     """w = (3, 4 | 1, 1), first step: m/sqrt(v) is the gradient's sign."""
     model = Weights(3.0, 4.0, 1.0, 1.0)
     optimizer = bound(model, PAIR, weight_decay=0.1, eps=1e-12, clip_norm=0.0)
-    model.w.grad = torch.tensor([7.0, -7.0, 7.0, 7.0])
     optimizer.param_groups[0]["lr"] = 0.5
-    optimizer.step()
+    step_once(optimizer, model, [7.0, -7.0, 7.0, 7.0])
     # u = (1 + .3, -1 + .4), its norm 1.4318, ||w|| = 5; the second has neither decay nor ratio
     ratio = 5 / math.hypot(1.3, 0.6)
     expected = [3 - 0.5 * ratio * 1.3, 4 + 0.5 * ratio * 0.6, 0.5, 0.5]
@@ -252,76 +262,42 @@ def test_one_update_by_hand() -> None:
     assert optimizer.gradient_norm == pytest.approx(14.0)
 
 
-def test_vectors_adapt_when_the_run_says_so() -> None:
-    model = Weights(3.0, 4.0, 3.0, 4.0)
-    optimizer = bound(model, PAIR, weight_decay=0.0, adapt_vectors=True, clip_norm=0.0)
-    model.w.grad = torch.tensor([1.0, 1.0, 2.0, 2.0])
-    optimizer.step()
-    assert optimizer.trust_ratios == pytest.approx([5 / math.sqrt(2)] * 2, rel=1e-4)
-
-
 def test_deepspeeds_ratio_is_limited() -> None:
     model = Weights(1e4, 1e4, 1e-4, 1e-4)
     optimizer = bound(model, PAIR, weight_decay=0.0, lamb_variant="deepspeed", adapt_vectors=True)
-    model.w.grad = torch.tensor([1.0, 1.0, 1.0, 1.0])
-    optimizer.step()
+    step_once(optimizer, model, [1.0] * 4)
     assert optimizer.trust_ratios == [10.0, 0.01]
 
 
-@pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
+@pytest.mark.usefixtures("arithmetic")
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("weight,gradient", [(0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
-def test_the_ratio_is_one_where_a_norm_is_zero(
-    weight: float, gradient: float, variant: str, arithmetic: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ratio_is_one_where_a_norm_is_zero(variant: str) -> None:
     """As in the formula; without decay, so that the update is zero if the gradient is."""
-    monkeypatch.setitem(UPDATES, "cpu", arithmetic)
-    model = Weights(weight, weight, 1.0, 2.0)
-    optimizer = bound(
-        model, PAIR, weight_decay=0.0, clip_norm=0.0, lamb_variant=variant, adapt_vectors=True
-    )
-    expected: list[float] = []
-    for values, slope in (((weight, weight), gradient), ((1.0, 2.0), 1.0)):
-        zeros = torch.zeros(2), torch.zeros(2)
-        whole = FormulaWeight(torch.tensor(values), *zeros, False, True)
-        formula = formula_of(optimizer.settings)
-        after = formula(whole, torch.full((2,), slope), 1, 0.1, optimizer.settings)
-        expected += after.tolist()
-    model.w.grad = torch.tensor([gradient, gradient, 1.0, 1.0])
-    optimizer.param_groups[0]["lr"] = 0.1
-    optimizer.step()
-    assert optimizer.trust_ratios[0] == 1.0 != optimizer.trust_ratios[1]
-    assert model.w.tolist() == pytest.approx(expected, rel=1e-5)
-
-
-def test_vectors_decay_when_the_run_says_so() -> None:
-    model = Weights(1.0, 1.0, 1.0, 1.0)
-    optimizer = bound(model, PAIR, kind="adamw", weight_decay=0.1, decay_vectors=True)
-    model.w.grad = torch.zeros(4)
-    optimizer.param_groups[0]["lr"] = 1.0
-    optimizer.step()
-    assert model.w.tolist() == pytest.approx([0.9] * 4)
+    for weight, gradient in ((0.0, 1.0), (1.0, 0.0), (0.0, 0.0)):
+        model = Weights(weight, weight, 1.0, 2.0)
+        optimizer = bound(
+            model, PAIR, weight_decay=0.0, clip_norm=0.0, lamb_variant=variant, adapt_vectors=True
+        )
+        expected: list[float] = []
+        for values, slope in (((weight, weight), gradient), ((1.0, 2.0), 1.0)):
+            zeros = torch.zeros(2), torch.zeros(2)
+            whole = FormulaWeight(torch.tensor(values), *zeros, False, True)
+            formula = formula_of(optimizer.settings)
+            after = formula(whole, torch.full((2,), slope), 1, 0.1, optimizer.settings)
+            expected += after.tolist()
+        optimizer.param_groups[0]["lr"] = 0.1
+        step_once(optimizer, model, [gradient, gradient, 1.0, 1.0])
+        assert optimizer.trust_ratios[0] == 1.0 != optimizer.trust_ratios[1]
+        assert model.w.tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_elements_outside_logical_parameters_are_unchanged() -> None:
     model = Weights(1.0, 1.0, math.nan, 5.0)
     optimizer = bound(model, [PAIR[0]], clip_norm=1.0)
-    model.w.grad = torch.tensor([3.0, 4.0, math.nan, 9.0])
     optimizer.param_groups[0]["lr"] = 0.1
-    optimizer.step()
+    step_once(optimizer, model, [3.0, 4.0, math.nan, 9.0])
     assert optimizer.gradient_norm == pytest.approx(5.0)
     assert model.w[3] == 5.0 and model.w[0] < 1.0
-
-
-def test_not_finite_is_not_counted() -> None:
-    model = Weights(1.0, 2.0, 3.0, 4.0)
-    optimizer = bound(model, PAIR)
-    model.w.grad = torch.tensor([1.0, math.inf, 1.0, 1.0])
-    optimizer.param_groups[0]["lr"] = 0.1
-    optimizer.step()
-    assert optimizer.steps == 0 and not math.isfinite(optimizer.gradient_norm)
-    assert model.w.tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert all(not part.exp_avg.any() for part in optimizer.fragments())
 
 
 @pytest.mark.parametrize("kind", ["lamb", "stable_adamw"])

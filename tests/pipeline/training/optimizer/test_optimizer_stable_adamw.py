@@ -11,9 +11,6 @@ import pytest
 import torch
 
 from pipeline.training.optimizer import cpu_update, gpu_update
-from pipeline.training.optimizer.cpu_update import CompiledUpdate
-from pipeline.training.optimizer.gpu_update import ForeachUpdate
-from pipeline.training.optimizer.optimizer import UPDATES
 from tests.pipeline.training.optimizer.test_optimizer import PAIR, Weights, bound, bound_with
 from tests.pipeline.training.plain import view
 from tests.pipeline.training.toy import Record, toy_run
@@ -55,13 +52,9 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(cpu_update, name, kernel.py_func)
 
 
-@pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("arithmetic", [CompiledUpdate, ForeachUpdate])
-def test_stable_adamw_is_the_published_formula(
-    arithmetic: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("interpreted", "arithmetic")
+def test_stable_adamw_is_the_published_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     """In fp64, on matrices and vectors, with gradients that grow and shrink, below eps too."""
-    monkeypatch.setitem(UPDATES, "cpu", arithmetic)
     monkeypatch.setattr(gpu_update, "BLOCK", 30)
     monkeypatch.setattr(cpu_update, "PIECE", 20)
     settings = replace(toy_run("stable_adamw", "fp32", 0, 8, 1).optimizer, eps=1e-3, beta2=0.9)
