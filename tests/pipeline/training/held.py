@@ -1,10 +1,12 @@
-"""The memory that an engine holds for its model, counted from its tensors."""
+"""What an engine holds for its model: bytes, counted from its tensors, and the whole weights."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
+import torch.distributed as dist
 
 from pipeline.training.optimizer.engine import ZeroEngine
 
@@ -16,6 +18,18 @@ def held_bytes(engine: ZeroEngine) -> int:
     """
     storages = {part.data_ptr(): part.nbytes() for part in map(_storage, _tensors(engine))}
     return sum(storages.values())
+
+
+def whole_weights(engine: ZeroEngine) -> dict[str, torch.Tensor]:
+    """fp32 weights by logical parameter, flat, assembled from all ranks' fragments."""
+    sizes = {record.name: math.prod(record.shape) for record in engine.optimizer.logical}
+    flat = torch.zeros(sum(sizes.values()))
+    found = dict(zip(sizes, flat.split([*sizes.values()]), strict=True))
+    for part in engine.optimizer.fragments():
+        found[part.name][part.start : part.start + part.weight.numel()] = part.weight
+    if engine.stage:
+        dist.all_reduce(flat)
+    return found
 
 
 def _tensors(engine: ZeroEngine) -> Iterator[torch.Tensor]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -44,7 +43,7 @@ from pipeline.recipes import recipe
 from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
 from tests.pipeline.training import plain
 from tests.pipeline.training.frozen import freeze
-from tests.pipeline.training.held import held_bytes
+from tests.pipeline.training.held import held_bytes, whole_weights
 from tests.pipeline.training.zero_settings import SMALL
 
 CASES: dict[str, tuple[str, list[str]]] = {
@@ -125,9 +124,7 @@ def run_of(case: str, optimizer: str) -> Run:
     name, settings = CASES[case]
     run = override(recipe(name), [*SIZES, *settings])
     return replace(
-        run,
-        steps=STEPS,
-        schedule=replace(run.schedule, warmup_steps=1),
+        run, steps=STEPS, schedule=replace(run.schedule, warmup_steps=1),
         batch=replace(run.batch, sequences=SEQUENCES),
         optimizer=replace(
             run.optimizer,
@@ -135,10 +132,9 @@ def run_of(case: str, optimizer: str) -> Run:
             lamb_variant="albert" if optimizer == "albert" else "paper",
             peak_lr=0.01 if optimizer == "adamw" else 0.02,
             eps=1e-3,  # see zero_worker.py: otherwise a tiny gradient decides
-            weight_decay=0.05,
-            clip_norm=0.5,
+            weight_decay=0.05, clip_norm=0.5,
         ),
-    )
+    )  # fmt: skip
 
 
 def batch(step: int, span: bool) -> Step:
@@ -161,15 +157,11 @@ def batch(step: int, span: bool) -> Step:
     shown = (drawn(0, 5, SEQUENCES, SLOTS) > 0) & (weights > 0)
     ids.view(-1)[positions[shown]] = MASK
     return Step(
-        ids=ids,
-        lengths=lengths,
+        ids=ids, lengths=lengths, labels=labels, weights=weights,
         segments=(torch.arange(LENGTH) >= lengths[:, None] // 2).long(),
-        places=places * weights.long(),
-        labels=labels,
-        weights=weights,
-        pair_labels=drawn(-1, 2, SEQUENCES),
+        places=places * weights.long(), pair_labels=drawn(-1, 2, SEQUENCES),
         draws=drawn(-(2**62), 2**62, SEQUENCES, SLOTS),
-    )
+    )  # fmt: skip
 
 
 class Step(NamedTuple):
@@ -193,18 +185,12 @@ def part(given: Step, begin: int, end: int) -> Inputs:
     pieces = pieces_of(lengths)
     starts = pieces.cu_seqlens[:-1].long()
     return Inputs(
-        input_ids_T=rows.ids[kept],
-        pieces=pieces,
+        input_ids_T=rows.ids[kept], pieces=pieces,
         positions_K=((rows.places + starts[:, None]) * rows.weights.long()).flatten(),
-        labels_K=rows.labels.flatten(),
-        weights_K=rows.weights.flatten(),
-        mask_id=MASK,
-        segment_ids_T=rows.segments[kept],
-        row_starts_R=starts,
-        pair_labels_R=rows.pair_labels,
-        draws_K=rows.draws.flatten(),
-        edge_ids=(BOS, EOS),
-    )
+        labels_K=rows.labels.flatten(), weights_K=rows.weights.flatten(), mask_id=MASK,
+        segment_ids_T=rows.segments[kept], row_starts_R=starts, pair_labels_R=rows.pair_labels,
+        draws_K=rows.draws.flatten(), edge_ids=(BOS, EOS),
+    )  # fmt: skip
 
 
 def counts_of(given: Step) -> LossCounts:
@@ -264,31 +250,17 @@ def trained(run: Run, file: DeepSpeedFile) -> tuple[ZeroEngine, int]:
     return engine, held
 
 
-def weights_of(engine: ZeroEngine) -> plain.Weights:
-    """fp32 weights assembled from all ranks' fragments."""
-    logical = engine.optimizer.logical
-    found = {record.name: torch.zeros(math.prod(record.shape)) for record in logical}
-    for fragment in engine.optimizer.fragments():
-        end = fragment.start + fragment.weight.numel()
-        found[fragment.name][fragment.start : end] = fragment.weight
-    for weight in found.values() if engine.stage else ():
-        dist.all_reduce(weight)
-    return found
-
-
 def measure(case: str, optimizer: str, stage: int) -> dict[str, Any]:
     run = run_of(case, optimizer)
     file = DeepSpeedFile("small", {**read_deepspeed_file(f"zero{stage}").zero, **SMALL[stage]})
     engine, held = trained(run, file)
-    ours = weights_of(engine)
+    ours = whole_weights(engine)
     found = {"case": case, "optimizer": optimizer, "stage": stage, "held": held}
     if engine.rank == 0:
         start = build_model(run, seed=0)
         initial = plain.whole(start, logical_parameters(start))
         # a key's bias has no gradient except rounding errors
-        initial = {
-            name: weight for name, weight in initial.items() if not name.endswith("key.bias")
-        }
+        initial = {n: weight for n, weight in initial.items() if not n.endswith("key.bias")}
         alone = reference(case, optimizer, 1)
         chunked = reference(case, optimizer, engine.world_size * ACCUMULATION)
         found |= {

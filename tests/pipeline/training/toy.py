@@ -97,9 +97,7 @@ def toy_run(kind: str, precision: str, clip_norm: float, sequences: int, steps: 
     chosen = kinds.get(kind, "lamb")
     run = recipe("roberta_tiny")
     return replace(
-        run,
-        precision=precision,
-        steps=steps,
+        run, precision=precision, steps=steps,
         schedule=replace(run.schedule, warmup_steps=steps // 5),
         batch=replace(run.batch, sequences=sequences),
         optimizer=replace(
@@ -108,11 +106,9 @@ def toy_run(kind: str, precision: str, clip_norm: float, sequences: int, steps: 
             bias_correction=kind != "uncorrected",
             lamb_variant=kind if kind in VARIANTS else "paper",
             adapt_vectors=kind in ("nvlamb", "deepspeed"),
-            peak_lr=0.02 if chosen == "lamb" else 0.01,
-            weight_decay=0.05,
-            clip_norm=clip_norm,
+            peak_lr=0.02 if chosen == "lamb" else 0.01, weight_decay=0.05, clip_norm=clip_norm,
         ),
-    )
+    )  # fmt: skip
 
 
 def batches(

@@ -8,7 +8,6 @@ passes `naive`. test_engine.py reads the output of rank 0.
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import json
 import math
@@ -31,32 +30,13 @@ from pipeline.planning.deepspeed_config import DeepSpeedFile, deepspeed_dict, re
 from pipeline.planning.schedule import learning_rate
 from pipeline.training.optimizer import fragments
 from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
+from tests.pipeline.training import toy, zero_settings
 from tests.pipeline.training.frozen import freeze
+from tests.pipeline.training.held import whole_weights
 from tests.pipeline.training.plain import view
 from tests.pipeline.training.step_trace import StepTrace
-from tests.pipeline.training.toy import (
-    PADDED,
-    VOCABULARY,
-    Toy,
-    batches,
-    distance,
-    records,
-    toy_run,
-    train_plainly,
-)  # fmt: skip
-from tests.pipeline.training.zero_settings import (
-    CLIP,
-    DRIFT,
-    FEW,
-    LONGER,
-    MORE,
-    SEQUENCES,
-    SMALL,
-    TRAFFIC,
-    Setting,
-    usual,
-    whole,
-)
+from tests.pipeline.training.toy import Toy, batches, records, toy_run
+from tests.pipeline.training.zero_settings import CLIP, FEW, MORE, SEQUENCES, Setting
 
 NAIVE = {2: (1, 3), 3: (1,)}
 """Stages at which a LAMB without knowledge of ZeRO is measured."""
@@ -87,39 +67,6 @@ class NaiveLamb(torch.optim.Optimizer):
                 weight -= group["lr"] * weight.norm() / update.norm() * update
 
 
-class Collectives:
-    """Records the bytes of each collective call, by name, inside a `watch`ed function."""
-
-    NAMES = (
-        "all_reduce", "all_gather", "all_gather_into_tensor", "broadcast", "reduce",
-        "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, int]] = []
-
-    def watch(self, function: Any) -> Any:
-        """The same function, recorded; keeps the calls of the last time only."""
-
-        def watched(*args: Any, **named: Any) -> Any:
-            self.calls = []
-            genuine = {name: getattr(dist, name) for name in self.NAMES}
-            for name in self.NAMES:
-                setattr(dist, name, functools.partial(self._noted, name, genuine[name]))
-            try:
-                return function(*args, **named)
-            finally:
-                for name in self.NAMES:
-                    setattr(dist, name, genuine[name])
-
-        return watched
-
-    def _noted(self, name: str, call: Any, *args: Any, **named: Any) -> Any:
-        tensors = [part for part in (*args, *named.values()) if isinstance(part, torch.Tensor)]
-        self.calls.append((name, tensors[0].nbytes if tensors else 0))
-        return call(*args, **named)
-
-
 def shares(run: Any, world: int, rank: int, accumulation: int) -> Iterator[Any]:
     """(count, micro-batches) of a rank, for each step."""
     for ids, weights in batches(run.batch.sequences, run.steps):
@@ -128,36 +75,38 @@ def shares(run: Any, world: int, rank: int, accumulation: int) -> Iterator[Any]:
         yield int(weights[:, 1:].sum()), zip(rows, marks, strict=True)
 
 
-def whole_weights(engine: ZeroEngine) -> dict[str, torch.Tensor]:
-    """fp32 weights by logical parameter, assembled from all ranks' fragments."""
-    sizes = {record.name: math.prod(record.shape) for record in engine.optimizer.logical}
-    flat = torch.zeros(sum(sizes.values()))
-    found = dict(zip(sizes, flat.split([*sizes.values()]), strict=True))
-    for part in engine.optimizer.fragments():
-        found[part.name][part.start : part.start + part.weight.numel()] = part.weight
-    if engine.stage:
-        dist.all_reduce(flat)
-    return found
+def started(run: Any, file: DeepSpeedFile, accumulation: int) -> ZeroEngine:
+    """The engine of a new toy."""
+    model = Toy()
+    rows = SEQUENCES // (dist.get_world_size() * accumulation)
+    return initialize_engine(model, run, file, records(model), rows=rows, accumulation=accumulation)
 
 
 def train(
-    run: Any, file: DeepSpeedFile, accumulation: int, collectives: Collectives, waits: StepTrace
+    run: Any, file: DeepSpeedFile, accumulation: int, backward: StepTrace, ours: StepTrace
 ) -> tuple[ZeroEngine, list[float]]:
-    """The engine after all steps, and the gradient norms."""
-    model = Toy()
-    rows = SEQUENCES // (dist.get_world_size() * accumulation)
-    engine = initialize_engine(
-        model, run, file, records(model), rows=rows, accumulation=accumulation
-    )
-    engine.optimizer.step = collectives.watch(engine.optimizer.step)
-    norms = []
+    """The engine after all steps, and the gradient norms.
+
+    Traces the last step: its micro-batches, and what our optimizer does in it.
+    """
+    engine = started(run, file, accumulation)
+    norms, plain_step = [], engine.optimizer.step
+
+    def traced_step(*given: Any) -> Any:
+        with ours:
+            return plain_step(*given)
+
     steps = shares(run, engine.world_size, engine.rank, accumulation)
     for step, (count, parts) in enumerate(steps, 1):
+        is_last = step == run.steps
+        if is_last:
+            engine.optimizer.step = traced_step
         for rows, marks in parts:
-            with waits if step == run.steps else contextlib.nullcontext():
+            with backward if is_last else contextlib.nullcontext():
                 engine.backward(engine(rows, marks), count)
         assert engine.step(learning_rate(run, step))
         norms.append(engine.gradient_norm)
+    engine.optimizer.step = plain_step
     return engine, norms
 
 
@@ -206,14 +155,14 @@ class Plain:
         # one chunk would be the reference itself, so use at least two
         reference, chunked = self._after(run, 1), self._after(run, max(chunks, 2))
         return {
-            "distance": distance(ours, reference, Toy()),
-            "floor": distance(chunked, reference, Toy()),
+            "distance": toy.distance(ours, reference, Toy()),
+            "floor": toy.distance(chunked, reference, Toy()),
         }
 
     def _after(self, run: Any, chunks: int) -> dict[str, torch.Tensor]:
         key = (run, chunks)
         if key not in self._weights:
-            self._weights[key] = train_plainly(Toy(), run, chunks)
+            self._weights[key] = toy.train_plainly(Toy(), run, chunks)
         return self._weights[key]
 
 
@@ -227,19 +176,19 @@ def measure(setting: Setting, plain: Plain, world: int) -> dict[str, Any]:
         run = replace(run, optimizer=replace(run.optimizer, eps=1e-3))
     file = read_deepspeed_file(f"zero{setting.stage}" + "_offload" * setting.offload)
     if accumulation > 1:
-        file = DeepSpeedFile("small", {**file.zero, **SMALL[setting.stage]})
-    collectives, waits = Collectives(), StepTrace()
-    engine, norms = train(run, file, accumulation, collectives, waits)
+        file = DeepSpeedFile("small", {**file.zero, **zero_settings.SMALL[setting.stage]})
+    backward, step = StepTrace(), StepTrace()
+    engine, norms = train(run, file, accumulation, backward, step)
     ours = whole_weights(engine)
     result = {
         **setting._asdict(), "runs_as": engine.stage, "norms": norms,
-        "collectives": collectives.calls, "logical": len(engine.optimizer.logical),
-        "world_size": world, "waits": waits.waits.total(),
+        "calls": step.calls, "sent": step.sent, "logical": len(engine.optimizer.logical),
+        "world_size": world, "waits": backward.waits.total(),
         **plain.compared(run, world * accumulation, ours),
     }  # fmt: skip
     with engine.whole_weights() as weights:
         result["padding_is_zero"] = not any(
-            weights[name][VOCABULARY:PADDED].count_nonzero()
+            weights[name][toy.VOCABULARY : toy.PADDED].count_nonzero()
             for name in ("embedding.weight", "bias")
         )
     result["refreshed"] = check_refresh(engine)
@@ -252,10 +201,9 @@ def measure(setting: Setting, plain: Plain, world: int) -> dict[str, Any]:
 
 def measure_traffic(precision: str, stage: int, zero: dict[str, Any]) -> dict[str, Any]:
     """What the second step of a run, of two micro-batches, sends and where it waits."""
-    model, run = Toy(), toy_run("lamb", precision, CLIP, SEQUENCES, 2)
+    run = toy_run("lamb", precision, CLIP, SEQUENCES, 2)
     file = DeepSpeedFile("traced", {**read_deepspeed_file(f"zero{stage}").zero, **zero})
-    rows = SEQUENCES // (2 * dist.get_world_size())
-    engine = initialize_engine(model, run, file, records(model), rows=rows, accumulation=2)
+    engine = started(run, file, 2)
     for count, parts in shares(run, engine.world_size, engine.rank, 2):
         backward, step = StepTrace(), StepTrace()
         with backward:
@@ -305,11 +253,8 @@ def measure_refusals() -> dict[str, str]:
         ("hpz", {"stage": 3, "zero_hpz_partition_size": 2}, genuine),
     ):
         fragments.REFUSED = refused
-        model = Toy()
         try:
-            initialize_engine(
-                model, run, DeepSpeedFile(name, zero), records(model), rows=4, accumulation=1
-            )
+            started(run, DeepSpeedFile(name, zero), 1)
         except ConfigError as error:
             said[name] = str(error)
     fragments.REFUSED = genuine
@@ -326,16 +271,19 @@ def main() -> None:
     world, plain = dist.get_world_size(), Plain()
     freeze()
     chosen = {
-        "usual": usual(world), "whole": whole(world), "drift": DRIFT,
-        "naive": [setting for setting in LONGER if setting.stage in NAIVE[2]],
+        "usual": zero_settings.usual(world), "whole": zero_settings.whole(world),
+        "drift": zero_settings.DRIFT,
+        "naive": [setting for setting in zero_settings.LONGER if setting.stage in NAIVE[2]],
     }[sys.argv[2]]  # fmt: skip
     result: dict[str, Any] = {"exact": [measure(setting, plain, world) for setting in chosen]}
     if sys.argv[2] in ("whole", "naive") or (sys.argv[2] == "usual" and world == 2):
         result["naive"] = [measure_naive(stage, plain, world) for stage in NAIVE.get(world, ())]
     if sys.argv[2] == "usual" and world == 2:
         result["refusals"] = measure_refusals()
-    if world == 2 and sys.argv[2] in TRAFFIC:
-        result["traffic"] = [measure_traffic(*setting) for setting in TRAFFIC[sys.argv[2]]]
+    if world == 2 and sys.argv[2] in zero_settings.TRAFFIC:
+        result["traffic"] = [
+            measure_traffic(*setting) for setting in zero_settings.TRAFFIC[sys.argv[2]]
+        ]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(result, indent=1))
     dist.barrier()

@@ -11,16 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.pipeline.training import zero_settings
 from tests.pipeline.training.zero_launch import measured
-from tests.pipeline.training.zero_settings import (
-    DRIFT,
-    MORE,
-    TRAFFIC,
-    WORLD_SIZES,
-    Setting,
-    usual,
-    whole,
-)
+from tests.pipeline.training.zero_settings import MORE, WORLD_SIZES, Setting, usual, whole
 
 FACTOR = 3
 """Largest distance allowed, in floors."""
@@ -65,9 +58,9 @@ def test_what_holds_in_every_setting(world_size: int) -> None:
         for fact in ("padding_is_zero", "refreshed", "non_finite_skipped"):
             assert result[fact], (fact, result)
         each = sizes.get(result["kind"], 16) * result["logical"]
-        expected = [["all_reduce", size] for size in (8, each) if size]
         alone = result["runs_as"] == 0 or result["world_size"] == 1
-        assert result["collectives"] == ([] if alone else expected), result
+        calls = {} if alone else {"allreduce float64": 1 + bool(each)}
+        assert result["calls"] == calls and result["sent"] == dict.fromkeys(calls, 8 + each), result
         assert result["offload"] or result["waits"] == 0, result
 
 
@@ -92,7 +85,7 @@ def test_what_is_always_trained_has_each_combination_of_two() -> None:
 @pytest.mark.slow
 def test_does_not_drift() -> None:
     """After 300 steps as close to the reference, by the same limit, as after a few."""
-    check_equal(measured(2, "drift")["exact"], DRIFT)
+    check_equal(measured(2, "drift")["exact"], zero_settings.DRIFT)
 
 
 def test_naive_lamb_does_not() -> None:
@@ -161,7 +154,7 @@ def test_a_step_sends_and_waits_for_what_ds_configs_says(which: tuple[str, ...])
     """
     results = measured(2, *which)["traffic"]
     settings = [(found["precision"], found["stage"], found["zero"]) for found in results]
-    assert settings == TRAFFIC["whole" if which else "usual"]
+    assert settings == zero_settings.TRAFFIC["whole" if which else "usual"]
     for found in results:
         assert found["sent"] == sent_by_toy(found["precision"], found["stage"]), found
         reads = {"item": 2 if found["stage"] == 3 else 1, "tolist": 1}
