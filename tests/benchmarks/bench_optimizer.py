@@ -178,12 +178,12 @@ def report_distances() -> None:
             f"away from LAMB, whose floor of rounding is {result['floor']:.1e}"
         )
     for result in found["exact"]:
-        sizes = [size for _, size in result["collectives"]]
-        computed = [8, 16 * result["logical"]] if result["kind"] == "lamb" else [8]
+        sent = sum(result["sent"].values())
+        computed = 8 + (16 * result["logical"] if result["kind"] == "lamb" else 0)
         print(
             f"optimizer: {result['kind']}, 2 ranks, stage {result['stage']}: "
             f"{result['distance']:.1e} away, floor {result['floor']:.1e}; "
-            f"all-reduces of {' and '.join(map(str, sizes))} bytes, computed {computed}"
+            f"all-reduces of {sent} bytes, computed {computed}"
         )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,63 +13,46 @@ from pipeline.training.announce import describe_example, dry_run
 from tests.pipeline.conftest import Arguments, job
 
 
-def test_dry_run_writes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: Arguments,
-    tmp_path: Path,
+@pytest.fixture
+def planned(
+    monkeypatch: pytest.MonkeyPatch, arguments: Arguments, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+) -> Callable[..., tuple[str, str]]:  # fmt: skip
+    """Output and errors of a dry run with more arguments; nothing is written."""
+
+    def planned(*extra: object, **settings: object) -> tuple[str, str]:
+        dry_run(job(monkeypatch, arguments(tmp_path / "run", "--dry-run", *extra, **settings)))
+        assert not (tmp_path / "run").exists()
+        return capsys.readouterr()
+
+    return planned
+
+
+def test_a_dry_run_says_how_a_step_is_divided(
+    planned: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tmp_path / "run"
-    chosen = arguments(run, "--dry-run", "--ranks", 4, batch__per_device=3)
-    dry_run(job(monkeypatch, chosen))
-    output, errors = capsys.readouterr()
+    output, errors = planned("--ranks", 4, batch__per_device=3)
     assert "16 sequences = 4 ranks x 2 micro-batches x 2 rows; ZeRO stage 1" in output
     assert "  run: 20 steps in fp32 with lamb, learning rate up to 0.02 after " in output
     assert "DeepSpeed" not in output and errors == ""
-    dry_run(job(monkeypatch, [*chosen, "--verbose"]))
-    assert "'gradient_accumulation_steps': 2" in capsys.readouterr().out
+    output, _ = planned("--ranks", 4, "--verbose", batch__per_device=3)
+    assert "'gradient_accumulation_steps': 2" in output
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
-    dry_run(job(monkeypatch, arguments(run, "--dry-run")))
-    assert "16 sequences = 2 ranks x " in capsys.readouterr().out
-    assert not run.exists()
+    assert "16 sequences = 2 ranks x " in planned()[0]
 
 
 def test_a_dry_run_warns_about_what_cannot_be_meant(
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: Arguments,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    planned: Callable[..., tuple[str, str]],
 ) -> None:
-    chosen = arguments(
-        tmp_path / "run", "--dry-run", steps=10**9, schedule__warmup_steps=9,
-        batch__sequences=100_000,
-    )  # fmt: skip
-    dry_run(job(monkeypatch, chosen))
-    errors = capsys.readouterr().err
+    _, errors = planned(steps=10**9, schedule__warmup_steps=9, batch__sequences=100_000)
     assert "warning: a step reads 100,000 sequences, but the data have only " in errors
     assert "a step takes at least " in errors and "without a GPU" in errors
-
-
-def test_stage_0_in_half_precision_is_reported(
-    arguments: Arguments,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> None:
-    for precision in ("fp32", "bf16"):
-        chosen = arguments(
-            tmp_path / "run", "--dry-run", "--verbose", "--ds", "zero0", precision=precision
-        )
-        dry_run(job(monkeypatch, chosen))
-        output, errors = capsys.readouterr()
-        if precision == "fp32":
-            assert errors == "" and "ZeRO stage 0" in output
-        else:
-            assert errors == (
-                "warning: zero0 runs as ZeRO stage 1: DeepSpeed's stage 0 is exact in fp32 only\n"
-            )
-            assert "ZeRO stage 1" in output and "'stage': 1" in output
+    output, errors = planned("--ds", "zero0", precision="fp32")
+    assert errors == "" and "ZeRO stage 0" in output
+    output, errors = planned("--verbose", "--ds", "zero0", precision="bf16")
+    assert errors.startswith("warning: zero0 runs as ZeRO stage 1: ") and errors.count("\n") == 1
+    assert "ZeRO stage 1" in output and "'stage': 1" in output
 
 
 def test_predicted_tokens_show_what_is_seen_and_the_answer() -> None:

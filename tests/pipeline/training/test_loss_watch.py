@@ -95,20 +95,16 @@ def test_spikes_are_those_of_the_definition() -> None:
     assert recent == pytest.approx(losses()[-22:-2], abs=1e-4)  # the last two are not judged yet
 
 
-@pytest.mark.parametrize("every", [1, 2, 3, 7])
-def test_when_a_loss_is_judged_does_not_matter(every: int) -> None:
-    steps, recent = watched(set(range(every, 201, every)) | {200})
-    assert steps == expected()
-    assert recent == watched({200})[1]
-
-
-@pytest.mark.parametrize("every", [1, 2, 3, 7, 200])
-def test_a_phase_is_compared_with_itself(every: int) -> None:
-    """Also if the first loss of a phase is not finite."""
-    steps, recent = watched(set(range(every, 201, every)) | {200}, phases=True)
-    assert steps == expected(phases=True)
-    assert {121, 181} <= set(steps) and not {101, 151} & set(steps)
-    assert recent == pytest.approx(losses(phases=True)[-20:], abs=1e-4)
+def test_when_a_loss_is_judged_does_not_matter() -> None:
+    """A phase is compared with itself, also if its first loss is not finite."""
+    _, last = watched({200})
+    for every in (1, 2, 3, 7, 200):
+        early = set(range(every, 201, every)) | {200}
+        assert watched(early) == (expected(), last)
+        steps, recent = watched(early, phases=True)
+        assert steps == expected(phases=True)
+        assert {121, 181} <= set(steps) and not {101, 151} & set(steps)
+        assert recent == pytest.approx(losses(phases=True)[-20:], abs=1e-4)
 
 
 def test_a_flat_curve_is_not_made_of_spikes() -> None:
@@ -119,8 +115,8 @@ def test_a_flat_curve_is_not_made_of_spikes() -> None:
         watch.record(step, PREDICTIONS)
         found.append(watch.judge(watch.unjudged()))
     assert [bool(spike) for spike in found] == [False, False, False, True]
-    assert str(found[3]) == (
-        "the loss of step 4 is 2.02, 10.0 deviations above the median 2 of the steps before it"
+    assert str(found[3]).startswith(
+        "the loss of step 4 is 2.02, 10.0 deviations above the median 2 "
     )
 
 

@@ -6,6 +6,7 @@ Whole runs that go back or exclude shards are in test_loop.py and test_faults.py
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,6 @@ import torch
 from pipeline.base.errors import DataError, DivergedError
 from pipeline.cluster.ranks import Alone
 from pipeline.cluster.stop_request import StopRequest
-from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
@@ -26,6 +26,7 @@ from pipeline.loading.micro_batch import MicroBatch
 from pipeline.loading.order import Order, Share
 from pipeline.planning.schedule import growth
 from pipeline.recipes import recipe
+from pipeline.training import recovery
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import step_name
 from pipeline.training.loss_watch import LossWatch, Spike
@@ -34,8 +35,6 @@ from pipeline.training.recovery import (
     Rollback,
     checkpoint_before,
     exclude_shards,
-    find_damaged,
-    find_damaged_at_start,
     skip_around,
 )
 from pipeline.training.run_progress import Progress
@@ -46,27 +45,21 @@ GROWS = ["batch.sequences=16", "batch.first_sequences=4", "batch.warmup_steps=9"
 ALONE: Any = Alone()
 
 
-def share_of(run: Run) -> Share:
-    return Share(sequences=run.batch.sequences, per_device=4, growth=growth(run.batch))
-
-
-@pytest.mark.parametrize(
-    ("saved", "chosen"),
-    [
+def test_the_checkpoint_is_before_what_is_skipped(tmp_path: Path) -> None:
+    cases: list[tuple[list[int], int | None]] = [
         ([10, 20, 30, 40], 20),  # spike at 35, five steps skipped before it: 30 is too late
         ([10, 29], 29),
         ([31, 33], 31),  # none is early enough, so the oldest one
         ([35, 40], None),
         ([], None),
-    ],
-)
-def test_the_checkpoint_is_before_what_is_skipped(
-    tmp_path: Path, saved: list[int], chosen: int | None
-) -> None:
-    for step in saved:
-        (tmp_path / step_name(step)).mkdir()
-    found = checkpoint_before(tmp_path, 35, 5)
-    assert (found.name if found else None) == (chosen and step_name(chosen))
+    ]
+    for number, (saved, chosen) in enumerate(cases):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        for step in saved:
+            (folder / step_name(step)).mkdir()
+        found = checkpoint_before(folder, 35, 5)
+        assert (found.name if found else None) == (chosen and step_name(chosen))
 
 
 @pytest.mark.parametrize("forked_at", [0, 1])
@@ -84,7 +77,7 @@ def test_the_sequences_are_those_of_the_steps(forked_at: int) -> None:
     ]
     state: Any = SimpleNamespace(step=2, readings=(Reading(32, sum(map(len, steps[:2]))),))
     now = (Reading(32, 999, ((10, 13), (40, 41))),)
-    share = share_of(run)
+    share = Share(sequences=run.batch.sequences, per_device=4, growth=growth(run.batch))
     around = [place for step in steps[3:8] for place in step]
     wanted = {*around, 10, 11, 12, 40}
     readings = skip_around(run.spikes, lambda step: (32, share.sequences_of(step)), 6, now, state)
@@ -95,17 +88,14 @@ def test_the_sequences_are_those_of_the_steps(forked_at: int) -> None:
     assert all(a[1] < b[0] for a, b in pairwise(found))
 
 
-def test_nothing_before_the_checkpoint_is_skipped() -> None:
+def test_skipped_steps_may_meet_the_checkpoint_or_a_change_of_length() -> None:
+    """Nothing before the checkpoint; steps 3 to 8 around step 6, the first of another length."""
     run = override(recipe("roberta_tiny"), ["spikes.skip_before=9", "spikes.skip_after=0"])
     state: Any = SimpleNamespace(step=5, readings=(Reading(32, 5 * 64),))
     found = skip_around(run.spikes, lambda step: (32, 64), 7, (), state)
     assert found == (Reading(32, 5 * 64, ((5 * 64, 7 * 64),)),)
-
-
-def test_a_spike_may_be_next_to_a_change_of_length() -> None:
-    """Steps 3 to 8 around a spike at 6, where step 6 is the first of another length."""
-    run = override(recipe("roberta_tiny"), ["spikes.skip_before=2", "spikes.skip_after=2"])
-    state: Any = SimpleNamespace(step=2, readings=(Reading(16, 20), Reading(64, 7)))
+    run = override(run, ["spikes.skip_before=2", "spikes.skip_after=2"])
+    state = SimpleNamespace(step=2, readings=(Reading(16, 20), Reading(64, 7)))
     now = (Reading(16, 50), Reading(32, 4))
     found = skip_around(run.spikes, lambda step: (16, 10) if step < 5 else (32, 4), 6, now, state)
     assert found == (Reading(16, 20, ((30, 50),)), Reading(32, 0, ((0, 12),)), Reading(64, 7))
@@ -115,16 +105,11 @@ def test_skipped_places_are_not_in_the_order() -> None:
     """Also across pass ends: the order continues as if the places did not exist."""
     skipped = ((3, 10), (55, 75), (130, 131))
     kept = np.array([p for p in range(300) if not any(a <= p < b for a, b in skipped)])
+    kind: Any
     for kind in ("global", "blocks"):
-        whole = Order(kind=kind, seed=1, piece_rows=(np.array([40, 20]),), window=2)  # type: ignore[arg-type]
-        left = Order(
-            kind=kind,
-            seed=1,
-            piece_rows=(np.array([40, 20]),),
-            window=2,
-            skipped=skipped,  # type: ignore[arg-type]
-        )
-        expected, found = whole.locate(kept), left.locate(np.arange(kept.size))
+        whole = Order(kind=kind, seed=1, piece_rows=(np.array([40, 20]),), window=2)
+        expected = whole.locate(kept)
+        found = replace(whole, skipped=skipped).locate(np.arange(kept.size))
         for name in ("dataset", "pass_number", "row"):
             assert np.array_equal(getattr(expected, name), getattr(found, name))
 
@@ -155,12 +140,8 @@ def test_excluded_rows_are_left_out(lesson: Path, kind: str, reader: str) -> Non
              for key, value in rows_of(batch).items()}
             for batches in (some, left)
         )  # fmt: skip
-        kept = {
-            key: value
-            for key, value in before.items()
-            if not starts[gone] <= key[1] < starts[gone + 1]
-        }
-        assert list(after.items()) == list(kept.items())
+        lost = range(starts[gone], starts[gone + 1])
+        assert list(after.items()) == [item for item in before.items() if item[0][1] not in lost]
     assert 0 < sum(len(batch.samples) for batch in left) < 128
 
 
@@ -174,14 +155,13 @@ def test_files_that_are_gone_or_short_are_found_at_the_start(
     with pytest.raises(DataError, match="is missing"):
         Dataset.open(data)
     dataset = Dataset.open(data, skip_damaged=True)
-    found = find_damaged_at_start([dataset])
+    found = recovery.find_damaged_at_start([dataset])
     assert found == ((0, shards[0].name), (0, shards[1].name))
     progress = exclude_shards(Progress(step=3), [dataset], [[dataset]], found, ALONE)
     assert progress.excluded == found
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == (
+    assert said[0].startswith(
         f"warning: from step 4 on the rows of shard {shards[0].name} of {data} are skipped "
-        "(data.damaged=skip)"
     )
     assert len(said) == 2
 
@@ -189,20 +169,11 @@ def test_files_that_are_gone_or_short_are_found_at_the_start(
 def test_a_data_error_is_traced_to_its_shard(lesson: Path) -> None:
     dataset = Dataset.open(lesson)
     file = lesson / dataset.shards[0].masks[2].file
-    found = find_damaged(DataError("x", file), [dataset], ALONE)
+    found = recovery.find_damaged(DataError("x", file), [dataset], ALONE)
     assert found == (((0, dataset.shards[0].name),), True)
     held_out = lesson / "rows/validation-00000.arrow"
     for other in (None, DataError("x"), DataError("x", held_out), DataError("x", Path(file.name))):
-        assert find_damaged(other, [dataset], ALONE) == ((), False)
-
-
-def test_excluding_every_shard_is_an_error(lesson: Path) -> None:
-    dataset = Dataset.open(lesson)
-    every = tuple((0, shard.name) for shard in dataset.shards)
-    with pytest.raises(
-        DataError, match=r"every shard of .* is damaged or missing; copy them again"
-    ):
-        exclude_shards(Progress(), [dataset], [[dataset]], every, ALONE)
+        assert recovery.find_damaged(other, [dataset], ALONE) == ((), False)
 
 
 def test_excluding_every_shard_of_what_a_phase_reads_is_an_error(lesson: Path) -> None:
@@ -214,9 +185,12 @@ def test_excluding_every_shard_of_what_a_phase_reads_is_an_error(lesson: Path) -
     assert part.is_excluded and not dataset.is_excluded
     with pytest.raises(DataError, match=f"every shard of {corpus} in .* is damaged or missing;"):
         exclude_shards(Progress(), [dataset], [[dataset], [part]], gone, ALONE)
+    every = tuple((0, shard.name) for shard in dataset.shards)
+    with pytest.raises(DataError, match=r"every shard of .* is damaged or missing; copy"):
+        exclude_shards(Progress(), [dataset], [[dataset]], every, ALONE)
 
 
-def recovery(datasets: list[Dataset], checkpoints: Path, *settings: str) -> Recovery:
+def recovering(datasets: list[Dataset], checkpoints: Path, *settings: str) -> Recovery:
     parts: Any = SimpleNamespace(
         datasets=datasets, checkpoints=checkpoints, finish=lambda: "", engine=None,
         phases=[SimpleNamespace(train=datasets)],
@@ -233,10 +207,10 @@ def test_a_data_error_excludes_its_shard_only_if_asked(
 ) -> None:
     dataset = Dataset.open(lesson)
     mistake = DataError("it is damaged", lesson / dataset.shards[0].masks[2].file)
-    strict = recovery([dataset], tmp_path)
+    strict = recovering([dataset], tmp_path)
     strict.stop.mistake = mistake
     assert strict.on_data_error(Progress()) is None and strict.stop.mistake
-    lenient = recovery([dataset], tmp_path, "data.damaged=skip")
+    lenient = recovering([dataset], tmp_path, "data.damaged=skip")
     assert lenient.on_data_error(Progress()) is None
     lenient.stop.mistake = mistake
     progress = lenient.on_data_error(Progress(step=2))
@@ -249,10 +223,10 @@ def test_a_data_error_excludes_its_shard_only_if_asked(
 def test_a_spike_is_counted_or_ends_in_a_rollback(tmp_path: Path) -> None:
     spike = Spike(35, 9.0, 3.0, 7.0)
     (tmp_path / step_name(20)).mkdir()
-    watching = recovery([], tmp_path, "spikes.rollbacks=0")
+    watching = recovering([], tmp_path, "spikes.rollbacks=0")
     assert watching.on_loss(None, Progress(spikes=4)) == Progress(spikes=4)
     assert watching.on_loss(spike, Progress(spikes=4)) == Progress(spikes=5)
-    going_back = recovery([], tmp_path, "spikes.rollbacks=2", "spikes.deviations=6")
+    going_back = recovering([], tmp_path, "spikes.rollbacks=2", "spikes.deviations=6")
     with pytest.raises(Rollback) as rollback:
         going_back.on_loss(spike, Progress(rollbacks=1))
     assert rollback.value.directory == tmp_path / step_name(20)

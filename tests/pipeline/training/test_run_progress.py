@@ -83,11 +83,7 @@ def test_a_fork_with_other_data_reads_it_from_the_first_sequence() -> None:
     checkpoint: Any = SimpleNamespace(state=state)
     same: Any = SimpleNamespace(continues={"data-0": "a"}.__eq__)
     other: Any = SimpleNamespace(continues={"data-0": "b"}.__eq__)
-    assert start_progress(checkpoint, same, True).sequences == 80
-    assert start_progress(checkpoint, same, True).readings == state.readings
-    assert start_progress(checkpoint, same, True).excluded == state.left_out
-    assert start_progress(checkpoint, other, True).sequences == 0
-    assert start_progress(checkpoint, other, True).readings == ()
-    assert start_progress(checkpoint, other, True).excluded == ()
-    assert start_progress(checkpoint, other, True).step == 5
+    found, reset = (start_progress(checkpoint, record, True) for record in (same, other))
+    assert (found.sequences, found.readings, found.excluded) == (80, state.readings, state.left_out)
+    assert (reset.step, reset.sequences, reset.readings, reset.excluded) == (5, 0, (), ())
     assert start_progress(None, other, False).step == 0

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pipeline.training.validation.before_after import at_the_start, change
 
 FIRST = {"step": 0, "validation_mlm_loss": 3.21, "general_mlm_loss": 2.9}
 
 
+RATE = {"validation_mask_rate": 0.15}
+
+
 def test_the_losses_of_the_start() -> None:
-    assert at_the_start(FIRST) == (
-        "before the first step: held-out loss 3.2100 on your text, 2.9000 on the general sample"
-    )
+    beginning = "before the first step: "
+    both = "held-out loss 3.2100 on your text, 2.9000 on the general sample"
+    assert at_the_start(FIRST) == beginning + both
     own = {"step": 0, "validation_mlm_loss": 3.21}
-    assert at_the_start(own) == "before the first step: held-out loss 3.2100 on your text"
-    assert at_the_start({"step": 0}) == "before the first step: no held-out loss"
+    assert at_the_start(own) == f"{beginning}held-out loss 3.2100 on your text"
+    assert at_the_start(FIRST | RATE).startswith(f"{beginning}held-out loss (15 % masked)")
+    assert at_the_start({"step": 0}) == f"{beginning}no held-out loss"
 
 
-@pytest.mark.parametrize(
-    ("after", "forgetting"),
-    [
-        (3.1, "forgetting: +0.2000"),
-        (2.8, "no forgetting"),
+def test_both_ends() -> None:
+    for after, forgetting in (
+        (3.1, "forgetting: +0.2000"), (2.8, "no forgetting"),
         (2.90004, "no forgetting"),  # as the two numbers read
-    ],
-)
-def test_both_ends(after: float, forgetting: str) -> None:
-    last = {"step": 30, "validation_mlm_loss": 2.64, "general_mlm_loss": after}
-    assert change(FIRST, last) == (
-        "held-out loss 3.2100 -> 2.6400 on your text, "
-        f"2.9000 -> {after:.4f} on the general sample ({forgetting})"
-    )
-
-
-def test_the_rate_of_held_out_masks() -> None:
-    rate = {"validation_mask_rate": 0.15}
-    assert at_the_start(FIRST | rate).startswith(
-        "before the first step: held-out loss (15 % masked)"
-    )
-    last = {"step": 30, "validation_mlm_loss": 2.64}
-    assert change(FIRST | rate, last | rate).startswith("held-out loss (15 % masked) 3.2100 -> ")
+    ):  # fmt: skip
+        last = {"step": 30, "validation_mlm_loss": 2.64, "general_mlm_loss": after}
+        assert change(FIRST, last) == (
+            "held-out loss 3.2100 -> 2.6400 on your text, "
+            f"2.9000 -> {after:.4f} on the general sample ({forgetting})"
+        )
+    said = change(FIRST | RATE, {"step": 30, "validation_mlm_loss": 2.64} | RATE)
+    assert said.startswith("held-out loss (15 % masked) 3.2100 -> ")
 
 
 def test_the_parts_of_an_objective_are_named() -> None:

@@ -66,45 +66,52 @@ def phase(prepared: Path) -> Any:
 
 
 @pytest.fixture
-def validator() -> Validator:
+def lines() -> Any:
+    return Lines()
+
+
+@pytest.fixture
+def validator(lines: Lines) -> Validator:
     cluster: Any = SimpleNamespace(
         rank=0, world_size=1, device=torch.device("cpu"), total=lambda sums: sums, any=bool,
         agreed=contextlib.nullcontext,
     )  # fmt: skip
-    engine, lines, watchdog = Engine(), Lines(), SimpleNamespace(beat=lambda: None)
-    return Validator(
-        engine=engine, cluster=cluster, stop=StopRequest(), metrics=lines, watchdog=watchdog  # type: ignore[arg-type]
-    )  # fmt: skip
+    parts: Any = {"engine": Engine(), "metrics": lines, "watchdog": SimpleNamespace(beat=int)}
+    return Validator(cluster=cluster, stop=StopRequest(), **parts)
 
 
-def test_scores_are_written_and_no_longer_owed(validator: Validator, phase: Any) -> None:
-    validator.metrics.last = {"step": 5, "loss": 7.0}  # type: ignore[union-attr]
+def test_scores_are_written_and_no_longer_owed(
+    validator: Validator, phase: Any, lines: Lines
+) -> None:
+    lines.last = {"step": 5, "loss": 7.0}
     assert validator.is_owed(5)
     assert validator.validate(5, phase)
-    [line] = validator.metrics.written  # type: ignore[union-attr]
+    [line] = lines.written
     assert line["step"] == 5 and 0 < line["validation_loss"] < 20
     assert line["validation_loss/news"] != line["validation_loss/books"]
     assert not validator.is_owed(5) and validator.is_owed(10)
     assert validator.engine.module.training
     loaders = validator.loaders[0]
     assert validator.validate(10, phase) and validator.loaders[0] is loaders
-    again = validator.metrics.last  # type: ignore[union-attr]
-    assert again == line | {"step": 10}
+    assert lines.last == line | {"step": 10}
+    validator.metrics = None  # a rank without metrics
+    assert validator.validate(15, phase) and not validator.is_owed(15)
 
 
 def test_many_corpora_have_a_file_and_the_worst_are_named(
-    validator: Validator, phase: Any, capsys: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
+    validator: Validator, phase: Any, lines: Lines, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     assert validator.validate(5, phase)
-    [line] = validator.metrics.written  # type: ignore[union-attr]
+    [line] = lines.written
     losses = {name: line[f"validation_mlm_loss/{name}"] for name in ("news", "books", "web")}
-    assert not validator.metrics.tables and "worst" not in capsys.readouterr().out  # type: ignore[union-attr]
+    assert not lines.tables and "worst" not in capsys.readouterr().out
     monkeypatch.setattr(module, "MOST_CORPORA", 4)
     assert validator.validate(10, phase)
-    few = validator.metrics.last  # type: ignore[union-attr]
+    few = lines.last
     assert not any("/" in name for name in few)
     assert few["validation_loss"] == line["validation_loss"]
-    [(step, table, languages)] = validator.metrics.tables  # type: ignore[union-attr]
+    [(step, table, languages)] = lines.tables
     assert step == 10 and len(table) == 5 and not languages
     assert {name: table[name]["mlm_loss"] for name in losses} == losses
     assert few["validation_worst_mlm_loss"] == max(own["mlm_loss"] for own in table.values())
@@ -112,14 +119,15 @@ def test_many_corpora_have_a_file_and_the_worst_are_named(
 
 
 def test_a_language_of_several_corpora_has_their_mean(
-    validator: Validator, phase: Any, prepared: Path, tmp_path: Path, monkeypatch: Any
-) -> None:
+    validator: Validator, phase: Any, lines: Lines, prepared: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Weighed by the predicted tokens of their held-out rows; on the boards and in the file."""
     known = {"news": "de", "books": "en", "web": "en"}
     directory = in_languages(prepared, known, tmp_path / "known")
     phase.validation = [Dataset.open(directory, "validation")]
     assert validator.validate(5, phase)
-    line = validator.metrics.last  # type: ignore[union-attr]
+    line = lines.last
     counts = {
         corpus: sum(shard.masks[0].predictions for shard in part.shards)
         for corpus, part in phase.validation[0].by_corpus().items()
@@ -130,55 +138,44 @@ def test_a_language_of_several_corpora_has_their_mean(
     assert not any(name.endswith("language/de") for name in line)
     monkeypatch.setattr(module, "MOST_CORPORA", 4)
     assert validator.validate(10, phase)
-    again = validator.metrics.last  # type: ignore[union-attr]
-    assert again["validation_mlm_loss/language/en"] == line["validation_mlm_loss/language/en"]
-    [(_, _, languages)] = validator.metrics.tables  # type: ignore[union-attr]
+    name = "validation_mlm_loss/language/en"
+    assert lines.last[name] == line[name]
+    [(_, _, languages)] = lines.tables
     assert languages["en"]["mlm_loss"] == pytest.approx(mean)
 
 
-def test_the_rate_of_masks_is_said_where_it_is_not_that_of_training(
-    validator: Validator, phase: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    phase.held_out_rate = 0.3
-    assert validator.validate(5, phase)
-    assert validator.metrics.last["validation_mask_rate"] == 0.3  # type: ignore[union-attr]
-    assert "step 5: validation loss (30 % masked) " in capsys.readouterr().out
-
-
 def test_the_general_sample_is_scored_at_both_ends(
-    validator: Validator, phase: Any, prepared: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    validator: Validator, phase: Any, lines: Lines, prepared: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     """By its first rows only, and under names that no table of validation losses reads."""
     validator.general = Dataset.open(prepared, "validation")
     for step, at_end in ((0, True), (5, False), (10, True)):
         assert validator.validate(step, phase, at_end=at_end)
-    first, between, last = validator.metrics.written  # type: ignore[union-attr]
+    first, between, last = lines.written
     assert first == last | {"step": 0} and "general_mask_loss" in first
     assert first["general_mlm_loss"] != first["validation_mlm_loss"]
     assert between == {k: v for k, v in first.items() if not k.startswith("general")} | {"step": 5}
     assert not any(name.startswith("general") and "/" in name for name in first)
-    said = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in said] == [
-        "step 0", "before the first step", "step 5", "step 10",
-    ]  # fmt: skip
+    said = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["step 0", "before the first step", "step 5", "step 10"]
     stop, of_losses = validator.stop, validator.scored
     validator.on_batch = lambda scored: setattr(stop, "signalled", scored == of_losses - 1)
     assert not validator.validate(15, phase, at_end=True) and validator.is_owed(15)
 
 
-def test_the_line_names_masked_language_modelling_first() -> None:
+def test_the_line_names_the_rate_of_masks_and_masked_language_modelling_first(
+    validator: Validator, phase: Any, lines: Lines, capsys: pytest.CaptureFixture[str]
+) -> None:
     scores = {"mlm_loss": 7.0, "mask_loss": 7.5, "accuracy": 0.03, "pair_loss": 0.7, "loss": 7.7}
     assert describe_scores(scores) == (
         "validation loss 7.0000, at [MASK] 7.5000, accuracy 3.00%; pair 0.7000"
     )
     assert describe_scores({"pair_loss": 0.7}) == "validation loss nothing to score; pair 0.7000"
-
-
-def test_a_stop_request_ends_it_without_a_line(validator: Validator, phase: Any) -> None:
-    validator.stop.signalled = True
-    assert not validator.validate(5, phase)
-    assert validator.metrics.written == [] and validator.is_owed(5)  # type: ignore[union-attr]
-    assert validator.engine.module.training
+    phase.held_out_rate = 0.3  # not that of training
+    assert validator.validate(5, phase)
+    assert lines.last["validation_mask_rate"] == 0.3
+    assert "step 5: validation loss (30 % masked) " in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -189,23 +186,10 @@ def grammar(prepared: Path) -> GrammarTest:
     return found
 
 
-def test_grammar_stands_beside_the_losses(
-    validator: Validator, phase: Any, grammar: GrammarTest, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert validator.validate(5, phase)
-    without = validator.metrics.last  # type: ignore[union-attr]
-    validator.grammar = grammar
-    assert validator.validate(5, phase)
-    [_, line] = validator.metrics.written  # type: ignore[union-attr]
-    names = {name for name in line if name.startswith("validation_grammar")}
-    assert "validation_grammar/ellipsis" in names and len(names) == 7
-    assert {name: line[name] for name in line if name not in names} == without
-    assert f"; grammar {line['validation_grammar']:.1%}\n" in capsys.readouterr().out
-
-
-def test_grammar_compiles_no_layer_for_its_lengths(
-    validator: Validator, phase: Any, grammar: GrammarTest
-) -> None:
+def test_grammar_stands_beside_the_losses_and_compiles_no_layer_for_its_lengths(
+    validator: Validator, phase: Any, lines: Lines, grammar: GrammarTest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     graphs: list[Any] = []
 
     def backend(graph: Any, _: Any) -> Any:
@@ -216,36 +200,32 @@ def test_grammar_compiles_no_layer_for_its_lengths(
     assert validator.validate(5, phase) and graphs
     before = len(graphs)
     validator.grammar = grammar
-    assert validator.validate(10, phase) and len(graphs) == before
+    assert validator.validate(5, phase) and len(graphs) == before
+    without, line = lines.written
+    names = {name for name in line if name.startswith("validation_grammar")}
+    assert "validation_grammar/ellipsis" in names and len(names) == 7
+    assert {name: line[name] for name in line if name not in names} == without
+    assert f"; grammar {line['validation_grammar']:.1%}\n" in capsys.readouterr().out
 
 
-def test_a_stop_request_within_the_grammar_leaves_no_line(
-    validator: Validator, phase: Any, grammar: GrammarTest
-) -> None:
+def test_a_stop_request_or_damaged_data_leave_no_line(
+    validator: Validator, phase: Any, lines: Lines, grammar: GrammarTest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Also a request within the grammar; damage becomes the reason to stop."""
     assert validator.validate(5, phase)
-    of_losses, validator.grammar = validator.scored, grammar
-    stop = validator.stop
-
-    def stopping(scored: int) -> None:
-        stop.signalled = scored > of_losses
-
-    validator.on_batch = stopping
+    of_losses, stop, validator.grammar = validator.scored, validator.stop, grammar
+    validator.on_batch = lambda scored: setattr(stop, "signalled", scored > of_losses)
     assert not validator.validate(10, phase)
-    assert validator.scored == of_losses + 2 and validator.is_owed(10)
-    assert validator.engine.module.training
+    assert validator.scored == of_losses + 2
+    validator.on_batch = lambda scored: None
+    assert stop.signalled and not validator.validate(10, phase)
+    stop.signalled = False
 
-
-def test_damaged_data_become_the_reason_to_stop(
-    validator: Validator, phase: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def damaged(*_: object, **__: object) -> None:
         raise DataError("rows/validation-00000.arrow is damaged")
 
     monkeypatch.setattr(module, "evaluate_corpora", damaged)
-    assert not validator.validate(5, phase)
-    assert "is damaged" in str(validator.stop.mistake) and validator.stop.requested
-
-
-def test_ranks_without_metrics_write_nothing(validator: Validator, phase: Any) -> None:
-    validator.metrics = None
-    assert validator.validate(5, phase) and not validator.is_owed(5)
+    assert not validator.validate(10, phase)
+    assert "is damaged" in str(stop.mistake) and stop.requested
+    assert len(lines.written) == 1 and validator.is_owed(10) and validator.engine.module.training
