@@ -4,6 +4,7 @@ import socket
 import time
 from typing import Any
 
+import pytest
 import torch.multiprocessing as multiprocessing
 
 from pipeline.loading.micro_batch import LossCounts
@@ -35,6 +36,7 @@ def count_on_rank(rank: int, port: int, results: Any) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_two_ranks_agree_on_count_and_stop() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
