@@ -46,47 +46,27 @@ from tests.pipeline.training.frozen import freeze
 from tests.pipeline.training.held import held_bytes, whole_weights
 from tests.pipeline.training.zero_settings import SMALL
 
-CASES: dict[str, tuple[str, list[str]]] = {
-    "mlm": ("roberta_tiny", []),
-    "mlm + nsp": ("bert_tiny", []),
-    "mlm + sop, shared": (
-        "albert_tiny", ["encoder.layers=6", "encoder.groups=2", "encoder.embedding_width=16"],
-    ),
-    "mlm + sop, unshared": (
-        "albert_tiny",
-        ["encoder.layers=6", "encoder.sharing=none", "encoder.embedding_width=16"],
-    ),
-    "mlm + rtd": (
-        "electra_tiny", ["encoder.embedding_width=16", "objective.generator.width=0.5"],
-    ),
-    "mlm + rtd, tied": (
-        "electra_tiny",
-        [
-            "encoder.embedding_width=16", "objective.generator.width=1",
-            "objective.generator.layers=1", "objective.generator.tied=true",
-        ],
-    ),
-    "mlm + rtd, masked, own embeddings": (
-        "electra_tiny",
-        [
-            "encoder.embedding_width=16", "objective.generator.width=0.5",
-            "objective.generator.embeddings=own", "objective.kind=rtd_masked",
-        ],
-    ),
-    "mlm + words": (
-        "electra_tiny", ["objective.generator.width=0.5", "objective.kind=replace_mlm"],
-    ),
-    "mlm + words, all": (
-        "electra_tiny",
-        [
-            "encoder.embedding_width=16", "objective.generator.width=0.5",
-            "objective.kind=all_tokens_mlm", "objective.words_weight=10",
-        ],
-    ),
-    "mlm + sbo": ("spanbert_tiny", []),
-    "mlm, gated, rotary": (
-        "modernbert_tiny", ["encoder.layers=3", "encoder.window=8", "encoder.global_every=2"],
-    ),
+CASES = {
+    "mlm": "roberta_tiny",
+    "mlm + nsp": "bert_tiny",
+    "mlm + sop, shared":
+        "albert_tiny encoder.layers=6 encoder.groups=2 encoder.embedding_width=16",
+    "mlm + sop, unshared":
+        "albert_tiny encoder.layers=6 encoder.sharing=none encoder.embedding_width=16",
+    "mlm + rtd": "electra_tiny encoder.embedding_width=16 objective.generator.width=0.5",
+    "mlm + rtd, tied":
+        "electra_tiny encoder.embedding_width=16 objective.generator.width=1 "
+        "objective.generator.layers=1 objective.generator.tied=true",
+    "mlm + rtd, masked, own embeddings":
+        "electra_tiny encoder.embedding_width=16 objective.generator.width=0.5 "
+        "objective.generator.embeddings=own objective.kind=rtd_masked",
+    "mlm + words": "electra_tiny objective.generator.width=0.5 objective.kind=replace_mlm",
+    "mlm + words, all":
+        "electra_tiny encoder.embedding_width=16 objective.generator.width=0.5 "
+        "objective.kind=all_tokens_mlm objective.words_weight=10",
+    "mlm + sbo": "spanbert_tiny",
+    "mlm, gated, rotary":
+        "modernbert_tiny encoder.layers=3 encoder.window=8 encoder.global_every=2",
 }  # fmt: skip
 """Objectives: a recipe, and the settings changed in it besides sizes."""
 SOME = [
@@ -121,7 +101,7 @@ def settings(what: str) -> list[tuple[str, str, int]]:
 
 def run_of(case: str, optimizer: str) -> Run:
     """A family's recipe at toy size, with rates that move the weights far."""
-    name, settings = CASES[case]
+    name, *settings = CASES[case].split()
     run = override(recipe(name), [*SIZES, *settings])
     return replace(
         run, steps=STEPS, schedule=replace(run.schedule, warmup_steps=1),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pipeline.training.optimizer import cpu_update, gpu_update
-from tests.pipeline.training.optimizer.test_optimizer import PAIR, Weights, bound, bound_with
+from tests.pipeline.training.optimizer.test_optimizer import Weights, bound_with
 from tests.pipeline.training.plain import view
 from tests.pipeline.training.toy import Record, toy_run
 
@@ -77,29 +77,6 @@ def test_stable_adamw_is_the_published_formula(monkeypatch: pytest.MonkeyPatch) 
             np.testing.assert_allclose(own, expected.weight, rtol=1e-12, atol=1e-14)
     assert 0.2 < np.mean(np.array(rms) > 1) < 0.8 and min(rms) < 0.5 and max(rms) > 1.3
     assert settings.weight_decay > 0
-
-
-def test_one_clipped_update_by_hand() -> None:
-    """v = g^2 in the first step, so its RMS is 1; where g is below eps, it is g / eps."""
-    model = Weights(3.0, 4.0, 1.0, 1.0)
-    optimizer = bound(
-        model, PAIR, kind="stable_adamw", weight_decay=0.1, eps=0.1, clip_norm=0.0, beta1=0.0,
-        beta2=0.75,
-    )  # fmt: skip
-    optimizer.param_groups[0]["lr"] = 0.0
-    for gradient in ([1.0, -2.0, 0.06, 0.08], [3.0, 2.0, 0.0, 0.02]):
-        model.w.grad = torch.tensor(gradient)
-        optimizer.step()
-        optimizer.param_groups[0]["lr"] = 0.5
-    # v' of the first: (.75 1 + 9) .25 / .4375, (.75 4 + 4) .25 / .4375; of the second, below eps^2
-    squares = 9.75 / 1.75, 7.0 / 1.75
-    root = math.sqrt((9 / squares[0] + 4 / squares[1]) / 2)
-    updates = 3 / (math.sqrt(squares[0]) + 0.1) + 0.3, 2 / (2 + 0.1) + 0.4
-    last = math.sqrt((0.75 * 0.08**2 + 0.02**2) / 1.75) + 0.1
-    expected = [3 - 0.5 / root * updates[0], 4 - 0.5 / root * updates[1], 1, 1 - 0.5 * 0.02 / last]
-    assert root > 1
-    assert model.w.tolist() == pytest.approx(expected, rel=1e-6)
-    found = optimizer.telemetry.report()
-    rms = [root, math.sqrt(0.2**2 / 2)]
-    assert found["update_rms_max_head"] == pytest.approx(max(rms), rel=1e-6)
-    assert found["update_rms_median_head"] == pytest.approx(sum(rms) / 2, rel=1e-6)
+    report, last = optimizer.telemetry.report(), rms[-len(LOGICAL) :]
+    assert report["update_rms_max_head"] == pytest.approx(max(last), rel=1e-6)
+    assert report["update_rms_median_head"] == pytest.approx(np.median(last), rel=1e-6)
