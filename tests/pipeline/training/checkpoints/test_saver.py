@@ -92,21 +92,31 @@ def fail_on(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
     monkeypatch.setattr(saver_module, "write_fragments", write)
 
 
-@pytest.mark.parametrize("rank", [0, 1, 2])
-def test_one_rank_that_cannot_write_stops_all(
-    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def full(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("fails", [0, 1, 2, "rename", "fsync", "write_whole", "write_synced"])
+def test_a_failure_of_one_rank_stops_all(
+    fails: int | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of the disk of a rank, or of a step of rank 0 that publishes."""
     toy.save(tmp_path, 1, 3)
     before = contents(tmp_path)
     with monkeypatch.context() as patch:
-        fail_on(patch, rank)
+        if isinstance(fails, int):
+            fail_on(patch, fails)
+        else:
+            owner = {"rename": Path, "fsync": os}.get(fails, publish_module)
+            patch.setattr(owner, fails, full)
         errors = toy.save(tmp_path, 2, 3, keep=1)
     assert all(isinstance(error, CheckpointError) for error in errors)
     (message,) = {str(error) for error in errors}
     assert "step 2 was not saved" in message and "No space left" in message
-    assert not rank or f"rank {rank}" in message
+    assert fails not in (1, 2) or f"rank {fails}" in message
     assert contents(tmp_path) == before
     assert not list((tmp_path / "checkpoints").glob(".*"))
+    assert_latest(tmp_path, 1)
     assert toy.save(tmp_path, 2, 3) == [None] * 3
     assert_latest(tmp_path, 2)
 
@@ -196,27 +206,6 @@ def test_closing_does_not_wait_for_ranks_that_are_gone(
 
     assert toy.on_ranks(2, play) == [None, None]
     assert toy.published(tmp_path) == []
-
-
-@pytest.mark.parametrize("fails", ["rename", "fsync", "write_whole", "write_synced"])
-def test_a_failure_of_rank_0_stops_all(
-    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    toy.save(tmp_path, 1, 2)
-    before = contents(tmp_path / "checkpoints/step-00000001")
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    owner = {"rename": Path, "fsync": os}.get(fails, publish_module)
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, fails, full)
-        errors = toy.save(tmp_path, 2, 2, keep=1)
-    assert all("No space left" in str(error) for error in errors)
-    assert (tmp_path / "checkpoints/latest").read_text() == "step-00000001\n"
-    assert contents(tmp_path / "checkpoints/step-00000001") == before
-    assert not list((tmp_path / "checkpoints").glob(".*"))
-    assert_latest(tmp_path, 1)
 
 
 @pytest.fixture
