@@ -8,6 +8,7 @@ from tests.pipeline.training import toy_checkpoints as toy
 
 def test_a_snapshot_is_unchanged_until_the_next_one_replaces_it() -> None:
     snapshot = Snapshot()
+    assert snapshot.take([]) == []  # a rank without fragments
     live = toy.fragments(1, [("query.weight", 3, 20), ("scale", 0, 1), ("embedding.weight", 0, 0)])
     copies = snapshot.take(live)
     snapshot.wait()
@@ -22,7 +23,3 @@ def test_a_snapshot_is_unchanged_until_the_next_one_replaces_it() -> None:
     again = snapshot.take(live)
     assert [part.weight.data_ptr() for part in again] == [p.weight.data_ptr() for p in copies]
     assert torch.equal(copies[0].exp_avg, torch.full((17,), 7.0))
-
-
-def test_a_rank_without_fragments() -> None:
-    assert Snapshot().take([]) == []

@@ -32,8 +32,9 @@ def test_every_weight_of_the_model_has_its_kind() -> None:
     assert all(name.endswith(".bias") for name in found["bias"])
 
 
-def test_report() -> None:
+def test_a_report_is_of_what_happened_since_the_last_one() -> None:
     telemetry = Telemetry(PARTS, ADAPTED)
+    assert telemetry.report() == {}
     for clipped in (True, False, False, True):
         telemetry.update(clipped)
     telemetry.lamb(0.5, [2.0, 4.0, 9.0, 1.0, 1.0], [(4, 2), (8, 2), (9, 1), (2, 3), (0, 7)])
@@ -45,10 +46,8 @@ def test_report() -> None:
         "relative_step_attention": 0.5,  # adapted weights all move by the learning rate
         "relative_step_norm": pytest.approx(0.75),
     }
-
-
-def test_report_of_stable_adamw() -> None:
-    telemetry = Telemetry(PARTS, ADAPTED)
+    telemetry.update(False)
+    assert telemetry.report() == {"clip_fraction": 0.0}
     telemetry.update(False)
     telemetry.stable_adamw([0.5, 3.0, 1.0, 0.25, 2.0])
     assert telemetry.report() == {
@@ -58,13 +57,3 @@ def test_report_of_stable_adamw() -> None:
         "update_rms_median_bias": 2.0, "update_rms_max_bias": 2.0,
     }  # fmt: skip
     assert telemetry.report() == {}
-
-
-def test_only_what_happened_since_the_last_report() -> None:
-    telemetry = Telemetry(PARTS, ADAPTED)
-    assert telemetry.report() == {}
-    telemetry.update(True)
-    telemetry.lamb(0.5, [1.0] * 5, [(1, 1)] * 5)
-    telemetry.report()
-    telemetry.update(False)
-    assert telemetry.report() == {"clip_fraction": 0.0}
