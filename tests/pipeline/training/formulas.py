@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from pipeline.config.training_settings import OptimizerSettings
+from pipeline.config.training_settings import OptimizerSettings as Settings
 
 
 class Weight(NamedTuple):
@@ -25,38 +25,32 @@ class Weight(NamedTuple):
     adapt: bool
 
 
-def adamw(weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings) -> Tensor:
+def adamw(weight: Weight, gradient: Tensor, step: int, rate: float, o: Settings) -> Tensor:
     """Loshchilov & Hutter 2019, algorithm 2."""
     return weight.value - rate * _corrected_update(weight, gradient, step, o)
 
 
-def uncorrected(
-    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
-) -> Tensor:
+def uncorrected(weight: Weight, gradient: Tensor, step: int, rate: float, o: Settings) -> Tensor:
     """google-research/bert, optimization.py: AdamW without bias correction."""
     del step
     _advance(weight, gradient, o)
     return weight.value - rate * _plain_update(weight, o)
 
 
-def paper(weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings) -> Tensor:
+def paper(weight: Weight, gradient: Tensor, step: int, rate: float, o: Settings) -> Tensor:
     """You et al. 2020, algorithm 2, with phi(z) = z."""
     update = _corrected_update(weight, gradient, step, o)
     ratio = _ratio(weight.value.norm(), update.norm()) if weight.adapt else 1.0
     return weight.value - rate * ratio * update
 
 
-def nvlamb(
-    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
-) -> Tensor:
+def nvlamb(weight: Weight, gradient: Tensor, step: int, rate: float, o: Settings) -> Tensor:
     """NVIDIA/apex, FusedLAMB(use_nvlamb=True): every weight is adapted, decayed or not."""
     update = _corrected_update(weight, gradient, step, o)
     return weight.value - rate * _ratio(weight.value.norm(), update.norm()) * update
 
 
-def albert(
-    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
-) -> Tensor:
+def albert(weight: Weight, gradient: Tensor, step: int, rate: float, o: Settings) -> Tensor:
     """google-research/albert, lamb_optimizer.py: without bias correction."""
     del step
     _advance(weight, gradient, o)
@@ -65,9 +59,7 @@ def albert(
     return weight.value - ratio * rate * update
 
 
-def deepspeed(
-    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
-) -> Tensor:
+def deepspeed(weight: Weight, gradient: Tensor, step: int, rate: float, o: Settings) -> Tensor:
     """DeepSpeed 0.19.8, fused_lamb_cuda_kernel.cu with eps outside the root and bias correction."""
     _advance(weight, gradient, o)
     step_size = rate * math.sqrt(1 - o.beta2**step) / (1 - o.beta1**step)
@@ -79,9 +71,7 @@ def deepspeed(
     return weight.value - step_size * coefficient * update
 
 
-def stable_adamw(
-    weight: Weight, gradient: Tensor, step: int, rate: float, o: OptimizerSettings
-) -> Tensor:
+def stable_adamw(weight: Weight, gradient: Tensor, step: int, rate: float, o: Settings) -> Tensor:
     """Wortsman et al. 2023, algorithm 2: AdamW with AdaFactor's update clipping."""
     update = _corrected_update(weight, gradient, step, o)
     square_hat = weight.square / (1 - o.beta2**step)
@@ -89,33 +79,32 @@ def stable_adamw(
     return weight.value - rate / max(1.0, float(rms)) * update
 
 
-FORMULAS: dict[str, Callable[[Weight, Tensor, int, float, OptimizerSettings], Tensor]] = {
+Formula = Callable[[Weight, Tensor, int, float, Settings], Tensor]
+FORMULAS: dict[str, Formula] = {
     "adamw": adamw, "uncorrected": uncorrected,
     "paper": paper, "nvlamb": nvlamb, "albert": albert, "deepspeed": deepspeed,
     "stable_adamw": stable_adamw,
 }  # fmt: skip
 
 
-def formula_of(
-    settings: OptimizerSettings,
-) -> Callable[[Weight, Tensor, int, float, OptimizerSettings], Tensor]:
+def formula_of(settings: Settings) -> Formula:
     """The formula of a run's optimizer."""
     if settings.kind == "lamb":
         return FORMULAS[settings.lamb_variant]
     return FORMULAS[settings.kind if settings.bias_correction else "uncorrected"]
 
 
-def _advance(weight: Weight, gradient: Tensor, o: OptimizerSettings) -> None:
+def _advance(weight: Weight, gradient: Tensor, o: Settings) -> None:
     weight.mean.copy_(o.beta1 * weight.mean + (1 - o.beta1) * gradient)
     weight.square.copy_(o.beta2 * weight.square + (1 - o.beta2) * gradient**2)
 
 
-def _plain_update(weight: Weight, o: OptimizerSettings) -> Tensor:
+def _plain_update(weight: Weight, o: Settings) -> Tensor:
     update = weight.mean / (weight.square.sqrt() + o.eps)
     return update + o.weight_decay * weight.value if weight.decay else update
 
 
-def _corrected_update(weight: Weight, gradient: Tensor, step: int, o: OptimizerSettings) -> Tensor:
+def _corrected_update(weight: Weight, gradient: Tensor, step: int, o: Settings) -> Tensor:
     _advance(weight, gradient, o)
     mean_hat = weight.mean / (1 - o.beta1**step)
     square_hat = weight.square / (1 - o.beta2**step)

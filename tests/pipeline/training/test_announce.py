@@ -12,12 +12,14 @@ from tokenizers import Tokenizer, decoders, models
 from pipeline.training.announce import describe_example, dry_run
 from tests.pipeline.conftest import Arguments, job
 
+Planned = Callable[..., tuple[str, str]]
+
 
 @pytest.fixture
 def planned(
     monkeypatch: pytest.MonkeyPatch, arguments: Arguments, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> Callable[..., tuple[str, str]]:  # fmt: skip
+) -> Planned:  # fmt: skip
     """Output and errors of a dry run with more arguments; nothing is written."""
 
     def planned(*extra: object, **settings: object) -> tuple[str, str]:
@@ -29,7 +31,7 @@ def planned(
 
 
 def test_a_dry_run_says_how_a_step_is_divided(
-    planned: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output, errors = planned("--ranks", 4, batch__per_device=3)
     assert "16 sequences = 4 ranks x 2 micro-batches x 2 rows; ZeRO stage 1" in output
@@ -42,9 +44,7 @@ def test_a_dry_run_says_how_a_step_is_divided(
     assert "16 sequences = 2 ranks x " in planned()[0]
 
 
-def test_a_dry_run_warns_about_what_cannot_be_meant(
-    planned: Callable[..., tuple[str, str]],
-) -> None:
+def test_a_dry_run_warns_about_what_cannot_be_meant(planned: Planned) -> None:
     _, errors = planned(steps=10**9, schedule__warmup_steps=9, batch__sequences=100_000)
     assert "warning: a step reads 100,000 sequences, but the data have only " in errors
     assert "a step takes at least " in errors and "without a GPU" in errors

@@ -17,9 +17,7 @@ from pipeline.training.assembly import build_plan_check
     ("sections", "is_checked"),
     [((), True), (("offload_optimizer",), False), (("offload_param",), False)],
 )
-def test_runs_with_offload_give_no_rate(
-    tmp_path: Path, sections: tuple[str, ...], is_checked: bool
-) -> None:
+def test_offload_gives_no_rate(tmp_path: Path, sections: tuple[str, ...], is_checked: bool) -> None:
     zero = {"stage": 3} | {section: {"device": "cpu"} for section in sections}
     job: Any = SimpleNamespace(output=tmp_path, deepspeed=DeepSpeedFile("mine.json", zero))
     cluster: Any = SimpleNamespace(rank=0, device=torch.device("cpu"))

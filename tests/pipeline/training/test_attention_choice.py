@@ -73,9 +73,7 @@ def test_the_recorded_kernel_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_attention([CASE], "", NULL, ONE_PROCESS) == "row_attention"
 
 
-def test_on_another_type_of_device_it_is_chosen_again(
-    trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_device_chooses_again(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     earlier = read_record(trained / "1x16")
     assert recorded_attention(earlier, "cpu", True) == "row_attention"
     assert not capsys.readouterr().out

@@ -258,9 +258,7 @@ def by_rate(tmp_path_factory: pytest.TempPathFactory, lesson: Path) -> dict[str,
 
 
 @pytest.mark.parametrize("way", ["stored", "drawn"])
-def test_the_rate_of_masks_falls_by_phases(
-    way: str, by_rate: dict[str, list[Path]], tmp_path: Path
-) -> None:
+def test_the_mask_rate_falls(way: str, by_rate: dict[str, list[Path]], tmp_path: Path) -> None:
     """30-15-5: from three preparations or drawn, each row is masked at its phase's rate, and all
     phases are validated at one."""
     first, *more = by_rate[way]
@@ -291,9 +289,7 @@ def test_the_rate_of_masks_falls_by_phases(
     assert held_out[0] == held_out[1] == held_out[2]
 
 
-def test_a_run_that_reads_copies_has_the_same_losses(
-    lesson: Path, short: Path, tmp_path: Path
-) -> None:
+def test_reading_copies_gives_the_same_losses(lesson: Path, short: Path, tmp_path: Path) -> None:
     """Copies of a length go with its last phase, and all of them at the end of the run."""
     losses, node = [], tmp_path / "node"
     for name, stage in (("shared", None), ("staged", node)):

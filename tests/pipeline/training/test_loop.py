@@ -251,9 +251,7 @@ def test_a_run_from_given_weights_is_validated_before_its_first_step(
     assert column(tmp_path / "run", "loss") == column(tmp_path / "plain", "loss")
 
 
-def test_both_ends_are_scored_on_the_rows_of_the_last_phase(
-    lesson: Path, short: Path, tmp_path: Path
-) -> None:
+def test_both_ends_are_scored_on_the_last_rows(lesson: Path, short: Path, tmp_path: Path) -> None:
     phases = 'phases=[{"steps": 6, "sequence_length": 16, "sequences": 4}]'
     running = trainer(lesson, tmp_path, phases, more=[short])
     running.record = replace(running.record, initial_weights=GIVEN)

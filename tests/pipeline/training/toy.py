@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.config.run import Run
@@ -111,9 +111,7 @@ def toy_run(kind: str, precision: str, clip_norm: float, sequences: int, steps: 
     )  # fmt: skip
 
 
-def batches(
-    sequences: int, steps: int, seed: int = 1
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def batches(sequences: int, steps: int, seed: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
     """ids and weights of each step: a noisy chain of tokens, a third of which are predicted."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
@@ -128,14 +126,12 @@ def batches(
         yield ids, weights
 
 
-def train_plainly(model: nn.Module, run: Run, chunks: int) -> dict[str, torch.Tensor]:
+def train_plainly(model: nn.Module, run: Run, chunks: int) -> plain.Weights:
     """The weights after `run`, by logical parameter."""
     return plain.train(model, run, records(model), _losses(model, run, chunks), chunks)
 
 
-def distance(
-    ours: dict[str, torch.Tensor], reference: dict[str, torch.Tensor], start: nn.Module
-) -> float:
+def distance(ours: plain.Weights, reference: plain.Weights, start: nn.Module) -> float:
     """||ours - reference|| / how far the reference moved, over all logical parameters."""
     return plain.distance(ours, reference, plain.whole(start, records(start)))
 

@@ -37,9 +37,7 @@ def load(directory: Path, name: str) -> dict[str, torch.Tensor]:
     return load_file(directory / f"{name}.safetensors")
 
 
-def test_the_safetensors_library_reads_any_number_of_them(
-    tmp_path: Path,
-) -> None:
+def test_the_safetensors_library_reads_any_number_of_them(tmp_path: Path) -> None:
     files.write_fragments(tmp_path, 3, [fragment("b", 2, [1.0, 2.0]), fragment("a", 0, [3.0])])
     assert {name: value.tolist() for name, value in load(tmp_path, "weights-00003").items()} == {
         "a@0": [3.0], "b@2": [1.0, 2.0],

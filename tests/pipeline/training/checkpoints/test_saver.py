@@ -47,9 +47,7 @@ def test_newer_ones_are_not_removed(tmp_path: Path) -> None:
     assert len(messages) == 1 and "step-00000003 is newer" in messages[0]
 
 
-def test_an_old_one_that_cannot_be_removed_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_one_that_stays_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy.save(tmp_path, 1)
 
     def refuse(path: Path) -> None:
@@ -161,9 +159,7 @@ def test_a_rank_that_cannot_write_its_note_is_reported_at_the_end(
     assert not list((tmp_path / "checkpoints").iterdir())
 
 
-def test_files_that_rank_0_never_sees_are_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unseen_files_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 1 writes to its own disk."""
     monkeypatch.setattr(saver_module, "VISIBLE_SECONDS", 0.3)
     (tmp_path / "1/checkpoints/.step-00000001.tmp").mkdir(parents=True)
@@ -192,9 +188,7 @@ def test_before_publishing_is_called_before_the_checkpoint_is_visible(tmp_path: 
         saver.finish()
 
 
-def test_closing_does_not_wait_for_ranks_that_are_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_waits_for_no_dead_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saver_module, "CLOSE_SECONDS", 0.3)
 
     def play(ranks: RankGroup) -> None:
@@ -251,9 +245,7 @@ def test_a_read_only_disk(small_disk: Path) -> None:
     assert_latest(run, 1)
 
 
-def test_everything_is_synced_before_it_gets_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_is_synced_before_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut may lose only what was not announced yet."""
     synced: list[str] = []
     original = {name: getattr(os, name) for name in ("fsync", "rename", "replace")}

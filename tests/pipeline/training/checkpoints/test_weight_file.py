@@ -35,9 +35,7 @@ def test_the_bytes_are_those_of_safetensors(tmp_path: Path) -> None:
     assert len(modes) == 1, "readable as any other file"
 
 
-def test_weights_are_synced_before_they_have_their_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_synced_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     fsync = os.fsync
 
@@ -51,9 +49,7 @@ def test_weights_are_synced_before_they_have_their_name(
     assert seen[0][0].name.startswith(".w.") and seen[1][0] == tmp_path
 
 
-def test_a_full_disk_is_one_line_and_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "w"
     write_weights(weights(), path)
     before = path.read_bytes()

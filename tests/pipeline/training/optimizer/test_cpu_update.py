@@ -114,9 +114,7 @@ def test_at_once_is_the_same_step() -> None:
 
 
 @pytest.mark.parametrize("piece,job", [(2**18, 2**21), (100, 500), (4_099, 1)])
-def test_threads_and_their_shares_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, piece: int, job: int
-) -> None:
+def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch, piece: int, job: int) -> None:
     expected, norms = step()
     monkeypatch.setattr(cpu_update, "PIECE", piece)
     monkeypatch.setattr(cpu_update, "JOB", job)

@@ -37,9 +37,7 @@ def test_every_choice_has_a_rule_and_a_reference() -> None:
         ("deepspeed", (1.0, 1.0), math.sqrt(1 - 0.999**10) / (1 - 0.9**10)),
     ],
 )
-def test_where_the_bias_is_corrected(
-    variant: str, corrections: tuple[float, float], factor: float
-) -> None:
+def test_bias_corrections(variant: str, corrections: tuple[float, float], factor: float) -> None:
     rule = VARIANTS[variant]
     adam = rule.adam_step(SETTINGS, 10, 1.0)
     assert (adam.correction1, adam.correction2) == pytest.approx(corrections)
@@ -66,9 +64,7 @@ def test_trust_ratio() -> None:
         ("deepspeed", "adapt_vectors=false", r"adapt_vectors=true, or"),
     ],
 )
-def test_a_setting_that_contradicts_a_variant_is_refused(
-    variant: str, refused: str, remedy: str
-) -> None:
+def test_a_setting_against_a_variant_is_refused(variant: str, refused: str, remedy: str) -> None:
     """LAMB is corrected, and adapts vectors, as its variant says."""
     run, chosen = recipe("roberta_base"), [f"optimizer.lamb_variant={variant}"]
     with pytest.raises(ConfigError, match=rf"--set optimizer\.{remedy}"):

@@ -138,9 +138,7 @@ def test_neither_a_disk_that_refuses_nor_a_forecast_that_raises_ends_a_run(
     assert made.is_done and "ZeroDivisionError" not in told[0] and "division by zero" in told[0]
 
 
-def test_a_later_life_keeps_the_comparison_of_an_earlier_one(
-    tmp_path: Path, arguments: Arguments
-) -> None:
+def test_a_later_life_keeps_the_first_comparison(tmp_path: Path, arguments: Arguments) -> None:
     """And the comparison changes no bit of a run: checkpoints with and without it are equal."""
     runs = kept, made = tmp_path / "kept", tmp_path / "made"
     kept.mkdir()

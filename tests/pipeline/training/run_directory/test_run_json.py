@@ -102,9 +102,7 @@ def test_differences_are_named(dataset: Dataset, tmp_path: Path) -> None:
     assert (earlier.order_version, RunRecord.of(mixed, [], [dataset]).order_version) == (1, 2)
 
 
-def test_a_run_that_mixes_languages_keeps_them(
-    prepared: Path, dataset: Dataset, tmp_path: Path
-) -> None:
+def test_a_mixture_of_languages_is_kept(prepared: Path, dataset: Dataset, tmp_path: Path) -> None:
     """Other languages would change its order; those of a run that mixes corpora may."""
     known, fewer = (
         Dataset.open(in_languages(prepared, languages, tmp_path / f"{len(languages)}"))

@@ -80,9 +80,7 @@ def test_offline_files_hold_each_step_once_under_one_id(
     assert list((run / "tensorboard").iterdir())
 
 
-def test_without_a_key_training_continues(
-    python: Path, arguments: Arguments, tmp_path: Path
-) -> None:
+def test_training_continues_without_key(python: Path, arguments: Arguments, tmp_path: Path) -> None:
     """Online, with nobody to ask for one."""
     run = tmp_path / "run"
     result = train(python, arguments(run, "--set", 'logging.to=["wandb"]', batch__per_device=8))

@@ -80,9 +80,7 @@ def validator(lines: Lines) -> Validator:
     return Validator(cluster=cluster, stop=StopRequest(), **parts)
 
 
-def test_scores_are_written_and_no_longer_owed(
-    validator: Validator, phase: Any, lines: Lines
-) -> None:
+def test_scores_are_written_and_not_owed(validator: Validator, phase: Any, lines: Lines) -> None:
     lines.last = {"step": 5, "loss": 7.0}
     assert validator.is_owed(5)
     assert validator.validate(5, phase)

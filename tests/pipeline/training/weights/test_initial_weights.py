@@ -130,9 +130,7 @@ def berts() -> tuple[Model, Model]:
     return small("bert_tiny", 1, *sizes), small("bert_tiny", 2, *sizes)
 
 
-def test_a_new_vocabulary_keeps_the_rows_of_tokens_that_agree(
-    tokenizers: Path, tmp_path: Path
-) -> None:
+def test_a_new_vocabulary_keeps_rows_of_tokens_that_agree(tokenizers: Path, tmp_path: Path) -> None:
     """Checked token by token: cased in the folder, uncased here. Inputs of tokens that both have,
     whatever their ids, give the same logits bit by bit."""
     source, model = berts()
@@ -178,9 +176,7 @@ def test_a_new_vocabulary_keeps_the_rows_of_tokens_that_agree(
         assert torch.equal(model.logits(new[row], rows)[..., new], logits)
 
 
-def test_another_kind_of_vocabulary_shares_only_special_tokens(
-    tokenizers: Path, tmp_path: Path
-) -> None:
+def test_another_kind_of_vocabulary_shares_special_tokens(tokenizers: Path, tmp_path: Path) -> None:
     source, model = berts()
     write_folder(source, tokenizers / "wordpiece-uncased", tmp_path / "model")
     unigram = tokenizers / "unigram"

@@ -27,9 +27,7 @@ from pipeline.training.weights.model_folders import load_folder, load_run, write
 from tests.damaged_json import changed, damaged
 
 
-def test_a_folder_and_a_checkpoint_hold_the_same_model(
-    trained: Path, lesson: Path, tmp_path: Path
-) -> None:
+def test_a_folder_holds_the_checkpoints_model(trained: Path, lesson: Path, tmp_path: Path) -> None:
     saved, messages = load_run(trained / "2x3-zero0")
     assert (saved.step, saved.directory, messages) == (20, trained / "2x3-zero0", [])
     assert not saved.model.training
@@ -123,9 +121,7 @@ def test_word_pieces_work_with_positions_after_their_pad(
         write_folder(other, tmp_path / "tokenizer", tmp_path / "never")
 
 
-def test_any_damage_of_a_configuration_is_a_line_that_names_it(
-    tiny_tokenizer: Path, tmp_path: Path
-) -> None:
+def test_any_damage_of_a_folder_is_a_line_naming_it(tiny_tokenizer: Path, tmp_path: Path) -> None:
     run = override(recipe("roberta_tiny"), ["data.vocab_size=2048"])
     write_folder(build_model(run, seed=0), tiny_tokenizer, tmp_path / "model")
     path = tmp_path / "model" / "config.json"

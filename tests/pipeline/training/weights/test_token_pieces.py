@@ -46,9 +46,7 @@ def test_a_word_has_the_pieces_that_its_tokenizer_gives_it(
             assert found[index] == expected, (word, found[index], expected)
 
 
-def test_the_inside_of_a_word_has_no_pieces_that_start_one(
-    vocabularies: dict[str, Vocabulary],
-) -> None:
+def test_the_inside_of_a_word_has_no_first_pieces(vocabularies: dict[str, Vocabulary]) -> None:
     ours, theirs = vocabularies["byte-bpe"], vocabularies["wordpiece"]
     ids = Tokenizer.from_str(theirs.tokenizer_json).get_vocab()
     names = {index: token for token, index in ids.items()}
