@@ -114,8 +114,9 @@ def test_a_second_start_on_this_machine_is_refused_while_the_first_lives(
         if stopped:
             process.send_signal(signal.SIGSTOP)
             os.utime(tmp_path / LEASE, (1, 1))
+        else:
+            refused(tmp_path, "live job")
         lease = (tmp_path / LEASE).read_bytes()
-        refused(tmp_path, "live job")
         expected = (
             rf"this Slurm job, 1234 \(process {process.pid} on \S+, seen \d+ s ago\); wait for it, "
             r"or name another --output$"
