@@ -131,6 +131,10 @@ def test_edges_of_the_settings(kind: str, name: str) -> None:
     assert distance(train_ours(run), expected, Toy()) < 1e-4
 
 
+def norm(values: Iterable[np.ndarray]) -> float:
+    return math.sqrt(sum(float(np.square(part).sum()) for part in values))
+
+
 def google_adam(
     weights: dict[str, np.ndarray], gradients: list[dict[str, np.ndarray]], rates: list[float]
 ) -> dict[str, np.ndarray]:
@@ -138,8 +142,9 @@ def google_adam(
     weights = {name: value.astype(np.float64) for name, value in weights.items()}
     means, squares = ({name: 0.0 * w for name, w in weights.items()} for _ in range(2))
     for gradient, rate in zip(gradients, rates, strict=True):
+        scale = 1.0 / max(norm(gradient.values()), 1.0)
         for name, part in gradient.items():
-            clipped = part * (1.0 / max(norm(gradient.values()), 1.0))
+            clipped = part * scale
             means[name] = 0.9 * means[name] + (1 - 0.9) * clipped
             squares[name] = 0.999 * squares[name] + (1 - 0.999) * np.square(clipped)
             update = means[name] / (np.sqrt(squares[name]) + 1e-6)
@@ -147,10 +152,6 @@ def google_adam(
                 update = update + 0.01 * weights[name]
             weights[name] = weights[name] - rate * update
     return weights
-
-
-def norm(values: Iterable[np.ndarray]) -> float:
-    return math.sqrt(sum(float(np.square(part).sum()) for part in values))
 
 
 @pytest.mark.usefixtures("arithmetic")
