@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,13 @@ def test_a_contradictory_command_line_is_refused(
     arguments: Arguments, monkeypatch: pytest.MonkeyPatch, words: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        job(monkeypatch, arguments(Path("run"), *words.split()))
+        job(monkeypatch, [*arguments(Path("run")), *words.split()])
 
 
-def test_the_command_refuses_in_one_line(arguments: Arguments, said: Said, tmp_path: Path) -> None:
+def test_the_command_refuses_in_one_line(
+    arguments: Arguments, said: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # keep this process's own handlers
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"optimizer": {}, "zero_optimization": {"stage": 1}}))
     owned = f"{file}: key optimizer belongs to the run; set optimizer.kind and its other settings"
@@ -55,7 +59,7 @@ def test_the_command_refuses_in_one_line(arguments: Arguments, said: Said, tmp_p
         (["--set", "optimizer.peak_lr=0"], "optimizer.peak_lr=0.0 is out of range; choose one in"),
         (["--ds", file], owned),
     ):
-        code, line = said(train.main, *arguments(tmp_path / "run", "--dry-run", *words))
+        code, line = said(train.main, *arguments(tmp_path / "run", "--dry-run"), *words)
         assert code == 2 and line.count("\n") == 1
         assert line.startswith("error: ") and message in line
 
