@@ -59,10 +59,7 @@ MOST_LINES = {
 }  # fmt: skip
 MOST_LINES_OF_A_ROOM, MOST_COLUMNS = 80, 120
 
-SHORTER = {
-    "pipeline.prepare": ("--workers", "1"),
-    "pipeline.train": ("--stop-at", "4"),
-}
+SHORTER = {"pipeline.prepare": ("--workers", "1"), "pipeline.train": ("--stop-at", "4")}
 """Arguments that the test adds to a command so that it ends in seconds."""
 
 OURS = re.compile(r"python -m pipeline\.|tenfold ")

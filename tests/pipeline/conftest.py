@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -50,6 +50,7 @@ from tests.launching.process import quick_python
 from tests.launching.shared import build_once
 from tests.pipeline import preparing
 
+PYTHON = sys.executable
 PAIRS_SHIPPED = Path(zero_shot.__file__).with_name("zorro")
 WORKER = Path(__file__).with_name("train_worker.py")
 STEPS = 20
@@ -88,6 +89,27 @@ def launch(*command: object, timeout: int = 900) -> subprocess.CompletedProcess[
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
+def succeed(*command: object, timeout: int = 900) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, which must be good."""
+    result = launch(*command, timeout=timeout)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result
+
+
+def train_jobs(
+    path: Path, jobs: Sequence[list[str]], count: int = 1
+) -> subprocess.CompletedProcess[str]:
+    """Run training commands one after the other on the same ranks; path: a file for the jobs."""
+    path.write_text(json.dumps(jobs))
+    return succeed(*(forkrun(WORKER, path, count=count) if count > 1 else (PYTHON, WORKER, path)))
+
+
+def with_data(arguments: list[str], *directories: Path) -> list[str]:
+    """A training command with other data."""
+    place = arguments.index("--data") + 1
+    return [*arguments[:place], *map(str, directories), *arguments[place + 1 :]]
+
+
 def environment() -> dict[str, str]:
     """A user's environment with one thread per process."""
     beside = str(Path(sys.executable).parent)  # ninja, torchrun and deepspeed are there
@@ -96,15 +118,13 @@ def environment() -> dict[str, str]:
 
 def forkrun(*arguments: object, count: int = 2) -> list[object]:
     """The command that starts ranks quickly, see `tests.launching.ranks`."""
-    return [sys.executable, "-m", "tests.launching.ranks", count, *arguments]
+    return [PYTHON, "-m", "tests.launching.ranks", count, *arguments]
 
 
 def torchrun(*arguments: object) -> list[object]:
     """The command that starts two ranks as users do."""
-    return [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
-        *arguments,
-    ]  # fmt: skip
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    return [PYTHON, *launcher, *arguments]
 
 
 def torchrun_forked(*arguments: object) -> list[object]:
@@ -118,7 +138,7 @@ def deepspeed_forked(*arguments: object) -> list[object]:
         f"import sys; sys.executable = {str(quick_python())!r}\n"
         "from deepspeed.launcher.runner import main; main()"
     )
-    return [sys.executable, "-c", program, *arguments]
+    return [PYTHON, "-c", program, *arguments]
 
 
 @pytest.fixture
@@ -240,31 +260,9 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
     sixes: dict[str, object] = {"batch__per_device": 6, "optimizer__kind": "stable_adamw"}
     grows = NO_DROPOUT | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
 
-    def jobs(name: str, *lists: list[str]) -> Path:
-        path = folder / f"{name}.json"
-        path.write_text(json.dumps(lists))
-        return path
-
-    def grown(parts: list[str]) -> list[str]:
-        """The same command with twice the data."""
-        place = parts.index("--data") + 1
-        return [*parts[:place], parts[place], *parts[place:]]
-
-    def without_books(parts: list[str]) -> list[str]:
-        """The same command with the data of which a book was taken down."""
-        place = parts.index("--data") + 1
-        return [*parts[:place], str(folder / "without"), *parts[place + 1 :]]
-
     def phased(name: str, *extra: object, **settings: object) -> list[str]:
         """A command for a run of two phases, with dropout and two sizes of micro-batches."""
-        parts = arguments(folder / name, *extra, **settings, phases=PHASES)
-        parts.insert(parts.index("--data") + 1, str(short))
-        return parts
-
-    def river(parts: list[str]) -> list[str]:
-        """The same command with a text of one word."""
-        place = parts.index("--data") + 1
-        return [*parts[:place], str(folder / "river"), *parts[place + 1 :]]
+        return with_data(arguments(folder / name, *extra, **settings, phases=PHASES), short, lesson)
 
     prepare_river(lesson / "tokenizer", folder / "river")
     run = override(recipe("roberta_tiny"), [f"{name}={value}" for name, value in SETTINGS.items()])
@@ -287,50 +285,44 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         lines = (PAIRS_SHIPPED / name).read_text().splitlines(keepends=True)
         (folder / "pairs" / name).write_text("".join(lines[:20]))
     grammar = {"validation__grammar": folder / "pairs", "validation__every": 10}
-    two = jobs(
-        "two",
-        arguments(folder / "2x8", **NO_DROPOUT),
-        arguments(folder / "2x4-zero3", "--ds", "zero3", **NO_DROPOUT, batch__per_device=4),
-        arguments(
-            folder / "2x4-grammar",
-            "--ds",
-            folder / "zero3-small.json",
-            **NO_DROPOUT,
-            **grammar,
-            batch__per_device=4,
-        ),
-        arguments(folder / "2x3-zero0", "--ds", "zero0", **NO_DROPOUT, batch__per_device=3),
-        arguments(folder / "2x1-zero3", "--ds", "zero3", **NO_DROPOUT, batch__per_device=1),
-        arguments(folder / "moved", "--ds", "zero2", "--stop-at", 7, **NO_DROPOUT),
-        arguments(
-            folder / "grown-moved", "--ds", "zero2", "--stop-at", 5, **grows, batch__per_device=3
-        ),
-        arguments(folder / "2x8-long", **LONG),
+    fork = ("--from", folder / "1x16" / "10")
+    without = folder / "without"
+
+    def run_of(name: str, *extra: object, **settings: object) -> list[str]:
+        return arguments(folder / name, *extra, **settings)
+
+    def exact(name: str, *extra: object, **settings: object) -> list[str]:
+        return run_of(name, *extra, **NO_DROPOUT, **settings)
+
+    two = [
+        exact("2x8"),
+        exact("2x4-zero3", "--ds", "zero3", batch__per_device=4),
+        exact("2x4-grammar", "--ds", folder / "zero3-small.json", **grammar, batch__per_device=4),
+        exact("2x3-zero0", "--ds", "zero0", batch__per_device=3),
+        exact("2x1-zero3", "--ds", "zero3", batch__per_device=1),
+        exact("moved", "--ds", "zero2", "--stop-at", 7),
+        run_of("grown-moved", "--ds", "zero2", "--stop-at", 5, **grows, batch__per_device=3),
+        run_of("2x8-long", **LONG),
         phased("phased-moved", "--ds", "zero3", "--stop-at", 12, **NO_DROPOUT, batch__per_device=3),
-        arguments(folder / "init-moved", "--ds", "zero3", "--stop-at", 3, *begins, **NO_DROPOUT),
-    )
-    one = jobs(
-        "one",
-        arguments(folder / "1x16", **NO_DROPOUT),
-        arguments(folder / "1x8", "--profile", **NO_DROPOUT, batch__per_device=8),
-        arguments(folder / "1x5", **NO_DROPOUT, batch__per_device=5),
-        arguments(folder / "moved", "--ds", "zero0", **NO_DROPOUT),
-        arguments(folder / "taken-down", "--stop-at", 7, **NO_DROPOUT),
-        without_books(arguments(folder / "taken-down", "--stop-at", 12, **NO_DROPOUT)),
-        without_books(
-            arguments(
-                folder / "fork-taken-down", "--from", folder / "1x16" / "10", steps=12, **NO_DROPOUT
-            )
-        ),
-        arguments(folder / "grown", **grows),
-        arguments(folder / "grown-moved", "--ds", "zero0", **grows),
-        arguments(folder / "1x16-dropout"),
-        arguments(folder / "1x16-grammar", **grammar),
-        arguments(folder / "init", *begins, **NO_DROPOUT),
-        arguments(folder / "init-moved", "--ds", "zero0", **again),
-        arguments(folder / "init-stops", "--stop-at", 3, *begins, **NO_DROPOUT),
-        arguments(folder / "init-stops", **again),
-        river(arguments(folder / "init-river", *begins, **NO_DROPOUT, optimizer__peak_lr=0.1)),
+        exact("init-moved", "--ds", "zero3", "--stop-at", 3, *begins),
+    ]
+    one = [
+        exact("1x16"),
+        exact("1x8", "--profile", batch__per_device=8),
+        exact("1x5", batch__per_device=5),
+        exact("moved", "--ds", "zero0"),
+        exact("taken-down", "--stop-at", 7),
+        with_data(exact("taken-down", "--stop-at", 12), without),
+        with_data(exact("fork-taken-down", *fork, steps=12), without),
+        run_of("grown", **grows),
+        run_of("grown-moved", "--ds", "zero0", **grows),
+        run_of("1x16-dropout"),
+        run_of("1x16-grammar", **grammar),
+        exact("init", *begins),
+        run_of("init-moved", "--ds", "zero0", **again),
+        exact("init-stops", "--stop-at", 3, *begins),
+        run_of("init-stops", **again),
+        with_data(exact("init-river", *begins, optimizer__peak_lr=0.1), folder / "river"),
         phased("phased-exact", **NO_DROPOUT),
         phased("phased-moved", **NO_DROPOUT),
         phased("phased", batch__per_device=6),
@@ -338,25 +330,20 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
             phased("phased-stops", "--stop-at", stop, batch__per_device=6)
             for stop in (9, 10, 11, STEPS)  # the second is the boundary
         ],
-        arguments(folder / "1x6-dropout", **sixes),
-        arguments(folder / "1x6-resumed", "--stop-at", 7, **sixes),
-        arguments(folder / "1x6-resumed", **sixes),
-        arguments(folder / "fork", "--from", folder / "1x16" / "10", steps=12, **NO_DROPOUT),
-        grown(
-            arguments(
-                folder / "fork-grown", "--from", folder / "1x16" / "10", steps=12, **NO_DROPOUT
-            )
-        ),
-    )
-    for command in (forkrun(WORKER, two), [sys.executable, WORKER, one]):
-        result = launch(*command)
-        assert result.returncode == 0, result.stdout + result.stderr
-        (folder / command[-1].with_suffix(".txt")).write_text(result.stdout)
+        run_of("1x6-dropout", **sixes),
+        run_of("1x6-resumed", "--stop-at", 7, **sixes),
+        run_of("1x6-resumed", **sixes),
+        exact("fork", *fork, steps=12),
+        with_data(exact("fork-grown", *fork, steps=12), lesson, lesson),
+    ]
+    for name, jobs in (("two", two), ("one", one)):
+        result = train_jobs(folder / f"{name}.json", jobs, count=1 + (name == "two"))
+        (folder / f"{name}.txt").write_text(result.stdout)
 
 
 def prepare_river(tokenizer: Path, output: Path) -> None:
     """Shards of a text of one word."""
-    texts = [f"{'river ' * (100 + number)}" for number in range(40)]
+    texts = ["river " * (100 + number) for number in range(40)]
     text = preparing.write_jsonl(output.with_suffix(".jsonl"), texts)
     words = ["--corpus", "river", "--input", text, *preparing.tiny(tokenizer, output)]
     chosen = prepare_arguments([*map(str, words)])

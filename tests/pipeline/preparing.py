@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
+from pipeline.cluster import processes
 from pipeline.data.shards import arrow_files
 from tests.launching.process import ROOT, start
 
@@ -96,17 +98,54 @@ def at_once_without_locks(
     system whose locks exclude nobody; place: a new folder."""
     place.mkdir()
     script = (sys.executable, ROOT / "tests" / "pipeline" / "without_locks.py")
+    return at_once(*[(*script, place, len(commands), *each) for each in commands], **environment)
+
+
+def at_once(*commands: Sequence[object], **environment: str) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of commands that run at the same time; none may hang."""
     with ExitStack() as running:
-        processes = [
-            running.enter_context(started(*script, place, len(commands), *command, **environment))
-            for command in commands
-        ]
-        said = [process.communicate(timeout=120) for process in processes]
-        return [(process.returncode, *texts) for process, texts in zip(processes, said)]
+        all_of = [running.enter_context(started(*each, **environment)) for each in commands]
+        said = [process.communicate(timeout=120) for process in all_of]
+        return [(process.returncode, *texts) for process, texts in zip(all_of, said)]
 
 
 def finish(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; one that hangs fails the test."""
-    with started(*command, **environment) as process:
-        out, errors = process.communicate(timeout=120)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+    ((code, out, errors),) = at_once(command, **environment)
+    return subprocess.CompletedProcess(command, code, out, errors)
+
+
+def children(process: int) -> list[int]:
+    found = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(child) for child in found.split()]
+
+
+def wait_until(
+    happened: Callable[[], object], running: subprocess.Popen[str] | None = None, seconds: int = 120
+) -> None:
+    """Look every few milliseconds; the process that makes it happen must not end before."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert running is None or running.poll() is None, f"it ended: {running.communicate()}"
+        assert time.monotonic() < deadline, f"has not happened within {seconds} s"
+        time.sleep(0.003)
+
+
+def wait_for_end(
+    *given: int, started_by: subprocess.Popen[str] | None = None, seconds: float = 120
+) -> None:
+    """Wait until these processes are gone; kill them if they do not end.
+
+    started_by: has their stderr, with the stacks of those that are left.
+    """
+    left = {process: processes.read_start_time(process) for process in given}
+    deadline = time.monotonic() + seconds
+    while left and time.monotonic() < deadline:
+        left = {p: began for p, began in left.items() if processes.read_start_time(p) == began}
+        time.sleep(0.01)
+    for number in (signal.SIGUSR2, signal.SIGKILL) if left else ():
+        for process in left:
+            os.kill(process, number)
+        time.sleep(1)
+    stacks = started_by.communicate(timeout=60)[1] if left and started_by else ""
+    assert not left, f"still there after {seconds} s: {sorted(left)}; {stacks}"

@@ -6,13 +6,15 @@ ingest/extraction, services in remote.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
-import subprocess
+import os
 import sys
 import tarfile
 import tracemalloc
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,7 +27,7 @@ from pipeline.ingest.documents import byte_blocks, json_lines, where
 from pipeline.ingest.documents.read import cut, read
 from pipeline.ingest.documents.records import BadRecord, Record
 from pipeline.ingest.documents.sniff import sniff
-from tests.launching.process import ROOT
+from tests.launching import process
 from tests.pipeline.ingest.documents.raw_files import records
 from tests.pipeline.ingest.dump import dump, large_dump, page, small_dump
 from tests.pipeline.preparing import Prepare, contents, many_documents, small_disk, tiny
@@ -37,12 +39,12 @@ GOOD = b"".join(b'{"text": "A piece of news, number %d. It is short."}\n' % n fo
 def prepare(run: Prepare, tiny_tokenizer: Path, tmp_path: Path) -> Prepare:
     """The output of `prepare` for an input; checks that an error leaves no manifest."""
 
-    def prepare(*inputs: object, corpus: str = "own", code: int = 0) -> str:
-        arguments = ("--corpus", corpus, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out"))
+    def prepare(*inputs: object, corpus: str = "own", output: str = "out", code: int = 0) -> str:
+        arguments = ("--corpus", corpus, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / output))
         said = run(*arguments, "--input", *inputs, code=code)
         if code:
             assert said.startswith("error: ") and said.count("\n") == 1, said
-            assert not (tmp_path / "out" / MANIFEST).exists()
+            assert not (tmp_path / output / MANIFEST).exists()
         return said
 
     return prepare
@@ -53,22 +55,49 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_a_utf16_dump(tmp_path: Path, prepare: Prepare, encoding: str) -> None:
-    path = write(tmp_path / "pages.xml", small_dump().decode().encode(encoding))
-    assert f"{path} is UTF-16 text" in prepare(path, corpus="wikipedia", code=2)
+LINE = b'{"text": "a b."}\n'
+NOISE = b"".join(b'{"text": "%s"}\n' % os.urandom(500).hex().encode() for _ in range(20))
+BAD = {
+    "binary.jsonl": (bytes(range(256)) * 50, "binary.jsonl is binary"),
+    "early.jsonl": (bytes(4096) + b"\n" + GOOD, "early.jsonl is binary"),
+    "empty.jsonl": (b"", "empty.jsonl is empty; drop it"),
+    "empty.jsonl.gz": (gzip.compress(b""), "empty.jsonl.gz is empty; drop it"),
+    "no.jsonl": (LINE + b'{"title": "x"}\n', "no.jsonl:2"),
+    "bad.jsonl": (LINE + b'{"text": \n', "bad.jsonl:2"),
+    "u.jsonl": (LINE + b'{"text": "\xff"}\n', "u.jsonl:2"),
+    "types.jsonl": (b'{"text": 3}\n{"text": ["a"]}\n', "types.jsonl:1: text is not a string"),
+    "blank.jsonl": (b'{"text": ""}\n{"text": "  \\n"}\n', "no text"),
+    "second.bz2": (
+        bz2.compress(LINE * 9000) + b"bZh" + bz2.compress(LINE)[3:],
+        "second.bz2 is damaged (other bytes than padding after the last good part)",
+    ),
+    "cut.gz": (gzip.compress(NOISE)[:-999], "cut.gz is truncated"),
+    "cut.zst": (zstandard.compress(NOISE)[:-999], "cut.zst"),
+    "long.jsonl.gz": (gzip.compress(GOOD * 400)[:-99], "long.jsonl.gz is truncated"),
+    "plain.jsonl.gz": (b"\x1f\x8b" + GOOD, "plain.jsonl.gz is damaged"),
+}
 
 
-def test_text_that_is_a_number_a_list_or_an_object(tmp_path: Path, prepare: Prepare) -> None:
-    wrong = b'{"text": 3}\n{"text": ["a"]}\n{"text": {"a": 1}}\n'
-    path = write(tmp_path / "types.jsonl", GOOD + wrong)
-    assert "prepared 300 documents" in (said := prepare(path))
-    assert "dropped 3 text is not a string" in said
+def test_a_bad_file_is_one_line_and_no_manifest(tmp_path: Path, prepare: Prepare) -> None:
+    for name, (content, said) in BAD.items():
+        path = write(tmp_path / name, content)
+        assert said in prepare(path, output=f"out-{name}", code=2), name
+    assert "prepared 300 documents" in prepare(write(path, GOOD), output=f"out-{name}")
+    assert "nothing.jsonl" in prepare(tmp_path / "nothing.jsonl", code=2)
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        path = write(tmp_path / "pages.xml", small_dump().decode().encode(encoding))
+        assert f"{path} is UTF-16 text" in prepare(path, corpus="wikipedia", code=2)
 
 
-def test_only_text_that_is_not_a_string(tmp_path: Path, prepare: Prepare) -> None:
-    path = write(tmp_path / "types.jsonl", b'{"text": 3}\n{"text": ["a"]}\n')
-    assert "types.jsonl:1: text is not a string" in prepare(path, code=2)
+def test_bad_records_among_good_ones_are_counted(tmp_path: Path, prepare: Prepare) -> None:
+    """Text of another type, and a block of nuls that a file system has lost."""
+    for name, content, said in (
+        ("types", b'{"text": 3}\n{"text": ["a"]}\n{"text": {"a": 1}}\n', "3 text is not a string"),
+        ("nuls", bytes(4096) + b"\n", "1 invalid JSON"),
+    ):
+        path = write(tmp_path / f"{name}.jsonl", GOOD * 5 + content + GOOD)
+        printed = prepare(path, output=name)
+        assert "prepared 1,800 documents" in printed and f"dropped {said}" in printed
 
 
 def test_only_the_bad_line_that_is_printed_is_counted_from_the_start(
@@ -109,61 +138,30 @@ def test_a_line_of_200_mb(tmp_path: Path, prepare: Prepare) -> None:
     assert "prepared 1,800 documents" in said and f"dropped 1 {reason}" in said
 
 
-@pytest.mark.parametrize("block", [1, 7, 64])
-@pytest.mark.parametrize("piece_bytes", [5, 33, 1000])
-@pytest.mark.parametrize("end", [b"\n", b""])
-def test_lines_that_are_too_long_anywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, piece_bytes: int, end: bytes
-) -> None:
-    monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", block)
-    monkeypatch.setattr(byte_blocks, "OVERRUN_BYTES", block)
+def test_lines_that_are_too_long_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 40)
     texts = ["a" * size for size in (1, 28, 29, 30, 90, 29, 200, 200, 3)]
     lines = [b'{"text": "%s"}' % text.encode() for text in texts]
-    path = write(tmp_path / "in", b"\n".join(lines) + end)
     expected: list[Record | BadRecord] = []
     position = 0
     for number, (line, text) in enumerate(zip(lines, texts, strict=True), 1):
-        if len(line) > 40:
-            reason = "a line of over 0 MiB, not one object a line"
-            expected.append(BadRecord(f"in:{number}", reason))
-        else:
-            expected.append(Record(f"in@{position}", "in", text))
+        bad = BadRecord(f"in:{number}", "a line of over 0 MiB, not one object a line")
+        expected.append(bad if len(line) > 40 else Record(f"in@{position}", "in", text))
         position += len(line) + 1
-    source = sniff(path, "own", "in")
-    assert records(source, piece_bytes) == expected
+    for block, piece_bytes, end in product((1, 7, 64), (5, 33, 1000), (b"\n", b"")):
+        monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", block)
+        monkeypatch.setattr(byte_blocks, "OVERRUN_BYTES", block)
+        source = sniff(write(tmp_path / "in", b"\n".join(lines) + end), "own", "in")
+        assert records(source, piece_bytes) == expected, (block, piece_bytes, end)
 
 
-def test_nuls(tmp_path: Path, prepare: Prepare) -> None:
-    """A block lost by the file system is a bad record; at the start, it makes the file binary."""
-    late = write(tmp_path / "late.jsonl", GOOD * 5 + bytes(4096) + b"\n" + GOOD)
-    assert "dropped 1 invalid JSON" in prepare(late)
-    early = write(tmp_path / "early.jsonl", bytes(4096) + b"\n" + GOOD)
-    (tmp_path / "out").rename(tmp_path / "before")
-    assert f"{early} is binary" in prepare(early, code=2)
-
-
-def test_empty_files(tmp_path: Path, prepare: Prepare) -> None:
-    for name, content in (("a.jsonl", b""), ("b.jsonl.gz", gzip.compress(b""))):
-        path = write(tmp_path / name, content)
-        assert f"{path} is empty; drop it" in prepare(path, code=2)
+def test_a_folder_without_files(tmp_path: Path, prepare: Prepare) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     write(folder / "empty.jsonl", b"")
     assert "no files in the input" in prepare(folder, code=2)
     write(folder / "good.jsonl", GOOD)
     assert "prepared 300 documents" in prepare(folder)
-
-
-def test_a_damaged_gz(tmp_path: Path, prepare: Prepare) -> None:
-    path = write(tmp_path / "in.jsonl.gz", b"\x1f\x8b" + GOOD)
-    assert f"{path} is damaged" in prepare(path, code=2)
-    assert "prepared 300 documents" in prepare(write(path, GOOD))
-
-
-def test_a_truncated_gzip(tmp_path: Path, prepare: Prepare) -> None:
-    path = write(tmp_path / "in.jsonl.gz", gzip.compress(GOOD * 400)[:-99])
-    assert f"{path} is truncated" in prepare(path, code=2)
 
 
 def test_broken_links(tmp_path: Path, prepare: Prepare) -> None:
@@ -215,9 +213,7 @@ def test_a_full_disk(
 
 def cells(path: Path) -> Path:
     """Parquet of 200 texts of 2 MB."""
-    texts = [
-        (f"Cell {number} says so again and again. " * 60_000)[: 2 << 20] for number in range(8)
-    ]
+    texts = [(f"Cell {n} says so again and again. " * 60_000)[: 2 << 20] for n in range(8)]
     schema = pa.schema([("text", pa.string())])
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:
         writer.write_table(pa.table({"text": texts * 25}, schema), row_group_size=200)
@@ -279,10 +275,10 @@ def test_a_worker_needs_at_most_a_gigabyte(name: str, tmp_path: Path, tiny_token
     path = HUGE[name](tmp_path / name)
     kind = {"whole.txt": "file", "book.txt": "book"}.get(name)
     options = ["--plain-text", kind] if kind else []
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, "--corpus", path, "--workers", "1", *options,
-         *map(str, tiny(tiny_tokenizer, tmp_path / "out"))],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
+    done = process.run(
+        [sys.executable, "-c", MEASURED, "--corpus", path, "--workers", 1, *options,
+         *tiny(tiny_tokenizer, tmp_path / "out")],
+        cold=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) < 1_000_000, done.stdout

@@ -123,8 +123,7 @@ def test_a_seed_of_two_processes_counts_once_where_locks_exclude_nobody(tmp_path
     data, output = write_glue(tmp_path / "glue"), tmp_path / "out"
     one_seed = ("--seeds", "1")
     found = at_once_without_locks(
-        tmp_path / "meeting",
-        *[("finetune", *words(data, output, *one_seed)) for _ in range(2)],
+        tmp_path / "meeting", *[("finetune", *words(data, output, *one_seed)) for _ in range(2)]
     )
     assert [code for code, *_ in found] == [0, 0], found
     assert sum("was finished by another process first" in said for _, said, _ in found) == 1

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
 import lzma
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import zipfile
@@ -26,10 +24,9 @@ import xxhash
 import zstandard
 from transformers import AutoTokenizer
 
-from pipeline import inspect, prepare, takedown
-from pipeline.base.errors import run_command
+from pipeline import inspect, takedown
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.data.tokenizers.document_encoder import TextEncoder
@@ -37,13 +34,16 @@ from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.loading.dataset import Dataset
-from tests.pipeline.preparing import Call, Prepare, contents, tiny, write_jsonl
+from tests.pipeline import preparing
+from tests.pipeline.conftest import launch
+from tests.pipeline.preparing import Call, Prepare, children, contents, tiny, write_jsonl
 
+PREPARE = (sys.executable, "-m", "pipeline.prepare")
 STORY = "One day it rained. Nobody minded. The <mask> is literal, and so is </s>. It ended."
 
 
 @pytest.mark.usefixtures("quick_workers")
-@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2, 5])
 def test_the_same_bytes_for_any_number_of_workers(
     workers: int, prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
 ) -> None:
@@ -59,12 +59,17 @@ SCHEMES = {
 }
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("stored", [2, 0])
+@pytest.mark.parametrize(
+    ("scheme", "stored"),
+    [
+        ("whole_word", 2), ("ngram", 0), ("span", 2), ("electra", 0),
+        *(pytest.param(*case, marks=pytest.mark.slow)
+          for case in (("whole_word", 0), ("ngram", 2), ("span", 0), ("electra", 2))),
+    ],
+)  # fmt: skip
 def test_every_scheme_stored_or_drawn(
-    scheme: str, stored: int, tiny_tokenizer: Path, tmp_path: Path, run: Prepare,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    scheme: str, stored: int, tiny_tokenizer: Path, tmp_path: Path, run: Prepare, call: Call
+) -> None:
     """Shards are prepared, verified and shown; validation has a mask even if train stores none."""
     mode = "per-epoch" if stored == 0 else "duplicates"
     settings = [f"data.masking={scheme}", f"data.mask_mode={mode}", f"data.duplicates={stored}"]
@@ -78,9 +83,7 @@ def test_every_scheme_stored_or_drawn(
     assert [len(shard.masks) for shard in manifest.of("train")] == [stored]
     assert [len(shard.masks) for shard in manifest.of("validation")] == [max(1, stored)]
     assert len(list(output.glob("mask-*/train-*"))) == stored
-    monkeypatch.setattr(sys, "argv", ["inspect", str(output), "--verify", "--tokens", "0"])
-    inspect.main()
-    out = capsys.readouterr().out
+    out = call(inspect.main, output, "--verify", "--tokens", 0)
     assert f"scheme       {scheme}" in out and "masks match their keys" in out
     shown = max(len(line.split()) for line in out.splitlines() if "'Ġ" in line or "' " in line)
     assert shown >= (stored or 10)
@@ -137,24 +140,22 @@ def test_every_document_is_recovered(prepared: Path, tiny_vocabulary: Vocabulary
 
 def recover(directory: Path, vocabulary: Vocabulary) -> dict[tuple[str, str], bytes]:
     """(corpus, document id) -> text, from shards and documents.parquet alone."""
-    symbols = {index: token for token, index in _vocabulary_ids(vocabulary).items()}
     byte_of = {symbol: byte for byte, symbol in enumerate(_byte_symbols())}
     as_bytes = {
         index: bytes(byte_of[c] for c in token)
-        for index, token in symbols.items()
+        for token, index in json.loads(vocabulary.tokenizer_json)["model"]["vocab"].items()
         if not vocabulary.special[index]
     }
-    documents = pq.read_table(directory / "documents.parquet").to_pylist()
     begins: dict[int, list[tuple[str, str]]] = {}
-    for document in documents:
+    texts: dict[tuple[str, str], list[bytes]] = {}
+    for document in pq.read_table(directory / "documents.parquet").to_pylist():
         key = (document["corpus"], document["id"])
         begins.setdefault(document["first_sequence"], []).append(key)
-    texts: dict[tuple[str, str], list[bytes]] = {(d["corpus"], d["id"]): [] for d in documents}
+        texts[key] = []
     current = ("", "")
     for shard in read_manifest(directory).shards:
-        table = arrow_files.read_table(directory / shard.file)
-        for row in table.to_pylist():
-            new = list(begins.get(row["sequence"], []))
+        for row in arrow_files.read_table(directory / shard.file).to_pylist():
+            new = begins.get(row["sequence"], [])
             ids, marks = row["input_ids"], row["document_starts"]
             for number, (start, stop) in enumerate(zip(marks, [*marks[1:], len(ids)])):
                 if len(marks) - number <= len(new):
@@ -164,10 +165,6 @@ def recover(directory: Path, vocabulary: Vocabulary) -> dict[tuple[str, str], by
     return {key: b"".join(pieces) for key, pieces in texts.items()}
 
 
-def _vocabulary_ids(vocabulary: Vocabulary) -> dict[str, int]:
-    return dict(json.loads(vocabulary.tokenizer_json)["model"]["vocab"])
-
-
 def _byte_symbols() -> list[str]:
     """GPT-2's table: printable bytes stand for themselves, the others for 256, 257, ..."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
@@ -175,7 +172,9 @@ def _byte_symbols() -> list[str]:
     return [chr(byte) if byte in printable else chr(next(moved)) for byte in range(256)]
 
 
-def test_shards_open_with_datasets(prepared: Path, tmp_path: Path) -> None:
+def test_shards_open_with_datasets_and_have_batches_of_1024_rows(
+    prepared: Path, tmp_path: Path
+) -> None:
     """As the README says, with splits by file name; masks match rows."""
     cache = str(tmp_path)
     rows = datasets.load_dataset("arrow", data_dir=str(prepared / "rows"), cache_dir=cache)
@@ -187,10 +186,7 @@ def test_shards_open_with_datasets(prepared: Path, tmp_path: Path) -> None:
         assert sum(map(len, rows[split]["input_ids"])) == sum(shard.tokens for shard in shards)
         assert len(masks[split]) == len(rows[split])
         assert isinstance(masks[split][0]["positions"], bytes)
-
-
-def test_record_batches_are_1024_rows(prepared: Path) -> None:
-    for shard in read_manifest(prepared).shards:
+    for shard in manifest.shards:
         for file in (shard.file, shard.masks[0].file):
             reader = pa.ipc.open_file(prepared / file)
             sizes = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
@@ -205,9 +201,8 @@ def test_zstd_holds_the_same_columns(
     small, plain = read_manifest(tmp_path / "out"), read_manifest(prepared)
     for left, right in zip(small.shards, plain.shards):
         for a, b in zip((left, *left.masks), (right, *right.masks)):
-            assert arrow_files.read_table(tmp_path / "out" / a.file).equals(
-                arrow_files.read_table(prepared / b.file)
-            )
+            ours = arrow_files.read_table(tmp_path / "out" / a.file)
+            assert ours.equals(arrow_files.read_table(prepared / b.file))
         assert sum(mask.bytes for mask in left.masks) < sum(mask.bytes for mask in right.masks)
 
 
@@ -230,55 +225,52 @@ def test_the_bare_command_writes_to_the_root_and_runs_once(
     assert "prepared 3 documents" in other and len(list((tmp_path / "shards").iterdir())) == 2
 
 
+def _texts(lines: str) -> list[str]:
+    return [json.loads(line)["text"] for line in lines.splitlines()]
+
+
 FORMATS: dict[str, Callable[[Path, str], object]] = {
-    "plain.jsonl": lambda path, text: path.write_text(text),
-    "packed.jsonl.gz": lambda path, text: path.write_bytes(gzip.compress(text.encode())),
-    "packed.jsonl.zst": lambda path, text: path.write_bytes(
-        zstandard.ZstdCompressor().compress(text.encode())
-    ),
-    "packed.jsonl.xz": lambda path, text: path.write_bytes(lzma.compress(text.encode())),
-    "table.parquet": lambda path, text: pq.write_table(
-        pa.table({"text": [json.loads(line)["text"] for line in text.splitlines()]}), path
-    ),
-    "blank.txt": lambda path, text: path.write_text(
-        "\n\n".join(json.loads(line)["text"] for line in text.splitlines())
-    ),
-    "wiki_00": lambda path, text: path.write_text(text),
+    "plain.jsonl": lambda path, lines: path.write_text(lines),
+    "packed.jsonl.gz": lambda path, lines: path.write_bytes(gzip.compress(lines.encode())),
+    "packed.jsonl.zst": lambda path, lines: path.write_bytes(zstandard.compress(lines.encode())),
+    "packed.jsonl.xz": lambda path, lines: path.write_bytes(lzma.compress(lines.encode())),
+    "table.parquet": lambda path, lines: pq.write_table(pa.table({"text": _texts(lines)}), path),
+    "blank.txt": lambda path, lines: path.write_text("\n\n".join(_texts(lines))),
+    "wiki_00": lambda path, lines: path.write_text(lines),
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
 def test_every_format_gives_the_same_rows(
-    name: str, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
+    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
 ) -> None:
     texts = [f"Document {i} has two sentences. This is the second, of {i}." for i in range(40)]
-    (tmp_path / "in").mkdir()
-    FORMATS[name](tmp_path / "in" / name, "".join(json.dumps({"text": t}) + "\n" for t in texts))
-    write_jsonl(tmp_path / "reference.jsonl", texts)
-    for out, given in (("out", tmp_path / "in" / name), ("ref", tmp_path / "reference.jsonl")):
-        run("--corpus", "news", "--input", given, *tiny(tiny_tokenizer, tmp_path / out))
-    for file in (
-        "rows/train-00000.arrow",
-        "mask-3/train-00000.arrow",
-        "rows/validation-00000.arrow",
-    ):
-        left, right = (arrow_files.read_table(tmp_path / out / file) for out in ("out", "ref"))
-        assert left.equals(right), file
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    files = ("rows/train-00000", "mask-3/train-00000", "rows/validation-00000")
+    found = {}
+    for name, write in FORMATS.items():
+        (tmp_path / f"in-{name}").mkdir()
+        write(given := tmp_path / f"in-{name}" / name, lines)
+        output = tmp_path / f"out-{name}"
+        run("--corpus", "news", "--input", given, *tiny(tiny_tokenizer, output))
+        found[name] = [arrow_files.read_table(output / f"{file}.arrow") for file in files]
+        for ours, plain in zip(found[name], found["plain.jsonl"]):
+            assert ours.equals(plain), name
 
 
-@pytest.mark.parametrize("name", ["plain.jsonl", "packed.jsonl.gz"])
-def test_many_splits(
-    name: str,
-    tiny_tokenizer: Path,
-    tiny_vocabulary: Vocabulary,
-    tmp_path: Path,
-    run: Prepare,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Splits of 8 KB: byte ranges of a plain file, parts in a row of a compressed one."""
+@pytest.fixture
+def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 13)
     monkeypatch.setattr("pipeline.prepare.SHARD_BYTES", 1)
     monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 11)
+
+
+@pytest.mark.usefixtures("small_splits")
+@pytest.mark.parametrize("name", ["plain.jsonl", "packed.jsonl.gz"])
+def test_many_splits(
+    name: str, tiny_tokenizer: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, run: Prepare,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Splits of 8 KB: byte ranges of a plain file, parts in a row of a compressed one."""
     texts = [f"Document {i} begins. " + f"It says {i} again. " * (i % 50) for i in range(400)]
     lines = [json.dumps({"text": text}) for text in texts]
     lines[50::50] = [f'{{"text": " "}}\n{line}' for line in lines[50::50]]
@@ -298,73 +290,18 @@ def test_many_splits(
     assert len(set(keys)) == len(keys) == manifest.totals["sequences"]
     # a run that was stopped between two parts of a file resumes after the first
     work = tmp_path / "again" / ".work"
-    monkeypatch.setattr("pipeline.data.preparation.publication.assemble_shards", _stop)
-    with pytest.raises(InterruptedError):
-        run(*arguments, *tiny(tiny_tokenizer, tmp_path / "again"))
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.data.preparation.publication.assemble_shards", _stop)
+        with pytest.raises(InterruptedError):
+            run(*arguments, *tiny(tiny_tokenizer, tmp_path / "again"))
     for marker in sorted(work.glob("task-*.json")) + sorted(work.glob("part-*.json"))[1::2]:
         marker.unlink()
-    monkeypatch.undo()
-    monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 13)
-    monkeypatch.setattr("pipeline.prepare.SHARD_BYTES", 1)
-    monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 11)
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        ["prepare", *map(str, arguments), *map(str, tiny(tiny_tokenizer, tmp_path / "again"))],
-    )
-    run_command(prepare.main)
+    run(*arguments, *tiny(tiny_tokenizer, tmp_path / "again"))
     assert contents(tmp_path / "again") == contents(tmp_path / "out")
 
 
 def _stop(*_: object) -> None:
     raise InterruptedError
-
-
-def _binary(path: Path) -> Path:
-    path.write_bytes(bytes(range(256)) * 50)
-    return path
-
-
-GOOD = b'{"text": "a b."}\n'
-NOISE = b"".join(b'{"text": "%s"}\n' % os.urandom(500).hex().encode() for _ in range(20))
-
-BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "missing": (lambda p: p / "nothing.jsonl", "nothing.jsonl"),
-    "empty": (lambda p: write_jsonl(p / "empty.jsonl", []), "empty.jsonl"),
-    "binary": (lambda p: _binary(p / "binary.jsonl"), "binary.jsonl"),
-    "no text": (lambda p: _bytes(p / "no.jsonl", GOOD + b'{"title": "x"}\n'), "no.jsonl:2"),
-    "not JSON": (lambda p: _bytes(p / "bad.jsonl", GOOD + b'{"text": \n'), "bad.jsonl:2"),
-    "damaged second stream": (
-        lambda p: _bytes(p / "s.bz2", bz2.compress(GOOD * 9000) + b"bZh" + bz2.compress(GOOD)[3:]),
-        "s.bz2 is damaged (other bytes than padding after the last good part); fetch it again",
-    ),
-    "not UTF-8": (lambda p: _bytes(p / "u.jsonl", GOOD + b'{"text": "\xff"}\n'), "u.jsonl:2"),
-    "blank": (lambda p: write_jsonl(p / "blank.jsonl", ["", "  \n"]), "no text"),
-    "cut gzip": (lambda p: _bytes(p / "a.gz", gzip.compress(NOISE)[:-999]), "a.gz"),
-    "cut zstd": (lambda p: _bytes(p / "a.zst", zstandard.compress(NOISE)[:-999]), "a.zst"),
-}
-
-
-def _bytes(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_no_manifest(
-    case: str, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    make, named = BAD[case]
-    error = run(
-        "--corpus",
-        "news",
-        "--input",
-        make(tmp_path),
-        *tiny(tiny_tokenizer, tmp_path / "out"),
-        code=2,
-    )
-    assert error.startswith("error: ") and error.count("\n") == 1 and named in error
-    assert not (tmp_path / "out" / MANIFEST).exists()
 
 
 def test_a_vocabulary_larger_than_the_recipe_says(
@@ -401,11 +338,8 @@ def test_a_crash_at_every_point_leaves_nothing_half_done(
     """
     texts = [f"Story {i}. It rained on day {i}. It ended." for i in range(60)]
     path = write_jsonl(tmp_path / "in.jsonl", texts)
-    script = Path(__file__).parent.parent / "end_to_end" / "crash_points.py"
-    result = subprocess.run(
-        [sys.executable, script, path, tiny_tokenizer, tmp_path, str(stride)],
-        capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+    script = Path(__file__).parents[1] / "end_to_end" / "crash_points.py"
+    result = launch(sys.executable, script, path, tiny_tokenizer, tmp_path, stride)
     assert result.returncode == 0, result.stdout + result.stderr
     assert int(result.stdout.splitlines()[-1].split()[0]) > 80 // stride, "points tried"
 
@@ -471,69 +405,30 @@ def test_every_file_is_on_disk_before_it_gets_its_name(
 
 def test_interrupted_workers_exit_at_once(tiny_tokenizer: Path, tmp_path: Path) -> None:
     """Ctrl-C: one line, exit code 130, and no process left."""
-    texts = [f"Text {i}. " * 3000 for i in range(2000)]
-    path = write_jsonl(tmp_path / "in.jsonl", texts)
-    arguments = [str(a) for a in tiny(tiny_tokenizer, tmp_path / "out")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.prepare", "--corpus", path, "--workers", "2", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        # a shell that runs these tests in the background has us ignore Ctrl-C
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not (children := _children(process.pid)) or not (tmp_path / "out" / ".work").exists():
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert error.strip().splitlines()[-1] == "interrupted; run the same command again to resume"
-    _wait_until_gone(children)
-
-
-def test_workers_follow_a_killed_parent(tiny_tokenizer: Path, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", [f"Text {i}. " * 3000 for i in range(2000)])
-    arguments = [str(a) for a in tiny(tiny_tokenizer, tmp_path / "out")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.prepare", "--corpus", path, "--workers", "2", *arguments]
-    )
-    deadline = time.monotonic() + 60
-    while len(children := _children(process.pid)) < 2:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
-    _wait_until_gone(children)
-
-
-def _children(parent: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-
-
-def _wait_until_gone(processes: list[int]) -> None:
-    deadline = time.monotonic() + 15
-    for process in processes:
-        while (stat := Path(f"/proc/{process}/stat")).exists():
-            try:
-                if stat.read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                    break  # a zombie: its exit code has not been read yet
-            except (FileNotFoundError, ProcessLookupError):
-                break
-            assert time.monotonic() < deadline, f"process {process} works on"
-            time.sleep(0.05)
+    arguments = ("--corpus", path, "--workers", 2, *tiny(tiny_tokenizer, tmp_path / "out"))
+    with preparing.started(*PREPARE, *arguments) as process:
+        preparing.wait_until((tmp_path / "out" / ".work").exists, process)
+        preparing.wait_until(lambda: children(process.pid), process)
+        workers = children(process.pid)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert error.strip().splitlines()[-1] == "interrupted; run the same command again to resume"
+        preparing.wait_for_end(*workers, seconds=15)
 
 
 @pytest.mark.parametrize("delay", [pytest.param(0.8, marks=pytest.mark.slow), 1.5, 2.2])
-def test_killed_with_its_workers_and_run_again(
+def test_workers_follow_a_killed_parent_and_the_next_run_ends_the_same(
     delay: float, prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
 ) -> None:
-    arguments = ["--corpus", "sample", *map(str, tiny(tiny_tokenizer, tmp_path / "out"))]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.prepare", "--workers", "2", *arguments]
-    )
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    arguments = ("--corpus", "sample", *tiny(tiny_tokenizer, tmp_path / "out"))
+    with preparing.started(*PREPARE, "--workers", 2, *arguments) as process:
+        preparing.wait_until(lambda: len(children(process.pid)) >= 2, process)
+        workers = children(process.pid)
+        time.sleep(delay)
+        process.kill()
+        preparing.wait_for_end(*workers, seconds=15)
     run(*arguments)
     assert contents(tmp_path / "out") == contents(prepared)
 
@@ -552,8 +447,8 @@ def test_file_names_of_any_characters(
         write_jsonl(folder / f"{name}.jsonl", texts)
         with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
             archive.writestr(f"{name}.txt", f"The packed text {number}. It has two sentences.")
-    out = run("--corpus", "mine", "--input", folder, *tiny(tiny_tokenizer, tmp_path / "out"),
-              "--workers", 1)  # fmt: skip
+    given = ("--corpus", "mine", "--input", folder, "--workers", 1)
+    out = run(*given, *tiny(tiny_tokenizer, tmp_path / "out"))
     assert all(line.isprintable() for line in out.splitlines())
     ids = pq.read_table(tmp_path / "out" / "documents.parquet")["id"].to_pylist()
     assert len(ids) == len(set(ids)) == len(STRANGE_NAMES) * 21

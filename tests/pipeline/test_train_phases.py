@@ -38,10 +38,7 @@ def changing(arguments: Arguments, corpora: tuple[Path, ...]) -> Arguments:
     phase = {"steps": 7, "sequence_length": 32, "sequences": 64}
     high = ["data.masks.rate=0.3", "data.masking=whole_word", "encoder.dropout=0.3"]
     mixed = [f"batch.mixture={json.dumps(MIXTURE)}", "encoder.attention_dropout=0.1"]
-    phases = [
-        {**phase, "settings": high},
-        {**phase, "settings": mixed},
-    ]
+    phases = [{**phase, "settings": high}, {**phase, "settings": mixed}]
 
     def build(run: Path, *extra: object, **settings: object) -> list[str]:
         parts = arguments(
