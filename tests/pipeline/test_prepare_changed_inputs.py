@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from tests.pipeline.ingest.dump import page
 from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
 
 DOCUMENTS = 1200
-CHANGED = r"has changed since .* was made from it; restore it, or name another --output"
+LAST_CHECK = "pipeline.data.preparation.publication.check_bad_records"
+Make = Callable[..., str]
 
 
 def text(number: int) -> str:
@@ -41,13 +42,14 @@ def news(tmp_path: Path) -> Path:
 @pytest.fixture
 def make(
     tmp_path: Path, tiny_tokenizer: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., str]:
+) -> Make:
     """Prepare with splits of 32 KB, about a dozen; returns what is said."""
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 15)
     monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 12)
 
     def make(path: Path, *more: object, output: str = "out", code: int = 0) -> str:
         arguments = ["--corpus", "news", "--input", path, "--workers", 1, *more]
+        arguments += ["--set", "data.duplicates=1"]
         return run(*arguments, *tiny(tiny_tokenizer, tmp_path / output), code=code)
 
     return make
@@ -95,7 +97,7 @@ def documents(output: Path) -> list[int]:
 
 
 def test_complete_shards(
-    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     make(news)
@@ -119,7 +121,7 @@ def test_complete_shards(
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_that_is_cut_short_while_it_is_read(
-    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    make: Make, news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     packed: bool,
 ) -> None:  # fmt: skip
     """Nothing is published; with the file restored all documents are."""
@@ -140,21 +142,26 @@ def test_a_file_that_is_cut_short_while_it_is_read(
 
 
 def test_another_date_during_the_work_costs_nothing(
-    make: Callable[..., str], news: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, news: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     when(monkeypatch, 5, lambda: replace(news))
     assert f"prepared {DOCUMENTS:,} documents" in make(news)
     assert "is complete already" in make(news)
 
 
-def test_other_text_during_the_work(
-    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_other_text_during_the_work_and_after_its_last_task(
+    make: Make, news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read already is refused; what was not read yet is read as it is then."""
+    before = news.read_bytes()
     with monkeypatch.context() as patch:
         done = when(patch, 9, lambda: edit(news))
         assert "has changed since" in make(news, code=2)
         assert done == list(range(9)), "the next task is not begun"
+    news.write_bytes(before)
+    with monkeypatch.context() as patch:
+        patch.setattr(LAST_CHECK, lambda *_: edit(news))
+        assert "has changed since" in make(news, code=2)
     assert not (tmp_path / "out" / MANIFEST).exists()
     with monkeypatch.context() as patch:
         when(patch, 2, lambda: edit(news, DOCUMENTS // 2 + 1))
@@ -163,27 +170,20 @@ def test_other_text_during_the_work(
     assert contents(tmp_path / "other") == contents(tmp_path / "fresh")
 
 
-def test_other_text_after_the_last_task(
-    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def unfinished(
+    make: Make, path: Path, monkeypatch: pytest.MonkeyPatch, task: int, *more: object
 ) -> None:
-    read = "pipeline.data.preparation.publication.check_bad_records"
-    monkeypatch.setattr(read, lambda *_: edit(news))
-    assert "has changed since" in make(news, code=2)
-    assert not (tmp_path / "out" / MANIFEST).exists()
-
-
-def unfinished(make: Callable[..., str], path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work of which half is done."""
+    """Work that ended before one of its tasks."""
     with monkeypatch.context() as patch:
-        when(patch, 6, stop)
+        when(patch, task, stop)
         with pytest.raises(InterruptedError):
-            make(path)
+            make(path, *more)
 
 
 def test_work_continues_on_the_same_text_alone(
-    make: Callable[..., str], news: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, news: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unfinished(make, news, monkeypatch)
+    unfinished(make, news, monkeypatch, 6)
     before = news.read_bytes()
     edit(news, 300)
     said = make(news, code=2)
@@ -194,28 +194,29 @@ def test_work_continues_on_the_same_text_alone(
     assert min(done) == 6, "finished tasks are kept"
 
 
-def zstd_frame(content: bytes) -> bytes:
-    """A frame of blocks that are stored as they are, without a checksum."""
-    frame = b"\x28\xb5\x2f\xfd\x00\x58"
+def zstd_packed(news: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same in a frame of blocks that are stored as they are, without a checksum."""
+    monkeypatch.setattr("pipeline.ingest.compression.codecs._ZST_BLOCKS", 1)
+    monkeypatch.setattr("pipeline.ingest.compression.codecs.READ_BYTES", 1 << 12)
+    content, frame = news.read_bytes(), b"\x28\xb5\x2f\xfd\x00\x58"
     starts = range(0, len(content), 1 << 14)
     for start in starts:
         block = content[start : start + (1 << 14)]
         frame += (len(block) << 3 | (start == starts[-1])).to_bytes(3, "little") + block
-    return frame
+    packed = news.with_suffix(".jsonl.zst")
+    packed.write_bytes(frame)
+    return packed
 
 
 @pytest.mark.parametrize("is_packed", [True, False])
 @pytest.mark.parametrize("is_other", [True, False])
 def test_a_file_that_changes_while_a_task_reads_it(
-    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    make: Make, news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     is_packed: bool, is_other: bool,
 ) -> None:  # fmt: skip
     """No part keeps what was read of two states, so the work continues on what is restored."""
     if is_packed:
-        monkeypatch.setattr("pipeline.ingest.compression.codecs._ZST_BLOCKS", 1)
-        monkeypatch.setattr("pipeline.ingest.compression.codecs.READ_BYTES", 1 << 12)
-        content, news = zstd_frame(news.read_bytes()), news.with_suffix(".jsonl.zst")
-        news.write_bytes(content)
+        news = zstd_packed(news, monkeypatch)
     before, encode, batches = news.read_bytes(), worker._encode, list[int]()
 
     def changing(*arguments: Any) -> None:
@@ -235,13 +236,10 @@ def test_a_file_that_changes_while_a_task_reads_it(
 
 
 def test_a_compressed_file_that_is_half_done(
-    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its finished parts know the bytes up to their end."""
-    monkeypatch.setattr("pipeline.ingest.compression.codecs._ZST_BLOCKS", 1)
-    monkeypatch.setattr("pipeline.ingest.compression.codecs.READ_BYTES", 1 << 12)
-    packed = news.with_suffix(".jsonl.zst")
-    packed.write_bytes(zstd_frame(news.read_bytes()))
+    packed = zstd_packed(news, monkeypatch)
     finish, parts = Worker._finish, []
 
     def stopping(self: Worker, part: PartInProgress) -> None:
@@ -263,17 +261,15 @@ def test_a_compressed_file_that_is_half_done(
 
 
 def test_decisions_about_other_text_are_refused_and_can_be_made_again(
-    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
     make(news, "--dedup", "exact")
     (decisions,) = (tmp_path / "root" / "documents" / "decisions").glob("[!.]*")
     touch(news)
     make(news, "--dedup", "exact", output="second")
-    content = news.read_bytes()
-    copy = text(700)
-    assert len(copy) == len(text(600))
-    news.write_bytes(content.replace(text(600).strip().encode(), copy.strip().encode()))
+    first, second = text(600).strip().encode(), text(700).strip().encode()
+    news.write_bytes(news.read_bytes().replace(first, second))
     said = make(news, "--dedup", "exact", output="third", code=2)
     assert f"{news} changed after its documents were selected" in said and str(decisions) in said
     shutil.rmtree(decisions)
@@ -282,35 +278,25 @@ def test_decisions_about_other_text_are_refused_and_can_be_made_again(
     assert "1 exact copy" in said and f"prepared {DOCUMENTS - 1:,} documents" in said
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Iterator[Path]:
+def test_parquet(make: Make, tmp_path: Path) -> None:
     path = tmp_path / "news.parquet"
     texts = pa.table({"text": [text(number) for number in range(DOCUMENTS)]})
     pq.write_table(texts, path, row_group_size=100, compression="none", use_dictionary=False)
-    yield path
-
-
-def test_parquet(make: Callable[..., str], table: Path) -> None:
-    make(table)
-    touch(table)
-    assert "is complete already" in make(table)
-    edit(table, 650)
-    assert "has changed since" in make(table, code=2)
+    make(path)
+    touch(path)
+    assert "is complete already" in make(path)
+    edit(path, 650)
+    assert "has changed since" in make(path, code=2)
 
 
 def test_parts_of_an_array(
-    make: Callable[..., str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also parts that did not make a split may not publish it with those of another content."""
-    with monkeypatch.context() as patch:
-        when(patch, 8, stop)
-        with pytest.raises(InterruptedError):
-            make(news, "--part", "1/2")
+    unfinished(make, news, monkeypatch, 8, "--part", "1/2")
     before = news.read_bytes()
-    edit(news, 500)
-    edit(news, 501)
-    edit(news, 450)
-    edit(news, 350)  # one of them is in the first part
+    for number in (500, 501, 450, 350):  # one of them is in the first part
+        edit(news, number)
     assert "has changed since" in make(news, "--part", "2/2", code=2)
     news.write_bytes(before)
     assert f"prepared {DOCUMENTS:,} documents" in make(news, "--part", "2/2")
@@ -328,9 +314,7 @@ def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_raw_file_of_complete_shards(
-    make: Callable[..., str], dump: Path, tmp_path: Path
-) -> None:
+def test_a_raw_file_of_complete_shards(make: Make, dump: Path, tmp_path: Path) -> None:
     make(dump)
     touch(dump)
     assert "is complete already" in make(dump)
@@ -350,7 +334,7 @@ def test_a_raw_file_of_complete_shards(
 
 
 def test_a_raw_file_that_changes_after_it_was_extracted(
-    make: Callable[..., str], dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two parts, and after the last of them."""
     before = dump.read_bytes()
@@ -361,12 +345,11 @@ def test_a_raw_file_that_changes_after_it_was_extracted(
         assert done and 2 not in done, "the next task is not begun"
     dump.write_bytes(before)
     with monkeypatch.context() as patch:
-        check = "pipeline.data.preparation.publication.check_bad_records"
-        patch.setattr(check, lambda *_: edit(dump, 150))
+        patch.setattr(LAST_CHECK, lambda *_: edit(dump, 150))
         assert f"{dump} has changed since" in make(dump, code=2)
     assert not (tmp_path / "out" / MANIFEST).exists()
     dump.write_bytes(before)
     with monkeypatch.context() as patch:
-        patch.setattr(check, lambda *_: touch(dump))
+        patch.setattr(LAST_CHECK, lambda *_: touch(dump))
         assert "prepared 300 documents" in make(dump)
     assert "is complete already" in make(dump)
