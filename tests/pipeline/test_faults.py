@@ -22,7 +22,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.cluster import processes
 from pipeline.cluster.ranks import Alone
 from pipeline.data.shards import arrow_files
 from pipeline.loading.dataset import Dataset
@@ -35,28 +34,25 @@ from tests.pipeline.conftest import (
     LONG,
     NO_DROPOUT,
     STEPS,
-    WORKER,
     Arguments,
     forkrun,
     launch,
     poison,
     started,
+    succeed,
     torchrun,
     torchrun_forked,
+    train_jobs,
+    with_data,
 )
-from tests.pipeline.preparing import ROOT
-from tests.pipeline.test_train import lines, tensors, wait_for
+from tests.pipeline.preparing import ROOT, children, wait_for_end, wait_until
+from tests.pipeline.test_train import assert_same, lines, tensors, wait_for
 
 INTERRUPTIONS = Path(__file__).parents[1] / "end_to_end" / "interruptions.py"
 
 
 def command(arguments: list[str]) -> list[object]:
     return [sys.executable, "-m", "pipeline.train", *arguments]
-
-
-def children(process: int) -> list[int]:
-    found = Path(f"/proc/{process}/task/{process}/children").read_text()
-    return [int(child) for child in found.split()]
 
 
 def rank_of(process: int) -> str:
@@ -67,13 +63,9 @@ def rank_of(process: int) -> str:
 def interrupt(points: int, kills: int, stops: int, arguments: Arguments, folder: Path) -> str:
     parts = arguments(folder, checkpoint__every=5)
     place = parts.index("--output")
-    process = launch(
-        sys.executable, INTERRUPTIONS, folder,
-        "--points", points, "--kills", kills, "--stops", stops, "--",
-        *parts[:place], *parts[place + 2 :], timeout=7200,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stdout + process.stderr
-    return process.stdout
+    counts = ("--points", points, "--kills", kills, "--stops", stops)
+    given = ("--", *parts[:place], *parts[place + 2 :])
+    return succeed(sys.executable, INTERRUPTIONS, folder, *counts, *given, timeout=7200).stdout
 
 
 def test_killed_and_stopped_at_some_moments(arguments: Arguments, tmp_path: Path) -> None:
@@ -102,51 +94,23 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
         output, errors = process.communicate(timeout=900)
     assert process.returncode == 0, output + errors
     assert "resuming after step 10" in output
-    assert re.search(r"error: rank 0 on \S+ lost another rank \(.*\): look at the last", errors), (
-        errors
-    )
+    assert re.search(r"error: rank 0 on \S+ lost another rank \(.*\): ", errors), errors
     assert "Traceback" not in errors.split("torch/distributed")[0]
-    assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
-    assert lines(run) == lines(trained / "2x8-long")
-
-
-def wait_for_end(
-    *given: int, started_by: subprocess.Popen[str] | None = None, seconds: float = 120
-) -> None:
-    """Wait until these processes are gone; kill them if they do not end.
-
-    started_by: has their stderr, with the stacks of those that are left.
-    """
-    left = {process: processes.read_start_time(process) for process in given}
-    deadline = time.monotonic() + seconds
-    while left and time.monotonic() < deadline:
-        left = {p: began for p, began in left.items() if processes.read_start_time(p) == began}
-        time.sleep(0.01)
-    for number in (signal.SIGUSR2, signal.SIGKILL) if left else ():
-        for process in left:
-            os.kill(process, number)
-        time.sleep(1)
-    stacks = started_by.communicate(timeout=60)[1] if left and started_by else ""
-    assert not left, f"still there after {seconds} s: {sorted(left)}; {stacks}"
+    assert_same(run, trained / "2x8-long")
 
 
 def wait_for_a_step(run: Path, process: subprocess.Popen[str]) -> None:
     wait_for(run / "metrics.jsonl", process)
-    deadline = time.monotonic() + 60
-    while not lines(run):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: lines(run), process)
 
 
 def resumes(run: Path, launcher: list[object], trained: Path) -> None:
     """A run that two ranks saved continues with the same training command, to the same bits."""
     assert int((run / "INTERRUPTED").read_text().split()[1]) < STEPS
     assert "lease.json" not in {path.name for path in run.iterdir()}
-    result = launch(*launcher)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "resuming after step" in result.stdout and not (run / "INTERRUPTED").exists()
-    assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
-    assert lines(run) == lines(trained / "2x8-long")
+    assert "resuming after step" in succeed(*launcher).stdout
+    assert not (run / "INTERRUPTED").exists()
+    assert_same(run, trained / "2x8-long")
 
 
 def test_ranks_whose_torchrun_was_killed_save_and_the_same_command_resumes(
@@ -231,8 +195,7 @@ def test_damaged_data_end_all_ranks_with_one_line_and_a_checkpoint(
     copied = Path(shutil.copytree(lesson, tmp_path / "data"))
     path = damage(copied, 16, step=8)
     run = tmp_path / "run"
-    parts = arguments(run)
-    parts[parts.index("--data") + 1] = str(copied)
+    parts = with_data(arguments(run), copied)
     result = launch(*forkrun("-m", "pipeline.train", *parts))
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and f"rank 1: {path} is damaged: row" in errors[0], result.stderr
@@ -261,20 +224,6 @@ def from_step(original: Path, step: int, run: Path, **changes: object) -> None:
     Saver(run, Alone(), keep=9, keep_every=0).save(parts, state)
 
 
-def start_jobs(folder: Path, *jobs: list[str], count: int = 2) -> str:
-    """Run training commands one after the other on the same ranks; returns their warnings."""
-    path = folder / "jobs.json"
-    path.write_text(json.dumps(jobs))
-    result = launch(*(forkrun(WORKER, path) if count == 2 else [sys.executable, WORKER, path]))
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stderr
-
-
-def with_data(arguments: list[str], *directories: Path) -> list[str]:
-    place = arguments.index("--data") + 1
-    return [*arguments[:place], *map(str, directories), *arguments[place + 1 :]]
-
-
 @pytest.fixture(scope="module")
 def recovered(
     lesson: Path, arguments: Arguments, tmp_path_factory: pytest.TempPathFactory
@@ -296,15 +245,15 @@ def recovered(
         settings = {"data__damaged": "skip", "checkpoint__keep": 9}
         return with_data(arguments(folder / run, **settings), broken)
 
-    said = start_jobs(folder, spiky("spiky"), skips("skips"))
-    from_step(
-        folder / "spiky", 5, folder / "spiky-skips", readings=(Reading(32, 5 * 32, ((320, 448),)),)
-    )
+    jobs = folder / "jobs.json"
+    said = train_jobs(jobs, [spiky("spiky"), skips("skips")], count=2).stderr
+    skipped = (Reading(32, 5 * 32, ((320, 448),)),)
+    from_step(folder / "spiky", 5, folder / "spiky-skips", readings=skipped)
     from_step(folder / "spiky", 10, folder / "spiky-killed")  # just after it went back
     from_step(folder / "skips", 7, folder / "skips-killed")
     shard = Path((folder / "file").read_text()).name.split(".")[0]
     (broken / "rows" / f"{shard}.arrow").unlink()
-    start_jobs(folder, spiky("spiky-skips"), spiky("spiky-killed"), skips("skips-killed"))
+    train_jobs(jobs, [spiky("spiky-skips"), spiky("spiky-killed"), skips("skips-killed")], count=2)
     return folder, said
 
 
@@ -349,8 +298,7 @@ def test_a_damaged_shard_is_excluded_if_asked_and_every_resume_excludes_the_same
     gone = (row >= starts[owner]) & (row < starts[owner + 1]) & (places >= 7 * 16)
     whole = dataset.records(row, 0).fields["predictions"]
     assert found[-1]["predictions"] == int(whole[~gone].sum()) < int(whole.sum())
-    assert lines(folder / "skips-killed") == found
-    assert tensors(folder / "skips-killed", STEPS) == tensors(folder / "skips", STEPS)
+    assert_same(folder / "skips-killed", folder / "skips")
 
 
 @pytest.mark.slow
@@ -360,9 +308,9 @@ def test_a_resume_on_other_ranks_skips_the_same_around_a_spike(
     data = Path(shutil.copytree(lesson, tmp_path / "data"))
     poison(data, range(11 * 32, 12 * 32))
     found, moved = tmp_path / "found", tmp_path / "moved"
-    start_jobs(tmp_path, with_data(arguments(found, **SPIKES), data))
+    train_jobs(tmp_path / "found.json", [with_data(arguments(found, **SPIKES), data)], count=2)
     from_step(found, 10, moved)
-    start_jobs(tmp_path, with_data(arguments(moved, **SPIKES), data), count=1)
+    train_jobs(tmp_path / "moved.json", [with_data(arguments(moved, **SPIKES), data)])
     for expected, line in zip(lines(found), lines(moved), strict=True):
         assert line["loss"] == pytest.approx(expected["loss"], rel=1e-5)
         for count in ("sequences", "tokens", "predictions", "epoch", "skipped_sequences"):
@@ -409,9 +357,8 @@ def test_hours_end_a_run_as_a_signal_does(arguments: Arguments, tmp_path: Path) 
     assert result.returncode == 75, result.stderr
     assert (run / "INTERRUPTED").read_text() == "step 0\n"
     assert tensors(run, 0)
-    assert launch(*command(arguments(run, "--hours", 0))).stderr == (
-        "error: --hours must be positive, got 0; give a number above 0\n"
-    )
+    refused = launch(*command(arguments(run, "--hours", 0))).stderr
+    assert refused.startswith("error: --hours must be positive, got 0") and refused.count("\n") == 1
 
 
 def test_a_profile_shows_the_model_at_work(trained: Path) -> None:

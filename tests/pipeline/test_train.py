@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,9 @@ from tests.pipeline.conftest import (
     job,
     launch,
     started,
+    succeed,
     torchrun_forked,
+    with_data,
 )
 
 TIMES = {
@@ -69,13 +70,14 @@ def tensors(run: Path, step: int) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
 
 
+def assert_same(run: Path, reference: Path) -> None:
+    """Two finished runs have the same weights, moments and metrics, to the bit."""
+    assert tensors(run, STEPS) == tensors(reference, STEPS)
+    assert lines(run) == lines(reference)
+
+
 def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists():
-        if process.poll() is not None:
-            pytest.fail(f"ended before {path.name}: {process.communicate()}")
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    preparing.wait_until(path.exists, process)
 
 
 def test_the_loss_curve_does_not_depend_on_ranks_micro_batches_or_stage(trained: Path) -> None:
@@ -151,8 +153,8 @@ def test_a_run_goes_on_without_documents_that_were_taken_down(
     assert record["ancestors"] == [read_manifest(lesson).fingerprint]
     fork = lines(trained / "fork-taken-down")
     assert [line["sequences"] for line in fork] == [11 * 16, 12 * 16]
-    with pytest.raises(CheckpointError, match="Give the same --data"):
-        parts = arguments(trained / "taken-down", **NO_DROPOUT)
+    parts = arguments(trained / "taken-down", **NO_DROPOUT)
+    with pytest.raises(CheckpointError, match="--data"):
         start.open_run(job(monkeypatch, parts), alone())
 
 
@@ -167,15 +169,14 @@ def test_a_fork_with_grown_data_reads_it_from_the_start(
     order = Order(kind="global", seed=0, piece_rows=(dataset.piece_rows, dataset.piece_rows))
     read = dataset.records(order.locate(np.arange(32)).row, 0).fields["predictions"]
     assert forked[-1]["predictions"] - source[9]["predictions"] == read.sum()
-    parts = arguments(trained / "1x16", **NO_DROPOUT)
-    parts.insert(parts.index("--data") + 1, str(lesson))
+    parts = with_data(arguments(trained / "1x16", **NO_DROPOUT), lesson, lesson)
     line = re.escape(f"the same command with --from {trained}/1x16 --output {trained}/1x16-2")
     with pytest.raises(CheckpointError, match=line):
         start.open_run(job(monkeypatch, parts), alone())
 
 
 def test_grammar_changes_no_weight_and_scores_as_evaluate(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: Path, call: preparing.Call
 ) -> None:
     """On two ranks whose weights are nowhere whole, and on one with dropout."""
     for name, without in (("2x4-grammar", "2x4-zero3"), ("1x16-grammar", "1x16-dropout")):
@@ -183,12 +184,8 @@ def test_grammar_changes_no_weight_and_scores_as_evaluate(
         assert tensors(run, STEPS) == tensors(trained / without, STEPS), name
         curve = [line for line in read_metrics(run) if "validation_grammar" in line]
         assert [line["step"] for line in curve] == [10, 20]
-        monkeypatch.setattr(
-            sys, "argv", ["evaluate", str(run), "--grammar", str(trained / "pairs"), "--json"]
-        )
-        evaluate.main()
-        found = json.loads(capsys.readouterr().out)["grammar"]
-        last = curve[-1]
+        printed = call(evaluate.main, run, "--grammar", trained / "pairs", "--json")
+        found, last = json.loads(printed)["grammar"], curve[-1]
         assert last["validation_grammar"] == found["overall"]["accuracy"]
         for phenomenon in ("ellipsis", "quantifiers"):
             expected = found["phenomena"][phenomenon]["accuracy"]
@@ -209,17 +206,14 @@ def test_killed_and_resumed_is_bit_identical(
     assert not tensors(run, STEPS)
     with (run / "metrics.jsonl").open("a") as file:  # lines after the checkpoint, one cut short
         file.write('{"step": 11, "loss": 1.0}\n{"step": 12, "lo')
-    result = launch(*command)
-    assert result.returncode == 0, result.stderr
-    assert tensors(run, STEPS) == tensors(trained / "1x16-dropout", STEPS)
-    assert lines(run) == lines(trained / "1x16-dropout")
+    succeed(*command)
+    assert_same(run, trained / "1x16-dropout")
     assert launch(*command).stdout.strip() == f"{run} is at step 20 already; nothing to do"
 
 
 def test_phases_resumed_around_their_boundary_are_bit_identical(trained: Path) -> None:
     """A run that stopped before, at and after it, in fp32 with dropout."""
-    assert tensors(trained / "phased", STEPS) == tensors(trained / "phased-stops", STEPS)
-    assert lines(trained / "phased") == lines(trained / "phased-stops")
+    assert_same(trained / "phased-stops", trained / "phased")
 
 
 def test_phases_do_not_depend_on_ranks_micro_batches_or_stage(trained: Path) -> None:
@@ -283,10 +277,8 @@ def test_forgetting_shows(trained: Path) -> None:
 
 
 def test_several_micro_batches_with_dropout_resume_bit_identically(trained: Path) -> None:
-    assert tensors(trained / "1x6-dropout", STEPS) == tensors(trained / "1x6-resumed", STEPS)
-    found = lines(trained / "1x6-dropout")
-    assert found == lines(trained / "1x6-resumed")
-    assert found[-1]["update_rms_max_embedding"] > 0  # of StableAdamW
+    assert_same(trained / "1x6-resumed", trained / "1x6-dropout")
+    assert lines(trained / "1x6-dropout")[-1]["update_rms_max_embedding"] > 0  # of StableAdamW
 
 
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(
@@ -298,12 +290,10 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(
     content = bytearray(damaged.read_bytes())
     content[-1000] ^= 1
     damaged.write_bytes(content)
-    result = launch(sys.executable, "-m", "pipeline.train", *arguments(run))
-    assert result.returncode == 0, result.stderr
+    result = succeed(sys.executable, "-m", "pipeline.train", *arguments(run))
     assert f"{damaged} is damaged" in result.stderr
     assert "resuming after step 10" in result.stdout
-    assert tensors(run, STEPS) == tensors(original, STEPS)
-    assert lines(run) == lines(original)
+    assert_same(run, original)
 
 
 def test_sigterm_saves_and_the_same_command_resumes(
@@ -318,11 +308,9 @@ def test_sigterm_saves_and_the_same_command_resumes(
         _, errors = process.communicate(timeout=120)
     assert (run / "INTERRUPTED").exists(), errors
     assert "pipeline/" not in errors, "a rank ended with a traceback"
-    result = launch(*deepspeed_forked("--num_gpus", 2, "--module", *parts[1:]))
-    assert result.returncode == 0, result.stdout + result.stderr
+    succeed(*deepspeed_forked("--num_gpus", 2, "--module", *parts[1:]))
     assert not (run / "INTERRUPTED").exists() and not (run / "ready").exists()
-    assert lines(run) == lines(trained / "2x8-long")
-    assert tensors(run, STEPS) == tensors(trained / "2x8-long", STEPS)
+    assert_same(run, trained / "2x8-long")
 
 
 def test_a_signal_during_start_is_not_lost(arguments: Arguments, tmp_path: Path) -> None:
@@ -380,15 +368,12 @@ def test_a_second_start_in_the_same_slurm_job_is_refused_and_the_first_ends_as_i
 def test_fewer_sequences_than_ranks_end_all_ranks_with_one_line(
     arguments: Arguments, tmp_path: Path
 ) -> None:
-    result = launch(
-        *forkrun("-m", "pipeline.train", *arguments(tmp_path / "run", batch__sequences=1))
-    )
+    parts = arguments(tmp_path / "run", batch__sequences=1)
+    result = launch(*forkrun("-m", "pipeline.train", *parts))
     assert result.returncode != 0
-    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert errors == [
-        "error: batch.sequences=1 is smaller than the 2 ranks, so some would have nothing to do; "
-        "add --set batch.sequences=2, or start fewer ranks"
-    ]
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert "batch.sequences=1 is smaller than the 2 ranks" in error
+    assert "--set batch.sequences=2" in error
     assert "Traceback" not in result.stderr.split("torch/distributed")[0]
 
 
@@ -396,7 +381,8 @@ def test_the_real_command_says_so_too(arguments: Arguments, tmp_path: Path) -> N
     command = arguments(tmp_path / "run", "--dry-run", "--set", "precision=fp16")
     result = launch(sys.executable, "-m", "pipeline.train", *command)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "error: precision='fp16' is not a choice; choose one of fp32, bf16\n"
+    assert result.stderr.startswith("error: precision='fp16' is not a choice; ")
+    assert result.stderr.count("\n") == 1
 
 
 def test_an_unusable_output_is_refused(tmp_path: Path) -> None:
@@ -404,6 +390,6 @@ def test_an_unusable_output_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot write to"), claim(tmp_path / "file" / "run"):
         pass
     (tmp_path / "notes.txt").write_text("mine")
-    expected = r"holds other files \(file, notes.txt\)"
-    with pytest.raises(CheckpointError, match=expected), claim(tmp_path):
+    holds = pytest.raises(CheckpointError, match=r"\(file, notes.txt\)")
+    with holds, claim(tmp_path):
         pass
