@@ -5,30 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pipeline import ablate
+from pipeline import ablate as command_of_ablate
 from tests.conftest import Command
 from tests.launching import process
-from tests.pipeline.experiments.small_ablation import (
-    STEPS,
-    environment,
-    without_times,
-    words,
-    write_corpus,
-)
-from tests.pipeline.preparing import Call
+from tests.pipeline.experiments import small_ablation
+from tests.pipeline.experiments.small_ablation import STEPS, environment, words
+from tests.pipeline.preparing import Call, wait_until
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory, sample_text: list[str]) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("corpus") / "text.jsonl", sample_text)
+    return small_ablation.write_corpus(
+        tmp_path_factory.mktemp("corpus") / "text.jsonl", sample_text
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +39,25 @@ def whole(
     return output
 
 
-def table(output: Path) -> dict[str, object]:
-    found: dict[str, object] = without_times(json.loads((output / "ablation.json").read_text()))
-    return found
+@pytest.fixture
+def ablate(command: Command, corpus: Path, tiny_tokenizer: Path) -> Callable[..., str]:
+    """Runs the command with more arguments; returns its output, or with code=2 its error line."""
+
+    def run(output: Path, *more: object, code: int = 0, corpus: Path = corpus) -> str:
+        given = words(corpus, tiny_tokenizer, output, *more)
+        found = command("ablate", *given, **environment())
+        assert found.returncode == code, found.stderr
+        assert not code or found.stderr.count("\n") == 1
+        return found.stderr if code else found.stdout
+
+    return run
 
 
-def test_the_table(whole: Path, corpus: Path, tiny_tokenizer: Path, command: Command) -> None:
+def table(output: Path) -> object:
+    return small_ablation.without_times(json.loads((output / "ablation.json").read_text()))
+
+
+def test_the_table(whole: Path, ablate: Callable[..., str]) -> None:
     found = json.loads((whole / "ablation.json").read_text())
     low, high = found["arms"]
     assert found["baseline"] == "low" and found["equal_tokens"] and not found["tuned"]
@@ -59,54 +68,44 @@ def test_the_table(whole: Path, corpus: Path, tiny_tokenizer: Path, command: Com
         assert arm["measures"]["mask_loss"]["n"] == 2 and arm["cost"]["steps"] == STEPS
     by_seed = [high["measures"]["mask_loss"]["values"], low["measures"]["mask_loss"]["values"]]
     difference = high["differences"]["mask_loss"]
-    assert difference["mean"] == pytest.approx(
-        sum(a - b for a, b in zip(*by_seed, strict=True)) / 2
-    )
+    mean = sum(a - b for a, b in zip(*by_seed, strict=True)) / 2
+    assert difference["mean"] == pytest.approx(mean)
     assert difference["mean"] < 0  # twice the rate learns faster in a few steps
     assert low["initial_weights"] == high["initial_weights"] == "all"
     assert len(list((whole / "shards").glob("*/manifest.json"))) == 1
-    dry = command("ablate", *words(corpus, tiny_tokenizer, whole, "--dry-run"))
-    assert "low: 4 runs of 8 steps, 4 done" in dry.stdout and "\n0 s left" in dry.stdout
+    dry = ablate(whole, "--dry-run")
+    assert "low: 4 runs of 8 steps, 4 done" in dry and "\n0 s left" in dry
     printed = (whole / "printed.txt").read_text()
     assert "the same, other seeds" in printed and "peak learning rates are not tuned" in printed
     assert printed.index("the same, other seeds") < printed.index("\n  high ")
 
 
 def test_killed_then_continued_in_an_array_it_gives_the_same(
-    whole: Path, corpus: Path, tiny_tokenizer: Path, tmp_path: Path, command: Command
+    whole: Path, corpus: Path, tiny_tokenizer: Path, tmp_path: Path, ablate: Callable[..., str]
 ) -> None:
     output = tmp_path / "out"
-    given = words(corpus, tiny_tokenizer, output)
-    running = process.start(
-        [sys.executable, "-m", "pipeline.ablate", *given], env=os.environ | environment()
-    )
-    second = output / "runs/high/seed-0/checkpoints/latest"
-    deadline = time.monotonic() + 300
-    while not second.exists():
-        assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.002)
-    running.send_signal(signal.SIGKILL)  # its child trains on, and keeps the lock
+    given = [sys.executable, "-m", "pipeline.ablate", *words(corpus, tiny_tokenizer, output)]
+    running = process.start(given, env=os.environ | environment())
+    wait_until((output / "runs/high/seed-0/checkpoints/latest").exists, running, seconds=300)
+    running.kill()  # its child trains on, and keeps the lock
     running.wait()
     first = output / "runs/low/seed-0/result.json"
     before = first.stat().st_mtime_ns
-    error = command("ablate", *given, "--collect", **environment())
-    assert error.returncode == 2 and "low:1" in error.stderr and error.stderr.count("\n") == 1
-    assert command("ablate", *given, "--only", "high:0", **environment()).returncode == 0
+    assert "low:1" in ablate(output, "--collect", code=2)
+    ablate(output, "--only", "high:0")
     resumed = json.loads((output / "runs/high/seed-0/result.json").read_text())
     assert "wall_seconds" not in resumed, "the time before the kill is not known"
     for task in (5, 2, 3):
-        found = command("ablate", *given, "--task", task, **environment())
-        assert found.returncode == 0, found.stderr
+        ablate(output, "--task", task)
         assert not (output / "ablation.json").exists()
-    last = command("ablate", *given, **environment())  # does what is left, task 4
-    assert last.returncode == 0, last.stderr
+    ablate(output)  # does what is left, task 4
     assert first.stat().st_mtime_ns == before
     assert table(output) == table(whole)
 
 
 @pytest.mark.slow
 def test_finished_runs_are_fine_tuned(
-    whole: Path, corpus: Path, tiny_tokenizer: Path, tmp_path: Path, command: Command
+    whole: Path, tmp_path: Path, ablate: Callable[..., str]
 ) -> None:
     """Asked for after they are done; nothing is trained again, and seeds are paired."""
     output, task = tmp_path / "out", tmp_path / "SST-2"
@@ -116,16 +115,14 @@ def test_finished_runs_are_fine_tuned(
     lines = [f"{words_of[i % 4]} {i}\t{i % 2}" for i in range(48)]
     for name, some in (("train.tsv", lines[:32]), ("dev.tsv", lines[32:])):
         (task / name).write_text("\n".join(["sentence\tlabel", *some]) + "\n")
-    given = words(corpus, tiny_tokenizer, output, "--finetune", f"sst2={task}")
+    given = ("--finetune", f"sst2={task}")
     before = (output / "runs/low/seed-0/result.json").stat().st_mtime_ns
-    first = command("ablate", *given, "--only", "high:1", **environment())
-    assert first.returncode == 0, first.stderr
-    found = command("ablate", *given, **environment())
-    assert found.returncode == 0, found.stderr
-    again = command("ablate", *words(corpus, tiny_tokenizer, output, "--collect"), **environment())
-    assert again.returncode == 0 and again.stdout == found.stdout[-len(again.stdout) :]
+    ablate(output, *given, "--only", "high:1")
+    found = ablate(output, *given)
+    again = ablate(output, "--collect")
+    assert again == found[-len(again) :]
     assert (output / "runs/low/seed-0/result.json").stat().st_mtime_ns == before
-    assert "Fine-tuned: sst2 accuracy; higher is better" in found.stdout
+    assert "Fine-tuned: sst2 accuracy; higher is better" in found
     content = json.loads((output / "ablation.json").read_text())
     assert content["fine_tuning"] == {"tasks": ["sst2"], "protocol": "small", "seeds": 1}
     low, high = (arm["measures"]["fine-tuned/sst2 accuracy"] for arm in content["arms"])
@@ -137,9 +134,8 @@ def test_finished_runs_are_fine_tuned(
     assert jobs == ["model-0-0", "model-0-1", "model-0-2", "model-0-3"]
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
+def test_mistakes_are_one_line(whole: Path, corpus: Path, tiny_tokenizer: Path, call: Call) -> None:
+    for more, message in (
         (["--task", 6], "there are 6 runs, 0 to 5"),
         (["--only", "low:9"], "is not a run; they are low:0, high:0"),
         (["--seeds", 0], "--seeds must be 1 or more, got 0"),
@@ -149,20 +145,16 @@ def test_finished_runs_are_fine_tuned(
         (["--arms", "mine.py"], "give one of TABLE, --arms FILE, or --recipe NAME"),
         (["--tune", "--collect"], "was made with tune False, not True"),
         (["--train-steps", 10], "was made with other arms"),
-    ],
-)
-def test_mistakes_are_one_line(
-    whole: Path, corpus: Path, tiny_tokenizer: Path, call: Call, more: list[object], message: str
-) -> None:
-    error = call(ablate.main, *words(corpus, tiny_tokenizer, whole, *more), code=2)
-    assert error.startswith("error: ") and message in error and error.count("\n") == 1
+    ):
+        error = call(command_of_ablate.main, *words(corpus, tiny_tokenizer, whole, *more), code=2)
+        assert error.startswith("error: ") and message in error and error.count("\n") == 1
 
 
-def test_what_a_run_says_of_its_settings_is_said(
-    corpus: Path, tiny_tokenizer: Path, tmp_path: Path, command: Command
-) -> None:
-    """A child's mistake ends the command with the child's line, and where the rest is."""
-    missing = corpus.with_name("none.jsonl")
+def test_a_mistake_of_a_child_ends_the_command_with_its_line(
+    corpus: Path, tmp_path: Path, command: Command, tiny_tokenizer: Path,
+    ablate: Callable[..., str],
+) -> None:  # fmt: skip
+    """It says where the rest is."""
     output = tmp_path / "contradiction"
     more = ("--arm", "third", "--set", "data.vocab_size=300")  # fewer ids than the tokenizer has
     found = command("ablate", *words(corpus, tiny_tokenizer, output, *more), **environment())
@@ -170,9 +162,8 @@ def test_what_a_run_says_of_its_settings_is_said(
     assert found.stderr.startswith("error: third: tokenizer ") and "has 2,048 ids" in found.stderr
     assert "high: optimizer.peak_lr=0.02\nthird: data.vocab_size=300\n" in found.stdout
     assert not [*output.glob("shards/*/manifest.json")] and not (output / "runs").exists()
-    found = command("ablate", *words(missing, tiny_tokenizer, tmp_path / "o"), **environment())
-    assert found.returncode == 2 and found.stderr.count("\n") == 1
-    assert "none.jsonl" in found.stderr and "/logs/" in found.stderr
+    error = ablate(tmp_path / "o", corpus=corpus.with_name("none.jsonl"), code=2)
+    assert "none.jsonl" in error and "/logs/" in error
 
 
 SRUN = """#!/bin/sh

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import prepare
-from pipeline.base.errors import run_command
 from pipeline.base.files import one_at_a_time
 from pipeline.execution.ledger import lock_of
 from pipeline.ingest.corpora.shared_list import ENDING
@@ -23,12 +21,14 @@ from tests.launching.process import ROOT
 from tests.pipeline.ingest.dump import large_dump
 from tests.pipeline.preparing import (
     SMALL_SPLITS,
-    Call,
+    Prepare,
+    at_once,
     contents,
     finish,
     many_documents,
     started,
     tiny,
+    wait_until,
 )
 
 SMALL_UNITS = SMALL_SPLITS.with_name("small_units.py")
@@ -39,14 +39,9 @@ PREPARE = (sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--wo
 def test_parts_at_the_same_time(prepared: Path, tiny_tokenizer: Path, tmp_path: Path) -> None:
     """Three processes, of which exactly one publishes."""
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    with ExitStack() as stack:
-        parts = [
-            stack.enter_context(started(*PREPARE, "--part", f"{number}/3", *arguments))
-            for number in (1, 2, 3)
-        ]
-        said = [part.communicate(timeout=120) for part in parts]
-    assert [part.returncode for part in parts] == [0, 0, 0], said
-    out = "".join(text for text, _ in said)
+    found = at_once(*[(*PREPARE, "--part", f"{part}/3", *arguments) for part in (1, 2, 3)])
+    assert [code for code, *_ in found] == [0, 0, 0], found
+    out = "".join(text for _, text, _ in found)
     assert out.count("prepared 344 documents") == 1
     assert out.count("the last to finish publishes") + out.count("is complete already") == 2
     assert contents(tmp_path / "out") == contents(prepared)
@@ -64,7 +59,7 @@ def test_a_part_alone_does_everything_and_repeating_it_is_harmless(
 
 
 def test_a_part_leaves_what_a_living_one_does_and_the_plain_command_does_the_rest(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, call: Call
+    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
 ) -> None:
     """The other part has taken one split when it is stopped, as by a node that has hung."""
     arguments = ["--corpus", "sample", "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out")]
@@ -72,11 +67,11 @@ def test_a_part_leaves_what_a_living_one_does_and_the_plain_command_does_the_res
     work.mkdir(parents=True)
     with (work / "lock").open("w") as other, one_at_a_time(work / ".task-000003.lock"):
         fcntl.flock(other, fcntl.LOCK_SH)
-        said = call(prepare.main, *arguments, "--part", "1/2")
+        said = run(*arguments, "--part", "1/2")
     assert "part 1/2 is finished; other parts are running" in said
     done = {path.name for path in work.glob("task-*.json")}
     assert done == {f"task-{number:06d}.json" for number in (0, 1, 2, 4)}
-    assert "prepared 344 documents" in call(prepare.main, *arguments)
+    assert "prepared 344 documents" in run(*arguments)
     assert contents(tmp_path / "out") == contents(prepared)
 
 
@@ -123,9 +118,7 @@ def test_others_do_the_work_of_a_killed_part(tiny_tokenizer: Path, tmp_path: Pat
     kept: dict[Path, int] = {}
     for more in (5, 3):
         with started(*small, "--part", "1/2", *arguments) as killed:
-            while len([*work.glob("part-*.json")]) < len(kept) + more:
-                assert killed.poll() is None
-                time.sleep(0.01)
+            wait_until(lambda: len([*work.glob("part-*.json")]) >= len(kept) + more, killed)  # noqa: B023
             killed.kill()
         assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
         kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
@@ -223,38 +216,26 @@ def test_parts_killed_at_random_moments(kills: int, tiny_tokenizer: Path, tmp_pa
 
 def test_parts_that_all_need_a_tokenizer_train_one(tmp_path: Path) -> None:
     command = (*PREPARE, "--recipe", "roberta_tiny", "--set", "data.duplicates=1")
-    with ExitStack() as stack:
-        parts = [
-            stack.enter_context(
-                started(*command, "--part", f"{number}/2", TENFOLD_ROOT=str(tmp_path))
-            )
-            for number in (1, 2)
-        ]
-        said = [part.communicate(timeout=120) for part in parts]
-    assert [part.returncode for part in parts] == [0, 0], said
-    out = "".join(text for text, _ in said)
+    parts = [(*command, "--part", f"{number}/2") for number in (1, 2)]
+    found = at_once(*parts, TENFOLD_ROOT=str(tmp_path))
+    assert [code for code, *_ in found] == [0, 0], found
+    out = "".join(text for _, text, _ in found)
     assert out.count("training it on this corpus") == 1 and out.count("(trained on") == 1
     assert out.count("prepared 344 documents") == 1
     assert len([*tmp_path.glob("shards/*/manifest.json")]) == 1
 
 
 def test_without_locks_the_user_publishes(
-    prepared: Path,
-    tiny_tokenizer: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    run: Prepare,
+) -> None:  # fmt: skip
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    arguments = ["--corpus", "sample", "--workers", "1"]
-    arguments += map(str, tiny(tiny_tokenizer, tmp_path / "out"))
     for more in (["--part", "1/1"], []):
-        monkeypatch.setattr(sys, "argv", ["prepare", *arguments, *more])
-        run_command(prepare.main)
-        out = capsys.readouterr().out
+        arguments = ["--corpus", "sample", "--workers", 1, *more]
+        out = run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
         assert ("run the command without --part" in out) == bool(more)
         assert ("prepared 344 documents" in out) == (not more)
     assert contents(tmp_path / "out") == contents(prepared)
