@@ -19,7 +19,7 @@ import xxhash
 
 from pipeline.cluster import processes
 from pipeline.data.shards import arrow_files
-from tests.launching.process import ROOT, start
+from tests.launching.process import ROOT, run, start
 
 SMALL_SPLITS = ROOT / "tests" / "end_to_end" / "small_splits.py"
 FORKED = (sys.executable, "-S", "-E", ROOT / "tests" / "launching" / "stand_in.py")
@@ -113,6 +113,17 @@ def finish(*command: object, **environment: str) -> subprocess.CompletedProcess[
     """Run a command to its end; one that hangs fails the test."""
     ((code, out, errors),) = at_once(command, **environment)
     return subprocess.CompletedProcess(command, code, out, errors)
+
+
+def printed_without(modules: Sequence[str], name: str, *words: object) -> str:
+    """What a command prints in a process that cannot import some modules."""
+    code = (
+        f"import sys; sys.modules |= dict.fromkeys({[*modules]})\n"
+        f"from pipeline.{name} import main; sys.argv = {[name, *map(str, words)]}; main()"
+    )
+    result = run([sys.executable, "-c", code], cold=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def children(process: int) -> list[int]:

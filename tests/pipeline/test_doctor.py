@@ -10,9 +10,14 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
+from pipeline import doctor as command
 from pipeline.costs.site_rates import read_site
-from tests.launching.process import ROOT
+from tests.launching import process
+from tests.pipeline.conftest import launch, succeed, torchrun_forked
 from tests.pipeline.costs.planned import planned
+from tests.pipeline.preparing import Call
 
 
 def doctor(ranks: int, *arguments: object, **environment: str) -> list[tuple[int, str, str]]:
@@ -24,15 +29,12 @@ def doctor(ranks: int, *arguments: object, **environment: str) -> list[tuple[int
     started = []
     for rank in range(ranks):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "pipeline.doctor", *map(str, arguments)], cwd=ROOT,
-                env=os.environ | (shared if ranks > 1 else {}) | own | environment, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )
-        )  # fmt: skip
-    answers = [process.communicate(timeout=120) for process in started]
-    return [(process.returncode, *answer) for process, answer in zip(started, answers)]
+        variables = os.environ | (shared if ranks > 1 else {}) | own | environment
+        words = [sys.executable, "-m", "pipeline.doctor", *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(process.start(words, env=variables, **pipes))
+    answers = [each.communicate(timeout=120) for each in started]
+    return [(each.returncode, *answer) for each, answer in zip(started, answers)]
 
 
 def test_two_ranks_print_one_report(prepared: Path, tmp_path: Path) -> None:
@@ -48,24 +50,16 @@ def test_two_ranks_print_one_report(prepared: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_change_of_nothing_is_refused() -> None:
-    ((code, output, errors),) = doctor(1, "--set", "steps=5")
-    assert (code, output) == (2, "") and errors.startswith("error: --set changes a recipe or a run")
+def test_a_change_of_nothing_is_refused(call: Call) -> None:
+    error = call(command.main, "--set", "steps=5", code=2)
+    assert error.startswith("error: --set changes a recipe or a run")
 
 
-def torchrun(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Two ranks of a real torchrun."""
-    words = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    command = [sys.executable, *words, "-m", "pipeline.doctor", *map(str, arguments)]
-    own = {"OMP_NUM_THREADS": "1"} | environment
-    return subprocess.run(
-        command, cwd=ROOT, env=os.environ | own, capture_output=True, text=True, timeout=300
-    )
-
-
-def test_torchrun_and_what_the_full_form_measures_is_kept_for_plans(tmp_path: Path) -> None:
-    result = torchrun("--full", "--json", TENFOLD_ROOT=str(tmp_path))
-    assert result.returncode == 0, result.stderr
+def test_torchrun_and_what_the_full_form_measures_is_kept_for_plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    result = succeed(*torchrun_forked("-m", "pipeline.doctor", "--full", "--json"))
     report = json.loads(result.stdout)  # one report
     assert [(row["rank"], row["local_rank"]) for row in report["ranks"]] == [(0, 0), (1, 1)]
     found = {check["name"]: check for check in report["checks"]}
@@ -84,7 +78,8 @@ def test_torchrun_and_what_the_full_form_measures_is_kept_for_plans(tmp_path: Pa
 
 
 def test_torchrun_tells_of_exit_code_2(tmp_path: Path) -> None:
-    result = torchrun("--data", tmp_path / "nowhere", "--brief")
+    arguments = ("--data", tmp_path / "nowhere", "--brief")
+    result = launch(*torchrun_forked("-m", "pipeline.doctor", *arguments))
     assert result.returncode == 1  # torchrun's own
     assert "exitcode  : 2" in result.stderr, result.stderr
     assert result.stdout.count("doctor: would stop") == 1

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from pipeline import __version__
+from pipeline import tenfold as command
 from pipeline.base.command_table import COMMANDS, VIEWS
 from pipeline.config.settings_view import format_settings
 from pipeline.recipes import format_recipes, recipe
 from tests.pages import split
+from tests.pipeline.preparing import Call, Said, printed_without
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,26 +38,28 @@ def tenfold(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_command_runs_as_python_runs_its_module() -> None:
-    for words in (["prepare", "--help"], ["prepare", "--corpus", "no/such"], ["inspect", "no/x"]):
+    for words in (["prepare", "--help"], ["inspect", "no/x"]):
         ours = tenfold(*words)
         theirs = launch("-m", f"pipeline.{words[0]}", *words[1:])
-        assert (ours.returncode, ours.stdout, ours.stderr) == (
-            theirs.returncode, theirs.stdout, theirs.stderr,
-        )  # fmt: skip
+        assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout)
+        assert ours.stderr == theirs.stderr
     assert ours.returncode == 2 and ours.stderr.startswith("error: ")
 
 
-def test_views_print() -> None:
-    assert tenfold("--version").stdout == f"tenfold {__version__}\n"
-    assert tenfold("recipes").stdout == format_recipes() + "\n"
-    assert tenfold("settings", "bert_base").stdout == format_settings(recipe("bert_base")) + "\n"
-    shown = tenfold("settings", "bert_base", "optimizer").stdout
-    assert shown == format_settings(recipe("bert_base"), "optimizer") + "\n"
+def test_views_print(call: Call) -> None:
+    base = recipe("bert_base")
+    for words, printed in (
+        (["--version"], f"tenfold {__version__}"),
+        (["recipes"], format_recipes()),
+        (["settings", "bert_base"], format_settings(base)),
+        (["settings", "bert_base", "optimizer"], format_settings(base, "optimizer")),
+    ):
+        assert call(command.main, *words) == printed + "\n"
 
 
-def test_help_lists_everything_and_its_examples_are_commands() -> None:
-    text = tenfold("--help").stdout
-    assert text == tenfold().stdout
+def test_help_lists_everything_and_its_examples_are_commands(call: Call) -> None:
+    text = call(command.main, "--help")
+    assert text == call(command.main)
     for name in COMMANDS | VIEWS:
         assert f"\n  {name} " in text
     examples = [split(line) for line in text.partition("examples:\n")[2].splitlines()]
@@ -64,32 +68,22 @@ def test_help_lists_everything_and_its_examples_are_commands() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
+def test_a_mistake_is_one_line(said: Said) -> None:
+    for words, line in (
         (["prepar"], "unknown command 'prepar'; did you mean prepare?"),
-        (["nothing-like-it"], "unknown command 'nothing-like-it'; `tenfold --help` lists them all"),
+        (["nothing-like-it"], "unknown command 'nothing-like-it'; `tenfold --help`"),
         (["settings", "roberta_bas"], "unknown recipe 'roberta_bas'; did you mean roberta_base?"),
         (["settings"], "the following arguments are required: RECIPE; see tenfold settings --help"),
         (["--nope", "recipes"], "unrecognized arguments: --nope; see tenfold --help"),
-    ],
-)
-def test_a_mistake_is_one_line(words: list[str], line: str) -> None:
-    result = tenfold(*words)
-    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"error: {line}\n")
+    ):
+        code, error = said(command.main, *words)
+        assert code == 2 and error.startswith(f"error: {line}") and error.count("\n") == 1
 
 
 def test_views_start_without_torch_and_numba() -> None:
-    code = (
-        "import sys; sys.modules |= dict.fromkeys(['torch', 'numba', 'pyarrow', 'numpy'])\n"
-        "from pipeline.tenfold import main\n"
-        "sys.argv = ['tenfold', 'recipes']; main()\n"
-        "sys.argv = ['tenfold', 'settings', 'bert_base']; main()\n"
-        "sys.argv = ['tenfold', '--version']; main()\n"
-    )
-    result = launch("-c", code)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.endswith(f"tenfold {__version__}\n")
+    missing = ("torch", "numba", "pyarrow", "numpy")
+    for words in (["recipes"], ["settings", "bert_base"], ["--version"]):
+        assert printed_without(missing, "tenfold", *words)
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +108,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def console_script(installed: Path) -> Path:
-    script = installed / "bin" / "tenfold"
-    assert script.is_file()
-    return script
-
-
 def test_a_wheel_holds_every_file_of_the_product(installed: Path) -> None:
     tracked = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard",
@@ -141,7 +129,7 @@ def test_a_wheel_holds_every_file_of_the_product(installed: Path) -> None:
 def test_a_wheel_starts_in_any_directory(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("")
     (tmp_path / "pipeline.py").write_text("")  # both hide nothing from a script
-    script = console_script(installed)
+    script = installed / "bin" / "tenfold"
     for words in (["--version"], ["prepare", "--corpus", "sample", "--explain"]):
         result = launch(script, *words, cwd=tmp_path, path=installed)
         assert result.returncode == 0, result.stderr
@@ -177,7 +165,7 @@ def test_a_wheel_trains_exports_and_evaluates(installed: Path, tmp_path: Path) -
         ["prepare", "--corpus", "sample", "--run", "run/run.json", "--tokenizer",
          "shards/tokenizer", "--output", "again"],
     ):  # fmt: skip
-        result = launch(console_script(installed), *words, cwd=tmp_path, path=installed)
+        result = launch(installed / "bin" / "tenfold", *words, cwd=tmp_path, path=installed)
         assert result.returncode == 0, result.stderr
     first, again = (json.loads((tmp_path / name / "manifest.json").read_text())
                     for name in ("shards", "again"))  # fmt: skip
