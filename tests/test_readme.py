@@ -71,23 +71,9 @@ NOT_RUN = {
 """Programs whose commands are checked but not run."""
 
 THEIRS = {
-    "max-restarts",
-    "requeue",
-    "gres",
-    "gpus-per-task",
-    "batch",
-    "signal",
-    "partition",
-    "account",
-    "me",
-    "check",
-    "nodes",
-    "ntasks-per-node",
-    "prepare",
-    "train",
-    "export",
-    "help",
-}
+    "max-restarts", "requeue", "gres", "gpus-per-task", "batch", "signal", "partition", "account",
+    "me", "check", "nodes", "ntasks-per-node", "prepare", "train", "export", "help",
+}  # fmt: skip
 """Options of torchrun, Slurm and slurm/pipeline.sh that the text names."""
 
 DEVELOPMENT = {"test", "dev"}
@@ -102,9 +88,8 @@ def launch(words: list[str], directory: Path) -> str:
     environment = {k: v for k, v in os.environ.items() if k not in unset}
     if "load_dataset" in words[-1]:
         environment["HF_DATASETS_CACHE"] = str(directory / "datasets")
-    result = process.run(
-        [sys.executable, *words], cwd=directory, env=environment | {"OMP_NUM_THREADS": "1"}
-    )
+    environment["OMP_NUM_THREADS"] = "1"
+    result = process.run([sys.executable, *words], cwd=directory, env=environment)
     assert result.returncode == 0, f"{words}\n{result.stderr}"
     return result.stdout
 
@@ -141,10 +126,7 @@ class Reader:
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     """A reader with the files that the pages assume."""
     folder = tmp_path_factory.mktemp("readme")
-    news = [
-        f"News {n}: {n * 7} people in {n * n} towns had {n + 3} cats. Number {n}."
-        for n in range(50)
-    ]
+    news = [f"News {n}: {n * 7} of {n * n} towns had {n + 3} cats. Number {n}." for n in range(50)]
     reviews = [f"The room was {'bad' if n % 2 else 'good'}, and number {n}." for n in range(600)]
     entities = [
         {"words": f"{name} met the mayor of {town} .", "tags": "B-PER O O O O B-LOC O"}
@@ -199,11 +181,8 @@ def test_the_shown_output_is_what_inspect_prints(reader: Reader) -> None:
     assert "input_ids" in printed[1], "load_dataset"
 
 
-def test_the_loader_gives_batches(reader: Reader) -> None:
+def test_programs_print_batches_and_words_for_the_mask(reader: Reader) -> None:
     assert "torch.Size([65])" in reader.read(PAGES["pipeline/loading/README.md"])[0]
-
-
-def test_the_model_fills_the_mask(reader: Reader) -> None:
     assert len(re.findall(r"^\d+% ", reader.read(PAGES[FIRST])[-1], re.M)) == 5
 
 
@@ -248,7 +227,7 @@ def _check(words: list[str]) -> None:
         assert words[1] in _make_targets(), words
     called = inner_command(words)
     if words[0] == "tenfold" and not words[1].startswith("-"):
-        assert words[1] in ("recipes", "settings") or f"pipeline.{words[1]}" in _commands(), words
+        assert words[1] in ("recipes", "settings") or words[1] in COMMANDS, words
     if len(called) > 1:
         arguments = parse([word.replace("$", "") for word in called])
         if name := getattr(arguments, "recipe", None):
@@ -260,11 +239,6 @@ def _check(words: list[str]) -> None:
 
 def _make_targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-
-
-def _commands() -> set[str]:
-    """The modules of `pipeline` that are commands."""
-    return {f"pipeline.{name}" for name in COMMANDS}
 
 
 @all_pages
@@ -282,10 +256,8 @@ def test_links_lead_somewhere(page: Page) -> None:
             found = (page.folder / path).resolve() if path else ROOT / page.name
             assert found.exists(), target
             if anchor:
-                headings = re.findall(r"^#+ (.*)$", found.read_text(), re.M)
-                anchors = {
-                    re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in headings
-                }
+                headings = re.findall(r"^#+ (.*)$", found.read_text().lower(), re.M)
+                anchors = [re.sub(r"[^a-z0-9 -]", "", h).replace(" ", "-") for h in headings]
                 assert anchor in anchors, target
 
 
@@ -368,32 +340,26 @@ def test_the_first_screen_has_uses_status_and_picture() -> None:
 
 def test_every_command_is_mentioned_and_helps(tmp_path: Path) -> None:
     text = "".join(page.text for page in PAGES.values())
-    for command in sorted(_commands()):
-        assert command in text
-        help_text = launch(["-m", command, "--help"], tmp_path)
+    for name in sorted(COMMANDS):
+        assert f"pipeline.{name}" in text
+        help_text = launch(["-m", f"pipeline.{name}", "--help"], tmp_path)
         assert "usage:" in help_text and len(help_text.splitlines()) > 10
 
 
 def test_every_recipe_is_mentioned() -> None:
-    for name in RECIPES:
-        assert f"`{name}`" in PAGES[RECIPE_PAGE].text, name
+    assert [name for name in RECIPES if f"`{name}`" not in PAGES[RECIPE_PAGE].text] == []
 
 
-def test_the_speed_table_repeats_what_was_measured() -> None:
+def test_the_speed_table_repeats_what_was_measured_on_a_few_screens() -> None:
     measured = (ROOT / "tests/benchmarks/RESULTS.md").read_text()
+    assert measured.count("\n") <= 250, "move superseded figures to its history, or drop them"
     table = PAGES[FIRST].text.partition("## Speed")[2].partition("## ")[0]
-    rows = re.findall(
-        r"^\| .*? \| ([\d.]+)\S* .*? \| ([\d.]+)\S* .* \| ([\d.,]+)x \|$", table, re.M
-    )
+    row = r"^\| .*? \| ([\d.]+)\S* .*? \| ([\d.]+)\S* .* \| ([\d.,]+)x \|$"
+    rows = re.findall(row, table, re.M)
     assert len(rows) == table.count("\n| ") - 1
     for ours, theirs, ratio in rows:
         assert ours in measured and theirs in measured, (ours, theirs)
         assert float(ratio.replace(",", "")) > 1
-
-
-def test_the_results_fit_on_a_few_screens() -> None:
-    lines = (ROOT / "tests/benchmarks/RESULTS.md").read_text().splitlines()
-    assert len(lines) <= 250, "move superseded figures to its history, or drop them"
 
 
 def test_the_first_page_names_every_extra() -> None:
@@ -419,10 +385,8 @@ def test_the_table_of_families_is_what_the_code_counts() -> None:
     from pipeline.config.data_settings import max_predictions
     from pipeline.planning.phase_plan import encoder_config, flops_of, has_pairs, parameters_of
 
-    rows = re.findall(
-        r"^\| `(\w+)` \| ([\d,]+) \| ([\d.]+) T.* \|.*\| (?:`(\w+)`.*)?\|$",
-        PAGES[RECIPE_PAGE].text, re.M,
-    )  # fmt: skip
+    row = r"^\| `(\w+)` \| ([\d,]+) \| ([\d.]+) T.* \|.*\| (?:`(\w+)`.*)?\|$"
+    rows = re.findall(row, PAGES[RECIPE_PAGE].text, re.M)
     variant = ("_tiny", "_mini", "_published")
     listed = [name for name in RECIPES if not name.endswith(variant)]
     assert [name for name, *_ in rows] == listed

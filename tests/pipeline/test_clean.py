@@ -33,9 +33,7 @@ def test_prepare_then_clean_then_prepare(root: Path, call: Call) -> None:
     made = contents(root)
     listed = call(clean.main)
     assert "read what 1 complete shards in" in listed
-    assert (
-        f"{mine}: extracted; again from {root.parent / 'mine.xml'} (0.0 MB); made of it" in listed
-    )
+    assert f"{mine}: extracted; again from {root.parent / 'mine.xml'} (0.0 MB); made of" in listed
     assert listed.index("no shards need:") < listed.index(str(other))
     assert "0.0 MB can go: rerun with --yes" in listed and contents(root) == made
     done = call(clean.main, "--yes")
@@ -53,9 +51,8 @@ def test_prepare_then_clean_then_prepare(root: Path, call: Call) -> None:
 
 def test_bad_input_is_one_line(root: Path, call: Call) -> None:
     error = call(clean.main, code=2)
-    assert error == f"error: {root} is not a directory; set TENFOLD_ROOT to the one that " + (
-        "pipeline.prepare used\n"
-    )
+    assert error.startswith(f"error: {root} is not a directory; set TENFOLD_ROOT")
+    assert error.count("\n") == 1
     root.mkdir()
     error = call(clean.main, "--data", root / "none", code=2)
     assert error == f"error: --data {root / 'none'} is not a directory of complete shards\n"

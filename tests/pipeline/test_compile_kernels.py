@@ -44,9 +44,8 @@ def test_a_terminal_shows_one_announcement(
     compilation = event.Event("numba:compile", event.EventStatus.START)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(FIRST_COMPILATION, "announced", False)
-    monkeypatch.setattr(
-        compile_kernels, "_prepare", lambda folder: FIRST_COMPILATION.on_start(compilation)
-    )
+    announce = FIRST_COMPILATION.on_start
+    monkeypatch.setattr(compile_kernels, "_prepare", lambda folder: announce(compilation))
     monkeypatch.setattr(compile_kernels, "find_spec", lambda name: None)
     compile_kernels.compile_kernels()
     assert capsys.readouterr().err.count("compiling kernels") == 1

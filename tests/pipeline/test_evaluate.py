@@ -1,59 +1,55 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline import evaluate
-from pipeline.base.errors import CheckpointError, DataError
 from pipeline.evaluation.reports import print_scores
 from pipeline.evaluation.zero_shot.grammar_pairs import pairs_hash, read_paradigms
 from pipeline.loading.dataset import Dataset
 from pipeline.training.run_directory.metrics_log import read_metrics
 from pipeline.training.weights.model_folders import load_run, write_folder
+from tests.pipeline.preparing import Call
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+Scores = Callable[..., dict[str, Any]]
 
 
-def scores(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
-) -> dict[str, Any]:
-    monkeypatch.setattr(sys, "argv", ["evaluate", *map(str, arguments), "--json"])
-    evaluate.main()
-    result: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return result
+@pytest.fixture
+def scores(call: Call) -> Scores:
+    """scores(arguments...): what the command prints with --json."""
+    return lambda *arguments: json.loads(call(evaluate.main, *arguments, "--json"))
 
 
 @pytest.mark.parametrize(("name", "rate"), [("2x8", 0), ("init", 0.3)])
 def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
-    name: str, rate: float, trained: Path, lesson: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    name: str, rate: float, trained: Path, lesson: Path, tmp_path: Path, scores: Scores,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     run = trained / name
-    found = scores(monkeypatch, capsys, run, "--data", lesson)
+    found = scores(run, "--data", lesson)
     in_training = read_metrics(run)[-1]
     for name in ("loss", "mask_loss", "accuracy", "perplexity"):
         assert found[name] == pytest.approx(in_training[f"validation_{name}"], rel=1e-5)
     write_folder(load_run(run)[0].model, lesson / "tokenizer", tmp_path / "model")
     words = [tmp_path / "model", "--data", lesson]
-    of_folder = scores(monkeypatch, capsys, *words, "--mask-rate", rate)
+    of_folder = scores(*words, "--mask-rate", rate)
     assert of_folder | {"model": ""} == found | {"model": ""}
     assert found.get("mask_rate") == in_training.get("validation_mask_rate") == (rate or None)
-    stored = scores(monkeypatch, capsys, *words)
+    stored = scores(*words)
     assert (stored["predictions"] == found["predictions"]) == (not rate)
     print_scores("run", found)
     assert (" sequences (30 % masked)\n" in capsys.readouterr().out) == bool(rate)
 
 
 def test_sequences_add_up_to_the_score(
-    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    trained: Path, lesson: Path, tmp_path: Path, scores: Scores
+) -> None:
     file = tmp_path / "losses.json"
-    found = scores(monkeypatch, capsys, trained / "2x8", "--data", lesson, "--per-sequence", file)
+    found = scores(trained / "2x8", "--data", lesson, "--per-sequence", file)
     losses = json.loads(file.read_text())
     held_out = sum(s.sequences for s in Dataset.open(lesson, "validation").shards)
     assert len(losses["mask_loss"]) == len(losses["mask_count"]) == held_out
@@ -63,63 +59,50 @@ def test_sequences_add_up_to_the_score(
 
 
 def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
-    trained: Path, lesson: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    found = scores(
-        monkeypatch, capsys, trained / "1x16", "--data", lesson, "--pseudo-perplexity", 4
-    )
+    trained: Path, lesson: Path, scores: Scores
+) -> None:
+    found = scores(trained / "1x16", "--data", lesson, "--pseudo-perplexity", 4)
     assert found["pseudo_perplexity_sequences"] == 4
     assert found["pseudo_perplexity_tokens"] > 100
     assert 1 < found["pseudo_perplexity"] < 2048
 
 
 def test_grammar_cloze_and_a_text_need_no_shards(
-    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    trained: Path, lesson: Path, tmp_path: Path, scores: Scores, call: Call
+) -> None:
     run, text = trained / "1x16", tmp_path / "text"
     write_folder(load_run(run)[0].model, lesson / "tokenizer", tmp_path / "model")
     (tmp_path / "verbs-run.txt").write_text("he run .\nhe runs .\nwe runs .\nwe run .\n")
     text.write_text("He runs to the [MASK].\n")
     asked = ["--grammar", tmp_path, "--cloze", text, "--pseudo-perplexity", text]
-    found = scores(monkeypatch, capsys, run, *asked)
+    found = scores(run, *asked)
     assert found["grammar"]["paradigms"]["verbs-run"]["pairs"] == 2
     assert found["grammar"]["phenomena"].keys() == {"verbs"}
     assert found["grammar"]["hash"] == pairs_hash(read_paradigms(tmp_path))
     assert found["pseudo_perplexity_sequences"] == 1 and len(found["cloze"][0]["guesses"][0]) == 5
-    of_folder = scores(monkeypatch, capsys, tmp_path / "model", *asked)
+    of_folder = scores(tmp_path / "model", *asked)
     for name in ("grammar", "cloze", "pseudo_perplexity"):
         assert of_folder[name] == found[name]
-    with_data = scores(monkeypatch, capsys, run, "--grammar", tmp_path, "--data", lesson)
+    with_data = scores(run, "--grammar", tmp_path, "--data", lesson)
     assert with_data["grammar"]["overall"]["frequency_accuracy"] is not None
     assert with_data["mlm_loss"] > 0
-    monkeypatch.setattr(sys, "argv", ["evaluate", str(run), *map(str, asked)])
-    evaluate.main()
-    said = capsys.readouterr().out
+    said = call(evaluate.main, run, *asked)
     assert "all paradigms" in said and "He runs to the [MASK]." in said
 
 
-def test_the_printed_report(
-    trained: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setattr(
-        sys, "argv", ["evaluate", str(trained / "1x16" / "10"), "--data", str(prepared)]
-    )
-    evaluate.main()
-    output = capsys.readouterr().out
+def test_the_printed_report(trained: Path, prepared: Path, call: Call) -> None:
+    output = call(evaluate.main, trained / "1x16" / "10", "--data", prepared)
     assert "step 10: " in output and "loss at [MASK]" in output and "  stories  " in output
 
 
 def test_models_and_data_that_cannot_be_scored(
-    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    with pytest.raises(CheckpointError, match="has no checkpoint"):
-        scores(monkeypatch, capsys, tmp_path, "--data", lesson)
-    with pytest.raises(DataError, match=r"has no manifest.json"):
-        scores(monkeypatch, capsys, trained / "1x16", "--data", tmp_path)
+    trained: Path, lesson: Path, tmp_path: Path, call: Call
+) -> None:
+    for run, data, said in (
+        (tmp_path, lesson, "has no checkpoint"),
+        (trained / "1x16", tmp_path, "has no manifest.json"),
+    ):
+        assert said in call(evaluate.main, run, "--data", data, code=2)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="no model that can be loaded"):
-        scores(monkeypatch, capsys, tmp_path, "--data", lesson)
+    error = call(evaluate.main, tmp_path, "--data", lesson, code=2)
+    assert "no model that can be loaded" in error

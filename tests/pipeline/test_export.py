@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import functools
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,28 +12,26 @@ from safetensors.torch import load_file
 
 from model.pieces import pieces_of
 from model.tasks.task_model import TaskDesign
-from pipeline import export
-from pipeline.base.errors import CheckpointError, ConfigError, DataError
+from pipeline import export as export_command
 from pipeline.downstream.starting_weights import load_start, save_folder
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights import model_folders
-from tests.pipeline.preparing import at_once_without_locks, small_disk
+from tests.pipeline.preparing import Call, at_once_without_locks, small_disk
+
+FILES = ["README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 
 
-def run_export(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    monkeypatch.setattr(sys, "argv", ["export", *map(str, arguments)])
-    export.main()
+@pytest.fixture
+def export(call: Call) -> Call:
+    return functools.partial(call, export_command.main)
 
 
 def test_transformers_loads_the_folder_and_fills_masks(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Path
+    trained: Path, tmp_path: Path, export: Call
 ) -> None:
     folder = tmp_path / "model"
-    run_export(monkeypatch, trained / "1x16", "--output", folder)
-    assert {path.name for path in folder.iterdir()} == {
-        "README.md", "config.json", "model.safetensors", "tokenizer.json",
-        "tokenizer_config.json",
-    }  # fmt: skip
+    export(trained / "1x16", "--output", folder)
+    assert sorted(path.name for path in folder.iterdir()) == FILES
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     assert isinstance(model, transformers.RobertaForMaskedLM)
@@ -47,43 +45,37 @@ def test_transformers_loads_the_folder_and_fills_masks(
 
 
 def test_an_earlier_step_and_a_checkpoint_of_two_ranks(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    run_export(
-        monkeypatch, trained / "2x4-zero3", "--step", 10, "--output", tmp_path / "deep" / "model"
-    )
-    assert "exported step 10 of roberta_tiny" in capsys.readouterr().out
-    assert (
-        json.loads((tmp_path / "deep" / "model" / "config.json").read_text())["vocab_size"] == 2048
-    )
+    trained: Path, tmp_path: Path, export: Call
+) -> None:
+    output = tmp_path / "deep" / "model"
+    said = export(trained / "2x4-zero3", "--step", 10, "--output", output)
+    assert "exported step 10 of roberta_tiny" in said
+    assert json.loads((output / "config.json").read_text())["vocab_size"] == 2048
 
 
 def test_a_card_is_the_same_at_every_export_of_a_step(
-    trained: Path, lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    trained: Path, lesson: Path, tmp_path: Path, export: Call
+) -> None:
     """Wherever the run's shards are by then."""
     shutil.copytree(lesson, tmp_path / "moved")
     given = (trained / "1x16", "--step", 10, "--language", "en")
-    run_export(monkeypatch, *given, "--output", tmp_path / "a b--c")
-    said = capsys.readouterr().out
+    said = export(*given, "--output", tmp_path / "a b--c")
     assert f"upload: hf upload a-b-c '{tmp_path}/a b--c' ." in said
-    run_export(monkeypatch, *given, "--data", tmp_path / "moved", "--output", tmp_path / "again")
+    export(*given, "--data", tmp_path / "moved", "--output", tmp_path / "again")
     card = (tmp_path / "a b--c" / "README.md").read_bytes()
     assert (tmp_path / "again" / "README.md").read_bytes() == card
     assert b"# 1x16, step 10\n" in card and b'language: ["en"]' in card
-    run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "last")
+    export(trained / "1x16", "--output", tmp_path / "last")
     assert b"# 1x16, step 20\n" in (tmp_path / "last" / "README.md").read_bytes()
 
 
 @pytest.mark.parametrize(("step", "length"), [(10, 16), (20, 32)])
 def test_a_tokenizer_cuts_at_the_longest_rows_that_were_trained(
-    step: int, length: int, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: int, length: int, trained: Path, tmp_path: Path, export: Call
 ) -> None:
     """The run gives the directory of its shorter rows first. Fine-tuning takes the same length."""
     folder, run = tmp_path / "model", trained / "phased-exact"
-    run_export(monkeypatch, run, "--step", step, "--output", folder)
+    export(run, "--step", step, "--output", folder)
     assert transformers.AutoTokenizer.from_pretrained(folder).model_max_length == length
     assert f"Trained on rows of at most {length} tokens." in (folder / "README.md").read_text()
     for number, given in enumerate((run / f"{step}", folder)):
@@ -113,26 +105,23 @@ def test_two_exports_at_once_publish_one_whole_folder(trained: Path, tmp_path: P
         else:
             assert f"exported step {command[3]} of roberta_tiny" in said
             assert f"step {command[3]}\n" in (output / "README.md").read_text()
-    assert {path.name for path in output.iterdir()} == {
-        "README.md", "config.json", "model.safetensors", "tokenizer.json",
-        "tokenizer_config.json",
-    }  # fmt: skip
+    assert sorted(path.name for path in output.iterdir()) == FILES
     assert [path.name for path in output.parent.iterdir()] == ["model"]
     assert model_folders.load_folder(output)
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Path, tmp_path: Path, export: Call
 ) -> None:
     output = tmp_path / "model"
-    said = rf"cannot write {output}/model\.safetensors, which takes 0\.\d MB: File too large; raise"
-    with small_disk(100_000), pytest.raises(DataError, match=said):
-        run_export(monkeypatch, trained / "1x16", "--output", output)
-    assert not list(tmp_path.iterdir())
+    with small_disk(100_000):
+        error = export(trained / "1x16", "--output", output, code=2)
+    assert f"cannot write {output}/model.safetensors, which takes 0." in error
+    assert "File too large" in error and not list(tmp_path.iterdir())
 
 
 def test_different_logits_are_refused_and_write_nothing(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, export: Call
 ) -> None:
     def damaged(model: object) -> tuple[object, object]:
         weights, config = original(model)  # type: ignore[arg-type]
@@ -141,25 +130,20 @@ def test_different_logits_are_refused_and_write_nothing(
 
     original = model_folders.to_hugging_face
     monkeypatch.setattr(model_folders, "to_hugging_face", damaged)
-    with pytest.raises(CheckpointError, match=r"differ by 0.01, more than 0.0001"):
-        run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "model")
-    assert not list(tmp_path.iterdir())
+    error = export(trained / "1x16", "--output", tmp_path / "model", code=2)
+    assert "differ by 0.01, more than 0.0001" in error and not list(tmp_path.iterdir())
 
 
-def test_invalid_exports_are_refused(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_exports_are_refused(trained: Path, tmp_path: Path, export: Call) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine").write_text("")
-    with pytest.raises(ConfigError, match="already exists"):
-        run_export(monkeypatch, trained / "1x16", "--output", tmp_path / "model")
-    for step in (3, -1):
-        given = (trained / "1x16", "--step", step, "--output", tmp_path / "other")
-        with pytest.raises(CheckpointError, match=r"saved steps: 10, 20$"):
-            run_export(monkeypatch, *given)
-    with pytest.raises(ConfigError, match="--language English: give codes"):
-        run_export(monkeypatch, trained, "--output", tmp_path / "other", "--language", "English")
-    with pytest.raises(DataError, match="cannot be read"):
-        run_export(monkeypatch, trained, "--output", tmp_path / "other", "--scores", tmp_path)
-    with pytest.raises(CheckpointError, match="has no checkpoint"):
-        run_export(monkeypatch, tmp_path, "--output", tmp_path / "other")
+    other = ("--output", tmp_path / "other")
+    for words, said in (
+        ((trained / "1x16", "--output", tmp_path / "model"), "already exists"),
+        ((trained / "1x16", "--step", 3, *other), "saved steps: 10, 20\n"),
+        ((trained / "1x16", "--step", -1, *other), "saved steps: 10, 20\n"),
+        ((trained, *other, "--language", "English"), "--language English: give codes"),
+        ((trained, *other, "--scores", tmp_path), "cannot be read"),
+        ((tmp_path, *other), "has no checkpoint"),
+    ):
+        assert said in export(*words, code=2)

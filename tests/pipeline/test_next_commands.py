@@ -37,8 +37,9 @@ PRINTS = {
     "pipeline/takedown.py", "pipeline/training/announce.py",
 }  # fmt: skip
 """Files that print such lines: a test here is to be added for another one."""
-TEXTS = [{"text": f"The river {n} is long. It runs to the sea.", "article": f"A {n}."} for n in
-         range(60)]  # fmt: skip
+TEXTS = [
+    {"text": f"The river {n} is long. It runs to the sea.", "article": f"A {n}."} for n in range(60)
+]
 EXPORTS = ROOT / "tests" / "golden" / "exports"
 
 
@@ -49,8 +50,11 @@ def next_of(text: str) -> list[list[str]]:
     return [shlex.split(line) for line in lines if line.startswith("python -m pipeline.")]
 
 
+Follow = Callable[..., list[str]]
+
+
 @pytest.fixture
-def follow(call: Call) -> Callable[..., list[str]]:
+def follow(call: Call) -> Follow:
     """Runs the commands after `next:`; returns the names of the modules."""
 
     def follow(text: str, *, really: bool = False) -> list[str]:
@@ -78,8 +82,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def lines() -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in TEXTS).encode()
+LINES = "".join(json.dumps(row) + "\n" for row in TEXTS).encode()
 
 
 def test_all_commands_that_print_such_lines_are_here() -> None:
@@ -94,29 +97,24 @@ def test_all_commands_that_print_such_lines_are_here() -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("my text.jsonl", []),
-        ("news.jsonl.gz", []),
+        ("my text.jsonl", []), ("news.jsonl.gz", []),
         ("sample", []),  # a folder with the name of a corpus
-        ("a folder", ["--filter", "max-words=50"]),
-        ("-odd.parquet", ["--text-field", "article"]),
-        ("books.txt", ["--plain-text", "lines"]),
-        ("wiki.jsonl", ["--corpus", "wikipedia"]),
+        ("a folder", ["--filter", "max-words=50"]), ("-odd.parquet", ["--text-field", "article"]),
+        ("books.txt", ["--plain-text", "lines"]), ("wiki.jsonl", ["--corpus", "wikipedia"]),
         ("it's.jsonl", []),
     ],
-)
-def test_text(
-    name: str, options: list[str], place: Path, call: Call, follow: Callable[..., list[str]]
-) -> None:
+)  # fmt: skip
+def test_text(name: str, options: list[str], place: Path, call: Call, follow: Follow) -> None:
     path = place / name
     if "." not in name:
         path.mkdir()
-        (path / "part 1.jsonl").write_bytes(lines())
+        (path / "part 1.jsonl").write_bytes(LINES)
     elif name.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist(TEXTS), path)
     elif name.endswith(".txt"):
         path.write_text("\n".join(row["text"] for row in TEXTS))
     else:
-        path.write_bytes(gzip.compress(lines()) if name.endswith(".gz") else lines())
+        path.write_bytes(gzip.compress(LINES) if name.endswith(".gz") else LINES)
     given = f"./{name}" if name.startswith("-") else name
     assert follow(call(inspect.main, given, "--samples", 0, *options)) == ["pipeline.prepare"]
     absolute = call(inspect.main, path, "--samples", 0, *options)
@@ -124,11 +122,11 @@ def test_text(
 
 
 def test_text_of_which_nothing_is_kept(place: Path, call: Call) -> None:
-    (place / "a.jsonl").write_bytes(lines())
+    (place / "a.jsonl").write_bytes(LINES)
     assert "next:" not in call(inspect.main, "a.jsonl", "--filter", "min-words=500")
 
 
-def test_extracted_documents(place: Path, call: Call, follow: Callable[..., list[str]]) -> None:
+def test_extracted_documents(place: Path, call: Call, follow: Follow) -> None:
     text = "The river is long, and it runs to the sea. " * 20
     (place / "page.html").write_text(f"<html><body><p>{text}</p></body></html>")
     words = ["--recipe", "roberta_tiny", "--output", "shards", "--workers", 1]
@@ -137,7 +135,7 @@ def test_extracted_documents(place: Path, call: Call, follow: Callable[..., list
 
 
 def test_shards_and_a_takedown_list(
-    prepared: Path, place: Path, call: Call, follow: Callable[..., list[str]]
+    prepared: Path, place: Path, call: Call, follow: Follow
 ) -> None:
     shards = place / "my data" / "shards" / "all of it"
     shards.parent.mkdir(parents=True)
@@ -155,7 +153,7 @@ def test_shards_and_a_takedown_list(
 
 def test_a_run_and_its_checkpoint(
     trained: Path, arguments: Arguments, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch,
-    follow: Callable[..., list[str]], capsys: pytest.CaptureFixture[str],
+    follow: Follow, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     run = place / "my runs" / "one run"
     run.parent.mkdir()
@@ -179,9 +177,8 @@ def test_a_run_and_its_checkpoint(
 
 @pytest.mark.parametrize("family", ["roberta", "bert"])
 def test_a_model(
-    family: str, place: Path, call: Call, follow: Callable[..., list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    family: str, place: Path, call: Call, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a tenth of the sample."""
     small = place / "sample"
     for name in sources.SAMPLE_CORPORA:

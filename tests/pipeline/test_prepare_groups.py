@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.ingest.corpora import groups, sources
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from tests.conftest import Command
-from tests.pipeline.preparing import Said, tiny, write_jsonl
+from tests.pipeline.preparing import Call, Said, tiny, write_jsonl
 
 SAMPLE = sources.SAMPLE_FILES
 FOLDERS = ("articles", "books", "news", "web", "stories")
@@ -82,8 +81,8 @@ def test_a_group_that_turns_out_too_short_is_not_published(
     """Its files were large enough, but their text is not; the work is kept for --allow-short."""
     text = "It was a day. Nothing happened. " * 20
     files = {
-        "wikipedia": write_jsonl(tmp_path / "w.jsonl", [f"{n} {text}" for n in range(50)]),
-        "bookcorpus": write_jsonl(tmp_path / "b.jsonl", [f"{n} {text}" for n in range(50)]),
+        name: write_jsonl(tmp_path / f"{name}.jsonl", [f"{n} {text}" for n in range(50)])
+        for name in ("wikipedia", "bookcorpus")
     }
     padded = files["bookcorpus"].read_text().replace('{"text"', f'{{"note": "{text}", "text"')
     files["bookcorpus"].write_text(padded)
@@ -93,11 +92,9 @@ def test_a_group_that_turns_out_too_short_is_not_published(
     monkeypatch.setattr(groups, "CORPORA", CORPORA | small)
     group = replace(GROUPS["16gb"], published_bytes=2.5 * held)
     monkeypatch.setattr(groups, "GROUPS", {"16gb": group})
-    arguments = [
-        "--corpus", "16gb", "--input", *(f"{name}={path}" for name, path in files.items()),
-        "--dedup", "none",
-        *tiny(tiny_tokenizer, tmp_path / "out"),
-    ]  # fmt: skip
+    given = [f"{name}={path}" for name, path in files.items()]
+    arguments = ["--corpus", "16gb", "--dedup", "none", *tiny(tiny_tokenizer, tmp_path / "out")]
+    arguments += ["--input", *given]
     code, said = run(*arguments)
     assert code == 2 and said.count("\n") == 1, said
     assert said.startswith("error: 16gb has too little text: bookcorpus has 0.0 MB of 0.0 MB, ")
@@ -109,11 +106,7 @@ def test_a_group_that_turns_out_too_short_is_not_published(
 
 
 def test_copies_stay_with_the_first_member_and_inspect_shows_them(
-    tiny_tokenizer: Path,
-    tmp_path: Path,
-    run: Said,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tiny_tokenizer: Path, tmp_path: Path, run: Said, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
     """By default a group's members are compared. Members are given in another order."""
     rng = random.Random(0)
@@ -132,14 +125,10 @@ def test_copies_stay_with_the_first_member_and_inspect_shows_them(
     assert counts["cc-news"]["documents"] == 30
     inputs = tmp_path / "in"
     inputs.mkdir()
-    (inputs / "wikipedia").mkdir()
-    wikipedia.rename(inputs / "wikipedia" / "w.jsonl")
-    (inputs / "cc-news").mkdir()
-    news.rename(inputs / "cc-news" / "n.jsonl")
-    arguments = ["inspect", str(inputs), "--corpus", "mixture", "--decisions"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    inspect.main()
-    said = " ".join(capsys.readouterr().out.split())
+    for member, file in (("wikipedia", wikipedia), ("cc-news", news)):
+        (inputs / member).mkdir()
+        file.rename(inputs / member / file.name)
+    said = " ".join(call(inspect.main, inputs, "--corpus", "mixture", "--decisions").split())
     assert "5 dropped, 7.7%: near-duplicate of one in wikipedia" in said
     assert "10 of 65 documents are in 5 clusters" in said and "kept: wikipedia w.jsonl@" in said
 

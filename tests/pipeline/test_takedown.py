@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,33 +11,25 @@ import pytest
 from pipeline import inspect, takedown
 from pipeline.data.shards.manifest import read_manifest
 from tests.pipeline.data.letters import LETTERS, check, id_of, prepare_letters
-from tests.pipeline.preparing import FORKED, MPIEXEC, Call, contents, finish, started
+from tests.pipeline.preparing import FORKED, MPIEXEC, Call, at_once, contents, finish
 
 FORMATS = {
     "full_sentences": ["data.masking=whole_word"],
     "single_segment": [
-        "data.format=single_segment",
-        "data.masking=span",
-        "data.duplicates=0",
+        "data.format=single_segment", "data.masking=span", "data.duplicates=0",
         "data.mask_mode=per-epoch",
     ],
     "next": ["data.format=segment_pair", "data.segments.label=next", "data.segments.draws=3"],
     "order": ["data.format=segment_pair", "data.segments.label=order", "data.masking=ngram"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_only_the_text_of_the_documents_is_gone(
     format: str, call: Call, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    old = prepare_letters(
-        call,
-        tiny_tokenizer,
-        tmp_path,
-        FORMATS[format],
-        "--compression",
-        "zstd" if format == "order" else "none",
-    )
+    packed = ("--compression", "zstd" if format == "order" else "none")
+    old = prepare_letters(call, tiny_tokenizer, tmp_path, FORMATS[format], *packed)
     held_out = pq.read_table(old / "documents.parquet")["first_sequence"].to_numpy() >> 32 & 1
     names = pq.read_table(old / "documents.parquet")["id"].to_pylist()
     by_id = {id_of(old, letter): letter for letter in LETTERS}
@@ -46,10 +37,8 @@ def test_only_the_text_of_the_documents_is_gone(
     new = old.parent / "new"
     listed = old.parent / "ids.txt"
     listed.write_text("\n".join(id_of(old, letter) for letter in sorted(taken)[1:]) + "\n")
-    first = id_of(old, min(taken))
-    out = call(
-        takedown.main, "--data", old, "--documents", first, listed, "--output", new, "--workers", 1
-    )
+    given = ("--data", old, "--documents", id_of(old, min(taken)), listed)
+    out = call(takedown.main, *given, "--output", new, "--workers", 1)
     pads = check(old, new, "".join(taken))
     assert f"took down 4 documents, {pads:,} tokens" in out
     shown = call(inspect.main, new, "--verify")
@@ -69,16 +58,12 @@ def test_parts_workers_and_ranks_give_the_bytes_of_one_process(
     command = ("-m", "pipeline.takedown", "--data", prepared, "--documents", *ids, "--output")
     one = finish(sys.executable, *command, tmp_path / "one", "--workers", 1)
     assert one.returncode == 0 and f"took down {len(ids)} documents" in one.stdout, one.stderr
-    with ExitStack() as stack:
-        parts = [
-            stack.enter_context(
-                started(sys.executable, *command, tmp_path / "parts", *workers, "--part", part)
-            )
-            for part, workers in (("1/3", ["--workers", 2]), ("2/3", []), ("3/3", []))
-        ]
-        said = [part.communicate(timeout=120) for part in parts]
-    assert [part.returncode for part in parts] == [0, 0, 0], said
-    out = "".join(text for text, _ in said)
+    parts = (("1/3", "--workers", 2), ("2/3",), ("3/3",))
+    found = at_once(
+        *[(sys.executable, *command, tmp_path / "parts", "--part", *part) for part in parts]
+    )
+    assert [code for code, *_ in found] == [0, 0, 0], found
+    out = "".join(text for _, text, _ in found)
     # one that starts when the others have published says what they have done
     took = out.count("took down")
     assert took >= 1 and took + out.count("the last to finish publishes") == 3

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
+from pipeline import train_tokenizer
 from pipeline.data.tokenizers.folders import read_vocabulary
+from tests.pipeline.preparing import Call
 
 
-def test_the_command(tmp_path: Path, command: Callable[..., object]) -> None:
-    result = command(
-        "train_tokenizer", "--corpus", "sample", "--kind", "byte-bpe", "--vocab-size", 1000,
-        "--sample-bytes", "2e5", "--output", tmp_path / "out",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr  # type: ignore[attr-defined]
-    assert "1,000 tokens" in result.stdout  # type: ignore[attr-defined]
+def test_the_command(tmp_path: Path, call: Call) -> None:
+    given = ("--corpus", "sample", "--vocab-size", 1000, "--output", tmp_path / "out")
+    more = ("--kind", "byte-bpe", "--sample-bytes", "2e5")
+    assert "1,000 tokens" in call(train_tokenizer.main, *given, *more)
     assert read_vocabulary(tmp_path / "out").size == 1000
-    again = command(
-        "train_tokenizer", "--corpus", "sample", "--vocab-size", 1000, "--output", tmp_path / "out"
-    )
-    assert again.returncode == 2 and "already exists; name a new folder" in again.stderr  # type: ignore[attr-defined]
+    assert "already exists; name a new folder" in call(train_tokenizer.main, *given, code=2)
 
 
-def test_text_without_documents(tmp_path: Path, command: Callable[..., object]) -> None:
+def test_text_without_documents(tmp_path: Path, call: Call) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(json.dumps({"title": "no text"}) + "\n")
-    result = command("train_tokenizer", "--corpus", path, "--output", tmp_path / "out")
-    assert result.returncode == 2  # type: ignore[attr-defined]
-    assert "no text" in result.stderr and not list((tmp_path / "out").iterdir())  # type: ignore[attr-defined]
+    error = call(train_tokenizer.main, "--corpus", path, "--output", tmp_path / "out", code=2)
+    assert "no text" in error and not list((tmp_path / "out").iterdir())
