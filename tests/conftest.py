@@ -25,7 +25,7 @@ from tests.launching.shared import WORKER, build_once
 
 LONG = (
     "test_engine", "test_readme", "test_train", "test_faults", "test_layouts", "test_families",
-    "test_detection_and_spans", "test_zero_objectives",
+    "test_zero_objectives",
 )  # fmt: skip
 """Files with tests that take minutes."""
 

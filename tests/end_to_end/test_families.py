@@ -1,4 +1,4 @@
-"""Families from text to a folder of transformers: prepared, trained, resumed, exported, loaded."""
+"""Families from text to folders of transformers: prepared, trained, killed, resumed, exported."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 
 from model.pieces import pieces_of
 from pipeline import export
@@ -17,17 +18,23 @@ from pipeline.evaluation.held_out import validation_loader
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe as named
 from pipeline.training.run_directory.metrics_log import read_metrics
-from pipeline.training.weights.model_folders import load_run
+from pipeline.training.weights.model_folders import load_folder, load_run
 from tests.conftest import Command
 from tests.end_to_end.pair_corpora import numbered, topical
-from tests.pipeline.conftest import WORKER, forkrun, launch, started
+from tests.pipeline.conftest import forkrun, started, succeed, train_jobs
 from tests.pipeline.test_train import tensors, wait_for
 
-FAMILIES = {
+PAIRS = {
     "bert_tiny": ("BertForPreTraining", "seq_relationship_logits"),
     "albert_tiny": ("AlbertForPreTraining", "sop_logits"),
 }
-CORPORA = {"bert_tiny": topical, "albert_tiny": numbered}
+"""Classes that have the head of pairs, and its output."""
+PARTS = {
+    "bert_tiny": "pair", "albert_tiny": "pair", "electra_tiny": "rtd", "spanbert_tiny": "sbo",
+}  # fmt: skip
+"""The part of each family's loss that is not of masked words."""
+CORPORA = {"albert_tiny": numbered}
+"""Of the family whose pairs are in or out of order; topical for the others."""
 STEPS = 12
 SETTINGS = {
     "encoder.width": 32, "encoder.feed_forward": 64, "encoder.initializer_range": 0.2,
@@ -35,111 +42,110 @@ SETTINGS = {
     "validation.every": STEPS, "checkpoint.every": 6, "logging.every": 1,
     "optimizer.kind": "lamb", "optimizer.peak_lr": 0.01,
 }  # fmt: skip
-NARROW = {"albert_tiny": {"encoder.embedding_width": 16}}
+NARROW = {
+    "albert_tiny": {"encoder.embedding_width": 16},
+    "electra_tiny": {"encoder.embedding_width": 16, "objective.generator.width": 0.5},
+}
+SMALL, ADAM = {"batch.per_device": 4}, {"optimizer.kind": "adamw", "optimizer.peak_lr": 1e-3}
+SHARED_IN_PART = {"encoder.sharing": "attention", "encoder.layers": 4, "encoder.groups": 2}
+DROPOUT = {"encoder.dropout": 0.1, "encoder.attention_dropout": 0.1}
+TIED = DROPOUT | {f"objective.generator.{name}": value
+                  for name, value in (("tied", True), ("width", 1), ("layers", 1))}  # fmt: skip
+SAME = [
+    *((recipe, "one", "zero3") for recipe in PARTS),
+    *((recipe, "one", "resumed") for recipe in PAIRS),
+    ("electra_tiny", "adam", "resumed"), ("spanbert_tiny", "adam", "resumed"),
+    ("bert_tiny", "adam", "adam-two"), ("albert_tiny", "part", "part-zero3"),
+]  # fmt: skip
+"""Runs that differ in ranks, stages, micro-batches and interruptions only."""
+
+
+def prepare(command: Command, root: Path, recipe: str, text: Path, *more: object) -> Path:
+    """Shards of a text in `root`/RECIPE; their tokenizer is trained, too."""
+    result = command(
+        "prepare", "--corpus", recipe, "--input", text, "--recipe", recipe,
+        "--output", root / recipe, *more, TENFOLD_ROOT=str(root),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return root / recipe
 
 
 @pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
-    """A folder of prepared corpora by the recipes' names, which also trains their tokenizers."""
-    folder = tmp_path_factory.mktemp("pairs")
-    for recipe, write in CORPORA.items():
-        write(folder / f"{recipe}.jsonl", 400)
-        result = command(
-            "prepare", "--corpus", recipe, "--input", folder / f"{recipe}.jsonl",
-            "--recipe", recipe, "--output", folder / recipe, "--workers", 1,
-            TENFOLD_ROOT=str(folder),
-        )  # fmt: skip
-        assert result.returncode == 0, result.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
-def runs(shards: Path) -> Path:
-    """Runs by recipe, ranks and variant; `resumed` was killed halfway, on one rank."""
+def runs(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
+    """Runs by recipe and variant. `resumed` of pairs and `killed` were killed halfway."""
+    root = tmp_path_factory.mktemp("families")
+    for recipe in PARTS:
+        text = root / f"{recipe}.jsonl"
+        CORPORA.get(recipe, topical)(text, 400)
+        prepare(command, root, recipe, text, "--workers", 1)
 
     def job(recipe: str, name: str, *extra: object, **changes: object) -> list[str]:
-        settings = SETTINGS | NARROW.get(recipe, {}) | changes
-        parts = [recipe, "--data", shards / recipe, "--output", shards / f"{recipe}-{name}", *extra]
-        for path, value in settings.items():
+        output = root / f"{recipe}-{name}"
+        parts = [recipe, "--data", root / recipe, "--output", output, *extra]
+        for path, value in (SETTINGS | NARROW.get(recipe, {}) | changes).items():
             parts += ["--set", f"{path}={value}"]
         return list(map(str, parts))
 
-    small, adam = {"batch.per_device": 4}, {"optimizer.kind": "adamw", "optimizer.peak_lr": 1e-3}
-    part = {"encoder.sharing": "attention", "encoder.layers": 4, "encoder.groups": 2}
-    two, one = [], []
-    for recipe in FAMILIES:
-        two.append(job(recipe, "zero3", "--ds", "zero3", **small))
-        two.append(job(recipe, "resumed", "--ds", "zero2", **small))
-        one.append(job(recipe, "one"))
-        killed = job(recipe, "resumed", "--ds", "zero0")
-        with started(sys.executable, "-m", "pipeline.train", *killed) as process:
-            wait_for(shards / f"{recipe}-resumed" / "checkpoints" / "step-00000006", process)
+    def kill(arguments: list[str]) -> None:
+        output = Path(arguments[arguments.index("--output") + 1])
+        with started(sys.executable, "-m", "pipeline.train", *arguments) as process:
+            wait_for(output / "checkpoints" / "step-00000006", process)
             process.kill()
-        assert not tensors(shards / f"{recipe}-resumed", STEPS)
-    two.append(job("bert_tiny", "adam-two", "--ds", "zero1", **adam))
-    one.append(job("bert_tiny", "adam", **adam))
-    two.append(job("albert_tiny", "part-zero3", "--ds", "zero3", **part))
-    one.append(job("albert_tiny", "part", **part))
-    for name, jobs in (("two", two), ("one", one)):
-        path = shards / f"{name}.json"
-        path.write_text(json.dumps(jobs))
-        start = forkrun(WORKER, path) if name == "two" else [sys.executable, WORKER, path]
-        result = launch(*start)
-        assert result.returncode == 0, result.stdout + result.stderr
-    return shards
+        assert not tensors(output, STEPS)
 
-
-SAME = [(recipe, "one", other) for recipe in FAMILIES for other in ("zero3", "resumed")]
-SAME += [("bert_tiny", "adam", "adam-two"), ("albert_tiny", "part", "part-zero3")]
+    two = [job(recipe, "zero3", "--ds", "zero3", **SMALL) for recipe in PARTS]
+    one = [job(recipe, "one") for recipe in PARTS]
+    for recipe in PAIRS:
+        kill(job(recipe, "resumed", "--ds", "zero0"))
+        two.append(job(recipe, "resumed", "--ds", "zero2", **SMALL))
+    two.append(job("bert_tiny", "adam-two", "--ds", "zero1", **ADAM))
+    one.append(job("bert_tiny", "adam", **ADAM))
+    two.append(job("albert_tiny", "part-zero3", "--ds", "zero3", **SHARED_IN_PART))
+    one.append(job("albert_tiny", "part", **SHARED_IN_PART))
+    for recipe, dropout in (("electra_tiny", TIED), ("spanbert_tiny", DROPOUT)):
+        two.append(job(recipe, "resumed", "--ds", "zero2", "--stop-at", 6, **ADAM))
+        one.append(job(recipe, "adam", **ADAM))
+        one.append(job(recipe, "resumed", "--ds", "zero0", **ADAM))
+        one.append(job(recipe, "dropout", **dropout))
+        kill(job(recipe, "killed", **dropout))
+        one.append(job(recipe, "killed", **dropout))
+    train_jobs(root / "two.json", two, count=2)
+    train_jobs(root / "one.json", one)
+    return root
 
 
 @pytest.mark.parametrize(("recipe", "reference", "other"), SAME)
-def test_ranks_stages_and_a_resume_change_nothing(
+def test_traps_22_ranks_stages_and_a_resume_change_nothing(
     runs: Path, recipe: str, reference: str, other: str
 ) -> None:
+    """Each part is divided once, by its own count over the global batch; sampling repeats."""
     expected, found = (read_metrics(runs / f"{recipe}-{name}") for name in (reference, other))
     assert [line["step"] for line in expected] == list(range(1, STEPS + 1))
+    part = PARTS[recipe]
     for one, two in zip(expected, found, strict=True):
-        for name in ("loss", "mlm_loss", "pair_loss", "mask_loss"):
+        for name in ("loss", "mlm_loss", f"{part}_loss", "mask_loss"):
             assert two[name] == pytest.approx(one[name], rel=1e-5), (one["step"], name)
+        assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-3)
         for name in ("predictions", "tokens", "sequences", "pair_accuracy"):
-            assert two[name] == one[name]
+            assert two.get(name) == one.get(name)
     assert expected[-1]["loss"] < expected[0]["loss"]
     last = found[-1]
-    weight = named(recipe).objective.pair_weight
-    parts = last["validation_mlm_loss"] + weight * last["validation_pair_loss"]
+    weight = {"rtd": 50, "sbo": 1, "pair": named(recipe).objective.pair_weight}[part]
+    parts = last["validation_mlm_loss"] + weight * last[f"validation_{part}_loss"]
     assert last["validation_loss"] == pytest.approx(parts)
-    assert 0 <= last["validation_pair_accuracy"] <= 1
+    assert ("pair_accuracy" in last) == (part == "pair")
+    assert 0 <= last.get("validation_pair_accuracy", 0) <= 1
+    for name in [name for name in last if name.startswith("validation_")]:
+        if expected[-1][name] is None:  # precision without any suspected token
+            assert last[name] is None
+        else:
+            assert last[name] == pytest.approx(expected[-1][name], rel=1e-4), name
 
 
-@pytest.mark.parametrize(
-    ("recipe", "name"),
-    [("bert_tiny", "resumed"), ("albert_tiny", "resumed"), ("albert_tiny", "part-zero3")],
-)
-def test_traps_35_an_export_loads_in_transformers(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, name: str
-) -> None:
-    run, output = str(runs / f"{recipe}-{name}"), str(tmp_path / "model")
-    monkeypatch.setattr(sys, "argv", ["export", run, "--output", output])
-    export.main()
-    architecture, pair_logits = FAMILIES[recipe]
-    theirs, report = transformers.AutoModelForPreTraining.from_pretrained(
-        tmp_path / "model", output_loading_info=True
-    )
-    assert type(theirs).__name__ == architecture and not any(report.values()), report
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
-    shown = tokenizer("The one is river.", "The two is stone.", return_tensors="pt")
-    assert shown.token_type_ids.unique().tolist() == [0, 1]
-    ours = load_run(runs / f"{recipe}-{name}")[0].model
-    with torch.no_grad():
-        found: Any = theirs.eval()(**shown)
-        inputs = shown.input_ids[0], pieces_of([shown.input_ids.shape[1]]), shown.token_type_ids[0]
-        words, pairs = ours.logits(*inputs), ours.pair_logits(*inputs)
-    torch.testing.assert_close(found.prediction_logits[0], words, rtol=0, atol=1e-5)
-    torch.testing.assert_close(found[pair_logits], pairs, rtol=0, atol=1e-5)
-    plain = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "model").eval()
-    with torch.no_grad():
-        torch.testing.assert_close(plain(**shown).logits[0], words, rtol=0, atol=1e-5)
+@pytest.mark.parametrize("recipe", ["electra_tiny", "spanbert_tiny"])
+def test_killed_and_resumed_is_bit_identical(runs: Path, recipe: str) -> None:
+    found = tensors(runs / f"{recipe}-killed", STEPS)
+    assert found and found == tensors(runs / f"{recipe}-dropout", STEPS)
 
 
 def test_shared_layers_are_stored_once(runs: Path) -> None:
@@ -150,6 +156,86 @@ def test_shared_layers_are_stored_once(runs: Path) -> None:
     assert layers and all("albert_layer_groups.0." in name for name in layers)
 
 
+def exported(run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["export", str(run), "--output", str(folder)])
+    export.main()
+
+
+def loaded(kind: Any, folder: Path) -> Any:
+    theirs, report = kind.from_pretrained(folder, output_loading_info=True)
+    assert not any(report.values()), report
+    return theirs.eval()
+
+
+def assert_close(theirs: torch.Tensor, ours: torch.Tensor) -> None:
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert_tiny-resumed", "albert_tiny-resumed",
+                                  "albert_tiny-part-zero3"])  # fmt: skip
+def test_traps_35_an_export_of_pairs_loads_in_transformers(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = tmp_path / "model"
+    exported(runs / name, folder, monkeypatch)
+    architecture, pair_logits = PAIRS[name.partition("-")[0]]
+    theirs = loaded(transformers.AutoModelForPreTraining, folder)
+    assert type(theirs).__name__ == architecture
+    plain = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    shown = tokenizer("The one is river.", "The two is stone.", return_tensors="pt")
+    assert shown.token_type_ids.unique().tolist() == [0, 1]
+    ours = load_run(runs / name)[0].model
+    with torch.no_grad():
+        found = theirs(**shown)
+        inputs = shown.input_ids[0], pieces_of([shown.input_ids.shape[1]]), shown.token_type_ids[0]
+        words = ours.logits(*inputs)
+        assert_close(found.prediction_logits[0], words)
+        assert_close(found[pair_logits], ours.pair_logits(*inputs))
+        assert_close(plain(**shown).logits[0], words)
+
+
+@pytest.mark.parametrize("name", ["electra_tiny-killed", "electra_tiny-zero3"])
+def test_both_of_electra_s_models_load(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = tmp_path / "model"
+    exported(runs / name, folder, monkeypatch)
+    detector = loaded(transformers.AutoModelForPreTraining, folder)
+    filler = loaded(transformers.AutoModelForMaskedLM, folder / "generator")
+    assert type(detector).__name__ == "ElectraForPreTraining"
+    assert type(filler).__name__ == "ElectraForMaskedLM"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    shown = tokenizer("The barako is old.", "A barako was red.", return_tensors="pt")
+    ids = shown.input_ids[0]
+    inputs = ids, pieces_of([len(ids)]), shown.token_type_ids[0]
+    for ours in (load_run(runs / name)[0].model, load_folder(folder)):
+        with torch.no_grad():
+            assert_close(detector(**shown).logits[0], ours.detect(*inputs))
+            assert_close(filler(**shown).logits[0], ours.logits(*inputs))
+
+
+def test_spanbert_is_a_bert_with_our_head_in_another_file(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, run = tmp_path / "model", runs / "spanbert_tiny-killed"
+    exported(run, folder, monkeypatch)
+    theirs = loaded(transformers.AutoModelForMaskedLM, folder)
+    assert type(theirs).__name__ == "BertForMaskedLM"
+    encoder = transformers.BertModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    shown = tokenizer("The barako is old.", return_tensors="pt")
+    ours, back = load_run(run)[0].model, load_folder(folder)
+    with torch.no_grad():
+        inputs = shown.input_ids[0], pieces_of([shown.input_ids.shape[1]])
+        assert_close(theirs(**shown).logits[0], ours.logits(*inputs))
+        assert_close(encoder(**shown)[0][0], ours.encoder(*inputs))
+    head = load_file(folder / "span_boundary.safetensors")
+    assert all(name.startswith("span_boundary.") for name in head) and len(head) == 10
+    for (name, one), other in zip(ours.named_parameters(), back.parameters(), strict=True):
+        assert torch.equal(one, other), name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "documents", "steps"), [("albert_tiny", 3000, 200), ("bert_tiny", 1500, 500)]
@@ -158,23 +244,14 @@ def test_pairs_are_learned(
     tmp_path: Path, command: Command, recipe: str, documents: int, steps: int
 ) -> None:
     """Sentence order of sentences that count, next sentence of documents with a topic: > 90 %."""
-    CORPORA[recipe](tmp_path / "text.jsonl", documents)
-    shards, run = tmp_path / "shards", tmp_path / "run"
-    result = command(
-        "prepare", "--corpus", recipe, "--input", tmp_path / "text.jsonl", "--recipe", recipe,
-        "--output", shards, "--set", "data.validation_fraction=0.05", TENFOLD_ROOT=str(tmp_path),
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    settings = {
-        "steps": steps, "schedule.warmup_steps": steps // 10, "validation.every": steps,
-        "data.validation_fraction": 0.05,
-    }  # fmt: skip
+    text, run = tmp_path / "text.jsonl", tmp_path / "run"
+    CORPORA.get(recipe, topical)(text, documents)
+    held_out = ("--set", "data.validation_fraction=0.05")
+    shards = prepare(command, tmp_path, recipe, text, *held_out)
+    settings = {"steps": steps, "schedule.warmup_steps": steps // 10, "validation.every": steps}
     changes = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    result = launch(
-        *forkrun("-m", "pipeline.train", recipe, "--data", shards, "--output", run, *changes),
-        timeout=600,
-    )
-    assert result.returncode == 0, result.stderr
+    given = (recipe, "--data", shards, "--output", run, *held_out, *changes)
+    succeed(*forkrun("-m", "pipeline.train", *given), timeout=600)
     batch = next(validation_loader([Dataset.open(shards, "validation")], 512).micro_batches())
     assert batch.counts.pairs > 50
     assert read_metrics(run)[-1]["validation_pair_accuracy"] > 0.9
