@@ -37,8 +37,8 @@ import torch
 from pipeline import train
 from pipeline.base.command_line import Parser
 from pipeline.base.errors import EXIT_INTERRUPTED, run_command
-from pipeline.cluster import processes
 from pipeline.training.checkpoints.read import saved_steps, verify
+from tests.pipeline.preparing import children, wait_for_end
 from tests.pipeline.training.points import Points
 
 TIMES = ("_seconds", "tokens_per_second", "time", "memory_gb")
@@ -178,10 +178,10 @@ def signal_at_moments(
         process = runs.start(run)
         time.sleep(moment)
         ready = (run / "ready").exists()
-        ranks = {rank: processes.read_start_time(rank) for rank in children(process)}
+        ranks = children(process)
         os.kill(process, number)
         code = end(process)
-        wait_for_end(ranks)
+        wait_for_end(*ranks)
         made, saved = last_step(read(run / "metrics.jsonl")), saved_step(run)
         what = f"{number.name} after {moment:.2f} s, exit code {code}, step {made}"
         row = [number.name, f"{moment:.1f}", code, made, saved, max(0, made - saved)]
@@ -202,33 +202,16 @@ def check_stop(
     """Exit code and mark of a run that was asked to stop; ready: before it was."""
     marked = (run / "INTERRUPTED").exists()
     if runs.ranks > 1:  # torchrun has exit codes of its own
-        assert marked or not ready or saved_step(run) == last_step(read(run / "metrics.jsonl")), (
-            what
-        )
+        made = last_step(read(run / "metrics.jsonl"))
+        assert marked or not ready or saved_step(run) == made, what
         return
     at_first = -number  # Python itself starts: a tenth of a second
     assert code in ((0, EXIT_INTERRUPTED) if ready else (0, EXIT_INTERRUPTED, at_first)), what
     assert marked == (code == EXIT_INTERRUPTED and run.exists()), what
 
 
-def children(process: int) -> list[int]:
-    path = Path(f"/proc/{process}/task/{process}/children")
-    try:
-        return [int(child) for child in path.read_text().split()]
-    except OSError:
-        return []
-
-
 def end(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-
-
-def wait_for_end(ranks: dict[int, str], seconds: float = 120) -> None:
-    """Until processes, with their start times, are gone: a killed launcher leaves its ranks."""
-    deadline = time.monotonic() + seconds
-    while any(processes.read_start_time(rank) == began for rank, began in ranks.items() if began):
-        assert time.monotonic() < deadline, f"still there after {seconds} s: {ranks}"
-        time.sleep(0.01)
 
 
 def print_row(*cells: object) -> None:

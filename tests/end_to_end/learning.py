@@ -21,7 +21,7 @@ from model.objectives.masked_language import Inputs, Sums
 from pipeline.evaluation.held_out import evaluate, validation_loader
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import MicroBatch
-from tests.pipeline.conftest import launch, torchrun
+from tests.pipeline.conftest import succeed, torchrun
 
 CPU = torch.device("cpu")
 ROWS = 64
@@ -33,8 +33,7 @@ SPECIAL = (*EDGES, "unk", "mask")
 def train(recipe: str, shards: Path, output: Path, seed: int, timeout: int) -> None:
     """Train as `make demo` does: two ranks of one thread each, ZeRO-1."""
     arguments = ("-m", "pipeline.train", recipe, "--data", shards, "--output", output)
-    result = launch(*torchrun(*arguments, "--set", f"seed={seed}"), timeout=timeout)
-    assert result.returncode == 0, result.stdout + result.stderr
+    succeed(*torchrun(*arguments, "--set", f"seed={seed}"), timeout=timeout)
 
 
 def scores(model: Model, shards: Path, shuffle_seed: int | None = None) -> dict[str, float]:
@@ -79,12 +78,8 @@ def unigram_loss(shards: Path) -> float:
         np.add.at(counts, text(batch), 1)
     counts[[tokenizer[name] for name in EDGES]] = 1
     losses = -np.log(counts / counts.sum())
-    labels = np.concatenate(
-        [
-            at_mask(batch, tokenizer["mask"])
-            for batch in validation_loader([validation], ROWS).micro_batches()
-        ]
-    )
+    batches = validation_loader([validation], ROWS).micro_batches()
+    labels = np.concatenate([at_mask(batch, tokenizer["mask"]) for batch in batches])
     return float(losses[labels].mean())
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
+
+from tests.pipeline.preparing import write_jsonl
 
 NUMBERS = ("one", "two", "three", "four", "five", "six")
 WORDS = ("river", "stone", "light", "garden", "window", "letter", "music", "winter", "summer")
@@ -21,24 +22,17 @@ def numbered(path: Path, documents: int) -> None:
         words = rng.choice(WORDS, (len(NUMBERS), 4))
         sentences = zip(NUMBERS, words, strict=True)
         texts.append(" ".join(f"The {number} is {' '.join(own)}." for number, own in sentences))
-    _write(path, texts)
+    write_jsonl(path, texts)
 
 
 def topical(path: Path, documents: int) -> None:
     """For next sentence: every sentence of a document contains the same one of TOPICS nouns."""
     rng = np.random.default_rng(0)
-    names = [
-        a + b
-        for a in ("bar", "del", "fon", "gim")
-        for b in ("ako", "eti", "olu", "una", "iri", "esa")
-    ]
+    ends = ("ako", "eti", "olu", "una", "iri", "esa")
+    names = [start + end for start in ("bar", "del", "fon", "gim") for end in ends]
     texts = []
     for number in range(documents):
         name = names[number % TOPICS]
         words = rng.choice(WORDS, (18, 2))
         texts.append(" ".join(f"The {name} {' '.join(w)} {name}." for w in words))
-    _write(path, texts)
-
-
-def _write(path: Path, texts: list[str]) -> None:
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    write_jsonl(path, texts)

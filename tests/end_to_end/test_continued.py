@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,10 +43,8 @@ def test_two_commands_continue_a_model(
     rows = vocabulary.size + 48
     model = save_model("RobertaForMaskedLM", tmp_path / "my model", vocabulary, vocab_size=rows)
     text, succeed = write_text(tmp_path / "text", sample_text), caller(command, tmp_path / "data")
-    said = succeed(
-        "prepare", "--corpus", "mine", "--input", text, "--recipe", model,
-        "--workers", 1, "--set", "data.duplicates=2",
-    )  # fmt: skip
+    given = ("--corpus", "mine", "--input", text, "--recipe", model, "--workers", 1)
+    said = succeed("prepare", *given, "--set", "data.duplicates=2")
     assert f"tokenizer: {model}" in said and "vocab_size" not in said
     [shards] = (tmp_path / "data" / "shards").iterdir()
     assert shards.name.startswith("mine-my-model-")
@@ -67,20 +63,14 @@ def test_two_commands_continue_a_model(
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "export").model_max_length == 32
     plan = succeed("plan", model, "--data", shards, "--cpu", "--set", "data.duplicates=2")
     assert "my-model on 1 node" in plan
-    settings = subprocess.run(
-        [sys.executable, "-m", "pipeline.tenfold", "settings", model, "optimizer.kind"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "optimizer.kind=adamw" in settings.stdout
+    assert "optimizer.kind=adamw" in succeed("tenfold", "settings", model, "optimizer.kind")
 
 
 @pytest.mark.slow
 def test_a_spanbert_that_was_released_without_heads(
-    command: Command,
-    word_vocabularies: dict[str, Vocabulary],
-    sample_text: list[str],
+    command: Command, word_vocabularies: dict[str, Vocabulary], sample_text: list[str],
     tmp_path: Path,
-) -> None:
+) -> None:  # fmt: skip
     """Refused until new heads are asked for; its export has them, and needs no settings."""
     model = save_model("BertForMaskedLM", tmp_path / "spanbert", word_vocabularies["wordpiece"])
     text, call = write_text(tmp_path / "text", sample_text), caller(command, tmp_path / "data")
@@ -90,9 +80,8 @@ def test_a_spanbert_that_was_released_without_heads(
     ]  # fmt: skip
     sets = [part for change in changes for part in ("--set", change)]
     few = ["--set", "precision=fp32", "--set", "batch.sequences=32"]
-    said = call(
-        "prepare", "--corpus", "mine", "--input", text, "--recipe", model, "--workers", 1, *sets
-    )
+    given = ("--corpus", "mine", "--input", text, "--recipe", model, "--workers", 1)
+    said = call("prepare", *given, *sets)
     lacking = f"{model} has no head of span boundaries, which objective.kind=mlm_sbo trains; "
     assert f"warning: {lacking}" in said
     [shards] = (tmp_path / "data" / "shards").iterdir()

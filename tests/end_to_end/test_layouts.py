@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import forkrun, launch
+from tests.pipeline.conftest import forkrun, succeed
 
 LAYOUTS = Path(__file__).with_name("layouts.py")
 
@@ -16,8 +16,7 @@ def test_all_layouts_save_and_load_the_same_bytes(tmp_path: Path) -> None:
     reference: list[float] = []
     for count in (1, 2, 4):
         output = tmp_path / f"{count}.json"
-        result = launch(*forkrun(LAYOUTS, tmp_path, output, count=count))
-        assert result.returncode == 0, result.stderr
+        succeed(*forkrun(LAYOUTS, tmp_path, output, count=count))
         found = json.loads(output.read_text())
         assert len(found) == 5
         for name, layout in found.items():

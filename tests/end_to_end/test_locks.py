@@ -7,8 +7,6 @@ without locks, or succeed without excluding anyone, as on Lustre mounted with lo
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Literal
 import pytest
 
 from tests.benchmarks.file_system_calls import FileSystemCalls
-from tests.launching import process
+from tests.pipeline import preparing
 from tests.pipeline.ingest.web_archive import articles, members
 from tests.pipeline.preparing import contents
 from tests.pipeline.remote.publishers import publisher
@@ -42,19 +40,11 @@ def write_corpus(folder: Path, documents: int) -> None:
         (folder / f"b{number}.txt").write_text("\n\n".join(texts[half + number :: 2]))
 
 
-def at_once(commands: Sequence[Sequence[object]], environment: dict[str, str]) -> list[str]:
-    """Run commands at the same time, all to the exit code 0; what they print."""
-    started = [
-        process.start(
-            command, cold=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        for command in commands
-    ]
-    printed = [one.communicate(timeout=900)[0] for one in started]
-    for one, text in zip(started, printed):
-        assert one.returncode == 0, text
-        assert "Traceback" not in text
-    return printed
+def at_once(commands: Sequence[Sequence[object]], environment: dict[str, str]) -> None:
+    """Run commands at the same time, all to the exit code 0."""
+    for code, printed, errors in preparing.at_once(*commands, **environment):
+        assert code == 0, printed + errors
+        assert "Traceback" not in printed + errors
 
 
 class Corpus:
@@ -70,7 +60,7 @@ class Corpus:
 
     def environment(self, place: str, locks: Locks | None = None) -> dict[str, str]:
         """Of commands whose root is `place`, undisturbed or where locks fail."""
-        own = self.calls.environment(locks=locks) if locks else os.environ
+        own = self.calls.environment(locks=locks) if locks else {}
         root = str(self.folder / place)
         return {**own, "TENFOLD_ROOT": root, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
@@ -105,8 +95,7 @@ def test_parts_and_a_takedown(tmp_path: Path, locks: Locks) -> None:
     for attempt in range(3):
         place = f"{locks}{attempt}"
         environment = corpus.environment(place, locks)
-        parts = [corpus.prepare(place, "--part", f"{part}/3") for part in (1, 2, 3)]
-        at_once(parts, environment)
+        at_once([corpus.prepare(place, "--part", f"{n}/3") for n in (1, 2, 3)], environment)
         if not (tmp_path / "corpus" / place / "out" / "manifest.json").exists():
             at_once([corpus.prepare(place)], environment)  # as the parts have said
         assert contents(tmp_path / "corpus" / place / "out") == corpus.expected
@@ -139,6 +128,6 @@ def test_two_that_fetch_the_same(tmp_path: Path, tiny_tokenizer: Path, locks: Lo
         def environment(place: str) -> dict[str, str]:
             return {"TENFOLD_ROOT": str(tmp_path / place), "PYTHONPATH": str(ROOT)}
 
-        at_once([prepare("plain")], os.environ | environment("plain"))
+        at_once([prepare("plain")], environment("plain"))
         at_once([prepare("both")] * 2, calls.environment(locks=locks) | environment("both"))
     assert contents(tmp_path / "both" / "out") == contents(tmp_path / "plain" / "out")

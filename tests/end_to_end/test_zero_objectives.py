@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.conftest import forkrun, launch
+from tests.pipeline.conftest import forkrun, succeed
 from tests.pipeline.training.objectives_worker import settings
 from tests.pipeline.training.optimizer.test_engine import FACTOR
 
@@ -32,8 +32,7 @@ def measured(count: int, what: str) -> list[dict[str, Any]]:
     """What the worker found on so many ranks; what: see there."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "measured.json"
-        result = launch(*forkrun(WORKER, output, what, count=count), timeout=1200)
-        assert result.returncode == 0, result.stderr
+        succeed(*forkrun(WORKER, output, what, count=count), timeout=1200)
         found: list[dict[str, Any]] = json.loads(output.read_text())
     return found
 

@@ -21,6 +21,8 @@ from pipeline.cluster import processes
 from pipeline.data.shards import arrow_files
 from tests.launching.process import ROOT, run, start
 
+HANGS = 600
+"""Seconds after which a command of a test is taken to hang."""
 SMALL_SPLITS = ROOT / "tests" / "end_to_end" / "small_splits.py"
 FORKED = (sys.executable, "-S", "-E", ROOT / "tests" / "launching" / "stand_in.py")
 """Python for mpiexec, torchrun or deepspeed to start: forked, see stand_in.py."""
@@ -105,7 +107,7 @@ def at_once(*commands: Sequence[object], **environment: str) -> list[tuple[int, 
     """Exit code, output and errors of commands that run at the same time; none may hang."""
     with ExitStack() as running:
         all_of = [running.enter_context(started(*each, **environment)) for each in commands]
-        said = [process.communicate(timeout=120) for process in all_of]
+        said = [process.communicate(timeout=HANGS) for process in all_of]
         return [(process.returncode, *texts) for process, texts in zip(all_of, said)]
 
 
@@ -127,7 +129,11 @@ def printed_without(modules: Sequence[str], name: str, *words: object) -> str:
 
 
 def children(process: int) -> list[int]:
-    found = Path(f"/proc/{process}/task/{process}/children").read_text()
+    """Process ids; none if the process has ended."""
+    try:
+        found = Path(f"/proc/{process}/task/{process}/children").read_text()
+    except OSError:
+        return []
     return [int(child) for child in found.split()]
 
 
@@ -149,7 +155,7 @@ def wait_for_end(
 
     started_by: has their stderr, with the stacks of those that are left.
     """
-    left = {process: processes.read_start_time(process) for process in given}
+    left = {process: began for process in given if (began := processes.read_start_time(process))}
     deadline = time.monotonic() + seconds
     while left and time.monotonic() < deadline:
         left = {p: began for p, began in left.items() if processes.read_start_time(p) == began}
