@@ -397,6 +397,17 @@ def run(call: preparing.Call) -> preparing.Prepare:
     return functools.partial(call, prepare.main)
 
 
+@pytest.fixture
+def make(run: preparing.Prepare, tiny_tokenizer: Path, tmp_path: Path) -> preparing.Prepare:
+    """`run` for roberta_tiny with the tiny tokenizer and one worker, into a folder of tmp_path."""
+
+    def make(*arguments: object, output: str = "out", code: int = 0) -> str:
+        into = preparing.tiny(tiny_tokenizer, tmp_path / output)
+        return run("--workers", 1, *into, *arguments, code=code)
+
+    return make
+
+
 def job(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Job:
     """The job of a pipeline.train command line."""
     monkeypatch.setattr(sys, "argv", ["train", *arguments])

@@ -36,12 +36,11 @@ GOOD = b"".join(b'{"text": "A piece of news, number %d. It is short."}\n' % n fo
 
 
 @pytest.fixture
-def prepare(run: Prepare, tiny_tokenizer: Path, tmp_path: Path) -> Prepare:
+def prepare(make: Prepare, tmp_path: Path) -> Prepare:
     """The output of `prepare` for an input; checks that an error leaves no manifest."""
 
     def prepare(*inputs: object, corpus: str = "own", output: str = "out", code: int = 0) -> str:
-        arguments = ("--corpus", corpus, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / output))
-        said = run(*arguments, "--input", *inputs, code=code)
+        said = make("--corpus", corpus, "--input", *inputs, output=output, code=code)
         if code:
             assert said.startswith("error: ") and said.count("\n") == 1, said
             assert not (tmp_path / output / MANIFEST).exists()

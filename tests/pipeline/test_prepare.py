@@ -45,9 +45,9 @@ STORY = "One day it rained. Nobody minded. The <mask> is literal, and so is </s>
 @pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2, 5])
 def test_the_same_bytes_for_any_number_of_workers(
-    workers: int, prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
+    workers: int, prepared: Path, tmp_path: Path, make: Prepare
 ) -> None:
-    run("--corpus", "sample", "--workers", workers, *tiny(tiny_tokenizer, tmp_path / "out"))
+    make("--corpus", "sample", "--workers", workers)
     assert contents(tmp_path / "out") == contents(prepared)
 
 
@@ -68,7 +68,7 @@ SCHEMES = {
     ],
 )  # fmt: skip
 def test_every_scheme_stored_or_drawn(
-    scheme: str, stored: int, tiny_tokenizer: Path, tmp_path: Path, run: Prepare, call: Call
+    scheme: str, stored: int, tmp_path: Path, make: Prepare, call: Call
 ) -> None:
     """Shards are prepared, verified and shown; validation has a mask even if train stores none."""
     mode = "per-epoch" if stored == 0 else "duplicates"
@@ -77,7 +77,7 @@ def test_every_scheme_stored_or_drawn(
     texts: list[object] = [f"Story {k}. {STORY} It was number {k * k}." for k in range(60)]
     source = write_jsonl(tmp_path / "in.jsonl", texts)
     output = tmp_path / "out"
-    run("--corpus", "news", "--input", source, *tiny(tiny_tokenizer, output), *given)
+    make("--corpus", "news", "--input", source, *given)
     manifest = read_manifest(output)
     assert manifest.masking["scheme"] == scheme and manifest.duplicates == stored
     assert [len(shard.masks) for shard in manifest.of("train")] == [stored]
@@ -194,10 +194,8 @@ def test_shards_open_with_datasets_and_have_batches_of_1024_rows(
             assert sum(sizes) == shard.sequences
 
 
-def test_zstd_holds_the_same_columns(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    run("--corpus", "sample", "--compression", "zstd", *tiny(tiny_tokenizer, tmp_path / "out"))
+def test_zstd_holds_the_same_columns(prepared: Path, tmp_path: Path, make: Prepare) -> None:
+    make("--corpus", "sample", "--compression", "zstd")
     small, plain = read_manifest(tmp_path / "out"), read_manifest(prepared)
     for left, right in zip(small.shards, plain.shards):
         for a, b in zip((left, *left.masks), (right, *right.masks)):
@@ -240,9 +238,7 @@ FORMATS: dict[str, Callable[[Path, str], object]] = {
 }
 
 
-def test_every_format_gives_the_same_rows(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
+def test_every_format_gives_the_same_rows(tmp_path: Path, make: Prepare) -> None:
     texts = [f"Document {i} has two sentences. This is the second, of {i}." for i in range(40)]
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     files = ("rows/train-00000", "mask-3/train-00000", "rows/validation-00000")
@@ -250,9 +246,8 @@ def test_every_format_gives_the_same_rows(
     for name, write in FORMATS.items():
         (tmp_path / f"in-{name}").mkdir()
         write(given := tmp_path / f"in-{name}" / name, lines)
-        output = tmp_path / f"out-{name}"
-        run("--corpus", "news", "--input", given, *tiny(tiny_tokenizer, output))
-        found[name] = [arrow_files.read_table(output / f"{file}.arrow") for file in files]
+        make("--corpus", "news", "--input", given, output=name)
+        found[name] = [arrow_files.read_table(tmp_path / name / f"{file}.arrow") for file in files]
         for ours, plain in zip(found[name], found["plain.jsonl"]):
             assert ours.equals(plain), name
 
@@ -267,7 +262,7 @@ def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_splits")
 @pytest.mark.parametrize("name", ["plain.jsonl", "packed.jsonl.gz"])
 def test_many_splits(
-    name: str, tiny_tokenizer: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, run: Prepare,
+    name: str, tiny_vocabulary: Vocabulary, tmp_path: Path, make: Prepare,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Splits of 8 KB: byte ranges of a plain file, parts in a row of a compressed one."""
@@ -275,8 +270,8 @@ def test_many_splits(
     lines = [json.dumps({"text": text}) for text in texts]
     lines[50::50] = [f'{{"text": " "}}\n{line}' for line in lines[50::50]]
     FORMATS[name](tmp_path / name, "\n".join(lines))
-    arguments = ["--corpus", "news", "--input", tmp_path / name, "--workers", 1]
-    run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
+    given = ("--corpus", "news", "--input", tmp_path / name)
+    make(*given)
     manifest = read_manifest(tmp_path / "out")
     assert len(manifest.of("train")) > 10
     assert manifest.corpora["news"]["dropped"] == {"empty": 7}, "in whichever part they are"
@@ -293,10 +288,10 @@ def test_many_splits(
     with monkeypatch.context() as patch:
         patch.setattr("pipeline.data.preparation.publication.assemble_shards", _stop)
         with pytest.raises(InterruptedError):
-            run(*arguments, *tiny(tiny_tokenizer, tmp_path / "again"))
+            make(*given, output="again")
     for marker in sorted(work.glob("task-*.json")) + sorted(work.glob("part-*.json"))[1::2]:
         marker.unlink()
-    run(*arguments, *tiny(tiny_tokenizer, tmp_path / "again"))
+    make(*given, output="again")
     assert contents(tmp_path / "again") == contents(tmp_path / "out")
 
 
@@ -304,11 +299,8 @@ def _stop(*_: object) -> None:
     raise InterruptedError
 
 
-def test_a_vocabulary_larger_than_the_recipe_says(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
-    arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    error = run("--corpus", "sample", "--set", "data.vocab_size=1000", *arguments, code=2)
+def test_a_vocabulary_larger_than_the_recipe_says(make: Prepare) -> None:
+    error = make("--corpus", "sample", "--set", "data.vocab_size=1000", code=2)
     assert "--set data.vocab_size=2048" in error
 
 
@@ -345,7 +337,7 @@ def test_a_crash_at_every_point_leaves_nothing_half_done(
 
 
 def test_a_mismatch_is_remembered_over_a_restart(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a mismatch in a split, no part of it is made with gigatoken."""
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 11)
@@ -353,7 +345,6 @@ def test_a_mismatch_is_remembered_over_a_restart(
     path = tmp_path / "in.jsonl.gz"
     text = "".join(json.dumps({"text": f"Text {i}. " * 20}) + "\n" for i in range(40))
     path.write_bytes(gzip.compress(text.encode()))
-    arguments = ["--corpus", path, "--workers", 1]
     encode = TextEncoder.encode
     calls = {"fast": 0, "slow": 0}
 
@@ -368,20 +359,20 @@ def test_a_mismatch_is_remembered_over_a_restart(
     # the probe of a new Encoder is a call too; here the first one
     monkeypatch.setattr(TextEncoder, "encode", failing)
     with pytest.raises(InterruptedError):
-        run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
+        make("--corpus", path)
     monkeypatch.setattr(TextEncoder, "encode", encode)
-    out = run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
+    out = make("--corpus", path)
     assert "gigatoken differed from tokenizers" in out and "made up" in out
     manifest = read_manifest(tmp_path / "out")
     assert manifest.engine["mismatches"] == ["in.jsonl.gz: made up"]
-    run(*arguments, "--engine", "tokenizers", *tiny(tiny_tokenizer, tmp_path / "slow"))
+    make("--corpus", path, "--engine", "tokenizers", output="slow")
     for shard in manifest.shards:
         mine, other = (arrow_files.read_table(tmp_path / d / shard.file) for d in ("out", "slow"))
         assert mine.equals(other)
 
 
 def test_every_file_is_on_disk_before_it_gets_its_name(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[int] = set()
     fsync, replace = os.fsync, os.replace
@@ -399,7 +390,7 @@ def test_every_file_is_on_disk_before_it_gets_its_name(
     monkeypatch.setattr(os, "fsync", record)
     monkeypatch.setattr(os, "replace", check)
     path = write_jsonl(tmp_path / "in.jsonl", [STORY, STORY.upper(), "More."])
-    run("--corpus", path, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out"))
+    make("--corpus", path)
     assert not unsynced and len(synced) > 20
 
 
@@ -436,9 +427,7 @@ def test_workers_follow_a_killed_parent_and_the_next_run_ends_the_same(
 STRANGE_NAMES = ("no\u00a0break \u200c\u200d", "two\nlines\t", "n" * 240)
 
 
-def test_file_names_of_any_characters(
-    call: Call, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
-) -> None:
+def test_file_names_of_any_characters(call: Call, tmp_path: Path, make: Prepare) -> None:
     """Every file is read, ids are one line each, and a list of them takes the documents down."""
     folder = tmp_path / "in\n\u200d"
     folder.mkdir()
@@ -447,8 +436,7 @@ def test_file_names_of_any_characters(
         write_jsonl(folder / f"{name}.jsonl", texts)
         with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
             archive.writestr(f"{name}.txt", f"The packed text {number}. It has two sentences.")
-    given = ("--corpus", "mine", "--input", folder, "--workers", 1)
-    out = run(*given, *tiny(tiny_tokenizer, tmp_path / "out"))
+    out = make("--corpus", "mine", "--input", folder)
     assert all(line.isprintable() for line in out.splitlines())
     ids = pq.read_table(tmp_path / "out" / "documents.parquet")["id"].to_pylist()
     assert len(ids) == len(set(ids)) == len(STRANGE_NAMES) * 21

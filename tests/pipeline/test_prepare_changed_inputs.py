@@ -20,7 +20,7 @@ from pipeline.data.text.text_tasks import SplitTask
 from pipeline.ingest.documents.records import PieceReading
 from tests.pipeline.ingest.dump import dump as dump_of
 from tests.pipeline.ingest.dump import page
-from tests.pipeline.preparing import Prepare, contents, tiny, write_jsonl
+from tests.pipeline.preparing import Prepare, contents, write_jsonl
 
 DOCUMENTS = 1200
 LAST_CHECK = "pipeline.data.preparation.publication.check_bad_records"
@@ -40,19 +40,16 @@ def news(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make(
-    tmp_path: Path, tiny_tokenizer: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
-) -> Make:
+def make(make: Prepare, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Prepare with splits of 32 KB, about a dozen; returns what is said."""
     monkeypatch.setattr("pipeline.prepare.SPLIT_BYTES", 1 << 15)
     monkeypatch.setattr("pipeline.data.text.documents.BATCH_CHARACTERS", 1 << 12)
 
-    def make(path: Path, *more: object, output: str = "out", code: int = 0) -> str:
-        arguments = ["--corpus", "news", "--input", path, "--workers", 1, *more]
-        arguments += ["--set", "data.duplicates=1"]
-        return run(*arguments, *tiny(tiny_tokenizer, tmp_path / output), code=code)
+    def prepare(path: Path, *more: object, output: str = "out", code: int = 0) -> str:
+        given = ("--corpus", "news", "--input", path, "--set", "data.duplicates=1")
+        return make(*given, *more, output=output, code=code)
 
-    return make
+    return prepare
 
 
 def edit(path: Path, number: int = DOCUMENTS // 2) -> None:

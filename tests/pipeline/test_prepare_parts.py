@@ -59,19 +59,18 @@ def test_a_part_alone_does_everything_and_repeating_it_is_harmless(
 
 
 def test_a_part_leaves_what_a_living_one_does_and_the_plain_command_does_the_rest(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
+    prepared: Path, tmp_path: Path, make: Prepare
 ) -> None:
     """The other part has taken one split when it is stopped, as by a node that has hung."""
-    arguments = ["--corpus", "sample", "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out")]
     work = tmp_path / "out" / ".work"
     work.mkdir(parents=True)
     with (work / "lock").open("w") as other, one_at_a_time(work / ".task-000003.lock"):
         fcntl.flock(other, fcntl.LOCK_SH)
-        said = run(*arguments, "--part", "1/2")
+        said = make("--corpus", "sample", "--part", "1/2")
     assert "part 1/2 is finished; other parts are running" in said
     done = {path.name for path in work.glob("task-*.json")}
     assert done == {f"task-{number:06d}.json" for number in (0, 1, 2, 4)}
-    assert "prepared 344 documents" in run(*arguments)
+    assert "prepared 344 documents" in make("--corpus", "sample")
     assert contents(tmp_path / "out") == contents(prepared)
 
 
@@ -226,16 +225,14 @@ def test_parts_that_all_need_a_tokenizer_train_one(tmp_path: Path) -> None:
 
 
 def test_without_locks_the_user_publishes(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    run: Prepare,
-) -> None:  # fmt: skip
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Prepare
+) -> None:
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     for more in (["--part", "1/1"], []):
-        arguments = ["--corpus", "sample", "--workers", 1, *more]
-        out = run(*arguments, *tiny(tiny_tokenizer, tmp_path / "out"))
+        out = make("--corpus", "sample", *more)
         assert ("run the command without --part" in out) == bool(more)
         assert ("prepared 344 documents" in out) == (not more)
     assert contents(tmp_path / "out") == contents(prepared)
