@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import evaluate
+from pipeline import evaluate, train
 from pipeline.base.errors import CheckpointError
 from pipeline.cluster.ranks import Alone
 from pipeline.data.shards.manifest import read_manifest
@@ -326,16 +326,13 @@ def test_a_signal_during_start_is_not_lost(arguments: Arguments, tmp_path: Path)
 
 
 def test_a_board_that_is_not_installed_is_refused_before_anything_is_written(
-    arguments: Arguments, tmp_path: Path
+    arguments: Arguments, tmp_path: Path, call: preparing.Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
     (tmp_path / "wandb").mkdir()  # as wandb leaves one where it was used
-    parts = arguments(run, "--set", 'logging.to=["wandb"]')
-    elsewhere = ("env", "-C", tmp_path, f"PYTHONPATH={Path(__file__).parents[2]}")
-    result = launch(*elsewhere, sys.executable, "-m", "pipeline.train", *parts)
-    assert result.returncode == 2
-    assert "pip install '.[wandb]'" in result.stderr
-    assert result.stderr.count("\n") == 1 and not run.exists()
+    monkeypatch.syspath_prepend(tmp_path)
+    error = call(train.main, *arguments(run, "--set", 'logging.to=["wandb"]'), code=2)
+    assert "pip install '.[wandb]'" in error and error.count("\n") == 1 and not run.exists()
 
 
 def test_a_live_run_is_refused_with_one_line(arguments: Arguments, tmp_path: Path) -> None:
@@ -375,14 +372,6 @@ def test_fewer_sequences_than_ranks_end_all_ranks_with_one_line(
     assert "batch.sequences=1 is smaller than the 2 ranks" in error
     assert "--set batch.sequences=2" in error
     assert "Traceback" not in result.stderr.split("torch/distributed")[0]
-
-
-def test_the_real_command_says_so_too(arguments: Arguments, tmp_path: Path) -> None:
-    command = arguments(tmp_path / "run", "--dry-run", "--set", "precision=fp16")
-    result = launch(sys.executable, "-m", "pipeline.train", *command)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: precision='fp16' is not a choice; ")
-    assert result.stderr.count("\n") == 1
 
 
 def test_an_unusable_output_is_refused(tmp_path: Path) -> None:

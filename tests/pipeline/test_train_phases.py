@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,12 @@ from tests.pipeline.conftest import (
     NO_DROPOUT,
     STEPS,
     Arguments,
-    started,
-    succeed,
     train_jobs,
     with_data,
 )
 from tests.pipeline.phase_data import drawn_anew, of_corpus
 from tests.pipeline.preparing import Call
-from tests.pipeline.test_train import assert_same, tensors, wait_for
+from tests.pipeline.test_train import assert_same
 
 CORPORA = ("books", "stories")
 MIXTURE = [{"corpus": "books", "weight": 3}, {"corpus": "stories", "weight": 1}]
@@ -84,20 +80,6 @@ def test_phases_change_what_they_say(whole: Path, corpora: tuple[Path, ...]) -> 
 
 def test_a_stop_around_a_boundary_changes_no_bit(whole: Path) -> None:
     assert_same(whole / "stops", whole / "whole")
-
-
-def test_a_kill_inside_a_phase_changes_no_bit(
-    whole: Path, changing: Arguments, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    command = [sys.executable, "-m", "pipeline.train", *changing(run)]
-    with started(*command) as process:
-        wait_for(run / "checkpoints" / "step-00000010", process)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
-    assert not tensors(run, STEPS)
-    succeed(*command)
-    assert_same(run, whole / "whole")
 
 
 def test_the_plan_shows_what_changes(changing: Arguments, call: Call, tmp_path: Path) -> None:
