@@ -27,7 +27,6 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -113,16 +112,17 @@ def _watch(target: Target, cases: range, folder: Path, report: Report) -> int:
         with os.fdopen(writing, "w") as answers:
             _leave(lambda: _work(target, cases, folder, answers))
     os.close(writing)
-    done, ended, buffer = cases.start - 1, False, b""
+    done, buffer = cases.start - 1, b""
     began = time.monotonic()
     while select.select([reading], [], [], SECONDS)[0] and (found := os.read(reading, 1 << 16)):
         *lines, buffer = (buffer + found).split(b"\n")
         for line in lines:
-            done, ended = done + 1, _take(line, done + 1, report) or ended
+            done += 1
+            _take(line, done, report)
         report.slowest = max(report.slowest, time.monotonic() - began)
         began = time.monotonic()
     os.close(reading)
-    if done + 1 < cases.stop and not ended:
+    if done + 1 < cases.stop:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGABRT)  # shows where it was
     _, status = os.waitpid(process, 0)
@@ -133,13 +133,12 @@ def _watch(target: Target, cases: range, folder: Path, report: Report) -> int:
     return cases.stop
 
 
-def _take(line: bytes, case: int, report: Report) -> bool:
+def _take(line: bytes, case: int, report: Report) -> None:
     values = json.loads(line)
     report.peak_bytes = max(report.peak_bytes, values["peak"])
     report.answers.update(values["answers"])
     if values["finding"]:
         report.findings[case] = values["finding"]
-    return False
 
 
 def _work(target: Target, cases: range, folder: Path, answers: IO[str]) -> None:
@@ -151,19 +150,13 @@ def _work(target: Target, cases: range, folder: Path, answers: IO[str]) -> None:
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES, -1))
     for case in cases:
-        with _place(folder) as place:
-            found, finding = answer(read, target, case, place)
+        place = folder / "case"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        found, finding = answer(read, target, case, place)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         answers.write(json.dumps({"answers": found, "finding": finding, "peak": peak}) + "\n")
         answers.flush()
-
-
-@contextlib.contextmanager
-def _place(folder: Path) -> Iterator[Path]:
-    place = folder / "case"
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir()
-    yield place
 
 
 def answer(read: object, target: Target, case: int, place: Path) -> tuple[list[str], str]:

@@ -138,9 +138,8 @@ def open_tasks(_: Path) -> Read:
             path.write_bytes(bytes_mutated(path.read_bytes(), random, (b"\0", b"PAR1")))
         elif kind == "tags" and random.random() < 0.5:
             path = place / "task.conll"
-            path.write_bytes(
-                bytes_mutated(_CONLL_U, random, (b"\t", b"\n\n", b"#", b"1-2", b"\xff"))
-            )
+            words = (b"\t", b"\n\n", b"#", b"1-2", b"\xff")
+            path.write_bytes(bytes_mutated(_CONLL_U, random, words))
             columns = random.choice((columns, TableColumns(texts=("FORM",), label="UPOS")))
         else:
             path = place / f"task.{random.choice(('csv', 'tsv', 'txt'))}"
@@ -148,19 +147,7 @@ def open_tasks(_: Path) -> Read:
             names = list(rows[0])
             cells = [[_cell(row[name]) for name in names] for row in rows]
             text = "\n".join(separator.join(row) for row in (names, *cells))
-            words = (
-                b'"',
-                b",",
-                b"\t",
-                b"\n",
-                b"\r",
-                b"\0",
-                b"\xff",
-                b"9" * 5000,
-                b"nan",
-                "²".encode(),
-            )
-            path.write_bytes(bytes_mutated(text.encode(), random, words))
+            path.write_bytes(bytes_mutated(text.encode(), random, _TABLE_WORDS))
         if random.random() < 0.1:
             columns = replace(columns, label="")
         layout: Layout = random.choice(("table", ""))
@@ -178,14 +165,15 @@ _CONLL_U = b"""# sent_id = 1
 """
 
 
+_TABLE_WORDS = (
+    b'"', b",", b"\t", b"\n", b"\r", b"\0", b"\xff", b"9" * 5000, b"nan", "²".encode(),
+)  # fmt: skip
+
+
 def _cell(value: Any) -> str:
-    return (
-        " ".join(value)
-        if isinstance(value, list)
-        else "me"
-        if isinstance(value, dict)
-        else str(value)
-    )
+    if isinstance(value, list):
+        return " ".join(value)
+    return "me" if isinstance(value, dict) else str(value)
 
 
 # --- Arms

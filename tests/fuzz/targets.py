@@ -275,9 +275,8 @@ def _build_shards(good: Path) -> None:
     for name, (of, *arguments) in PREPARED.items():
         data = recipe(of).data
         tokenizer = good / f"{name}-tokenizer"
-        found = train_vocabulary(
-            data.tokenizer, lambda: iter(TEXTS), 320, lower_case=data.lower_case
-        )
+        options = {"lower_case": data.lower_case}
+        found = train_vocabulary(data.tokenizer, lambda: iter(TEXTS), 320, **options)
         save_vocabulary(found, tokenizer, 64)
         _run(
             prepare.main, "--corpus", "own", "--input", good / "in.jsonl", "--recipe", of,

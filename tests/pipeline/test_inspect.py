@@ -10,16 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import inspect
-from tests.pipeline.preparing import (
-    FORKED,
-    MPIEXEC,
-    Call,
-    children,
-    finish,
-    started,
-    wait_for_end,
-    wait_until,
-)
+from tests.pipeline import preparing
+from tests.pipeline.preparing import FORKED, MPIEXEC, Call, children, finish, started
 
 
 def test_a_path_is_shown_as_what_it_is(prepared: Path, tmp_path: Path, call: Call) -> None:
@@ -71,13 +63,13 @@ def test_interrupted_workers_end(prepared: Path) -> None:
     command = ("-m", "pipeline.inspect", prepared, "--verify", "--workers", 2)
     with started(sys.executable, *command) as process:
         # one of them tracks resources
-        wait_until(lambda: len(children(process.pid)) >= 3, process)
+        preparing.wait_until(lambda: len(children(process.pid)) >= 3, process)
         workers = children(process.pid)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert said(errors) == ["interrupted; run the same command again to resume"]
-    wait_for_end(*workers, seconds=10)
+    preparing.wait_for_end(*workers, seconds=10)
 
 
 def test_options_for_documents_are_refused(prepared: Path, call: Call) -> None:

@@ -320,13 +320,13 @@ def test_a_tokenizer_saved_with_truncation_loses_no_text(
     assert tokens[0] == tokens[1]
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 7])
 def test_a_crash_at_every_point_leaves_nothing_half_done(
     stride: int, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
     """crash_points.py kills a run before, during and after every write, sync and rename.
 
-    Those are two points each, so that every third point is of both kinds.
+    Those are two points each, so that every seventh point is of both kinds.
     """
     texts = [f"Story {i}. It rained on day {i}. It ended." for i in range(60)]
     path = write_jsonl(tmp_path / "in.jsonl", texts)
@@ -409,7 +409,9 @@ def test_interrupted_workers_exit_at_once(tiny_tokenizer: Path, tmp_path: Path) 
         preparing.wait_for_end(*workers, seconds=15)
 
 
-@pytest.mark.parametrize("delay", [pytest.param(0.8, marks=pytest.mark.slow), 1.5, 2.2])
+@pytest.mark.parametrize(
+    "delay", [1.5, *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.8, 2.2))]
+)
 def test_workers_follow_a_killed_parent_and_the_next_run_ends_the_same(
     delay: float, prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Prepare
 ) -> None:

@@ -18,20 +18,11 @@ from pipeline.execution.ledger import lock_of
 from pipeline.ingest.corpora.shared_list import ENDING
 from tests.benchmarks.file_system_calls import FileSystemCalls
 from tests.launching.process import ROOT
+from tests.pipeline import preparing
 from tests.pipeline.ingest.dump import large_dump
-from tests.pipeline.preparing import (
-    SMALL_SPLITS,
-    Prepare,
-    at_once,
-    contents,
-    finish,
-    many_documents,
-    started,
-    tiny,
-    wait_until,
-)
+from tests.pipeline.preparing import Prepare, at_once, contents, finish, started, tiny
 
-SMALL_UNITS = SMALL_SPLITS.with_name("small_units.py")
+SMALL_UNITS = preparing.SMALL_SPLITS.with_name("small_units.py")
 UNPUBLISHED = ROOT / "tests" / "benchmarks" / "unpublished_splits.py"
 PREPARE = (sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--workers", 1)
 
@@ -109,15 +100,17 @@ def test_another_part_asks_nothing_about_files_that_it_does_not_read(
 
 def test_others_do_the_work_of_a_killed_part(tiny_tokenizer: Path, tmp_path: Path) -> None:
     """They keep what it has finished, and so does a part that is killed and run again."""
-    corpus = many_documents(tmp_path / "in.jsonl")
-    small = (sys.executable, SMALL_SPLITS, "--corpus", corpus, "--workers", 1)
+    corpus = preparing.many_documents(tmp_path / "in.jsonl")
+    small = (sys.executable, preparing.SMALL_SPLITS, "--corpus", corpus, "--workers", 1)
     assert finish(*small, *tiny(tiny_tokenizer, tmp_path / "whole")).returncode == 0
     arguments = tiny(tiny_tokenizer, tmp_path / "out")
     work = tmp_path / "out" / ".work"
     kept: dict[Path, int] = {}
     for more in (5, 3):
         with started(*small, "--part", "1/2", *arguments) as killed:
-            wait_until(lambda: len([*work.glob("part-*.json")]) >= len(kept) + more, killed)  # noqa: B023
+            preparing.wait_until(
+                lambda: len([*work.glob("part-*.json")]) >= len(kept) + more, killed
+            )
             killed.kill()
         assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
         kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
@@ -143,7 +136,7 @@ def mixed_corpus(folder: Path) -> list[Path]:
     for number in range(80):
         (small / f"{number:02d}.txt").write_text(f"Text {number} begins. It has an end. " * 40)
     return [
-        small, large_dump(folder / "pages.xml", 60), many_documents(folder / "in.jsonl", 300),
+        small, large_dump(folder / "pages.xml", 60), preparing.many_documents(folder / "in.jsonl", 300),
     ]  # fmt: skip
 
 
