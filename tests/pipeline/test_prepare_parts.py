@@ -108,9 +108,8 @@ def test_others_do_the_work_of_a_killed_part(tiny_tokenizer: Path, tmp_path: Pat
     kept: dict[Path, int] = {}
     for more in (5, 3):
         with started(*small, "--part", "1/2", *arguments) as killed:
-            preparing.wait_until(
-                lambda: len([*work.glob("part-*.json")]) >= len(kept) + more, killed
-            )
+            enough = len(kept) + more
+            preparing.wait_until(lambda: len([*work.glob("part-*.json")]) >= enough, killed)  # noqa: B023
             killed.kill()
         assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
         kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
@@ -135,9 +134,8 @@ def mixed_corpus(folder: Path) -> list[Path]:
     small.mkdir(parents=True)
     for number in range(80):
         (small / f"{number:02d}.txt").write_text(f"Text {number} begins. It has an end. " * 40)
-    return [
-        small, large_dump(folder / "pages.xml", 60), preparing.many_documents(folder / "in.jsonl", 300),
-    ]  # fmt: skip
+    lines = preparing.many_documents(folder / "in.jsonl", 300)
+    return [small, large_dump(folder / "pages.xml", 60), lines]
 
 
 def finished(root: Path) -> set[tuple[int, int]]:
