@@ -45,23 +45,18 @@ def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
     assert (" sequences (30 % masked)\n" in capsys.readouterr().out) == bool(rate)
 
 
-def test_sequences_add_up_to_the_score(
+def test_sequences_add_up_and_pseudo_perplexity_is_near_perplexity_without_context(
     trained: Path, lesson: Path, tmp_path: Path, scores: Scores
 ) -> None:
     file = tmp_path / "losses.json"
-    found = scores(trained / "2x8", "--data", lesson, "--per-sequence", file)
+    more = ("--per-sequence", file, "--pseudo-perplexity", 4)
+    found = scores(trained / "2x8", "--data", lesson, *more)
     losses = json.loads(file.read_text())
     held_out = sum(s.sequences for s in Dataset.open(lesson, "validation").shards)
     assert len(losses["mask_loss"]) == len(losses["mask_count"]) == held_out
     mean = sum(losses["mask_loss"]) / sum(losses["mask_count"])
     assert mean == pytest.approx(found["mask_loss"], rel=1e-5)
     assert 0 < sum(losses["mask_count"]) < found["predictions"]  # others are kept or random
-
-
-def test_pseudo_perplexity_is_near_perplexity_for_a_model_that_ignores_context(
-    trained: Path, lesson: Path, scores: Scores
-) -> None:
-    found = scores(trained / "1x16", "--data", lesson, "--pseudo-perplexity", 4)
     assert found["pseudo_perplexity_sequences"] == 4
     assert found["pseudo_perplexity_tokens"] > 100
     assert 1 < found["pseudo_perplexity"] < 2048

@@ -226,22 +226,17 @@ def test_phases_do_not_depend_on_ranks_micro_batches_or_stage(trained: Path) -> 
         assert [line[count] for line in once] == [line[count] for line in moved]
 
 
-def test_a_run_starts_from_a_folder_on_any_ranks_and_stage(trained: Path) -> None:
-    """And resumes without it: the second part of `init-moved` has no --init."""
+def test_a_run_from_given_weights_is_scored_before_and_after(trained: Path) -> None:
+    """On its own held-out rows and on the general sample, on any ranks and stage; a resume, which
+    has no --init, reads the first line, and gives the same ones."""
+    assert lines(trained / "1x16")[0]["step"] == 1 and not (trained / "1x16" / "general").exists()
     once, moved = lines(trained / "init"), lines(trained / "init-moved")
     losses = [[line["loss"] for line in run[1:]] for run in (once, moved)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[0][0] != pytest.approx(lines(trained / "1x16")[0]["loss"], rel=1e-3)
-    for run in ("init", "init-moved"):
-        initial = json.loads((trained / run / "run.json").read_text())["initial_weights"]
+    for name in ("init", "init-moved"):
+        initial = json.loads((trained / name / "run.json").read_text())["initial_weights"]
         assert initial == {"folder": "model", "sha256": folder_hash(trained / "model"), "new": []}
-
-
-def test_a_run_from_given_weights_is_scored_before_and_after(trained: Path) -> None:
-    """On its own held-out rows and on the general sample, on any ranks; a resume reads the first
-    line, and gives the same ones."""
-    assert lines(trained / "1x16")[0]["step"] == 1 and not (trained / "1x16" / "general").exists()
-    once, moved = lines(trained / "init"), lines(trained / "init-moved")
     assert lines(trained / "init-stops") == once
     assert [line["step"] for line in once] == [*range(STEPS + 1)]
     ends = ("general_mlm_loss", "general_mask_loss", "validation_loss")
