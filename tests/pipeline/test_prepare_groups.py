@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import random
 from dataclasses import replace
@@ -10,22 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import inspect, prepare
+from pipeline import inspect
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.ingest.corpora import groups, sources
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from tests.conftest import Command
-from tests.pipeline.preparing import Call, Said, tiny, write_jsonl
+from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
 
 SAMPLE = sources.SAMPLE_FILES
 FOLDERS = ("articles", "books", "news", "web", "stories")
 """Folders of the sample, in the order of the members that they represent."""
-
-
-@pytest.fixture
-def run(said: Said) -> Said:
-    return functools.partial(said, prepare.main, "--workers", 1)
 
 
 def rows(directory: Path) -> list[tuple[str, list[int]]]:
@@ -39,7 +33,7 @@ def rows(directory: Path) -> list[tuple[str, list[int]]]:
 
 
 def test_a_group_has_the_rows_of_its_members(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path, run: Said, monkeypatch: pytest.MonkeyPatch
+    prepared: Path, tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sample's five folders under the members' names."""
     members = GROUPS["160gb"].members
@@ -48,11 +42,8 @@ def test_a_group_has_the_rows_of_its_members(
     (tmp_path / "in").mkdir()
     for member, folder in zip(members, FOLDERS, strict=True):
         (tmp_path / "in" / member).symlink_to(SAMPLE / folder)
-    code, said = run(
-        "--corpus", "160gb", "--input", tmp_path / "in", "--allow-short", "--dedup", "none",
-        *tiny(tiny_tokenizer, tmp_path / "out"),
-    )  # fmt: skip
-    assert code == 0, said
+    given = ("--corpus", "160gb", "--input", tmp_path / "in")
+    make(*given, "--allow-short", "--dedup", "none")
     names = dict(zip(FOLDERS, members))
     assert rows(tmp_path / "out") == [(names[corpus], ids) for corpus, ids in rows(prepared)]
     ours = json.loads((tmp_path / "out" / MANIFEST).read_bytes())["corpora"]
@@ -62,21 +53,17 @@ def test_a_group_has_the_rows_of_its_members(
         assert ours[member] | {"licence": ""} == theirs[folder] | {"licence": ""}
 
 
-def test_a_group_that_is_too_short_stops_at_once(
-    tiny_tokenizer: Path, tmp_path: Path, run: Said
-) -> None:
+def test_a_group_that_is_too_short_stops_at_once(tmp_path: Path, make: Prepare) -> None:
     books, news = (write_jsonl(tmp_path / f"{name}.jsonl", ["A. B."]) for name in "bn")
-    code, said = run(
-        "--corpus", "16gb", "--input", f"wikipedia={news}", f"bookcorpus={books}",
-        *tiny(tiny_tokenizer, tmp_path / "out"),
-    )  # fmt: skip
-    assert code == 2 and said.count("\n") == 1
+    given = (f"wikipedia={news}", f"bookcorpus={books}")
+    said = make("--corpus", "16gb", "--input", *given, code=2)
+    assert said.count("\n") == 1
     assert "wikipedia has at most 0.0 MB of 11.4 GB, bookcorpus has" in said
     assert not (tmp_path / "out").exists()
 
 
 def test_a_group_that_turns_out_too_short_is_not_published(
-    tiny_tokenizer: Path, tmp_path: Path, run: Said, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files were large enough, but their text is not; the work is kept for --allow-short."""
     text = "It was a day. Nothing happened. " * 20
@@ -92,21 +79,19 @@ def test_a_group_that_turns_out_too_short_is_not_published(
     monkeypatch.setattr(groups, "CORPORA", CORPORA | small)
     group = replace(GROUPS["16gb"], published_bytes=2.5 * held)
     monkeypatch.setattr(groups, "GROUPS", {"16gb": group})
-    given = [f"{name}={path}" for name, path in files.items()]
-    arguments = ["--corpus", "16gb", "--dedup", "none", *tiny(tiny_tokenizer, tmp_path / "out")]
-    arguments += ["--input", *given]
-    code, said = run(*arguments)
-    assert code == 2 and said.count("\n") == 1, said
+    inputs = [f"{name}={path}" for name, path in files.items()]
+    given = ("--corpus", "16gb", "--dedup", "none", "--input", *inputs)
+    said = make(*given, code=2)
+    assert said.count("\n") == 1, said
     assert said.startswith("error: 16gb has too little text: bookcorpus has 0.0 MB of 0.0 MB, ")
     assert "the group has" in said and "wikipedia" not in said
     assert not (tmp_path / "out" / MANIFEST).exists()
     assert [*(tmp_path / "out" / ".work").glob("part-*.json")]
-    code, said = run(*arguments, "--allow-short")
-    assert code == 0 and "prepared 100 documents" in said
+    assert "prepared 100 documents" in make(*given, "--allow-short")
 
 
 def test_copies_stay_with_the_first_member_and_inspect_shows_them(
-    tiny_tokenizer: Path, tmp_path: Path, run: Said, monkeypatch: pytest.MonkeyPatch, call: Call
+    tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
     """By default a group's members are compared. Members are given in another order."""
     rng = random.Random(0)
@@ -117,8 +102,7 @@ def test_copies_stay_with_the_first_member_and_inspect_shows_them(
     news = write_jsonl(tmp_path / "n.jsonl", [*near, *texts[30:]])
     files = ["--corpus", "mixture", "--input", f"cc-news={news}", f"wikipedia={wikipedia}"]
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-    code, said = run(*files, *tiny(tiny_tokenizer, tmp_path / "out"))
-    assert code == 0, said
+    make(*files)
     counts = read_manifest(tmp_path / "out").corpora
     assert list(counts) == ["wikipedia", "cc-news"] and counts["wikipedia"]["dropped"] == {}
     assert counts["cc-news"]["dropped"] == {"near-duplicate of one in wikipedia": 5}
