@@ -2,8 +2,7 @@
 
 SIGKILL goes to the command and its children, then the same command runs to its end; an ablation is
 killed several times on its way. Results are compared with those of an undisturbed run, to the bit,
-all but times. `pytest -s` prints a line of a table per kill. `interruptions.py` does the same to
-`pipeline.train`.
+all but times. `interruptions.py` does the same to `pipeline.train`.
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ class Killed:
     """Of its module in `pipeline`."""
     arguments: Callable[[Path], list[str]]
     """For an output."""
-    doing: Callable[[Path], str]
-    """What it did last, by its output."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, output: Path) -> Any:
@@ -72,11 +69,6 @@ class Killed:
         return True
 
 
-def is_writing(output: Path) -> bool:
-    """Whether a file or folder had not got its name yet."""
-    return any(output.rglob(".*.tmp"))
-
-
 def kill_at_random_moments(
     command: Killed, output: Path, expected: dict[str, Any], seconds: float, in_a_row: bool
 ) -> None:
@@ -88,14 +80,11 @@ def kill_at_random_moments(
     moments = [seconds * (kill + generator.random()) / KILLS for kill in range(KILLS)]
     if in_a_row:
         generator.shuffle(moments)
-    print(f"\n{command.name}: {seconds:.1f} s undisturbed, {len(expected)} files compared")
     for moment in moments:
         longest = moment / 6 if in_a_row else moment
         while not command.kill(output, longest):
             check(output, expected)
             longest *= 0.9
-        doing, writing = command.doing(output), is_writing(output)
-        print("|", f"{longest:.1f} | {doing}{', writing' * writing} |", flush=True)
         if not in_a_row:
             command.complete(output)
             check(output, expected)
@@ -111,7 +100,6 @@ def check(output: Path, expected: dict[str, Any]) -> None:
     assert not wrong, f"other {', '.join(wrong)} than undisturbed"
     assert found.keys() == expected.keys()
     shutil.rmtree(output)
-    print("| | the same results |", flush=True)
 
 
 def results(output: Path) -> dict[str, Any]:
@@ -126,13 +114,6 @@ def results(output: Path) -> dict[str, Any]:
     return found
 
 
-def doing_finetune(output: Path) -> str:
-    done = len(list(output.glob("jobs/[!.]*/result.json")))
-    if not list(output.glob(".*.lock")):
-        return "starting"
-    return f"{done} of 10 fine-tunings done"
-
-
 @pytest.mark.slow
 def test_a_killed_fine_tuning_ends_in_the_same_scores(tmp_path: Path) -> None:
     data = write_glue(tmp_path / "glue")
@@ -140,20 +121,11 @@ def test_a_killed_fine_tuning_ends_in_the_same_scores(tmp_path: Path) -> None:
     def arguments(output: Path) -> list[str]:
         return finetune_words(data, output, "--baselines", "all")
 
-    command = Killed("finetune", arguments, doing_finetune)
+    command = Killed("finetune", arguments)
     command.complete(tmp_path / "first")  # loads what later runs find in memory
     seconds = command.complete(tmp_path / "undisturbed")
     expected = results(tmp_path / "undisturbed")
     kill_at_random_moments(command, tmp_path / "killed", expected, seconds, in_a_row=False)
-
-
-def doing_ablate(output: Path) -> str:
-    done = len(list(output.glob("runs/*/*/result.json")))
-    if not list(output.glob("shards/*/manifest.json")):
-        if (output / "shards").exists():
-            return "preparing"
-        return "checking the arms" if (output / "logs").exists() else "starting"
-    return f"{done} of 6 runs done"
 
 
 @pytest.mark.slow
@@ -165,7 +137,7 @@ def test_a_killed_ablation_ends_in_the_same_table(
     def arguments(output: Path) -> list[str]:
         return small_ablation.words(corpus, tiny_tokenizer, output)
 
-    command = Killed("ablate", arguments, doing_ablate, small_ablation.environment())
+    command = Killed("ablate", arguments, small_ablation.environment())
     seconds = command.complete(tmp_path / "undisturbed")
     expected = results(tmp_path / "undisturbed")
     kill_at_random_moments(command, tmp_path / "killed", expected, seconds, in_a_row=True)
