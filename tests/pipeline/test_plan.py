@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,10 +21,15 @@ def no_site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
 
 
-def test_json_is_one_object_and_text_has_the_same_figures(prepared: Path, call: Call) -> None:
+def test_json_is_one_object_and_text_has_the_same_figures(
+    prepared: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], call: Call
+) -> None:
     words = ("roberta_tiny", "--data", prepared, "--gpu", "h200", "--nodes", 2, "--price", 3)
-    content = json.loads(call(plan.main, *words, "--json"))
-    assert content["machines"].startswith("2 nodes x 8 H200")
+    monkeypatch.setattr(sys, "argv", ["plan", *map(str, words), "--json"])
+    plan.main()
+    output, errors = capsys.readouterr()
+    content = json.loads(output)
+    assert errors == "" and content["machines"].startswith("2 nodes x 8 H200")
     assert {part["basis"] for section in content["sections"].values() for part in section} == {
         "computed", "published", "estimated",
     }  # fmt: skip
