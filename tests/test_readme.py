@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ast
 import bz2
+import functools
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,6 +124,10 @@ class Reader:
         return words[1:] if not option or ends_at_once else [*words[1:], option, value]
 
 
+def _as_lines(values: Iterable[object]) -> bytes:
+    return "".join(json.dumps(value) + "\n" for value in values).encode()
+
+
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     """A reader with the files that the pages assume."""
@@ -134,11 +140,11 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
         for town in ("Paris", "Rome", "Oslo", "Lima", "Cairo")
     ]
     numbers = " ".join(map(str, range(20)))
-    lines = [json.dumps({"article": f"A piece of news. It is number {n}."}) for n in range(20)]
+    articles_of = ({"article": f"A piece of news. It is number {n}."} for n in range(20))
     for name, content in {
-        "news.jsonl": "".join(json.dumps({"text": text}) + "\n" for text in news).encode(),
-        "entities.jsonl": "".join(json.dumps(entity) + "\n" for entity in entities).encode(),
-        "reviews.jsonl": "".join(json.dumps({"text": text}) + "\n" for text in reviews).encode(),
+        "news.jsonl": _as_lines({"text": text} for text in news),
+        "entities.jsonl": _as_lines(entities),
+        "reviews.jsonl": _as_lines({"text": text} for text in reviews),
         "reviews.csv": "".join(
             ["text,stars\n", *(f'"{text}",{1 + n % 2}\n' for n, text in enumerate(reviews[:40]))]
         ).encode(),
@@ -147,7 +153,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
         "squad/dev-v2.0.json": json.dumps({"data": [{"context": numbers}]}).encode(),
         "pairs/determiners.txt": b"look at this things .\nlook at this thing .\n",
         "sentences.txt": b"The dog [MASK] in the garden.\n",
-        "shards/0.jsonl.zst": zstandard.compress("\n".join(lines).encode()),
+        "shards/0.jsonl.zst": zstandard.compress(_as_lines(articles_of)),
         **{
             f"books/{n}.txt": f"Chapter {n}. It was a dark and stormy night.\n\nThe end.".encode()
             for n in range(3)
@@ -279,12 +285,16 @@ def test_names_in_the_text_exist(page: Page) -> None:
             assert any(f"/{file}".endswith(f"/{span}") for file in FILES), span
 
 
+@functools.cache
+def _sources(folder: str) -> str:
+    return "".join(path.read_text() for path in (ROOT / folder).rglob("*.py"))
+
+
 @all_pages
 def test_options_in_the_text_exist(page: Page) -> None:
     if page.name.startswith("docker/"):
         return  # options of other programs
-    folder = "tests/null_gpu" if page.name.startswith("tests/null_gpu/") else "pipeline"
-    sources = "".join(path.read_text() for path in (ROOT / folder).rglob("*.py"))
+    sources = _sources("tests/null_gpu" if page.name.startswith("tests/null_gpu/") else "pipeline")
     for span in page.spans():
         for option in re.findall(r"(?:^|\s)--([a-z][a-z0-9-]+)", span):
             assert f'"--{option}"' in sources or option in THEIRS, option
