@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import evaluate, train
+from pipeline import evaluate
 from pipeline.base.errors import CheckpointError
 from pipeline.cluster.ranks import Alone
 from pipeline.data.shards.manifest import read_manifest
@@ -321,13 +321,15 @@ def test_a_signal_during_start_is_not_lost(arguments: Arguments, tmp_path: Path)
 
 
 def test_a_board_that_is_not_installed_is_refused_before_anything_is_written(
-    arguments: Arguments, tmp_path: Path, call: preparing.Call, monkeypatch: pytest.MonkeyPatch
+    arguments: Arguments, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     (tmp_path / "wandb").mkdir()  # as wandb leaves one where it was used
-    monkeypatch.syspath_prepend(tmp_path)
-    error = call(train.main, *arguments(run, "--set", 'logging.to=["wandb"]'), code=2)
-    assert "pip install '.[wandb]'" in error and error.count("\n") == 1 and not run.exists()
+    parts = arguments(run, "--set", 'logging.to=["wandb"]')
+    elsewhere = ("env", "-C", tmp_path, f"PYTHONPATH={Path(__file__).parents[2]}")
+    result = launch(*elsewhere, sys.executable, "-m", "pipeline.train", *parts)
+    assert result.returncode == 2 and "pip install '.[wandb]'" in result.stderr
+    assert result.stderr.count("\n") == 1 and not run.exists()
 
 
 def test_a_live_run_is_refused_with_one_line(arguments: Arguments, tmp_path: Path) -> None:
