@@ -1,4 +1,4 @@
-"""The planted mistakes of `tests/breaks.py` still fit the code, and some of them are noticed."""
+"""The planted mistakes of `tests/breaks.py` still fit the code, and a dozen of them are noticed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ DOZEN = (
     "one checkpoint too few is kept", "a part does another's share", "a rank holds all moments",
     "ties have the rank of the last", "paths leave the directory",
 )  # fmt: skip
-"""Quick ones of the faults that would cost a model; the first two are planted each time, all by
-`make test-all`."""
+"""Quick ones of the faults that would cost a model; `make test-all` plants all."""
 
 
 def test_every_mistake_fits_the_code() -> None:
@@ -43,9 +42,7 @@ def checkout() -> Path:
         yield free.get()
 
 
-@pytest.mark.parametrize(
-    "name", [*DOZEN[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in DOZEN[2:])]
-)
+@pytest.mark.parametrize("name", DOZEN)
 def test_a_mistake_is_noticed(name: str, checkout: Path) -> None:
     (fault,) = (fault for fault in FAULTS if fault.name == name)
     assert notices(fault, checkout) == ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,14 @@ from tests.pipeline.conftest import (
     NO_DROPOUT,
     STEPS,
     Arguments,
+    launch,
+    started,
     train_jobs,
     with_data,
 )
 from tests.pipeline.phase_data import drawn_anew, of_corpus
 from tests.pipeline.preparing import Call
-from tests.pipeline.test_train import assert_same
+from tests.pipeline.test_train import assert_same, wait_for
 
 CORPORA = ("books", "stories")
 MIXTURE = [{"corpus": "books", "weight": 3}, {"corpus": "stories", "weight": 1}]
@@ -80,6 +84,20 @@ def test_phases_change_what_they_say(whole: Path, corpora: tuple[Path, ...]) -> 
 
 def test_a_stop_around_a_boundary_changes_no_bit(whole: Path) -> None:
     assert_same(whole / "stops", whole / "whole")
+
+
+def test_a_kill_inside_a_phase_changes_no_bit(
+    whole: Path, changing: Arguments, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "pipeline.train", *changing(tmp_path / "run")]
+    with started(*command) as process:
+        wait_for(tmp_path / "run" / "checkpoints" / "step-00000010", process)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "run" / "checkpoints" / f"step-{STEPS:08}").exists()
+    result = launch(*command)
+    assert result.returncode == 0, result.stderr
+    assert_same(tmp_path / "run", whole / "whole")
 
 
 def test_the_plan_shows_what_changes(changing: Arguments, call: Call, tmp_path: Path) -> None:

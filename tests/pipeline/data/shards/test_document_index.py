@@ -21,15 +21,8 @@ from pipeline.data.shards.document_index import (
     verify_documents,
 )
 from tests.pipeline.data.parquet_reads import count_reads
-from tests.pipeline.data.rows.test_pack import (
-    BOS,
-    EOS,
-    FORMATS,
-    VOCABULARY,
-    data,
-    documents,
-    rows_of,
-)
+from tests.pipeline.data.rows.test_pack import BOS, EOS, FORMATS, SIZE, VOCABULARY, data
+from tests.pipeline.data.rows.toys import lists, random_tokens
 
 COUNT = 30
 FIRST_ID = 10
@@ -38,7 +31,7 @@ FIRST_ID = 10
 
 def made(settings: str, draws: int) -> tuple[pa.Table, pa.Table, list[set[int]]]:
     """The index, columns of the rows, and the documents whose ids are in each row."""
-    source = documents(COUNT)
+    source = random_tokens(COUNT, 20, 30, SIZE)
     ids = np.repeat(FIRST_ID + np.arange(COUNT, dtype=np.uint16), np.diff(source.document_offsets))
     rows = pack(data(settings), replace(source, ids=ids), VOCABULARY, "news", 0, draws)
     sequences = np.arange(7 << 32, (7 << 32) + len(rows), dtype=np.uint64)
@@ -47,7 +40,7 @@ def made(settings: str, draws: int) -> tuple[pa.Table, pa.Table, list[set[int]]]
     assert table["text_hash"].to_numpy().tolist() == hashes.tolist()
     marks = pa.ListArray.from_arrays(rows.document_offsets, rows.document_starts)
     columns = pa.table({"sequence": sequences, "document_starts": marks})
-    held = [{id - FIRST_ID for id in row if id not in (BOS, EOS)} for row in rows_of(rows)]
+    held = [{id - FIRST_ID for id in row if id not in (BOS, EOS)} for row in lists(rows)]
     return table, columns, held
 
 
