@@ -8,8 +8,6 @@ Then the tests of that file run, in its room only, and one has to fail. A mistak
 catches, or whose tests take over `MOST_SECONDS` of CPU, is an error: the exit code counts them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Shared by tests: a small vocabulary, a prepared sample, real data if available."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """Damages of a JSON file: to its bytes, and to single entries."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from typing import Any

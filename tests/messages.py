@@ -6,8 +6,6 @@ The sentences are taken from the source, so that those are there, too, which no 
 ask for an error's kind and the values that it names; how it is worded is seen here, in the change.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ The language of a block determines how it is tested:
     text      what a command prints
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

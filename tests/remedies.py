@@ -1,7 +1,5 @@
 """The `--set` remedies that an error names, as tests apply them."""
 
-from __future__ import annotations
-
 import re
 
 from pipeline.base.errors import ConfigError

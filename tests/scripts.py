@@ -1,7 +1,5 @@
 """Imports a script that is not in a package, as Python does when it runs that script."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What killed processes leave: files under the names that they have until they are whole."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The planted mistakes of `tests/breaks.py` still fit the code, and a dozen of them are noticed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

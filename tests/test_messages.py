@@ -1,7 +1,5 @@
 """The snapshot of all messages."""
 
-from __future__ import annotations
-
 from difflib import unified_diff
 
 from tests.messages import SNAPSHOT, sentences, snapshot

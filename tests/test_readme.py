@@ -3,8 +3,6 @@
 Every page works for a reader who has run the commands of the first page.
 """
 
-from __future__ import annotations
-
 import ast
 import bz2
 import functools

@@ -1,8 +1,6 @@
 """The programs of USING.md with folders of every family; test_readme runs them with the first
 page's model. Those of packages that `make venv` does not install skip without them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

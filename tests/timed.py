@@ -3,8 +3,6 @@
 The CPU time is that of the command and of all processes below it that have been waited for.
 """
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

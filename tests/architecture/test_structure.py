@@ -1,7 +1,5 @@
 """Rules that keep the house in order; each fails when someone drifts."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import graphlib

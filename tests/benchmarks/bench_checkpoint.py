@@ -12,8 +12,6 @@
   sample, from a checkpoint of step 10 and from one labelled step 1,000,000.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -9,8 +9,6 @@ with one worker; the peak is the kernel's figure. The other libraries, if instal
 of the first size, and sign and join them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

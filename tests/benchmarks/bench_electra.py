@@ -9,8 +9,6 @@ predicted seconds, by the clock and by CPU seconds. The base encoder and its gen
 three layers, so that a round takes seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 

@@ -14,8 +14,6 @@ order, what a reader sees in its place (null: its first argument). `shown` write
 by rules that are simpler than ours and know no templates. F1 compares the words of a page as a bag.
 """
 
-from __future__ import annotations
-
 import argparse
 import html
 import json

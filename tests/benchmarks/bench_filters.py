@@ -9,8 +9,6 @@ datatrove, which --record writes to tests/golden, and with its own, which are sp
 CPU seconds without start-up, of one core, with its own words; alternating, medians.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

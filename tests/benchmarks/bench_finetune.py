@@ -11,8 +11,6 @@ accelerate: if this environment lacks it, the benchmark runs in one beside it. B
 turns: medians of ratios, by the clock and by CPU seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import statistics

@@ -7,8 +7,6 @@ writing of files, and deals the tasks of 60 files to the ranks as the executor d
 first, each to the rank that is free first, and no stage before the one before it has ended.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import heapq

@@ -8,8 +8,6 @@ the longest; it makes a batch of each sentence's copies. Loading is not counted,
 sides take turns: medians of ratios, by the clock and by CPU seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import tempfile

@@ -11,8 +11,6 @@ All read the same rows, warm, on one core; CPU seconds, interleaved, medians. Wi
 rows are random ids, which makes no difference: no loader's work depends on the ids.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

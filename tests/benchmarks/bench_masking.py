@@ -6,8 +6,6 @@ CPU seconds of one thread; all are interleaved and the medians compared. Ids are
 starts as frequent as in English: every 1.35 tokens.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ One worker prepares a JSONL file of each size with RoBERTa's vocabulary; the pea
 figure. With --dedup the same process also joins all signatures.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

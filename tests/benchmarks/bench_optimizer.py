@@ -11,8 +11,6 @@ whole training step of 8 micro-batches, with the micro-batch measured here too. 
 LAMB, LAMB and AdamW deviate on two ranks: the tests' small network, 50 steps.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

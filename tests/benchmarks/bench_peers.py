@@ -18,8 +18,6 @@ included; the peak is the kernel's figure of the largest of them. The loader's a
 batches after the first hundred.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

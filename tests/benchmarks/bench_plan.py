@@ -7,8 +7,6 @@ For each recipe: prepares the sample corpus, trains some steps with an empty sit
 time. Runs are by the clock, so other work on the machine shows: the goal is for an idle one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

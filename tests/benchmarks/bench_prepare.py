@@ -8,8 +8,6 @@ seconds of one thread, without start-up and compilation. The last figure is the 
 start-up included.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

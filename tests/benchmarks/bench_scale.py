@@ -7,8 +7,6 @@ and scales their differences up: calls per split, file and rank. Threads act as 
 tokenizer's sample, bytes are counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -10,8 +10,6 @@ ratios, by the clock and by CPU seconds. The memory of the larger sizes is compu
 parameters and the bytes per parameter measured for the base size.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import statistics

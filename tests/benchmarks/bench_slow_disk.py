@@ -7,8 +7,6 @@ of 5 ms at each read, as on a shared file system that others keep busy. Splits a
 what is done for each of them shows; eight are a shard, as of full size.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -6,8 +6,6 @@ CPU seconds of one thread. Words change throughout, so that new ones keep occurr
 gets the first 2 MB, in one `encode_batch_fast`, which skips offsets.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys

@@ -17,8 +17,6 @@ web_labels.json has the pages that our rules were developed on. web_held_out.jso
 text of them; rules must not be changed for them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -9,8 +9,6 @@ plans, waits and combines the parts, and the speed-up that this alone would allo
 machine lowers the first figure, but not the last.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

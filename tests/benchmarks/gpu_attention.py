@@ -1,7 +1,5 @@
 """A part of gpu_gate.py: how fast and how exact torch's attention kernels are at our shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

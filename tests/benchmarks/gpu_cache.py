@@ -4,8 +4,6 @@ Torch keeps what it compiled by the code and the device; on other ones the file 
 only a file that you wrote: its code runs.
 """
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 

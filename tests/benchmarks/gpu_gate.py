@@ -17,8 +17,6 @@ Utilisation is model FLOPs (model/objectives/flops.py) over the dense bf16 peak 
 pads included.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime

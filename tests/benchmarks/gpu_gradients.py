@@ -5,8 +5,6 @@ and keys. The check at a run's start (`model.attention_check`) draws large score
 those of a model at its start, and also takes compiled layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple

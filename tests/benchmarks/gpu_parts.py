@@ -1,7 +1,5 @@
 """What the parts of gpu_gate.py share, and two of them: products and optimizers."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Documents of random words with planted copies whose Jaccard index is known."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

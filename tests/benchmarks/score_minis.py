@@ -11,8 +11,6 @@ bfloat16, grammar is scored in float32. Random weights are normal. Runs --jobs t
 thread each; run it again to continue. Prints lines of the table in RESULTS.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

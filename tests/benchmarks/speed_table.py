@@ -8,8 +8,6 @@ needs the WARC files of $TENFOLD_TEST_DATA and PYTHON, an environment as bench_w
 is dropped without them.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

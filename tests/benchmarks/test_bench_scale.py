@@ -1,7 +1,5 @@
 """The counts of the benchmark, so that a call per file or per rank that creeps in fails here."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What is asked of the file system from text to a resumed training, with 2,000 splits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

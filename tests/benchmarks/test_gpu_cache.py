@@ -1,7 +1,5 @@
 """What a gate compiled is written and read back whole; run.py --all does it for real."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The GPU gate runs from end to end without a GPU; its figures there mean nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The table is the same on both pages, and is written between their markers alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """Text for benchmarks: any number of bytes, from real text with changed words."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

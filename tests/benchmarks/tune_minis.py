@@ -12,8 +12,6 @@ OUTPUT/points.jsonl and not run again; an interrupted curve continues. Prints li
 pipeline/recipes/MINI.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """`small_splits.py`, ended when all splits are finished and none is published."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A 50,265-token vocabulary for benchmarks: RoBERTa's if available, else trained."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -4,8 +4,6 @@ Chromium shows the page in a frame of each width. A script around the frame, whi
 the page, measures it; screenshots show whether the curves have ink.
 """
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

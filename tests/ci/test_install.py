@@ -1,7 +1,5 @@
 """`make venv` refuses a file with another hash than its lock pins, in one line."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The tests wait more than they work, so `make test-cluster` has three workers side by side.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Slurm from Debian's packages, installed if missing, without starting its daemons."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Functions of the batch files, run without Slurm."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

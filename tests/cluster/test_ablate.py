@@ -1,7 +1,5 @@
 """An ablation as a job array gives the table of one process."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files themselves: Slurm accepts them, shellcheck is clean, all keys are documented."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The parts of common.sh that no job on two small nodes covers: containers, long times."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Faults planted on the nodes of the cluster are found by the doctor; a healthy one has none."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

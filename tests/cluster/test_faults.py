@@ -6,8 +6,6 @@ is that of torch 2.13 (torch/distributed/elastic/multiprocessing/errors), srun's
 chrisknewman/tusas#149 and hafs-community/HAFS#101.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tasks and seeds as a job array give the scores of one process."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

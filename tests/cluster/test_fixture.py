@@ -1,7 +1,5 @@
 """The cluster itself, to rule it out as the cause of other failures."""
 
-from __future__ import annotations
-
 from tests.cluster.slurm import Cluster
 
 

@@ -1,7 +1,5 @@
 """Whatever stops a job, its run ends bit-identical to an undisturbed one."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """pipeline.sh gives each job its own resources; run with an sbatch that only writes down."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Preparing on two nodes, as one MPI job and as a job array, gives the bytes of a local run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """slurm/README.md is correct: its ten steps are run as written, then the chain of three jobs."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Mistakes: one `error:` line at the top of the job's log, at once, and no requeue."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Iterator

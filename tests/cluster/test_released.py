@@ -1,7 +1,5 @@
 """A folder of transformers as the recipe of the batch files: checked, prepared for, continued."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When a job is restarted, without which nodes, and when it is given up."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

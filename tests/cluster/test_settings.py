@@ -1,7 +1,5 @@
 """Settings: the environment of sbatch, then site.env, then the batch file's own."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from importlib.util import find_spec

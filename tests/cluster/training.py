@@ -1,7 +1,5 @@
 """Small trainings as jobs: the batch file of the large model with a tiny one, on two CPU ranks."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import dataclass

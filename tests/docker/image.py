@@ -5,8 +5,6 @@ Debian made here. Containers have no network, a read-only root and a user id tha
 image: the strictest combination of what Docker, Apptainer and Pyxis do.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """The base image gets its digest from a registry, here one on the loopback."""
 
-from __future__ import annotations
-
 import json
 import threading
 import urllib.parse

@@ -1,7 +1,5 @@
 """The Dockerfile is clean, and the files it copies exist; `make test-image` builds it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

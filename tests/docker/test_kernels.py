@@ -1,7 +1,5 @@
 """The image's kernels serve any user who runs it, in a directory of their own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The locks satisfy pyproject.toml; a forgotten `make lock` fails here."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -7,8 +7,6 @@ prepare -> train (2 ranks, ZeRO-1, LAMB), stopped halfway by SIGTERM -> the same
 results.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

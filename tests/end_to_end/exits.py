@@ -7,8 +7,6 @@ thread of a process group can abort the process ("terminate called without an ac
 Each rank is forked from this process, which has already imported DeepSpeed.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import socket

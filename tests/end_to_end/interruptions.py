@@ -15,8 +15,6 @@ Without --ranks each run is one process, forked from this one: Python and DeepSp
 ranks by torchrun, which gets the signal (it passes SIGTERM and SIGINT on to its ranks).
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -8,8 +8,6 @@ that starts with other weights: the bytes must be those saved, and the next loss
 0 writes the results; test_layouts.py reads them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

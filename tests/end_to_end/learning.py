@@ -7,8 +7,6 @@ but not their order. Words are shuffled within their segment; its ends and its s
 change. For ELECTRA the generator is scored.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

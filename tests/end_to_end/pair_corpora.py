@@ -1,7 +1,5 @@
 """Corpora whose pairs are predictable: sentences that count, and documents with one topic."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

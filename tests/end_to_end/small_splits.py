@@ -3,8 +3,6 @@
 Each is a shard, unless the variable SHARD_BYTES says how much text shards have.
 """
 
-from __future__ import annotations
-
 import os
 
 from pipeline import prepare

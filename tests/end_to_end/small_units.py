@@ -3,8 +3,6 @@
 A shard has about three splits. The markers of all finished work stay in the directory MARKERS.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Arms of the papers' tables train: three steps each, unchanged, on the sample corpus."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model that transformers saved, continued on a text with two commands, and loaded again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test workers exit with the exit code of their work, even if threads are still alive."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Families from text to folders of transformers: prepared, trained, killed, resumed, exported."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ killed several times on its way. Results are compared with those of an undisturb
 all but times. `interruptions.py` does the same to `pipeline.train`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

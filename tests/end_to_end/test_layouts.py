@@ -1,7 +1,5 @@
 """Every ZeRO stage on 1, 2 and 4 ranks saves its state and loads that of any other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each family's `_tiny` learns from context: minutes on two cores, only with `pytest -m slow`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ A preloaded library (tests/benchmarks/file_system_calls.c) has flock fail, as on
 without locks, or succeed without excluding anyone, as on Lustre mounted with localflock.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

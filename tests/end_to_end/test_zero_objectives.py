@@ -3,8 +3,6 @@
 Toy sizes of every family, compared as in test_engine.py, in one launch per number of ranks.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import tempfile

@@ -3,8 +3,6 @@
 Sizes and checksums around the change are put right, so that it is read and not refused as a whole.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 import tarfile

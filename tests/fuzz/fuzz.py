@@ -10,8 +10,6 @@ readable line, a signal, more than SECONDS. Prints the counts by answer, and the
 with 1 if there are any. `--case` reads one case and prints the whole traceback.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import faulthandler

@@ -1,7 +1,5 @@
 """Mutations of good input: of bytes, of JSON values and of numbers. A `Random` decides each."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Sequence

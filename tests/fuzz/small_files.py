@@ -1,7 +1,5 @@
 """Files that people and other commands write: reports, scores, tasks, arms, published lists."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

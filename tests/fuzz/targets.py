@@ -1,7 +1,5 @@
 """What is mutated and how it is read, one entry a kind of input."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

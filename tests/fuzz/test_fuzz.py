@@ -1,7 +1,5 @@
 """Mutated input of every kind ends in one line or in counted reasons; see fuzz.py."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

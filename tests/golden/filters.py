@@ -5,8 +5,6 @@ tests.benchmarks.bench_filters --peer PYTHON --record` writes it. It holds no te
 are those of $TENFOLD_TEST_DATA: articles, stories, news, web pages and an archive of pages.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

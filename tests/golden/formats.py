@@ -6,8 +6,6 @@ rows by shard, the first and last document's id and origin, and a hash of all co
 and documents.parquet. A format may be read in another way only if these stay as they are.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

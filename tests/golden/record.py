@@ -5,8 +5,6 @@ command. Columns, losses and exports are those that a release promises (pipeline
 record only what is meant to change, and say why in the commit.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

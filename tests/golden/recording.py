@@ -13,8 +13,6 @@
 Only commands and public readers are used, so that moving a module does not touch this file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -3,8 +3,6 @@
 If a change is intended, record again with `python -m tests.golden.record formats`, and say why.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import get_args

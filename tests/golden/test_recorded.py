@@ -4,8 +4,6 @@ A difference means that users' shards, runs or folders changed: fix the code. If
 intended, record again with `python -m tests.golden.record`, and say so in the commit.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Environments beside this one, for packages that it does not have."""
 
-from __future__ import annotations
-
 import subprocess
 import sysconfig
 import venv

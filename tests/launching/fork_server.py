@@ -14,8 +14,6 @@ end is closed. The server runs no Python thread, because after a fork a child ha
 that forked. At the end of its standard input it kills its children and ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import importlib

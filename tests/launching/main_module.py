@@ -1,7 +1,5 @@
 """Runs `python ARGUMENTS...` inside a process that has been forked, as a new interpreter would."""
 
-from __future__ import annotations
-
 import atexit
 import importlib.machinery
 import importlib.util

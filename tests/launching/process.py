@@ -5,8 +5,6 @@ start in a tenth of a second, see `fork_server`. Every other command starts as u
 one with other values of variables that are read during imports. `cold=True` asks for that.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

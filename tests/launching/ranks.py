@@ -8,8 +8,6 @@ SIGTERM when one fails or on SIGTERM, and reports a failed rank's exit code in t
 torchrun starts each rank as a new Python, which costs seconds.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Folders of a test session, each built once by the first of pytest's workers that needs it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

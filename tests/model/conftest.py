@@ -1,7 +1,5 @@
 """A toy model whose biases and norms are not 0 and 1, a batch with short rows, rows <-> tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod

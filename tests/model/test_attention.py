@@ -1,7 +1,5 @@
 """Every kernel equals textbook attention computed piece by piece, and none mixes pieces."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Kernels that compute attention pass, whatever the type; broken ones are told by what is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """EncoderConfig has the sizes of a run's encoder settings, under the same names."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_type_hints
 

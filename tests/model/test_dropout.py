@@ -1,7 +1,5 @@
 """Dropout: the right share and scale, and draws that are reproducible from a seed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

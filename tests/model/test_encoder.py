@@ -1,7 +1,5 @@
 """The encoder computes each piece as if it were alone; weights follow their table and seed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The layers: sums are normed for what reads them, dropout is for training."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Each objective learns a toy text made for it, with plain AdamW, in seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

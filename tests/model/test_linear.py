@@ -1,7 +1,5 @@
 """oneDNN's products equal `F.linear`'s, and serve float32 inference on a CPU alone."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import pytest

@@ -1,7 +1,5 @@
 """Pieces and blocks by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The modern design on the one encoder gives what transformers' ModernBERT gives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

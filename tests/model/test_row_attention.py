@@ -1,7 +1,5 @@
 """Attention by rows equals the textbook formula and its gradient, with dropout."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -4,8 +4,6 @@ What tokens say does not matter to a device that computes nothing; shapes, dead 
 memory and which tensors there are do. `MicroBatch` names them.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Literal
 

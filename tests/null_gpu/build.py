@@ -5,8 +5,6 @@ the driver. They are compiled against the headers of one environment, into a fol
 hash of their sources: 10 seconds once, then found.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

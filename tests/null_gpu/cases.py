@@ -1,7 +1,5 @@
 """The cases that are counted, and what is held of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

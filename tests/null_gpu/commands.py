@@ -5,8 +5,6 @@ what was made: every file names the device, and every command that reads weights
 script it is `pipeline.train` with counters around the trainer's micro-batches and updates.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -6,8 +6,6 @@ without data, and its update. Bytes are counted on the same model without an eng
 DeepSpeed's hooks would be counted too.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

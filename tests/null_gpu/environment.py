@@ -3,8 +3,6 @@
 4.5 GB to download once, 6.2 GB on disk, a minute and a half on two cores. No driver is needed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

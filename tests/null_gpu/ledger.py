@@ -5,8 +5,6 @@ with counting() as counts:
 counts.attention     {"flash": (12, 12)}
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import tempfile

@@ -6,8 +6,6 @@ Operations that inductor leaves to torch between its kernels, other than product
 not counted.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,6 @@
 Writes build/null-gpu.json, a list of cases. See README.md for what is counted and what is not.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -4,8 +4,6 @@ The driver of a null GPU loads no code, so it cannot tell; the PTX in Triton's c
 again, for the architecture that it was written for.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -6,8 +6,6 @@ success. Every other one fails with "not supported" and is counted as unmodelled
 then stops with an error, and no case rests on a call whose effect is missing.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterable, Set

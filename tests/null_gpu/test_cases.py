@@ -1,7 +1,5 @@
 """What is held of a case: each rule goes red when it is broken."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """The counts of the null GPU, as its C++ writes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.null_gpu.ledger import check_modelled, read

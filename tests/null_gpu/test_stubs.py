@@ -1,7 +1,5 @@
 """Functions without code of their own: success where that changes nothing, else an error."""
 
-from __future__ import annotations
-
 from tests.null_gpu.build import DEVICE, PRELOADED
 from tests.null_gpu.stubs import DRIVER, RUNTIME, generate, modelled
 

@@ -1,7 +1,5 @@
 """Small runs on the sample corpus that several tests share."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import functools

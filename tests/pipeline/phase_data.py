@@ -1,7 +1,5 @@
 """Prepared directories for phases that differ in more than length, made of the rows of others."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Helpers for tests of `pipeline.prepare`: small inputs, arguments, and its output."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """The command: interrupted or in an array it gives what it gives at once; errors in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ More of it: damaged compressions, JSON and Parquet in ingest/documents, dumps an
 ingest/extraction, services in remote.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

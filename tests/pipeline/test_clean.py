@@ -1,7 +1,5 @@
 """What shards were made of is kept; the rest goes with --yes, and is made again when needed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

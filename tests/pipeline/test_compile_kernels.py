@@ -1,7 +1,5 @@
 """Kernels are compiled ahead of time, and a cache that cannot be written is only a warning."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

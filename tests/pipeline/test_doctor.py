@@ -1,7 +1,5 @@
 """`tenfold doctor`: exit code, report and JSON, alone and as several ranks."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

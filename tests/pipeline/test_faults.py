@@ -3,8 +3,6 @@
 Each answer of the README's table "What happens when" names one of these tests, or another's.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

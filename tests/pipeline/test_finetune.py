@@ -1,7 +1,5 @@
 """The command: continued after a kill, alone or in parts, and its errors in one line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

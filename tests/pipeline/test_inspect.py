@@ -1,7 +1,5 @@
 """inspect looks at a path and shows what it is."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import sys

@@ -5,8 +5,6 @@
 need.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import shlex

@@ -1,7 +1,5 @@
 """`tenfold plan`: text, JSON, and agreement with `pipeline.train --dry-run`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The offline stage as a whole: same bytes for any workers, after any crash, and nothing lost."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Inputs that change while shards are made of them, between two runs, or afterwards."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil

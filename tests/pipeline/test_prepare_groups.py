@@ -1,7 +1,5 @@
 """Prepared groups have the rows of their members, and too little text is an error."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

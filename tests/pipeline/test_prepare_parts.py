@@ -1,7 +1,5 @@
 """`--part i/n`: independent processes take tasks, as in a job array."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import random

@@ -1,7 +1,5 @@
 """`tenfold report` writes one page, or text; what is not a run is said in one line."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`tenfold status`: which runs it takes, and in which form it shows them."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

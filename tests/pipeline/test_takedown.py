@@ -1,7 +1,5 @@
 """Only the tokens and predictions of the documents are gone, in every format."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`tenfold COMMAND` is `python -m pipeline.COMMAND`, from a wheel and from any directory."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Several runs are prepared, trained and scored in one process."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.config.settings import override

@@ -1,7 +1,5 @@
 """Phases that change masks, mixture and dropout, with DeepSpeed; test_feed.py has a plain loop."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Training a vocabulary."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

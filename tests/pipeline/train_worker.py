@@ -3,8 +3,6 @@
 `python train_worker.py JOBS.json`, or under torchrun: JOBS.json holds a list of argument lists.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

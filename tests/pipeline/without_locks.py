@@ -3,8 +3,6 @@
 Each process that is about to publish a folder waits in PLACE until COUNT of them are, or ended.
 """
 
-from __future__ import annotations
-
 import fcntl
 import importlib
 import os

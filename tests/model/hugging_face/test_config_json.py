@@ -1,7 +1,5 @@
 """Configurations of transformers' folders against those of our recipes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

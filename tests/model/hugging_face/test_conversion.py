@@ -1,7 +1,5 @@
 """RoBERTa's table of weights in both directions; logits and gradients: test_families."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

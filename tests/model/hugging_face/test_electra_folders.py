@@ -1,7 +1,5 @@
 """Parity with transformers' two ELECTRA classes, both ways, through the production table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

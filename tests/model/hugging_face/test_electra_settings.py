@@ -1,7 +1,5 @@
 """config.json of ELECTRA: read and written, and refused where we have no such network."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Models and folders of all families with a masked-language head against transformers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """Growth of weights; test_initial_weights.py checks the logits of grown models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

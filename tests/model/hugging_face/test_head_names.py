@@ -1,7 +1,5 @@
 """Every head of every family has words."""
 
-from __future__ import annotations
-
 from model.hugging_face.families import BOUNDARY_HEAD, ELECTRA, FAMILIES
 from model.hugging_face.head_names import HEADS
 

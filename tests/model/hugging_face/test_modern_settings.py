@@ -1,7 +1,5 @@
 """Folders of ModernBERT: both forms of settings, weights both ways, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

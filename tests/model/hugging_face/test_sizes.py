@@ -1,7 +1,5 @@
 """A configuration that does not fit its weights is refused before a model is built."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

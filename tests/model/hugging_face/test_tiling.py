@@ -1,7 +1,5 @@
 """Wider models from a folder's weights: the middle, wrapped around, head by head."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

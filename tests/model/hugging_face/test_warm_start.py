@@ -1,7 +1,5 @@
 """Weights of transformers' own classes in an existing model of ours."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """FLOPs and parameters, against published counts and against torch's own counter."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The objective: sums over used slots, and padding words that never change."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The input and labels of ELECTRA's discriminator equal a slow reading of the paper's rules."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What ELECTRA is compared with, beside a plain implementation: losses, counts and gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

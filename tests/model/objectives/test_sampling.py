@@ -1,7 +1,5 @@
 """Words are sampled by their probabilities, the same on any device, and robust to rounding."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

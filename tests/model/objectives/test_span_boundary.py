@@ -1,7 +1,5 @@
 """The span boundary objective equals a slow reading of its definition, span by span."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

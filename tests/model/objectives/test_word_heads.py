@@ -1,7 +1,5 @@
 """The loss and its gradient equal those of torch's cross-entropy without the padding words."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

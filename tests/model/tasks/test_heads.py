@@ -1,7 +1,5 @@
 """A bag of words sees no order; every head's class and layers exist in transformers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Models with heads go to transformers and come back with equal logits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """What the commands share: the choice of settings, and help that shows examples which parse."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

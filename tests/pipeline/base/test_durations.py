@@ -1,7 +1,5 @@
 """Durations in both forms, at the borders of their units."""
 
-from __future__ import annotations
-
 from pipeline.base.durations import digits_and_unit, in_one_unit, in_words
 
 PASSED_OR_LEFT = {

@@ -1,7 +1,5 @@
 """An error is one line and an exit code, without a traceback."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Files are complete or absent."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

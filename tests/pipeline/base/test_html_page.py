@@ -1,7 +1,5 @@
 """A page carries its own style sheet, and a policy that allows a browser nothing else."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

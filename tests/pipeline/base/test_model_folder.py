@@ -1,7 +1,5 @@
 """A folder or file named `model` that hides ours ends in one line."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

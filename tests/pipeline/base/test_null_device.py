@@ -1,7 +1,5 @@
 """What a null GPU made is refused by every command that reads weights or scores."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Plots hold their curves, and nothing that a stranger could inject."""
 
-from __future__ import annotations
-
 import io
 import re
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """Directories of compiled code are nobody else's, at any level."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

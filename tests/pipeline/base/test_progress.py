@@ -1,7 +1,5 @@
 """A log shows the remaining time."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Folders are complete or absent, and of several processes one publishes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

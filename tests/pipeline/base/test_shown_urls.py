@@ -1,7 +1,5 @@
 """No part of a URL that could be a secret is shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

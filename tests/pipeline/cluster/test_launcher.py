@@ -1,7 +1,5 @@
 """Small processes stand in for launchers and ranks; the real ones are in test_faults.py."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

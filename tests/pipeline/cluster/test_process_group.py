@@ -1,7 +1,5 @@
 """How ranks meet; pipeline/training/optimizer/test_engine.py checks that they train correctly."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

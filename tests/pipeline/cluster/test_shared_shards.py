@@ -1,7 +1,5 @@
 """All ranks open the same datasets, with one look at the files of their directories."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What settings are refused with, and whether the remedies of a message make them legal."""
 
-from __future__ import annotations
-
 import itertools
 
 from pipeline.base.errors import ConfigError

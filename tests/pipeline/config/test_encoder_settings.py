@@ -1,7 +1,5 @@
 """Rules within the settings of the encoder; ranges are tested in test_run.py."""
 
-from __future__ import annotations
-
 from tests.pipeline.config.refusals import assert_refused, problems
 
 ROTARY = "encoder.position_kind=rotary encoder.position_offset=0 encoder.segment_types=1"

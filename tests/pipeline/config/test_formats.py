@@ -1,7 +1,5 @@
 """Every format with every masking, from text to `inspect --verify`; bytes for any workers."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

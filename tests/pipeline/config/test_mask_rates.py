@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pipeline.config.mask_rates import at_rate, masked
 
 

@@ -1,7 +1,5 @@
 """Rules across sections, with the remedies that they name; refusals.py applies these."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import itertools

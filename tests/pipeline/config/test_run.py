@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ast
 import inspect
 from dataclasses import MISSING, FrozenInstanceError, fields, is_dataclass, replace

@@ -1,7 +1,5 @@
 """Rules within the sections of the training settings; ranges are tested in test_run.py."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.config.settings import override

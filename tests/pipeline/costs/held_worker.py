@@ -5,8 +5,6 @@ compares the output with what is predicted. A row is short, so that almost all m
 gradients and optimizer state.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import sys

@@ -1,7 +1,5 @@
 """Runs planned for machines of their own, which tests of the costs share."""
 
-from __future__ import annotations
-
 from pipeline.config.settings import override
 from pipeline.costs.cost_plan import PlannedRun
 from pipeline.costs.device_rates import GPUS, Hardware

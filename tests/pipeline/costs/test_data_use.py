@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pipeline.costs.data_use import data_use, data_warnings

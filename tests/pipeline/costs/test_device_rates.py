@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pipeline.costs.device_rates import GPUS, Hardware, peak_flops_of, rates_of

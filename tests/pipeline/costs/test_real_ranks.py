@@ -3,8 +3,6 @@
 One launch per number of ranks measures every setting (held_worker.py).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

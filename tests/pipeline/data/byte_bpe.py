@@ -1,7 +1,5 @@
 """Small byte-level BPE vocabularies that split words by regular expressions of their own."""
 
-from __future__ import annotations
-
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from pipeline.data.tokenizers.definitions import SPECIALS, WORDPIECE

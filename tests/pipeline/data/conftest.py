@@ -1,7 +1,5 @@
 """One corpus in shards of one piece, and in shards of several; prepare, inspect and takedown."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Shards of documents that are known by their letter, and a slow reference of a takedown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

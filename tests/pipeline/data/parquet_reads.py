@@ -1,7 +1,5 @@
 """Counts how often Parquet files are opened, and which row groups are read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -5,8 +5,6 @@ words, each a list of positions; what comes back is the set of predicted positio
 are Python's, so only distributions can be compared.
 """
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -4,8 +4,6 @@ A document is a list of sentences, a sentence a list of ids; the rest of a docum
 too. Random numbers are ours (splitmix64), so rows must be equal, not only similar.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 Sentences = list[list[int]]

@@ -1,7 +1,5 @@
 """Shards that several tests share, and changes to their files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

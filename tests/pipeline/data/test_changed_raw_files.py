@@ -1,7 +1,5 @@
 """Raw files that change before, while or after they are extracted, in each slow format."""
 
-from __future__ import annotations
-
 import bz2
 import json
 import os

@@ -1,7 +1,5 @@
 """Text arrives as it was written: by every reader the same, and in the shards' ids in full."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import html

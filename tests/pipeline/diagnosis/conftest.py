@@ -1,7 +1,5 @@
 """Several ranks in one process: each a thread with its own exchange."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

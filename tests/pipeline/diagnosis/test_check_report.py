@@ -1,7 +1,5 @@
 """The report on a terminal and as JSON."""
 
-from __future__ import annotations
-
 import json
 
 from pipeline.diagnosis.check_report import (

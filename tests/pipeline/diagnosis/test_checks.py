@@ -1,7 +1,5 @@
 """Checks of several ranks become one, the worst."""
 
-from __future__ import annotations
-
 from pipeline.base.errors import DataError
 from pipeline.diagnosis import checks
 from pipeline.diagnosis.checks import FAIL, OK, SKIPPED, WARN, judge, merge, skip, worst_status

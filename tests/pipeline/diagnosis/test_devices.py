@@ -1,7 +1,5 @@
 """GPUs through a stand-in that answers like nvidia-ml-py."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from pathlib import Path

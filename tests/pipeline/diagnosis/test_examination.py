@@ -1,7 +1,5 @@
 """What the doctor looks at besides the checks that have a file each."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

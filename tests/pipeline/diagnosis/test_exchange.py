@@ -1,7 +1,5 @@
 """Ranks meet through sockets; those that do not come are named, strangers are not let in."""
 
-from __future__ import annotations
-
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4

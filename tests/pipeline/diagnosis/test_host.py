@@ -1,7 +1,5 @@
 """Limits of the node, lowered for real in a process of their own."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A rank finds its place from the variables of each launcher."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.base.errors import ConfigError

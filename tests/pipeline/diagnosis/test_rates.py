@@ -1,7 +1,5 @@
 """Slow devices and pairs are named; all pairs are measured, nobody in two at once."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

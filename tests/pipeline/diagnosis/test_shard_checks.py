@@ -1,7 +1,5 @@
 """Shards that lack a file, are damaged or are prepared otherwise are found."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tests of a shared directory pass on a disk, and find what is wrong elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """USR1 arrives, or what blocks it is found, in a process of its own."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.launching import process

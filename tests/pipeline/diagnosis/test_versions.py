@@ -1,7 +1,5 @@
 """Versions are found without imports and compared over ranks."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Work is done once, by one process, with the same settings."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Real MPI jobs on this machine give the bytes of a local run, whatever happens to a rank."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

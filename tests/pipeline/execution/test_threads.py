@@ -1,7 +1,5 @@
 """Results come in order, an error in its place, and few wait for whoever takes them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

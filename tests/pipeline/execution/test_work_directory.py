@@ -1,7 +1,5 @@
 """Locks of OUT/.work: one process alone, or many with shares, of which the last publishes."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

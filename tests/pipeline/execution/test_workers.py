@@ -1,7 +1,5 @@
 """Shares and executors; tests/pipeline/test_prepare.py compares the bytes of the shards."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """What tests of several rooms of raw files share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

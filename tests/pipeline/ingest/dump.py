@@ -1,7 +1,5 @@
 """A MediaWiki dump of a few pages, one of each kind, for tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.sax.saxutils import escape
 

@@ -1,7 +1,5 @@
 """Files that tests write, and the records that are read of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tar archives that tests write, and what is extracted from files."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

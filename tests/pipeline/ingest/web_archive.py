@@ -1,7 +1,5 @@
 """WARC files made of records that a test writes itself, and pages to put in them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Reads at an address equal numpy's, aligned or not."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import numpy.typing as npt

@@ -1,7 +1,5 @@
 """64-bit words, compared with Python bit by bit."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import pytest

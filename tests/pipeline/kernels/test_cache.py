@@ -1,7 +1,5 @@
 """Kernels are kept under a hash of all code, and their compilation is announced once."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

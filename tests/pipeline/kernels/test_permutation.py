@@ -1,7 +1,5 @@
 """The keyed bijection: exhaustive at small sizes, sampled at large ones, uniform in bounds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 

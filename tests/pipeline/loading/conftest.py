@@ -1,7 +1,5 @@
 """Prepared directories of random rows, for the tests of loading."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import replace

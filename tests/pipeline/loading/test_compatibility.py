@@ -1,7 +1,5 @@
 """Shards are compared with the settings of a run, and with each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A split of a prepared directory: missing, damaged, skipped and unsuitable files are named."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Hand-made rows and masks in memory -> the arrays of a micro-batch, every value visible."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batches equal a slow decode, for any ranks, readers and seeks; damaged files are named."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Micro-batches of tensors: their fields, their counts, and their optional fields."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from itertools import combinations, islice
 from pathlib import Path

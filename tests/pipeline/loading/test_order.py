@@ -1,7 +1,5 @@
 """Sample order: passes are permutations, windows keep their blocks, mixtures keep their quotas."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Placing rows: nothing exceeds a capacity, little is dead, and no row changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

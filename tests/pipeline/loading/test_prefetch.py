@@ -1,7 +1,5 @@
 """A thread ahead of its reader: same items, bounded depth, errors in their place."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Generator
 

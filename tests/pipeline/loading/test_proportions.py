@@ -1,7 +1,5 @@
 """Counts follow weights: they add up, never fall, stay near the shares and are exact in the end."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Record batches in memory: located, loaded, dropped, and compared with the manifest."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

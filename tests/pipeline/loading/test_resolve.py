@@ -1,7 +1,5 @@
 """Records point to what the shards hold; impossible offsets and values are found."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sizes of files: each rank asks for its share, and all find the same damage."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

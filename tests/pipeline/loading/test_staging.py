@@ -1,7 +1,5 @@
 """Copies on the node's own disk are identical, complete, limited and never waited for."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """What a ds file may contain, and what is passed to DeepSpeed."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

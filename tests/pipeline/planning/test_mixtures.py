@@ -1,7 +1,5 @@
 """Weights against the formula, shares and passes against arithmetic, lists of bounded length."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

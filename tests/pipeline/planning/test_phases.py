@@ -1,7 +1,5 @@
 """The phases of a run; test_feed.py checks what they read, one after the other."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Learning rates and batches by literal example."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import pytest

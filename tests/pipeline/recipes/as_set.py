@@ -1,7 +1,5 @@
 """What a recipe sets, written as `--set` takes it."""
 
-from __future__ import annotations
-
 from pipeline.config.run import Run
 from pipeline.config.settings import flatten, override, to_dict
 from pipeline.recipes import recipe

@@ -1,7 +1,5 @@
 """Models of recipes on the meta device: large ones cost no memory and no time."""
 
-from __future__ import annotations
-
 from math import prod
 
 import pytest

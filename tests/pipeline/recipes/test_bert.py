@@ -1,7 +1,5 @@
 """BERT's sizes and schedules; test_roberta.py checks that recipes are complete."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

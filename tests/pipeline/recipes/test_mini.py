@@ -1,7 +1,5 @@
 """The sizes of the minis; test_roberta.py checks that recipes are complete."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.recipes import recipe

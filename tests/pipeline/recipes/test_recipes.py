@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pipeline.recipes import RECIPES, format_recipes
 
 

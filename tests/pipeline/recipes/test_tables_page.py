@@ -1,7 +1,5 @@
 """The commands of TABLES.md: every arm is a run, differs as its name says, and can be planned."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

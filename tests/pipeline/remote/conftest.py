@@ -1,7 +1,5 @@
 """No test of a network waits."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.remote import retries

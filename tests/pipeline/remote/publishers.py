@@ -1,7 +1,5 @@
 """A server on the loopback with the layouts of Common Crawl's and Wikimedia's, and their moods."""
 
-from __future__ import annotations
-
 import email.utils
 import gzip
 import hashlib

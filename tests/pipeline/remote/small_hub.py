@@ -1,7 +1,5 @@
 """A Hugging Face Hub of one dataset or model, with the part of the interface that we use."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Copies of published files: whole or not at all, politely, for a while or kept."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import threading

@@ -1,7 +1,5 @@
 """Addresses, headers, redirects and lists: what cannot work is refused at once."""
 
-from __future__ import annotations
-
 import io
 import urllib.error
 import urllib.request

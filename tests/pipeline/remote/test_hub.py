@@ -3,8 +3,6 @@
 `released/test_hub` has its refusals, damage and full disks.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

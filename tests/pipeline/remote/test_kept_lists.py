@@ -1,7 +1,5 @@
 """A list is read once, and what is damaged is not used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The loop around what a network does, without one and without waiting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Redirects of URLs that fsspec reads, from a server with a certificate of its own."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import ssl

@@ -1,7 +1,5 @@
 """URLs against local servers: S3 through moto, and HTTP."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Callable, Iterator

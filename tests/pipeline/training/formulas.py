@@ -4,8 +4,6 @@ Slow and simple, in the dtype of the arguments. `step` counts from 1; the moment
 are changed in place, the new weight is returned.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """For processes that start DeepSpeed many times."""
 
-from __future__ import annotations
-
 import gc
 
 

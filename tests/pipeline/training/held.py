@@ -1,7 +1,5 @@
 """What an engine holds for its model: bytes, counted from its tensors, and the whole weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ If its batch is cut into the chunks of ranks and micro-batches, and their gradie
 over ranks, it shows how far rounding alone moves the result: the floor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -9,8 +9,6 @@ A GPU works through a queue; reading a value waits until the queue is empty. On 
 so this counts the operations that would.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import ExitStack
 from typing import Any, Self

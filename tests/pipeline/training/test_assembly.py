@@ -1,7 +1,5 @@
 """What a run's parts depend on; test_train.py trains with all of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The first kernel without a fault on any rank is taken; a resumed run keeps its own."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Phases in the training loop, with test_loop.py's plain engine; test_train.py uses DeepSpeed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

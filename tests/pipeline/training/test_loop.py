@@ -1,7 +1,5 @@
 """The loop with a plain model instead of DeepSpeed; test_train.py tests the whole."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import shutil

@@ -1,7 +1,5 @@
 """Spikes do not depend on when losses are exchanged, and plain numpy finds the same ones."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import replace

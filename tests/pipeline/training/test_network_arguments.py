@@ -1,7 +1,5 @@
 """--help and mistakes need no torch; the rest ends in a line without it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Raised inside a step, in place of a GPU that is too small."""
 
-from __future__ import annotations
-
 import re
 import sys
 from types import SimpleNamespace

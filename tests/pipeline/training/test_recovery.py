@@ -3,8 +3,6 @@
 Whole runs that go back or exclude shards are in test_loop.py and test_faults.py.
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What may differ between a run and the job that resumes it; test_train.py resumes runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

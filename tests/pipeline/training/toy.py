@@ -4,8 +4,6 @@ Fused query/key/value (gated without attention, so that a key's bias has a gradi
 embedding, padded vocabulary rows, sizes that no number of ranks divides.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

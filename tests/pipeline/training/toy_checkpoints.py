@@ -1,7 +1,5 @@
 """Shared by tests of checkpoints: a toy run, cut unevenly over threads that act as its ranks."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -4,8 +4,6 @@
 pipeline/training/optimizer/README.md.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

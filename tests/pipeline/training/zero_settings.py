@@ -8,8 +8,6 @@ a part of the matrix that has each combination of two axes; slow tests train all
 number of ranks.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ all settings of a world size. Slower tests pass `whole` or `drift` instead of `u
 passes `naive`. test_engine.py reads the output of rank 0.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """What is written is compared with the disks before the work, and little room is refused."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`pipeline.prepare --dry-run` prints an estimate and writes nothing."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

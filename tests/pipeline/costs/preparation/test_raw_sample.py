@@ -1,7 +1,5 @@
 """A sample of raw files tells how many bytes their documents take."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

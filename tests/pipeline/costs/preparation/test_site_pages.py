@@ -1,7 +1,5 @@
 """What a file keeps of each site is estimated from a sample of its pages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

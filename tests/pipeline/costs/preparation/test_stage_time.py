@@ -1,7 +1,5 @@
 """Time of units of work on some workers, and what is said of it."""
 
-from __future__ import annotations
-
 from pipeline.costs.preparation.stage_time import Work, cpu_seconds, describe_time, stage_seconds
 
 

@@ -1,7 +1,5 @@
 """Predicted activations equal what autograd saves, and on a GPU what is published."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """By hand; test_real_ranks.py compares with DeepSpeed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Statistics of documents, compared with simple slow code."""
 
-from __future__ import annotations
-
 import json
 import random
 import statistics as slow

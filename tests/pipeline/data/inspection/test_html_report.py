@@ -1,7 +1,5 @@
 """The page is complete, self-contained and safe, whatever a document contains."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """`python -m pipeline.inspect` on documents: raw, extracted, of a corpus, of a group."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

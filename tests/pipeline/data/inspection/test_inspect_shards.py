@@ -1,7 +1,5 @@
 """inspect shows what the shards contain, and --verify finds every kind of damage."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

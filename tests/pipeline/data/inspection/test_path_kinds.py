@@ -1,7 +1,5 @@
 """inspect says what a run, a checkpoint, a model or a folder is, and what takes it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

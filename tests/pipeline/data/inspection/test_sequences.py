@@ -1,7 +1,5 @@
 """inspect shows a sequence with its masks as the files contain them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The report has every figure and fits the terminal."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found

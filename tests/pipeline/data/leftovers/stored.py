@@ -1,7 +1,5 @@
 """A small $TENFOLD_ROOT with an extracted dump and shards, all written two days ago."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Shards are found wherever they are below the root, with what they were made of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

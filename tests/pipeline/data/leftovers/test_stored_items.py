@@ -1,7 +1,5 @@
 """Only what surely no shards need is listed, and goes unless it is used, linked or locked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Validation rows of many parts are merged as if one part had all of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

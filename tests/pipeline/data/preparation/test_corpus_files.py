@@ -1,7 +1,5 @@
 """The --corpus and --input of a command -> the files of its corpus."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path

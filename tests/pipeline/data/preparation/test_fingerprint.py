@@ -1,7 +1,5 @@
 """What the fingerprint of shards covers; tests/pipeline/test_prepare.py compares shards."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated, Any

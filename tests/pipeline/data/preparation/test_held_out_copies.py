@@ -1,7 +1,5 @@
 """Near-copies of held-out documents in train: which are found, and which are not."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

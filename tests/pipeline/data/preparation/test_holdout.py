@@ -1,7 +1,5 @@
 """Documents are held out whole, by their text, with their copies, and all of them if you ask."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Masks with random ids by frequency, through the whole of `prepare`."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The job of a prepare: its directory, its lock, and when it is complete."""
 
-from __future__ import annotations
-
 import fcntl
 from pathlib import Path
 

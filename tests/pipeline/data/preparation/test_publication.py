@@ -1,7 +1,5 @@
 """What is checked before finished parts become shards."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

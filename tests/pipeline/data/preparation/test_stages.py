@@ -1,7 +1,5 @@
 """The stages as a function, for callers that are no command; see test_prepare_shards.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which tokenizer a corpus gets if none is given, and which corpora share it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Corpora from the lists of their publishers, from the first request to the shards."""
 
-from __future__ import annotations
-
 import bz2
 import random
 import re

@@ -1,7 +1,5 @@
 """Actions: one 80/10/10 choice per token, or per span; random ids per token."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

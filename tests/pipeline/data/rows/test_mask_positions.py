@@ -4,8 +4,6 @@ Random choices are tested at fixed seeds. ALPHA is the chance that a correct gen
 test at a random seed.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Masks: exact counts, uniform choice, 80/10/10, streams that depend only on their key."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from fractions import Fraction

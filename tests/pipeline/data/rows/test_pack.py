@@ -1,7 +1,5 @@
 """Formats by name, the packing counts, and independent draws."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Masks become a list of predictions and masks again, with some predictions less."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of segments equal a slow reference's, token by token; labels are fair, no token is lost."""
 
-from __future__ import annotations
-
 import itertools
 from math import erfc, sqrt
 

@@ -1,7 +1,5 @@
 """Rows of full sentences, token by token on toy documents; no token of random ones is lost."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

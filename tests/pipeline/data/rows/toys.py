@@ -1,7 +1,5 @@
 """Toy documents, rows and masks, and what they hold, decoded from their columns."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

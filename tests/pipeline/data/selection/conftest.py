@@ -1,7 +1,5 @@
 """Texts as the arrays that kernels take."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from pipeline.data.text.cleaning import Offsets, clean

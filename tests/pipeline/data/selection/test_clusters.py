@@ -1,7 +1,5 @@
 """Clusters against a comparison of all pairs, and the share of planted copies that is found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

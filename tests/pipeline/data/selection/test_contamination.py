@@ -1,7 +1,5 @@
 """Evaluation files of every format give the same runs of words; other files are refused."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """The summary of selection decisions against a plain dictionary."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Decisions match the documents that are read, or it is an error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

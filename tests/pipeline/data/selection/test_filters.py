@@ -1,7 +1,5 @@
 """Filters against their definitions, and invalid arguments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

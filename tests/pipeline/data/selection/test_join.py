@@ -1,7 +1,5 @@
 """The join in tasks: the clusters of all pairs, few opens, resumed by task, by any processes."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator

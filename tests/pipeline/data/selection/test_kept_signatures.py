@@ -1,7 +1,5 @@
 """A second run against a first one drops what one run over both would drop."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

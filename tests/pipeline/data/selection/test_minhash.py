@@ -1,7 +1,5 @@
 """Runs and signatures against slow, obvious versions."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pipeline.data.selection import minhash

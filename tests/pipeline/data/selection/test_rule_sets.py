@@ -1,7 +1,5 @@
 """Each rule at its bound, runs of words against slow code, and datatrove's verdicts."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

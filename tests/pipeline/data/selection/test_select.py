@@ -1,7 +1,5 @@
 """The first of several copies is kept, by the order of the corpora, whatever the workers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

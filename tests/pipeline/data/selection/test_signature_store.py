@@ -1,7 +1,5 @@
 """A store is complete or absent, notices damage, and forgets documents that were taken down."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

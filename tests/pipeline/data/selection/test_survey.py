@@ -1,7 +1,5 @@
 """One row per document: a signature, or the first reason for dropping it."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

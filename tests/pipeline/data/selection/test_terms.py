@@ -1,7 +1,5 @@
 """Terms of text by their rules, and what is counted of them."""
 
-from __future__ import annotations
-
 import itertools
 
 from pipeline.data.selection.terms import HAS_LETTER, IS_SYMBOL, Terms, find_terms, hash_term

@@ -1,7 +1,5 @@
 """Words of every script against Unicode's own names and categories."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import random

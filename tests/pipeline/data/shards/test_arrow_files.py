@@ -1,7 +1,5 @@
 """Shard files are read back as written, and keep their size limits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pipeline.data.shards.corpus_warnings import describe_unknown, unknown_share

@@ -1,7 +1,5 @@
 """documents.parquet names exactly the sequences that hold a part of a document."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

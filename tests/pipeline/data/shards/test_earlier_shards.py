@@ -1,7 +1,5 @@
 """`--keep-signatures` and `--against` as commands: what they drop, say and refuse."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

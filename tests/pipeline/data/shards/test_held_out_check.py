@@ -1,7 +1,5 @@
 """No directory of a run trains on documents that another one holds out."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

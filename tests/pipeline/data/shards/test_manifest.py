@@ -1,7 +1,5 @@
 """The manifest is read back as written, and damage is named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

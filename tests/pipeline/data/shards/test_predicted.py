@@ -1,7 +1,5 @@
 """Text without spaces is predicted like any other, and shards that predict little say so."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

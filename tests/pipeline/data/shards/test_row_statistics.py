@@ -1,7 +1,5 @@
 """Statistics of a prepared directory equal those of a loop over its rows."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from pathlib import Path
 

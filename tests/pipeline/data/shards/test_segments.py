@@ -1,7 +1,5 @@
 """Segments belong to the documents whose ids they hold, in every format and pass."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

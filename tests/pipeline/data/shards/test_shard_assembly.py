@@ -1,7 +1,5 @@
 """Pieces become one shard, whatever happens meanwhile, and rows, masks and their order stay."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import shutil

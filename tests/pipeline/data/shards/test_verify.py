@@ -1,7 +1,5 @@
 """Verifying shards redraws their masks, reads each file once, and names all that are wrong."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Takedowns in a chain equal one; a killed one is not taken for whole."""
 
-from __future__ import annotations
-
 import fcntl
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The text of documents goes from extracted files; everything else in them stays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

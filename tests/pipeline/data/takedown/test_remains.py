@@ -1,7 +1,5 @@
 """Other shards, extracted files and downloads with the same text are listed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

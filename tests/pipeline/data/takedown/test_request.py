@@ -1,7 +1,5 @@
 """Ids are found in the shards, or refused with one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Shards that hold none of the documents are linked; damaged ones are refused, not rewritten."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

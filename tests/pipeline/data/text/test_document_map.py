@@ -1,7 +1,5 @@
 """A function of the user's: what it is given, what it may return, and what is wrong with it."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pieces of files to batches of cleaned documents; each is included or counted."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Giant documents are cut, others never."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.data.text import giants

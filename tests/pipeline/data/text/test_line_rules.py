@@ -1,7 +1,5 @@
 """The rules of C4, one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pipeline.data.text.cleaning import clean

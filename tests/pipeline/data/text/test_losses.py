@@ -1,7 +1,5 @@
 """Rules that take over half of a file or a corpus are named, with the worst files."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sample that a tokenizer is trained on: of fixed size, always the same, little read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sentence boundaries: F1 on labelled paragraphs, literal cases, invariants for any bytes."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

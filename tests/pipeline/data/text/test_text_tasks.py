@@ -1,7 +1,5 @@
 """Sources cut into tasks: every byte once, corpora apart, the same on every machine."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.base.errors import DataError

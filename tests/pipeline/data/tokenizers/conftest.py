@@ -1,7 +1,5 @@
 """Vocabularies by kind, texts as encoders are given them, and what encoders return."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Parts of documents between added tokens; their ids are tested in test_added_tokens."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

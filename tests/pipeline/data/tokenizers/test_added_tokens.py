@@ -1,7 +1,5 @@
 """Ids of text with added tokens against those of `transformers.AutoTokenizer`, by both engines."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

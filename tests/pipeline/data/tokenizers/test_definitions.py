@@ -1,7 +1,5 @@
 """tokenizer.json of each kind: what it does to a text, by hand."""
 
-from __future__ import annotations
-
 import pytest
 from tokenizers import Tokenizer
 

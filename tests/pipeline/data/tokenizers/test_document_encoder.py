@@ -1,7 +1,5 @@
 """The encoder: the fast engine, `tokenizers` for unsure documents, and the checks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Tokenizer folders: RoBERTa's and GPT-2's ids from any layout, and what training gives."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """gigatoken's ids against those of `tokenizers`, and the fallback where they differ."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pipeline.data.tokenizers.document_encoder import TextEncoder

@@ -1,7 +1,5 @@
 """The quality report: figures counted by hand, and scripts that normalizers damage."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pipeline.data.tokenizers.folders import read_vocabulary

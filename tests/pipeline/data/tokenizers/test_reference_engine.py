@@ -1,7 +1,5 @@
 """Sentence starts among the tokens, in every kind of vocabulary."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models of SentencePiece give the ids of the sentencepiece package, or are refused."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Documents as ids: chosen, joined, and cut where sentences begin."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pipeline.data.tokenizers.token_ids import Tokens, join_tokens, select, token_positions

@@ -1,7 +1,5 @@
 """Training: reproducible bytes, the requested size, rare characters dropped."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

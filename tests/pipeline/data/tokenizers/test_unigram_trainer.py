@@ -1,7 +1,5 @@
 """Unigram training against slow, obvious sums, and against `tokenizers`' own trainer."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

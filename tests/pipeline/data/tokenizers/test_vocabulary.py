@@ -1,7 +1,5 @@
 """Tables of WordPiece and unigram vocabularies, against `tokenizers` on real text."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Ids and sentence starts of the word engine against `tokenizers`, on all sorts of text."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

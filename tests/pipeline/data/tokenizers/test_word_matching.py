@@ -1,7 +1,5 @@
 """Ids of words by the rules of WordPiece and unigram."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The table of words: kinds of characters, and words distinguished by their bytes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pipeline.data.tokenizers.document_encoder import TextEncoder

@@ -1,7 +1,5 @@
 """Compressed files of two members, streams or frames, whole and damaged between and after them."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """bzip2 files from any byte on: the same blocks as the library's, and the same errors."""
 
-from __future__ import annotations
-
 import bz2
 import io
 import random

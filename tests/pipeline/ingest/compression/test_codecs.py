@@ -1,7 +1,5 @@
 """One table of damage and padding for every codec, in every place that reads compressed files."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import lzma

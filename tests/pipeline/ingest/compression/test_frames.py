@@ -1,7 +1,5 @@
 """Compressed files that are read in pieces: the same records, wherever they are cut."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The catalogue is complete and consistent."""
 
-from __future__ import annotations
-
 import re
 
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS

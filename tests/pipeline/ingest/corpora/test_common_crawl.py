@@ -1,7 +1,5 @@
 """Months of CC-NEWS, from lists as Common Crawl has them."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders that the library `datasets` writes: of each only the train split is read, once."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which files a corpus uses if the command gives none, or only some."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

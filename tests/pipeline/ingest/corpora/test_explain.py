@@ -1,7 +1,5 @@
 """`--explain` prints the whole catalogue entry, at any width, without a network."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

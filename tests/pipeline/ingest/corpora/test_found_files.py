@@ -1,7 +1,5 @@
 """Files in few bytes: in the order in which they were found, or by name."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

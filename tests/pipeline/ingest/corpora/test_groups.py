@@ -1,7 +1,5 @@
 """Groups: which files belong to which member, and how much text is too little."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Fetching a corpus from the Hub: pinned, once, resumable, one-line errors."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

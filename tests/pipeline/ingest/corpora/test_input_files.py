@@ -1,7 +1,5 @@
 """Files of directories and globs: each real file once, under names that differ."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The language of each corpus: named, in its name, or known from how its files were chosen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What --months, --dump, --mirror and --language ask for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Directories of several formats, and plain text that may be split in the wrong places."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections.abc import Callable

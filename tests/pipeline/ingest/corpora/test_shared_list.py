@@ -1,7 +1,5 @@
 """One of the parts of a job finds the files of a corpus; the others read its list."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import functools

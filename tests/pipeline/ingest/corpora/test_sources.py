@@ -1,7 +1,5 @@
 """Corpora by name and by path: their files, order and labels."""
 
-from __future__ import annotations
-
 import gc
 import re
 import tracemalloc

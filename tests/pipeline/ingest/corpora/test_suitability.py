@@ -1,7 +1,5 @@
 """Texts that a recipe cannot use are refused; texts that only look similar are accepted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

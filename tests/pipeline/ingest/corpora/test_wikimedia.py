@@ -1,7 +1,5 @@
 """Dumps, from lists as Wikimedia has them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Raw files for tests: how they are written, sniffed and read."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma

@@ -1,7 +1,5 @@
 """Arrow files and streams by batches, every type of string, damaged and hostile files."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Books: headers old and new, notes, split words; cuts are counted."""
 
-from __future__ import annotations
-
 import random
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CSV and TSV: header, delimiters, quotes, bad rows; as a stream."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

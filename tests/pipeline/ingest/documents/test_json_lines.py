@@ -1,7 +1,5 @@
 """JSON lines to records: fields, bad lines, and what Python writes that is not JSON."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """XML and HTML: what comes before the root element, and what is refused."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

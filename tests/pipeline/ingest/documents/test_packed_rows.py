@@ -1,7 +1,5 @@
 """Rows in few bytes."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.ingest.documents import packed_rows

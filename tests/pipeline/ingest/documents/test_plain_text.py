@@ -1,7 +1,5 @@
 """Plain text to documents: one per file, or with blank lines between them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Positions of records, and the longest document."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The format of a file is detected from its first bytes; other data are refused."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

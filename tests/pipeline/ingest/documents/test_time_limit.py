@@ -1,7 +1,5 @@
 """What takes too long is interrupted, or noticed at its end."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,7 +1,5 @@
 """Bytes are hashed as they are read, and a file that changes meanwhile is an error."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Places in messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pipeline.ingest.documents.where import Where, with_line

@@ -1,7 +1,5 @@
 """wikiextractor's <doc> mark-up; holes that cannot be text are closed."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The same page in any encoding, under any label, is the same text."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """A few damaged bytes leave UTF-8 what it is; other encodings are not taken for it."""
 
-from __future__ import annotations
-
 from pipeline.ingest.encodings.utf import nearly_utf8, wide_encoding
 
 

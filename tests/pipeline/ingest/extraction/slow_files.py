@@ -1,7 +1,5 @@
 """Files that are slow to read, without extracting them to Parquet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pipeline.ingest.documents.records import BadRecord, Extract, Source

@@ -1,7 +1,5 @@
 """Tables of documents: what is read of them is what the readers gave."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 from dataclasses import replace

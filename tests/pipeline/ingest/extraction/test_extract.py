@@ -1,7 +1,5 @@
 """Dumps are read once: by processes on one machine, MPI ranks, or parts of an array."""
 
-from __future__ import annotations
-
 import bz2
 import functools
 import json

@@ -1,7 +1,5 @@
 """Folders of HTML files: gathered, and read as pages of a crawl are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """The main text of pages, without what surrounds it."""
 
-from __future__ import annotations
-
 from pipeline.ingest.extraction.main_text import read_page, read_plain
 from tests.pipeline.ingest.web_archive import NAVIGATION, SENTENCES, page
 

@@ -1,7 +1,5 @@
 """MediaWiki dumps: every page is an article or is dropped with a reason."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders of small files: a few files are read instead, and the records stay the same."""
 
-from __future__ import annotations
-
 import bz2
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Blocks and their places do not depend on where reading starts."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """Archives, compared with Python's tarfile, and cases it cannot read: NULs between, damage."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

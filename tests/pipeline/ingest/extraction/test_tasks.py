@@ -1,7 +1,5 @@
 """Tasks of an extraction: their names, weights and markers, and when processes share one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The file of all units: the rows and row groups that it would have without units."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace

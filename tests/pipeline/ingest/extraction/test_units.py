@@ -1,7 +1,5 @@
 """Units give the records of the whole file, wherever they are cut."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

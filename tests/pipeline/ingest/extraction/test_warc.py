@@ -1,7 +1,5 @@
 """Records of WARC files: complete ones as fastwarc reads them, damaged ones reported."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tracemalloc

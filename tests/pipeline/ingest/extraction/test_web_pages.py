@@ -1,7 +1,5 @@
 """WARC and WET files to documents: every record accounted for, no boilerplate, any order."""
 
-from __future__ import annotations
-
 import collections
 import json
 import random

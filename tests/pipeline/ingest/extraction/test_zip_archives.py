@@ -1,7 +1,5 @@
 """Zip archives: files of every format in them, and hostile ones."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

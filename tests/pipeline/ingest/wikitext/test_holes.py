@@ -1,7 +1,5 @@
 """What is around a mark is closed; everything else stays as it was written."""
 
-from __future__ import annotations
-
 from pipeline.ingest.wikitext.holes import HOLE, close_holes
 
 

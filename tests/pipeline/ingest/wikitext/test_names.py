@@ -1,7 +1,5 @@
 """The tables of names: lower-case, and without names that would hide titles."""
 
-from __future__ import annotations
-
 from pipeline.ingest.wikitext.names import LANGUAGES, NAMESPACES, REDIRECTS, SWITCHES
 
 

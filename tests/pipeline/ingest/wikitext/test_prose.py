@@ -1,7 +1,5 @@
 """Wikitext becomes prose."""
 
-from __future__ import annotations
-
 import pytest
 from mwparserfromhell.parser import ParserError
 

@@ -1,7 +1,5 @@
 """Templates that stand for words."""
 
-from __future__ import annotations
-
 from pipeline.ingest.wikitext.holes import HOLE
 from pipeline.ingest.wikitext.templates import constant, expand_template, shows_words
 

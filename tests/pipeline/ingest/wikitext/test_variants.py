@@ -1,7 +1,5 @@
 """Language variants: the first is shown, in wikis that know the markup."""
 
-from __future__ import annotations
-
 from pipeline.ingest.wikitext.holes import HOLE
 from pipeline.ingest.wikitext.variants import VARIANTS, first_variants
 

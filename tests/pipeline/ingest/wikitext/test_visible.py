@@ -1,7 +1,5 @@
 """What is never prose is cut before parsing, whatever begins first."""
 
-from __future__ import annotations
-
 from pipeline.ingest.wikitext.holes import HOLE
 from pipeline.ingest.wikitext.visible import tried, visible
 

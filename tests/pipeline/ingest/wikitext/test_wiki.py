@@ -1,7 +1,5 @@
 """Names of namespaces: the dump's own, English ones, and former ones of its language."""
 
-from __future__ import annotations
-
 from pipeline.ingest.wikitext.wiki import CATEGORY, FILE, MEDIA, Wiki
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pipeline.planning.phases import LATER_ORDER
 from pipeline.training.checkpoints.data_position import (
     Reading,

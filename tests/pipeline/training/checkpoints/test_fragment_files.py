@@ -1,7 +1,5 @@
 """Fragments in safetensors files: readable by others, complete, every flipped bit found."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waiting for the other ranks, and which checkpoints are kept; crashes are in test_saver.py."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

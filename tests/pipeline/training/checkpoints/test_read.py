@@ -1,7 +1,5 @@
 """Any ranks read what others wrote; damage is named, and the previous checkpoint is used."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

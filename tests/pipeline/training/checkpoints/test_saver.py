@@ -1,7 +1,5 @@
 """A save is published whole or not at all: crashes, full disks, several ranks, old checkpoints."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

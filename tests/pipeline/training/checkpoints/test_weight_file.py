@@ -1,7 +1,5 @@
 """Weights in safetensors files that we write ourselves."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

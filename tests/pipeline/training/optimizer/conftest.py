@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pipeline.training.optimizer.cpu_update import CompiledUpdate

@@ -1,7 +1,5 @@
 """The compiled arithmetic: what it changes, and that threads and pieces do not matter."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 One launch per number of ranks trains the toy in every setting (zero_worker.py).
 """
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """Fragments by literal example; the real layouts are in test_engine.py."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

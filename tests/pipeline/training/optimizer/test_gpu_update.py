@@ -1,7 +1,5 @@
 """PyTorch's operations give the results of the compiled ones: on a CPU, and on a GPU if present."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

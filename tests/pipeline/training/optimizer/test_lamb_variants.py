@@ -1,7 +1,5 @@
 """The variants' numbers by hand; test_optimizer.py compares whole steps with each formula."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import get_args, get_type_hints

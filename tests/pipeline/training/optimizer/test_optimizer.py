@@ -4,8 +4,6 @@ The measure is ||ours - reference|| / distance that the reference moved; the lim
 floor, which is the same measure of the reference with its batch in chunks (toy.py).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

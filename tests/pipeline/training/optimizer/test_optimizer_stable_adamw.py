@@ -1,7 +1,5 @@
 """StableAdamW equals its formula in fp64; test_optimizer.py compares it as the other kinds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, NamedTuple

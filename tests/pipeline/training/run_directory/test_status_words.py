@@ -1,7 +1,5 @@
 """The status of runs in words, in full and in a table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Slow hosts are named, once and not too soon."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

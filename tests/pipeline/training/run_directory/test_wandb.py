@@ -1,7 +1,5 @@
 """A run of two ranks logs to Weights & Biases offline and resumes; wandb's files are read back."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

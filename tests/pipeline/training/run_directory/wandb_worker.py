@@ -7,8 +7,6 @@ checksum (4 bytes), length (2) and type (1: whole, 2, 3, 4: first, middle, last 
 are those of wandb's own protocol.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import sys

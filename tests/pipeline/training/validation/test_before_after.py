@@ -1,7 +1,5 @@
 """The held-out losses of both ends of a run, in words."""
 
-from __future__ import annotations
-
 from pipeline.training.validation.before_after import at_the_start, change
 
 FIRST = {"step": 0, "validation_mlm_loss": 3.21, "general_mlm_loss": 2.9}

@@ -1,7 +1,5 @@
 """The general sample: prepared once per run, with its own tokenizer and settings."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

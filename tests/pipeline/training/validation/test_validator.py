@@ -1,7 +1,5 @@
 """The validation of a step is written once, by the first rank, and is owed until then."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """--init; test_train.py checks that ranks, stages and a resume change nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Folders and checkpoints as models; test_export.py checks the commands that use them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
