@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.reporting.renderings import as_text
 from pipeline.reporting.run_summary import changes, flat, read_run
@@ -10,14 +12,17 @@ from pipeline.reporting.sections import make_report
 from tests.pipeline.reporting.small_runs import write_run
 
 
-def test_all_of_a_run(tmp_path: Path, prepared: Path) -> None:
-    found = read_run(write_run(tmp_path / "run", data=prepared))
+def test_all_of_a_run(tmp_path: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(tmp_path / "run", data=prepared)
+    found = read_run(run)
     assert (found.name, found.recipe, found.problems) == ("run", "roberta_tiny", [])
     assert found.starts == [50]
     assert found.data == [(str(prepared), read_manifest(prepared))]
     assert found.settings["optimizer.kind"] == "lamb"
     assert [path for path, *_ in changes(found.settings, found.recipe)] == ["steps"]
     assert changes(found.settings, "mine") == []
+    monkeypatch.setattr("pipeline.reporting.run_summary.MOST_BYTES", 1)
+    assert read_run(run).starts == [], "from a history that is too large to read"
     nested = {"a": 1, "b": {"c": [1], "d": {"e": 2}}}
     assert flat(nested) == {"a": 1, "b.c": [1], "b.d.e": 2}
 
