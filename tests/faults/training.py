@@ -95,7 +95,7 @@ FAULTS = {
         (
             "a wrong pad is planned",
             "run.encoder.position_offset != pad + 1:",
-            "run.encoder.position_offset == pad:",
+            "run.encoder.position_offset > pad + 1:",
         ),
     ],
     "pipeline/planning/doubts.py": [
