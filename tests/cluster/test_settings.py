@@ -195,7 +195,7 @@ def test_arguments_are_checked_as_they_are_used(
     """pipeline.sh --check, in the checkout, where `py*` matches."""
     chosen = settings(stand_ins.folder) | {"TENFOLD_VENV": str(stand_ins.folder)}
     chosen |= {"TENFOLD_ARGS": "--more py*", "TENFOLD_PREPARE_ARGS": "--more py*"}
-    bash(f". {ROOT}/slurm/check.sh; cd {ROOT}; read_site; {check}", **chosen)
+    bash(f'. "$TENFOLD_HOME/slurm/check.sh"; cd "$TENFOLD_HOME"; read_site; {check}', **chosen)
     record = (stand_ins.folder / "record").read_text()
     assert record.split("\n\n")[-1].splitlines()[-2:] == last
 
@@ -204,7 +204,9 @@ def test_arguments_are_checked_as_they_are_used(
 def test_a_board_without_its_package_is_found(tmp_path: Path) -> None:
     chosen = {"TENFOLD_VENV": sys.prefix, "TENFOLD_RECIPE": "roberta_tiny"}
     chosen |= {"TENFOLD_ROOT": str(tmp_path), "TENFOLD_ARGS": '--set logging.to=["wandb"]'}
-    printed = bash(f". {ROOT}/slurm/check.sh; read_site; (check_train) 2>&1; echo $?", **chosen)
+    printed = bash(
+        '. "$TENFOLD_HOME/slurm/check.sh"; read_site; (check_train) 2>&1; echo $?', **chosen
+    )
     assert "error: logging.to=['wandb'] needs the wandb package" in printed
     assert printed.endswith("\n2")
 
@@ -216,7 +218,7 @@ def test_an_unknown_setting_in_site_env_is_found(tmp_path: Path) -> None:
         (tmp_path / "slurm" / name).write_text((ROOT / "slurm" / name).read_text())
     (tmp_path / "pipeline").symlink_to(ROOT / "pipeline")
     text = (ROOT / "slurm" / "site.env").read_text()
-    script = f'. {ROOT}/slurm/check.sh; unset "${{!TENFOLD_TEST_@}}"; read_site; '
+    script = '. "$TENFOLD_HOME/slurm/check.sh"; unset "${!TENFOLD_TEST_@}"; read_site; '
     script += "(check_names) 2>&1; echo $?"
     for line, end in (("", "0"), ("TENFOLD_CORPOS=x\n", "unknown setting TENFOLD_CORPOS;")):
         (tmp_path / "slurm" / "site.env").write_text(f"{text}\n{line}")

@@ -8,6 +8,7 @@ one with other values of variables that are read during imports. `cold=True` ask
 import json
 import os
 import select
+import shlex
 import shutil
 import socket
 import subprocess
@@ -55,7 +56,8 @@ class ForkServerOwner:
         os.environ[ADDRESS] = f"{self._folder}/socket"
         python = quick_python()
         stand_in = Path(__file__).with_name("stand_in.py")
-        python.write_text(f'#!/bin/sh\n{PYTHON}="$0" exec {sys.executable} -S -E {stand_in} "$@"\n')
+        command = shlex.join([sys.executable, "-S", "-E", str(stand_in)])
+        python.write_text(f'#!/bin/sh\n{PYTHON}="$0" exec {command} "$@"\n')
         python.chmod(0o755)
         self._thread = threading.Thread(target=self._start_when_asked, daemon=True)
         self._thread.start()

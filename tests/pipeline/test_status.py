@@ -28,7 +28,8 @@ def run(tmp_path: Path) -> Path:
 def test_one_run_is_shown_in_full_and_several_in_a_table(run: Path, show: Show) -> None:
     assert show(run).startswith(f"{run}, roberta_large: failed (Slurm job 9)\n")
     table = show(run, RUNS / "bert").splitlines()
-    assert [line.split()[0] for line in table] == ["run", str(run), str(RUNS / "bert")]
+    for line, name in zip(table, ("run", run, RUNS / "bert"), strict=True):
+        assert line.startswith(f"{name} ")
 
 
 def test_json_for_scripts(run: Path, show: Show) -> None:
