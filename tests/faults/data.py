@@ -214,6 +214,7 @@ FAULTS = {
             "held-out documents are trained on",
             "part.sides[0].add(tokens, batch, filled & ~validation)",
             "part.sides[0].add(tokens, batch, filled)",
+            "tests/pipeline/data/preparation/test_holdout.py",
         ),
     ],
     "pipeline/data/shards/document_index.py": [
