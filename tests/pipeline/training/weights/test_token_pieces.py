@@ -60,3 +60,11 @@ def test_the_inside_of_a_word_has_no_first_pieces(vocabularies: dict[str, Vocabu
     assert "".join(letters[each] for each in again[0]) == "ington"
     assert "".join(letters[each] for each in again[1]) == "\u0120ington"
     assert len(again[2]) == 4  # the space and three bytes, or fewer pieces of them
+
+
+def test_a_letter_that_they_lack_is_skipped(vocabularies: dict[str, Vocabulary]) -> None:
+    theirs = vocabularies["unigram"]
+    known, mixed = pieces_of_tokens(
+        vocabularies["wordpiece"], {0: "a", 1: "a\u4e2d"}, theirs
+    ).values()
+    assert mixed == known and theirs.unk not in mixed
