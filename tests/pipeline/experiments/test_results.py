@@ -184,6 +184,18 @@ def test_where_fewer_than_two_seeds_finished_in_both_arms_it_is_said(tmp_path: P
     assert two["measures"]["mask_loss"]["n"] == 3
 
 
+@pytest.mark.parametrize(("tokens", "equal"), [(1009, True), (1020, False)])
+def test_arms_that_read_as_many_tokens_may_differ_by_a_percent(
+    tokens: int, equal: bool, tmp_path: Path
+) -> None:
+    given = ablation(tmp_path)
+    write_results(given, 0.3)
+    for job in given.jobs():
+        if job.arm is not given.baseline:
+            save_result(given, job, finished_result(job, 4.0, tokens=tokens))
+    assert collected(given)["equal_tokens"] is equal
+
+
 def test_runs_are_scored_on_the_same_minimal_pairs(tmp_path: Path) -> None:
     given = ablation(tmp_path)
     write_results(given, 0.3)
