@@ -79,7 +79,8 @@ def _run_tests(checkout: Path, fault: Fault) -> tuple[int, float]:
     environment = os.environ | {"PYTHONPATH": str(checkout)}
     if "numba" not in (checkout / fault.file).read_text():
         # No kernel changes, so this copy's mistakes share them: the usual cache has a directory per
-        # state of the product, and would compile them anew for each mistake.
+        # state of the product, and would compile them anew for each mistake. A mistake in a
+        # constant that a kernel imports from a file without numba would stay compiled: plant none.
         environment["NUMBA_CACHE_DIR"] = f"{checkout}-kernels"
     process = subprocess.Popen(
         command, cwd=checkout, env=environment,

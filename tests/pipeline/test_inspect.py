@@ -65,9 +65,9 @@ def test_interrupted_workers_end(prepared: Path) -> None:
         workers = children(process.pid)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=120)
+        preparing.wait_for_end(*workers, seconds=10)
     assert process.returncode == 130
     assert said(errors) == ["interrupted; run the same command again to resume"]
-    preparing.wait_for_end(*workers, seconds=10)
 
 
 def test_options_for_documents_are_refused(prepared: Path, call: Call) -> None:

@@ -392,18 +392,25 @@ def test_every_file_is_on_disk_before_it_gets_its_name(
     assert not unsynced and len(synced) > 20
 
 
-def test_interrupted_workers_exit_at_once(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """Ctrl-C: one line, exit code 130, and no process left."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_workers_exit_at_once(
+    number: signal.Signals, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """Ctrl-C: one line, exit code 130, and no process left; also none if the parent is killed."""
     path = write_jsonl(tmp_path / "in.jsonl", [f"Text {i}. " * 3000 for i in range(2000)])
     arguments = ("--corpus", path, "--workers", 2, *tiny(tiny_tokenizer, tmp_path / "out"))
     with preparing.started(*PREPARE, *arguments) as process:
         preparing.wait_until((tmp_path / "out" / ".work").exists, process)
         preparing.wait_until(lambda: children(process.pid), process)
         workers = children(process.pid)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        _, error = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert error.strip().splitlines()[-1] == "interrupted; run the same command again to resume"
+        if number == signal.SIGKILL:
+            process.kill()
+        else:
+            os.killpg(process.pid, number)  # as a terminal does
+            _, error = process.communicate(timeout=60)
+            last = error.strip().splitlines()[-1]
+            assert last == "interrupted; run the same command again to resume"
+            assert process.returncode == 130
         preparing.wait_for_end(*workers, seconds=15)
 
 

@@ -67,6 +67,7 @@ def test_help_lists_everything_and_its_examples_are_commands(call: Call) -> None
 
 
 def test_a_mistake_is_one_line(said: Said) -> None:
+    assert tenfold("prepar").stdout == ""
     for words, line in (
         (["prepar"], "unknown command 'prepar'; did you mean prepare?"),
         (["nothing-like-it"], "unknown command 'nothing-like-it'; `tenfold --help`"),

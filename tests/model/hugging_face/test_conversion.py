@@ -9,7 +9,13 @@ import torch
 
 from model.hugging_face.conversion import from_hugging_face, logical_parameters, to_hugging_face
 from model.objectives.masked_language import MaskedLanguageModel
-from tests.model.conftest import TOY, assert_each_number_has_one_name, theirs_of, toy_model
+from tests.model.conftest import (
+    TOY,
+    assert_each_number_has_one_name,
+    assert_same_weights,
+    theirs_of,
+    toy_model,
+)
 
 
 @pytest.mark.parametrize("design", [{}, {"norm": "pre", "gated": True, "embedding_width": 24}])
@@ -31,6 +37,23 @@ def test_names_are_those_of_transformers_and_vectors_neither_decay_nor_adapt() -
     assert not flags["output.LayerNorm.weight"] and not flags["lm_head.bias"]
     assert flags["roberta.embeddings.word_embeddings.weight"]
     assert Counter(piece.decay for piece in pieces) == {True: 16, False: 26}
+
+
+def test_published_checkpoints_have_parts_that_are_not_needed() -> None:
+    model = toy_model()
+    state, config = to_hugging_face(model)
+    state |= {
+        "roberta.pooler.dense.weight": torch.zeros(48, 48),
+        "roberta.embeddings.position_ids": torch.arange(42)[None],
+    }
+    assert_same_weights(from_hugging_face(state, config), model)
+
+
+def test_each_dropout_keeps_its_name() -> None:
+    unequal = replace(TOY, dropout=0.1, attention_dropout=0.125)
+    _, config = to_hugging_face(MaskedLanguageModel(unequal, seed=0))
+    assert config["hidden_dropout_prob"] == 0.1
+    assert config["attention_probs_dropout_prob"] == 0.125
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_directory_that_cannot_be_made_has_its_owners_remedy(tmp_path: Path) -
 def test_a_lock_is_taken_by_one_at_a_time_and_changes_no_file(tmp_path: Path) -> None:
     """Another process may keep something in it, or a lock's name may be a file of the user."""
     path = tmp_path / "lock"
-    assert not is_locked(path)
+    assert not is_locked(path) and not names(tmp_path)
     path.write_text("held by 7")
     before = path.stat().st_mtime_ns
     with one_at_a_time(path):

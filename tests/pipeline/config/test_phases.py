@@ -46,7 +46,10 @@ def test_settings_that_do_not_fit_are_refused() -> None:
     for name, setting, message in (
         (
             "roberta_tiny", "optimizer.peak_lr=1",
-            "phases.0.settings has optimizer.peak_lr=1, but a phase may change only data.masking, ",
+            "phases.0.settings has optimizer.peak_lr=1, but a phase may change only data.masking, "
+            "data.masks, data.mask_mode, data.duplicates, batch.mixture, batch.mixture_exponent, "
+            "batch.mixture_over, batch.corpora, encoder.dropout, encoder.attention_dropout, "
+            "encoder.rotary_base, encoder.local_rotary_base; add ",
         ),
         ("roberta_tiny", "data.masks.rat=0.3", f"{INNER}unknown setting data.masks.rat; did you"),
         ("roberta_tiny", "data.masks.rate=2", f"{INNER}data.masks.rate=2.0 is out of range"),

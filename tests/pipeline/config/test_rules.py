@@ -104,6 +104,10 @@ def test_a_value_that_cannot_be_kept_gets_the_nearest_legal_one() -> None:
     for name, settings, message in (
         ("roberta_base", "name=a/b", "name='a/b' cannot name a directory"),
         ("bert_base", "data.sequence_length=4", "data.sequence_length=4 is too short for two"),
+        (
+            "roberta_base", "data.format=segment_pair data.sequence_length=5",
+            "data.sequence_length=5 is too short for two",
+        ),
         ("bert_base", f"{PHASES} phases.0.sequence_length=4", "phases.0.sequence_length=4 is too"),
         ("electra_base", "objective.generator.layers=0.01", "objective.generator.layers=0.01 of"),
         ("electra_base", "objective.generator.width=0.45", "objective.generator.layers=1 of 12 "),

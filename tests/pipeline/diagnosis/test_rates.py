@@ -26,7 +26,7 @@ def test_a_slow_device_is_named() -> None:
         ("cpu", [1e10, 0.6e10], "ok", ""),
     ):
         (check,) = compare_products(rates, NAMES, name)
-        assert check.status == status and check.value.startswith(value)
+        assert check.status == status and (check.value == value or not value)
 
 
 def test_the_slowest_pair_is_named() -> None:
@@ -34,12 +34,12 @@ def test_the_slowest_pair_is_named() -> None:
     rates = {(0, 1): 40e9, (0, 2): 41e9, (1, 2): 12e9}
     for given, status, threshold, value in (
         (rates, "warn", "20.5", "slowest b.0 to c.0, 12 GB/s each way, fastest 41"),
-        (rates | {(1, 2): 30e9}, "ok", "20.5", "slowest b.0 to c.0, 30"),
+        (rates | {(1, 2): 30e9}, "ok", "20.5", "slowest b.0 to c.0, 30 GB/s each way, fastest 41"),
         ({(0, 3): 0.02e9}, "warn", "0.1", "slowest a.0 to d.0, 0.02 GB/s each way"),
     ):
         (check,) = compare_pairs(given, NAMES)
         assert (check.status, check.threshold) == (status, f"at least {threshold} GB/s")
-        assert check.value.startswith(value)
+        assert check.value == value
 
 
 def test_code_for_a_device() -> None:

@@ -91,6 +91,7 @@ def test_what_cannot_be_planned_names_settings_that_can(
     with pytest.raises(ConfigError, match=message) as error:
         plan(run, 3)
     remedies = alternatives(str(error.value))
+    assert remedies
     for remedy in remedies:
         plan(override(run, remedy), 3)
     if settings.startswith("objective"):  # BERT's positions, before giving up the pair head

@@ -3,15 +3,19 @@
 import json
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pytest
 
 from pipeline.base.errors import ConfigError, DataError
+from pipeline.config import data_settings
+from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
-from pipeline.config.settings import override
+from pipeline.config.schema import Legacy
+from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.loading.compatibility import as_read, check_shards, runs_of
 from pipeline.loading.dataset import Dataset
@@ -68,6 +72,28 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
     long.manifest = replace(long.manifest, data=kept)
     with pytest.raises(DataError, match=r"was prepared without data\.seed, the run asks for 0;"):
         check_shards(recipe("roberta_tiny"), [long], "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterData(DataSettings):
+    blanks: Annotated[int, Legacy(0)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaterRun(Run):
+    data: LaterData
+
+
+def test_shards_with_a_later_value_fit_no_run_with_its_legacy_value(
+    lesson: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = Dataset.open(lesson)
+    new.manifest = replace(new.manifest, data=new.manifest.data | {"blanks": 3})
+    monkeypatch.setattr(data_settings, "DataSettings", LaterData)
+    same = from_dict(LaterRun, to_dict(recipe("roberta_tiny")))
+    check_shards(override(same, ["data.blanks=3"]), [new], "")
+    with pytest.raises(DataError, match=r"prepared with data\.blanks=3, the run asks for 0;"):
+        check_shards(same, [new], "")
 
 
 def changing(*phases: tuple[str, ...], anew: bool = False) -> Run:

@@ -148,6 +148,15 @@ def test_an_endless_answer_does_not_fill_the_disk(server: Publisher, tmp_path: P
         fetch_file(listed(server, tmp_path), tmp_path / PATH)
     assert not (tmp_path / PATH).exists() and len(sent) < 400
 
+    def one_more(request: Request) -> None:
+        request.send_response(200)
+        request.end_headers()
+        request.wfile.write(CONTENT + b"x")
+
+    server.moods[PATH] = [one_more]
+    with pytest.raises(DataError, match="more than 50,000 bytes"):
+        fetch_file(listed(server, tmp_path), tmp_path / PATH)
+
 
 @pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])
 def test_hashes_are_checked(server: Publisher, tmp_path: Path, kind: str) -> None:
@@ -201,8 +210,8 @@ def test_connections_are_limited_over_all_who_share_a_directory(tmp_path: Path) 
                 inside -= 1
 
     with ThreadPoolExecutor(6) as pool:
-        for _ in range(6):
-            pool.submit(work)
+        done = [pool.submit(work) for _ in range(6)]
+    assert [each.result() for each in done] == [None] * 6
     assert most == 2 and not inside
 
 

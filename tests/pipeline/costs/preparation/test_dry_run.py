@@ -42,7 +42,7 @@ def test_the_command_prints_the_estimate_and_writes_nothing(
     said = run("--corpus", path, "--recipe", "roberta_tiny", "--dry-run")
     assert "estimating with one trained on a small sample" in said
     assert "about 200 documents" in said
-    assert contents(tmp_path) == before
+    assert contents(tmp_path) == before and [*tmp_path.iterdir()] == [path]
 
 
 def test_results_and_time() -> None:

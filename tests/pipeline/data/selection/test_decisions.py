@@ -21,6 +21,7 @@ def test_decisions_match_documents_in_batches_of_any_size(tmp_path: Path) -> Non
         pa.array([None if i % 3 else "exact copy" for i in range(len(IDS))]).dictionary_encode(),
         pa.array(range(len(IDS)), pa.uint32()),
     ]
+    assert SCHEMA.names == ["id", "corpus", "dropped", "cluster"], "of files that there are"
     pq.write_table(pa.table(columns, schema=SCHEMA), path)
     reasons: list[str | None] = []
     with Decisions.open(path) as decisions:

@@ -36,6 +36,9 @@ def test_groups_of_a_directory_and_of_the_users_own(tmp_path: Path) -> None:
     ]  # fmt: skip
     put_all(tmp_path / "two", *(f"{member}/0.jsonl" for member in SMALL.members))
     assert len(corpus_sources("16gb", [str(tmp_path / "two")])[1]) == 2, "files of one name"
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ConfigError, match="16gb needs files of wikipedia, bookcorpus"):
+        corpus_sources("16gb", [str(tmp_path / "none")])
     # a group of the user's own has the corpora that its inputs name, in the catalogue's order
     put_all(tmp_path, "n.jsonl", "b.jsonl")
     given = [f"cc-news={tmp_path / 'n.jsonl'}", f"bookcorpus={tmp_path / 'b.jsonl'}"]

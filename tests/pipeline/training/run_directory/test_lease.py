@@ -125,9 +125,12 @@ def test_a_second_start_on_this_machine_is_refused_while_the_first_lives(
             assert (tmp_path / LEASE).read_bytes() == lease
         process.kill()
         process.wait()
-        if not stopped:
-            monkeypatch.delenv("SLURM_JOB_ID")
+        monkeypatch.delenv("SLURM_RESTART_COUNT")
         taken(tmp_path)  # at once, without a requeue
+        if not stopped:  # and from outside the job
+            (tmp_path / LEASE).write_bytes(lease)
+            monkeypatch.delenv("SLURM_JOB_ID")
+            taken(tmp_path)
 
 
 @pytest.mark.parametrize(
