@@ -153,7 +153,11 @@ def test_the_sample_of_a_tokenizer_is_estimated(
     assert stored / 1.5 < use.sample < 1.5 * stored
     assert use.shards == 0 and use.documents == pytest.approx(bytes_in(tmp_path / "documents"), 0.5)
     here = replace(use, tokenizer=tmp_path / "tok")
-    assert peaks(here, tmp_path / "tok") == peaks(use, tmp_path / "tok")  # of one disk
+    of_one_disk = [
+        [(peak.place, peak.needed) for peak in peaks(each, tmp_path / "tok")]
+        for each in (here, use)
+    ]  # how much is free changes meanwhile
+    assert of_one_disk[0] == of_one_disk[1]
     there = replace(use, tokenizer=Path("/dev/shm/tok"))
     assert peaks(there, tmp_path)[-1].needed == use.sample
 
