@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import inspect, takedown
 from tests.launching.shared import build_once
-from tests.pipeline.preparing import SMALL_SPLITS, Call, Prepare, finish, many_documents, tiny
+from tests.pipeline.preparing import SMALL_SPLITS, Call, finish, many_documents, tiny
 
 
 @pytest.fixture(scope="session")
@@ -35,16 +35,6 @@ def apart_and_together(
 def copy(prepared: Path, tmp_path: Path) -> Path:
     """`prepared`, to be written into."""
     return Path(shutil.copytree(prepared, tmp_path / "copy"))
-
-
-@pytest.fixture
-def make(run: Prepare, tiny_tokenizer: Path, tmp_path: Path) -> Prepare:
-    """Prepares in this process to `tmp_path`/out, or to another output, with the tiny tokenizer."""
-
-    def make(*words: object, output: str = "out", code: int = 0) -> str:
-        return run("--workers", 1, *words, *tiny(tiny_tokenizer, tmp_path / output), code=code)
-
-    return make
 
 
 @pytest.fixture
