@@ -1,6 +1,6 @@
 """Plants plausible mistakes in copies of the product, and shows that a test notices each of them.
 
-    python tests/breaks.py                 every mistake, half an hour on two cores
+    python tests/breaks.py                 every mistake, a quarter of an hour on two cores
     python tests/breaks.py seek kernels/   those whose name or file contains one of these words
 
 The mistakes are in `tests/faults`, by file: a piece of text that occurs once there is replaced.
@@ -8,19 +8,24 @@ Then the tests of that file run, in its room only, and one has to fail. A mistak
 catches, or whose tests take over `MOST_SECONDS` of CPU, is an error: the exit code counts them.
 """
 
+import multiprocessing
 import os
+import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Timer
 from typing import NamedTuple
+
+import pytest
+from numba.core.config import reload_config as reload_numba_config
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -30,6 +35,10 @@ MOST_SECONDS = 120
 """Of CPU, for the tests of one mistake."""
 PATIENCE = 8
 """Seconds of the clock per second of CPU, on slow machines."""
+OURS = ("pipeline", "model", "tests")
+SERVER = multiprocessing.get_context("forkserver")
+"""Starts each pytest from a process that has imported libraries, which take longer than tests."""
+SERVER.set_forkserver_preload(["pandas", "pytest", "sklearn.metrics", "torch", "transformers"])
 
 
 class Fault(NamedTuple):
@@ -75,23 +84,41 @@ def notices(fault: Fault, checkout: Path) -> str:
 
 def _run_tests(checkout: Path, fault: Fault) -> tuple[int, float]:
     """pytest's exit code, and the CPU seconds of it with its children."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", fault.tests, "-p", "no:cacheprovider"]
-    environment = os.environ | {"PYTHONPATH": str(checkout)}
+    ours, theirs = SERVER.Pipe(duplex=False)
+    process = SERVER.Process(target=_pytest, args=(checkout, fault, theirs))
+    process.start()
+    theirs.close()
+    patience = Timer(PATIENCE * MOST_SECONDS, os.killpg, [process.pid, signal.SIGKILL])
+    patience.start()  # a mistake may make a test wait forever
+    try:
+        result: tuple[int, float] = ours.recv()
+    except EOFError:
+        result = -signal.SIGKILL, 0.0
+    process.join()
+    patience.cancel()
+    return result
+
+
+def _pytest(checkout: Path, fault: Fault, answer: Connection) -> None:
+    """In a child of SERVER, which has imported libraries and nothing of the product."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+        del sys.modules[name]  # of this module, from the checkout without a mistake
+    os.chdir(checkout)
+    sys.path.insert(0, str(checkout))
+    os.environ["PYTHONPATH"] = str(checkout)
     if "numba" not in (checkout / fault.file).read_text():
         # No kernel changes, so this copy's mistakes share them: the usual cache has a directory per
         # state of the product, and would compile them anew for each mistake. A mistake in a
         # constant that a kernel imports from a file without numba would stay compiled: plant none.
-        environment["NUMBA_CACHE_DIR"] = f"{checkout}-kernels"
-    process = subprocess.Popen(
-        command, cwd=checkout, env=environment,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    patience = Timer(PATIENCE * MOST_SECONDS, os.killpg, [process.pid, signal.SIGKILL])
-    patience.start()  # a mistake may make a test wait forever
-    _, status, used = os.wait4(process.pid, 0)
-    patience.cancel()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, used.ru_utime + used.ru_stime
+        os.environ["NUMBA_CACHE_DIR"] = f"{checkout}-kernels"
+        reload_numba_config()
+    code = pytest.main(["-x", "-q", fault.tests, "-p", "no:cacheprovider"])
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    answer.send((int(code), sum(one.ru_utime + one.ru_stime for one in used)))
 
 
 @contextmanager

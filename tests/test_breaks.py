@@ -10,10 +10,10 @@ from tests.breaks import FAULTS, ROOT, copies, notices
 
 DOZEN = (
     "special tokens are predicted", "the second segment starts a token late",
-    "an order that meets places twice", "every pass shows the same mask",
+    "an order that meets places twice", "kept words count as masked",
     "a mixture starts its cycles again", "the peak comes a step late", "no trust ratio",
     "one checkpoint too few is kept", "a part does another's share", "a rank holds all moments",
-    "ties have the rank of the last", "paths leave the directory",
+    "ties have the rank of the last", "a fragment is read from its start",
 )  # fmt: skip
 """Quick ones of the faults that would cost a model; `make test-all` plants all."""
 
