@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-PACKAGES = {"buildah": "buildah", "podman": "podman", "crun": "crun", "mmdebstrap": "mmdebstrap"}
-"""Command -> Debian package."""
+COMMANDS = ("buildah", "podman", "crun", "mmdebstrap")
+"""Each from the Debian package of its name."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 EXTRA_CERTIFICATES = Path("/usr/local/share/ca-certificates")
 PIP_SETTINGS = ("INDEX_URL", "EXTRA_INDEX_URL", "FIND_LINKS", "TRUSTED_HOST")
@@ -64,7 +64,7 @@ class Containers:
     @classmethod
     def open(cls, directory: Path) -> Containers:
         """Install what is missing and use `directory` for all state."""
-        missing = [package for name, package in PACKAGES.items() if not shutil.which(name)]
+        missing = [name for name in COMMANDS if not shutil.which(name)]
         if missing:
             apt = ["apt-get", "--yes", "--quiet", "-o", "DPkg::Lock::Timeout=300"]
             quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}

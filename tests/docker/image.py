@@ -7,7 +7,6 @@ image: the strictest combination of what Docker, Apptainer and Pyxis do.
 
 import json
 import resource
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.containers import Containers, new_directory
+from tests.pipeline.preparing import wait_until
 
 ROOT = Path(__file__).parents[2]
 SUITE = "bookworm"
@@ -61,10 +61,8 @@ def inside(containers: Containers, workspace: Path, *command: str) -> str:
 
 
 def steps_done(run: Path) -> int:
-    try:
-        lines = (run / "metrics.jsonl").read_text().splitlines()
-    except FileNotFoundError:
-        return 0
+    metrics = run / "metrics.jsonl"
+    lines = metrics.read_text().splitlines() if metrics.exists() else []
     return max((json.loads(line)["step"] for line in lines), default=0)
 
 
@@ -73,16 +71,11 @@ def stopped(containers: Containers, workspace: Path, run: str, signal: str, *lau
     options = (f"--volume={workspace}:/workspace", f"--name={run}", "--env=OMP_NUM_THREADS=1")
     process = containers.start(*STRICT, *options, IMAGE, *launch, *TRAIN, run)
     try:
-        deadline = time.monotonic() + 300
-        while process.poll() is None and steps_done(workspace / run) < 5:
-            assert time.monotonic() < deadline, "no step in five minutes"
-            time.sleep(0.5)
-        assert process.poll() is None, process.communicate()[0]
+        wait_until(lambda: steps_done(workspace / run) >= 5, process, seconds=300)
         containers.podman("kill", f"--signal={signal}", run)
         output, _ = process.communicate(timeout=120)
-    except (AssertionError, subprocess.TimeoutExpired):
+    finally:
         process.kill()
-        raise
     assert (workspace / run / "INTERRUPTED").exists(), output
     return process.returncode
 

@@ -1,14 +1,15 @@
 """The base image gets its digest from a registry, here one on the loopback."""
 
 import json
-import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.pipeline.remote.publishers import Answering, served
 from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,7 @@ TOKEN = "a.token-of_this=registry"
 BEFORE = "FROM nothing\n# a comment\nARG BASE_IMAGE={}\nARG FLAVOUR=cuda\n"
 
 
-class Registry(BaseHTTPRequestHandler):
+class Registry(Answering):
     """Has some/debian:slim, for those who ask for a token first; one attribute is one fault."""
 
     digest = DIGEST
@@ -30,31 +31,21 @@ class Registry(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self.asked.append(f"HEAD {self.path}")
         if self.is_silent:
-            self.server.silence.wait(20)  # type: ignore[attr-defined]
+            time.sleep(1)
             return
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             here = self.realm or f"http://{self.headers['Host']}/token"
             scope = 'service="the registry",scope="repository:some/debian:pull"'
-            self.answer(401, {"WWW-Authenticate": f'Bearer realm="{here}",{scope}'})
+            self.reply(401, WWW_Authenticate=f'Bearer realm="{here}",{scope}')
         elif self.path != "/v2/some/debian/manifests/slim":
-            self.answer(404, {})
+            self.reply(404)
         else:
             assert "application/vnd.oci.image.index.v1+json" in self.headers["Accept"]
-            self.answer(200, {"Docker-Content-Digest": self.digest} if self.digest else {})
+            self.reply(200, **{"Docker-Content-Digest": self.digest} if self.digest else {})
 
     def do_GET(self) -> None:
         self.asked.append(f"GET {urllib.parse.unquote_plus(self.path)}")
-        self.answer(200, {}, json.dumps(self.token).encode())
-
-    def answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
-        self.send_response(status)
-        for name, value in ({"Content-Length": str(len(body))} | headers).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.reply(200, json.dumps(self.token).encode())
 
 
 Serve = Callable[..., str]
@@ -69,23 +60,14 @@ def asked() -> list[str]:
 @pytest.fixture
 def serve(asked: list[str]) -> Iterator[Serve]:
     """Starts a registry and returns the image that it has."""
-    servers = []
+    with ExitStack() as servers:
 
-    def start(**fault: object) -> str:
-        kind = type("OneRegistry", (Registry,), {"asked": asked} | fault)
-        server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-        server.silence = threading.Event()  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        servers.append((server, thread))
-        return f"127.0.0.1:{server.server_address[1]}/some/debian:slim"
+        def start(**fault: object) -> str:
+            kind = type("OneRegistry", (Registry,), {"asked": asked} | fault)
+            address = servers.enter_context(served(kind))
+            return f"{address.removeprefix('http://')}/some/debian:slim"
 
-    yield start
-    for server, thread in servers:
-        server.silence.set()  # type: ignore[attr-defined]
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        yield start
 
 
 @pytest.mark.parametrize(

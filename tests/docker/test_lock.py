@@ -1,6 +1,7 @@
 """The locks satisfy pyproject.toml; a forgotten `make lock` fails here."""
 
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,6 @@ except ModuleNotFoundError:  # Python 3.10; pytest depends on tomli
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
-MACHINE = {"python_version": "3.11", "sys_platform": "linux", "platform_system": "Linux"}
-
-
 lock = load_script(ROOT / "docker" / "lock.py")
 LOCKS = sorted([*lock.FOLDER.glob("*.lock"), *lock.CI.glob("*.lock")])
 VENV = ("build", "packages", "torch-cuda")
@@ -38,21 +36,34 @@ def version(block: str) -> Version:
     return Version(found[1])
 
 
+def is_for(requirement: Requirement, python: str) -> bool:
+    """Whether Linux with this Python needs it."""
+    machine = {
+        "python_version": python, "python_full_version": f"{python}.1", "sys_platform": "linux",
+        "platform_system": "Linux", "platform_machine": "x86_64",
+        "implementation_name": "cpython", "platform_python_implementation": "CPython",
+    }  # fmt: skip
+    return requirement.marker is None or requirement.marker.evaluate(machine)
+
+
+def check(wanted: list[str], found: dict[str, Version], where: str, python: str) -> None:
+    """The packages that are found are what the project wants."""
+    for requirement in map(Requirement, wanted):
+        name = canonicalize_name(requirement.name)
+        if name == PROJECT["name"] or not is_for(requirement, python):
+            continue
+        assert name in found, f"{where} lacks {requirement}: make lock"
+        assert requirement.specifier.contains(found[name], prereleases=True), (
+            f"{where} has {name} {found[name]}, the project asks {requirement}: make lock"
+        )
+
+
 @pytest.mark.parametrize("flavour", ["cuda", "cpu"])
 def test_holds_what_the_project_asks_for(flavour: str) -> None:
-    packages = locked(flavour)
-    wanted = [*PROJECT["dependencies"], *lock.ALSO]
-    for extra in lock.EXTRAS:
-        wanted += PROJECT["optional-dependencies"][extra]
-    for requirement in map(Requirement, wanted):
-        if requirement.marker and not requirement.marker.evaluate(MACHINE):
-            continue
-        name = canonicalize_name(requirement.name)
-        assert name in packages, f"docker/{flavour}.lock lacks {requirement}: make lock"
-        found = version(packages[name])
-        assert requirement.specifier.contains(found, prereleases=True), (
-            f"docker/{flavour}.lock has {name} {found}, the project asks {requirement}: make lock"
-        )
+    packages = {name: version(block) for name, block in locked(flavour).items()}
+    extras = (PROJECT["optional-dependencies"][extra] for extra in lock.EXTRAS)
+    wanted = [*PROJECT["dependencies"], *lock.ALSO, *chain.from_iterable(extras)]
+    check(wanted, packages, f"docker/{flavour}.lock", "3.11")
 
 
 @pytest.mark.parametrize("file", LOCKS, ids=lambda file: file.relative_to(ROOT).as_posix())
@@ -74,18 +85,14 @@ def test_flavours_differ_in_torch_and_cuda_alone() -> None:
 
 def installed(python: str) -> dict[str, Version]:
     """What `make venv` installs with this Python on Linux, with the torch of the package index."""
-    machine = MACHINE | {"python_version": python, "python_full_version": f"{python}.1"}
-    machine |= {"platform_machine": "x86_64", "implementation_name": "cpython"}
-    machine["platform_python_implementation"] = "CPython"
     found: dict[str, Version] = {}
     for file in VENV:
         text = (lock.CI / f"{file}.lock").read_text()
         for line in re.findall(r"^([A-Za-z0-9][^\\\n]*)", text, re.M):
             requirement = Requirement(line)
-            if requirement.marker and not requirement.marker.evaluate(machine):
-                continue
-            assert requirement.name not in found, f"{requirement.name} twice for Python {python}"
-            found[requirement.name] = version(line)
+            if is_for(requirement, python):
+                assert requirement.name not in found, f"{requirement.name} twice for {python}"
+                found[requirement.name] = version(line)
     return found
 
 
@@ -95,20 +102,12 @@ def test_make_venv_installs_what_the_project_asks_for(python: str) -> None:
 
     Its test installs it into an environment of its own: other libraries behave differently beside.
     """
-    found = installed(python)
     extras = PROJECT["optional-dependencies"] | {"wandb": []}
     wanted = [
-        *PROJECT["dependencies"], *(text for extra in extras.values() for text in extra),
+        *PROJECT["dependencies"], *chain.from_iterable(extras.values()),
         *PYPROJECT["build-system"]["requires"], *lock.BUILD,
     ]  # fmt: skip
-    for requirement in map(Requirement, wanted):
-        name = canonicalize_name(requirement.name)
-        if name == PROJECT["name"]:
-            continue
-        assert name in found, f"no lock in .ci has {requirement} for Python {python}: make lock"
-        assert requirement.specifier.contains(found[name], prereleases=True), (
-            f".ci has {name} {found[name]} for Python {python}, not {requirement}: make lock"
-        )
+    check(wanted, installed(python), f".ci for Python {python}", python)
 
 
 def test_make_venv_serves_every_python_that_the_project_supports() -> None:
