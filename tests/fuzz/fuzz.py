@@ -25,6 +25,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -144,24 +145,23 @@ def _work(target: Target, cases: range, folder: Path, answers: IO[str]) -> None:
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     faulthandler.enable()
-    read = target.open(folder / "good")
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES, -1))
     for case in cases:
-        place = folder / "case"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        found, finding = answer(read, target, case, place)
+        found, finding = answer(target, case, folder)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         answers.write(json.dumps({"answers": found, "finding": finding, "peak": peak}) + "\n")
         answers.flush()
 
 
-def answer(read: object, target: Target, case: int, place: Path) -> tuple[list[str], str]:
+def answer(target: Target, case: int, folder: Path) -> tuple[list[str], str]:
     """What reading a case gives: the answers to count, and what is wrong, or ""."""
-    assert callable(read)
+    place = folder / "case"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
     try:
-        return sorted({_counted(reason) for reason in read(random_of(target, case), place)}), ""
+        reasons = target.read(folder / "good", random_of(target, case), place)
+        return sorted({*map(_counted, reasons)}), ""
     except PipelineError as error:
         line = one_line(str(error))
         if not line.isprintable() or len(line) > LONGEST_MESSAGE + 10:
@@ -188,17 +188,16 @@ def _counted(message: str) -> str:
 
 
 def _one(target: Target, case: int, folder: Path, keep: Path | None) -> None:
-    read = target.open(folder / "good")
     place = keep or folder / "case"
     place.mkdir()
     try:
-        for reason in read(random_of(target, case), place):
+        for reason in target.read(folder / "good", random_of(target, case), place):
             print("counted:", reason)
     except PipelineError as error:
         print("error:", error)
 
 
-def _in_child(work: object) -> int:
+def _in_child(work: Callable[[], object]) -> int:
     """Do something in a forked process, so that this one keeps a single thread."""
     sys.stdout.flush()
     process = os.fork()
@@ -207,9 +206,8 @@ def _in_child(work: object) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def _leave(work: object) -> None:
+def _leave(work: Callable[[], object]) -> None:
     """Do something and end this process."""
-    assert callable(work)
     code = 1
     try:
         work()

@@ -15,6 +15,8 @@ WRONG: tuple[Any, ...] = (
     "\ud800",
     "\x1b[2J", "é" * 300, 0.5, -0.0, 1e308, -1e308, float("nan"), float("inf"), 1e-320, *NUMBERS,
 )  # fmt: skip
+HUGE: tuple[Any, ...] = (10**400, -(10**400), 10**15 - 1, "9" * 5000)
+"""Numbers beyond any float, and what is near other bounds."""
 
 
 def bytes_mutated(
@@ -122,10 +124,23 @@ def _near(value: Any, random: Random) -> Any:
 
 
 def json_mutated(content: bytes, random: Random) -> bytes:
-    """The text of a JSON file with its entries, or one time in four its bytes, changed."""
+    """The text of a JSON file with its entries, or one time in four its bytes, changed; one in
+    eight has a huge number."""
     if random.random() < 0.25:
         return bytes_mutated(content, random, JSON_WORDS)
-    return as_json(value_mutated(json.loads(content), random))
+    values = json.loads(content)
+    if random.random() < 0.15:
+        return as_json(_with_huge(values, random))
+    return as_json(value_mutated(values, random))
+
+
+def _with_huge(value: Any, random: Random) -> Any:
+    """One entry that holds no others becomes a number of hundreds of digits."""
+    if not isinstance(value, dict | list) or not value:
+        return random.choice(HUGE)
+    key = random.choice(list(value) if isinstance(value, dict) else range(len(value)))
+    value[key] = _with_huge(value[key], random)
+    return value
 
 
 def as_json(value: Any) -> bytes:

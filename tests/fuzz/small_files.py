@@ -1,7 +1,6 @@
 """Files that people and other commands write: reports, scores, tasks, arms, published lists."""
 
 import gzip
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,63 +21,38 @@ from pipeline.reporting.renderings import as_page, as_text
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import read_scores, scored_encoder
 from pipeline.reporting.sections import make_report
-from tests.fuzz.mutations import JSON_WORDS, as_json, bytes_mutated, value_mutated
+from tests.fuzz.mutations import as_json, bytes_mutated, json_mutated, value_mutated
 from tests.pipeline.remote.publishers import Publisher
 from tests.pipeline.reporting.small_runs import write_run
 from tests.pipeline.reporting.test_score_files import FINE_TUNED, ZERO_SHOT
 
-Read = Callable[[Random, Path], Iterator[str]]
-"""Writes a case into a folder and reads it; yields the reasons to count."""
-HUGE: tuple[Any, ...] = (10**400, -(10**400), 10**15 - 1, "9" * 5000)
-"""Numbers beyond any float, and what is near other bounds."""
-
-
-def mutated(content: bytes, random: Random) -> bytes:
-    """The text of a JSON file with its entries, or its bytes, changed; one in eight is huge."""
-    if random.random() < 0.25:
-        return bytes_mutated(content, random, JSON_WORDS)
-    values = json.loads(content)
-    if random.random() < 0.15:
-        return as_json(_with_huge(values, random))
-    return as_json(value_mutated(values, random))
-
-
-def _with_huge(value: Any, random: Random) -> Any:
-    """One entry that holds no others becomes a number of hundreds of digits."""
-    if not isinstance(value, dict | list) or not value:
-        return random.choice(HUGE)
-    key = random.choice(list(value) if isinstance(value, dict) else range(len(value)))
-    value[key] = _with_huge(value[key], random)
-    return value
-
+Read = Callable[[Path, Random, Path], Iterator[str]]
+"""Writes a case into a new folder, the last argument, and reads it; yields the reasons to count.
+The first argument is the folder of the good input."""
 
 # --- Reports and scores
 
 
-def open_report(good: Path) -> Read:
+def report_case(good: Path, random: Random, place: Path) -> Iterator[str]:
     """A run directory with one file changed, as text and as a page."""
-
-    def read(random: Random, place: Path) -> Iterator[str]:
-        run = place / "run"
-        shutil.copytree(good, run)
-        name = random.choice(("metrics.jsonl", "metrics.jsonl", "run.json", "history.tsv"))
-        content = (run / name).read_bytes()
-        if name == "metrics.jsonl":
-            lines = content.splitlines(keepends=True)
-            for at in random.sample(range(len(lines)), random.choice((1, 1, 5, 50))):
-                lines[at] = mutated(lines[at], random) + b"\n"
-            content = b"".join(random.sample(lines, len(lines)) if random.random() < 0.2 else lines)
-        elif name == "run.json":
-            content = mutated(content, random)
-        else:
-            content = bytes_mutated(content, random, (b"\t", b"\n", b"9999-99-99T", b"\xff"))
-        (run / name).write_bytes(content)
-        summary = read_run(run)
-        yield "problems" if summary.problems else "no problems"
-        report = make_report([summary], [], "again")
-        assert as_text(report).encode(errors="replace") and as_page(report)
-
-    return read
+    run = place / "run"
+    shutil.copytree(good, run)
+    name = random.choice(("metrics.jsonl", "metrics.jsonl", "run.json", "history.tsv"))
+    content = (run / name).read_bytes()
+    if name == "metrics.jsonl":
+        lines = content.splitlines(keepends=True)
+        for at in random.sample(range(len(lines)), random.choice((1, 1, 5, 50))):
+            lines[at] = json_mutated(lines[at], random) + b"\n"
+        content = b"".join(random.sample(lines, len(lines)) if random.random() < 0.2 else lines)
+    elif name == "run.json":
+        content = json_mutated(content, random)
+    else:
+        content = bytes_mutated(content, random, (b"\t", b"\n", b"9999-99-99T", b"\xff"))
+    (run / name).write_bytes(content)
+    summary = read_run(run)
+    yield "problems" if summary.problems else "no problems"
+    report = make_report([summary], [], "again")
+    assert as_text(report).encode(errors="replace") and as_page(report)
 
 
 def build_report(good: Path) -> None:
@@ -86,18 +60,14 @@ def build_report(good: Path) -> None:
     write_run(good, steps=600)
 
 
-def open_scores(_: Path) -> Read:
+def scores_case(_: Path, random: Random, place: Path) -> Iterator[str]:
     """Scores of finetune and of evaluate, in a report and for an export."""
-
-    def read(random: Random, place: Path) -> Iterator[str]:
-        path = place / "scores.json"
-        path.write_bytes(mutated(as_json(random.choice((FINE_TUNED, ZERO_SHOT))), random))
-        scored_encoder(path)
-        report = make_report([], read_scores(path), "again")
-        assert as_text(report).encode(errors="replace") and as_page(report)
-        yield "scores"
-
-    return read
+    path = place / "scores.json"
+    path.write_bytes(json_mutated(as_json(random.choice((FINE_TUNED, ZERO_SHOT))), random))
+    scored_encoder(path)
+    report = make_report([], read_scores(path), "again")
+    assert as_text(report).encode(errors="replace") and as_page(report)
+    yield "scores"
 
 
 # --- Tasks
@@ -117,42 +87,38 @@ _ROWS: dict[str, tuple[TableColumns, list[dict[str, Any]]]] = {
 """By kind, columns and rows of a file."""
 
 
-def open_tasks(_: Path) -> Read:
+def tasks_case(_: Path, random: Random, place: Path) -> Iterator[str]:
     """Files of every kind of task, as JSON lines, Parquet, with separators and a word per line."""
-
-    def read(random: Random, place: Path) -> Iterator[str]:
-        kind = random.choice(list(_ROWS))
-        columns, rows = _ROWS[kind]
-        rows = rows * 4
-        if random.random() < 0.6:
-            path = place / "task.jsonl"
-            lines = [as_json(row) for row in rows]
-            at = random.randrange(len(lines))
-            lines[at] = mutated(lines[at], random)
-            path.write_bytes(b"\n".join(lines))
-        elif random.random() < 0.2:
-            path = place / "task.parquet"
-            pq.write_table(pa.Table.from_pylist(rows[:1] * 4), path)
-            path.write_bytes(bytes_mutated(path.read_bytes(), random, (b"\0", b"PAR1")))
-        elif kind == "tags" and random.random() < 0.5:
-            path = place / "task.conll"
-            words = (b"\t", b"\n\n", b"#", b"1-2", b"\xff")
-            path.write_bytes(bytes_mutated(_CONLL_U, random, words))
-            columns = random.choice((columns, TableColumns(texts=("FORM",), label="UPOS")))
-        else:
-            path = place / f"task.{random.choice(('csv', 'tsv', 'txt'))}"
-            separator = "," if path.suffix == ".csv" else "\t"
-            names = list(rows[0])
-            cells = [[_cell(row[name]) for name in names] for row in rows]
-            text = "\n".join(separator.join(row) for row in (names, *cells))
-            path.write_bytes(bytes_mutated(text.encode(), random, _TABLE_WORDS))
-        if random.random() < 0.1:
-            columns = replace(columns, label="")
-        layout: Layout = random.choice(("table", ""))
-        table = read_examples(path, columns, kind, layout, is_published=random.random() < 0.3)
-        yield kind if table.examples else "nothing"
-
-    return read
+    kind = random.choice(list(_ROWS))
+    columns, rows = _ROWS[kind]
+    rows = rows * 4
+    if random.random() < 0.6:
+        path = place / "task.jsonl"
+        lines = [as_json(row) for row in rows]
+        at = random.randrange(len(lines))
+        lines[at] = json_mutated(lines[at], random)
+        path.write_bytes(b"\n".join(lines))
+    elif random.random() < 0.2:
+        path = place / "task.parquet"
+        pq.write_table(pa.Table.from_pylist(rows[:1] * 4), path)
+        path.write_bytes(bytes_mutated(path.read_bytes(), random, (b"\0", b"PAR1")))
+    elif kind == "tags" and random.random() < 0.5:
+        path = place / "task.conll"
+        words = (b"\t", b"\n\n", b"#", b"1-2", b"\xff")
+        path.write_bytes(bytes_mutated(_CONLL_U, random, words))
+        columns = random.choice((columns, TableColumns(texts=("FORM",), label="UPOS")))
+    else:
+        path = place / f"task.{random.choice(('csv', 'tsv', 'txt'))}"
+        separator = "," if path.suffix == ".csv" else "\t"
+        names = list(rows[0])
+        cells = [[_cell(row[name]) for name in names] for row in rows]
+        text = "\n".join(separator.join(row) for row in (names, *cells))
+        path.write_bytes(bytes_mutated(text.encode(), random, _TABLE_WORDS))
+    if random.random() < 0.1:
+        columns = replace(columns, label="")
+    layout: Layout = random.choice(("table", ""))
+    table = read_examples(path, columns, kind, layout, is_published=random.random() < 0.3)
+    yield kind if table.examples else "nothing"
 
 
 _CONLL_U = b"""# sent_id = 1
@@ -183,25 +149,21 @@ _LINES = (
 )  # fmt: skip
 
 
-def open_arms(_: Path) -> Read:
+def arms_case(_: Path, random: Random, place: Path) -> Iterator[str]:
     """A Python file with arms of any types, or with any code."""
-
-    def read(random: Random, place: Path) -> Iterator[str]:
-        path = place / "arms.py"
-        arms = _ARMS if random.random() < 0.3 else value_mutated(_ARMS, random)
-        made = ", ".join(
-            f"Arm(*{one!r})" if isinstance(one, list | str | dict) else repr(one)
-            for one in (arms if isinstance(arms, list) else [arms])
-        )
-        text = (
-            "from pipeline.experiments.arms import Arm\nnan, inf = float('nan'), float('inf')\n"
-            f"ARMS = [{made}]\n"
-        ).encode(errors="backslashreplace")
-        path.write_bytes(bytes_mutated(text, random, _LINES) if arms is _ARMS else text)
-        make_arms(arms_from_file(path), random.choice(((), ("data.duplicates=1",))), 0)
-        yield "arms"
-
-    return read
+    path = place / "arms.py"
+    arms = _ARMS if random.random() < 0.3 else value_mutated(_ARMS, random)
+    made = ", ".join(
+        f"Arm(*{one!r})" if isinstance(one, list | str | dict) else repr(one)
+        for one in (arms if isinstance(arms, list) else [arms])
+    )
+    text = (
+        "from pipeline.experiments.arms import Arm\nnan, inf = float('nan'), float('inf')\n"
+        f"ARMS = [{made}]\n"
+    ).encode(errors="backslashreplace")
+    path.write_bytes(bytes_mutated(text, random, _LINES) if arms is _ARMS else text)
+    make_arms(arms_from_file(path), random.choice(((), ("data.duplicates=1",))), 0)
+    yield "arms"
 
 
 # --- Lists of publishers
@@ -209,44 +171,38 @@ def open_arms(_: Path) -> Read:
 _MONTH, _DUMP = "2019-02", "enwiki/20260101"
 
 
-def open_lists(_: Path) -> Read:
+def lists_case(_: Path, random: Random, place: Path) -> Iterator[str]:
     """What a publisher says, and what was kept of it."""
     server = Publisher()
     server.put_month(_MONTH, {f"0000{n}": b"a" for n in range(3)})
     server.put_dump(_DUMP, {"1.xml-p1p2.bz2": b"one", "2.xml-p3p4.bz2": b"two"})
-    answers: dict[str, bytes] = {}
+    answers = server.files
     for module in (common_crawl, wikimedia):
-        module.read_small = lambda url: answers[url.removeprefix("http://a/")]  # type: ignore
-    common_crawl.look_up = lambda url: (1, "v")  # type: ignore[assignment]
+        module.read_small = lambda url: answers[url.removeprefix("http://a/")]
+    common_crawl.look_up = lambda url: (1, "v")
+    keeping, is_month = Keeping(downloads=place, is_kept=False), random.random() < 0.5
 
-    def listed(name: str, place: Path) -> int:
-        keeping = Keeping(downloads=place, is_kept=False)
-        if name == _MONTH:
+    def listed() -> int:
+        if is_month:
             return len(common_crawl.list_months([_MONTH], "http://a", keeping))
         return len(wikimedia.list_dump(_DUMP, "http://a", keeping))
 
-    def read(random: Random, place: Path) -> Iterator[str]:
-        name = random.choice((_MONTH, _DUMP))
-        answers.clear()
-        answers.update(server.files)
-        if random.random() < 0.4:
-            listed(name, place)
-            [kept] = place.rglob(LIST)
-            kept.write_bytes(mutated(kept.read_bytes(), random))
-        elif name == _MONTH:
-            path = next(path for path in answers if path.endswith("warc.paths.gz"))
-            text = bytes_mutated(gzip.decompress(answers[path]), random, (b"/", b"..", b"\n", b" "))
-            packed = gzip.compress(text)
-            answers[path] = packed if random.random() < 0.6 else bytes_mutated(packed, random)
+    if random.random() < 0.4:
+        listed()
+        [kept] = place.rglob(LIST)
+        kept.write_bytes(json_mutated(kept.read_bytes(), random))
+    elif is_month:
+        path = next(path for path in answers if path.endswith("warc.paths.gz"))
+        text = bytes_mutated(gzip.decompress(answers[path]), random, (b"/", b"..", b"\n", b" "))
+        packed = gzip.compress(text)
+        answers[path] = packed if random.random() < 0.6 else bytes_mutated(packed, random)
+    else:
+        end = random.choice((".json", "sums.txt"))
+        path = next(path for path in answers if path.endswith(end))
+        if path.endswith(".json"):
+            answers[path] = json_mutated(answers[path], random)
         else:
-            end = random.choice((".json", "sums.txt"))
-            path = next(path for path in answers if path.endswith(end))
-            if path.endswith(".json"):
-                answers[path] = mutated(answers[path], random)
-            else:
-                answers[path] = bytes_mutated(answers[path], random, (b"\n", b" ", b"0" * 40))
-                status = f"{_DUMP}/dumpstatus.json"
-                answers[status] = answers[status].replace(b'"sha1"', b'"sha2"')
-        yield "files" if listed(name, place) else "none"
-
-    return read
+            answers[path] = bytes_mutated(answers[path], random, (b"\n", b" ", b"0" * 40))
+            status = f"{_DUMP}/dumpstatus.json"
+            answers[status] = answers[status].replace(b'"sha1"', b'"sha2"')
+    yield "files" if listed() else "none"

@@ -8,10 +8,11 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,41 +46,41 @@ from tests.fuzz.formats import column_mutated, footer_mutated, headers_mutated
 from tests.fuzz.mutations import as_json, bytes_mutated, json_mutated, value_mutated
 from tests.fuzz.small_files import (
     Read,
+    arms_case,
     build_report,
-    mutated,
-    open_arms,
-    open_lists,
-    open_report,
-    open_scores,
-    open_tasks,
+    lists_case,
+    report_case,
+    scores_case,
+    tasks_case,
 )
 from tests.pipeline.ingest.dump import small_dump
+from tests.pipeline.ingest.tars import tar
 from tests.pipeline.ingest.web_archive import articles, conversion, members
 from tests.pipeline.training.toy_checkpoints import save
 
 TEXTS = [f"Document {n} begins. " + f"It says {n} again, the {n}th time. " * n for n in range(40)]
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """One kind of input."""
 
     name: str
     build: Callable[[Path], object]
     """Makes good input in a new folder."""
-    open: Callable[[Path], Read]
-    """Given the good input."""
+    read: Read
 
 
 # --- Corpora
 
 
+@cache
 def _lines() -> list[bytes]:
     text = "".join(json.dumps({"text": t, "url": f"u{n}"}) + "\n" for n, t in enumerate(TEXTS[:12]))
     array = json.dumps([{"text": t} for t in TEXTS[:9]], indent=1)
     return [text.encode(), array.encode()]
 
 
+@cache
 def _parquet() -> list[bytes]:
     found = []
     for options in ({}, {"compression": "zstd"}, {"use_dictionary": False, "version": "1.0"}):
@@ -90,22 +91,17 @@ def _parquet() -> list[bytes]:
     return found
 
 
+@cache
 def _tar() -> list[bytes]:
-    found = []
-    for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w", format=kind) as archive:
-            for name, content in {
-                "a.txt": TEXTS[9].encode(), "b.jsonl": _lines()[0], "é" * 40: b"A text.",
-                "c.gz": gzip.compress(b"More text."), "d.parquet": _parquet()[0],
-            }.items():  # fmt: skip
-                header = tarfile.TarInfo(name)
-                header.size = len(content)
-                archive.addfile(header, io.BytesIO(content))
-        found.append(stream.getvalue())
-    return found
+    content = {
+        "a.txt": TEXTS[9].encode(), "b.jsonl": _lines()[0], "é" * 40: b"A text.",
+        "c.gz": gzip.compress(b"More text."), "d.parquet": _parquet()[0],
+    }  # fmt: skip
+    return [tar(content, kind) for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT,
+                                            tarfile.PAX_FORMAT)]  # fmt: skip
 
 
+@cache
 def _warc() -> list[bytes]:
     pages = [*articles(3), conversion("A text of a page. " * 20)]
     return [b"".join(pages), members(pages), gzip.compress(b"".join(pages))]
@@ -131,31 +127,27 @@ INSIDE = {"parquet": footer_mutated, "tar": headers_mutated}
 """Mutations that the outer checks of a format let pass."""
 
 
-def _open_corpus(name: str, good: Path) -> Read:
+def _corpus_case(name: str, good: Path, random: Random, place: Path) -> Iterator[str]:
     contents, words = CORPORA[name][0](), CORPORA[name][1]
-
-    def read(random: Random, place: Path) -> Iterator[str]:
-        content = random.choice(contents)
-        packed = name != "parquet" and random.random() < 0.3
-        mutate_first = not packed or random.random() < 0.5
-        if mutate_first and name in INSIDE and random.random() < 0.5:
-            content = INSIDE[name](content, random)
-        elif mutate_first:
-            content = bytes_mutated(content, random, words, same_size=random.random() < 0.3)
-        if packed:
-            content = random.choice(PACK)(content)
-        if not mutate_first:
-            content = bytes_mutated(content, random)
-        path = place / "file"
-        path.write_bytes(content)
-        sources = extract([sniff(path, "own", "file")], place / "documents", local_executor(1))
-        counts = DocumentCounts()
-        pieces = tuple(piece for source in sources for piece in cut(source, 4096))
-        for _ in read_batches(pieces, 0, counts):
-            yield "documents"
-        yield from (f"dropped: {reason}" for reason in (*counts.dropped, *counts.bad))
-
-    return read
+    content = random.choice(contents)
+    packed = name != "parquet" and random.random() < 0.3
+    mutate_first = not packed or random.random() < 0.5
+    if mutate_first and name in INSIDE and random.random() < 0.5:
+        content = INSIDE[name](content, random)
+    elif mutate_first:
+        content = bytes_mutated(content, random, words, same_size=random.random() < 0.3)
+    if packed:
+        content = random.choice(PACK)(content)
+    if not mutate_first:
+        content = bytes_mutated(content, random)
+    path = place / "file"
+    path.write_bytes(content)
+    sources = extract([sniff(path, "own", "file")], place / "documents", local_executor(1))
+    counts = DocumentCounts()
+    pieces = tuple(piece for source in sources for piece in cut(source, 4096))
+    for _ in read_batches(pieces, 0, counts):
+        yield "documents"
+    yield from (f"dropped: {reason}" for reason in (*counts.dropped, *counts.bad))
 
 
 # --- Tokenizers and model folders
@@ -170,21 +162,17 @@ def _build_tokenizers(good: Path) -> None:
         TextEncoder.create(found)  # compiles what every case runs
 
 
-def _open_tokenizer(good: Path) -> Read:
+def _tokenizer_case(good: Path, random: Random, place: Path) -> Iterator[str]:
     contents = [(good / kind / "tokenizer.json").read_bytes() for kind in KINDS]
-
-    def read(random: Random, place: Path) -> Iterator[str]:
-        (place / "tokenizer.json").write_bytes(json_mutated(random.choice(contents), random))
-        vocabulary = read_vocabulary(place)
-        encoder = TextEncoder.create(vocabulary)
-        text = clean(TEXTS[5:9])
-        sentences = sentence_starts(text.buffer, text.offsets)
-        tokens, _ = encoder.encode(text.buffer, text.offsets, sentences, text.offsets[1:] > 0)
-        assert not len(tokens.ids) or tokens.ids.max() < vocabulary.size
-        save_vocabulary(vocabulary, place / "saved", 64)
-        yield "ids"
-
-    return read
+    (place / "tokenizer.json").write_bytes(json_mutated(random.choice(contents), random))
+    vocabulary = read_vocabulary(place)
+    encoder = TextEncoder.create(vocabulary)
+    text = clean(TEXTS[5:9])
+    sentences = sentence_starts(text.buffer, text.offsets)
+    tokens, _ = encoder.encode(text.buffer, text.offsets, sentences, text.offsets[1:] > 0)
+    assert not len(tokens.ids) or tokens.ids.max() < vocabulary.size
+    save_vocabulary(vocabulary, place / "saved", 64)
+    yield "ids"
 
 
 def _build_models(good: Path) -> None:
@@ -197,65 +185,50 @@ def _build_models(good: Path) -> None:
         write_folder(model, good / kind, good / name)
 
 
-def _open_models(good: Path) -> Read:
+def _models_case(good: Path, random: Random, place: Path) -> Iterator[str]:
     torch.set_num_threads(1)
     folders = [good / name for name in ("roberta_tiny", "bert_tiny", "albert_tiny")]
-
-    def read(random: Random, place: Path) -> Iterator[str]:
-        folder = random.choice(folders)
-        _link(folder, place)
-        (place / CONFIG).unlink()
-        (place / CONFIG).write_bytes(mutated((folder / CONFIG).read_bytes(), random))
-        load_folder(place)
-        yield "model"
-
-    return read
+    folder = random.choice(folders)
+    shutil.copytree(folder, place, dirs_exist_ok=True)
+    (place / CONFIG).write_bytes(json_mutated((folder / CONFIG).read_bytes(), random))
+    load_folder(place)
+    yield "model"
 
 
 # --- Checkpoints
 
 
-def _open_checkpoint(good: Path) -> Read:
+def _checkpoint_case(good: Path, random: Random, place: Path) -> Iterator[str]:
     directory = good / "checkpoints" / step_name(3)
-
-    def read(random: Random, place: Path) -> Iterator[str]:
-        _link(directory, place)
-        name = random.choice((STATE, INDEX))
-        values = json.loads((place / name).read_bytes())
-        values.pop("xxh3_64", None)
-        changed = value_mutated(values, random)
-        sealed = isinstance(changed, dict) and random.random() < 0.9
-        try:
-            write = seal if name == STATE else as_json
-            content = write(changed) if sealed else json_mutated(as_json(values), random)
-        except ValueError:  # a NaN cannot be sealed
-            content = as_json(changed)
-        (place / name).unlink()
-        (place / name).write_bytes(content)
-        if name != STATE:
-            state = json.loads((directory / STATE).read_bytes())
-            state.pop("xxh3_64")
-            state["index"] |= {"bytes": len(content), "xxh3_64": hash_file(place / name)}
-            (place / STATE).unlink()
-            (place / STATE).write_bytes(seal(state))
-        checkpoint = open_checkpoint(place)
-        for parameter, weight in checkpoint.weights():
-            checkpoint.read(parameter, 0, weight.numel())
-        yield "state"
-
-    return read
+    shutil.copytree(directory, place, dirs_exist_ok=True)
+    name = random.choice((STATE, INDEX))
+    values = json.loads((place / name).read_bytes())
+    values.pop("xxh3_64", None)
+    changed = value_mutated(values, random)
+    sealed = isinstance(changed, dict) and random.random() < 0.9
+    try:
+        write = seal if name == STATE else as_json
+        content = write(changed) if sealed else json_mutated(as_json(values), random)
+    except ValueError:  # a NaN cannot be sealed
+        content = as_json(changed)
+    (place / name).write_bytes(content)
+    if name != STATE:
+        state = json.loads((directory / STATE).read_bytes())
+        state.pop("xxh3_64")
+        state["index"] |= {"bytes": len(content), "xxh3_64": hash_file(place / name)}
+        (place / STATE).write_bytes(seal(state))
+    checkpoint = open_checkpoint(place)
+    for parameter, weight in checkpoint.weights():
+        checkpoint.read(parameter, 0, weight.numel())
+    yield "state"
 
 
 # --- Shards
 
 
 def _run(main: Callable[[], None], *arguments: object) -> None:
-    before = sys.argv
-    sys.argv = ["fuzz", *map(str, arguments)]
-    try:
+    with patch.object(sys, "argv", ["fuzz", *map(str, arguments)]):
         main()
-    finally:
-        sys.argv = before
 
 
 PREPARED = {
@@ -309,49 +282,36 @@ def _read_shards(place: Path, random: Random) -> Iterator[str]:
     yield "batches"
 
 
-def _open_manifest(good: Path) -> Read:
-    def read(random: Random, place: Path) -> Iterator[str]:
-        directory = good / random.choice(list(PREPARED))
-        _link(directory, place)
-        (place / MANIFEST).unlink()
-        content = json_mutated((directory / MANIFEST).read_bytes(), random)
-        (place / MANIFEST).write_bytes(content)
-        yield from _read_shards(place, random)
-
-    return read
+def _manifest_case(good: Path, random: Random, place: Path) -> Iterator[str]:
+    directory = good / random.choice(list(PREPARED))
+    shutil.copytree(directory, place, dirs_exist_ok=True)
+    content = json_mutated((directory / MANIFEST).read_bytes(), random)
+    (place / MANIFEST).write_bytes(content)
+    yield from _read_shards(place, random)
 
 
-def _open_shards(good: Path) -> Read:
-    def read(random: Random, place: Path) -> Iterator[str]:
-        directory = good / random.choice(list(PREPARED))
-        _link(directory, place)
-        manifest = json.loads((directory / MANIFEST).read_bytes())
-        shard = random.choice(manifest["shards"])
-        entry = random.choice((shard, shard, *shard["masks"]))
-        path = place / entry["file"]
-        content = path.read_bytes()
-        footer = int.from_bytes(content[-10:-6], "little") + 10
-        body, end = content[8:-footer], content[-footer:]
-        kind = random.choice(("column", "column", "column", "body", "body", "shifted", "footer"))
-        if kind == "column" and manifest["compression"] == "none":
-            content = column_mutated(directory / entry["file"], random)
-        elif kind == "footer":
-            content = content[:-footer] + bytes_mutated(end[:-10], random, same_size=True)
-            content += end[-10:]
-        else:
-            content = content[:8] + bytes_mutated(body, random, same_size=kind != "shifted") + end
-        path.unlink()
-        path.write_bytes(content)
-        entry |= {"bytes": path.stat().st_size, "xxh3_64": hash_file(path)}
-        (place / MANIFEST).unlink()
-        (place / MANIFEST).write_bytes(as_json(manifest))
-        yield from _read_shards(place, random)
-
-    return read
-
-
-def _link(source: Path, place: Path) -> None:
-    shutil.copytree(source, place, dirs_exist_ok=True)
+def _shards_case(good: Path, random: Random, place: Path) -> Iterator[str]:
+    directory = good / random.choice(list(PREPARED))
+    shutil.copytree(directory, place, dirs_exist_ok=True)
+    manifest = json.loads((directory / MANIFEST).read_bytes())
+    shard = random.choice(manifest["shards"])
+    entry = random.choice((shard, shard, *shard["masks"]))
+    path = place / entry["file"]
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-10:-6], "little") + 10
+    body, end = content[8:-footer], content[-footer:]
+    kind = random.choice(("column", "column", "column", "body", "body", "shifted", "footer"))
+    if kind == "column" and manifest["compression"] == "none":
+        content = column_mutated(directory / entry["file"], random)
+    elif kind == "footer":
+        content = content[:-footer] + bytes_mutated(end[:-10], random, same_size=True)
+        content += end[-10:]
+    else:
+        content = content[:8] + bytes_mutated(body, random, same_size=kind != "shifted") + end
+    path.write_bytes(content)
+    entry |= {"bytes": path.stat().st_size, "xxh3_64": hash_file(path)}
+    (place / MANIFEST).write_bytes(as_json(manifest))
+    yield from _read_shards(place, random)
 
 
 def _nothing(good: Path) -> None:
@@ -361,16 +321,16 @@ def _nothing(good: Path) -> None:
 TARGETS = {
     target.name: target
     for target in (
-        Target("shards", _build_shards, _open_shards),
-        Target("manifest", _build_shards, _open_manifest),
-        Target("checkpoint", lambda good: save(good, 3, 2), _open_checkpoint),
-        Target("tokenizer", _build_tokenizers, _open_tokenizer),
-        Target("config", _build_models, _open_models),
-        Target("report", build_report, open_report),
-        Target("scores", _nothing, open_scores),
-        Target("tasks", _nothing, open_tasks),
-        Target("arms", _nothing, open_arms),
-        Target("lists", _nothing, open_lists),
-        *(Target(name, _nothing, partial(_open_corpus, name)) for name in CORPORA),
+        Target("shards", _build_shards, _shards_case),
+        Target("manifest", _build_shards, _manifest_case),
+        Target("checkpoint", lambda good: save(good, 3, 2), _checkpoint_case),
+        Target("tokenizer", _build_tokenizers, _tokenizer_case),
+        Target("config", _build_models, _models_case),
+        Target("report", build_report, report_case),
+        Target("scores", _nothing, scores_case),
+        Target("tasks", _nothing, tasks_case),
+        Target("arms", _nothing, arms_case),
+        Target("lists", _nothing, lists_case),
+        *(Target(name, _nothing, partial(_corpus_case, name)) for name in CORPORA),
     )
 }
