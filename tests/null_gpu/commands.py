@@ -58,15 +58,8 @@ def check_commands(
     yield from evaluated(run, folder)
     yield from fine_tuned(run, folder)
     if gate:
-        result = run(
-            "tests.benchmarks.gpu_gate",
-            "--append",
-            folder / "gate.md",
-            "--cache",
-            folder / "gate-cache",
-            seconds=GATE_SECONDS,
-        )
-        yield from failure(result)
+        kept = ("--append", folder / "gate.md", "--cache", folder / "gate-cache")
+        yield from failure(run("tests.benchmarks.gpu_gate", *kept, seconds=GATE_SECONDS))
         if "device: null" not in (folder / "gate.md").read_text():
             yield f"{folder / 'gate.md'} does not say device: null"
         if not (folder / "gate-cache").exists():
@@ -75,12 +68,9 @@ def check_commands(
 
 def trained(recipe: str, output: Path, printed: str) -> Iterator[str]:
     """A run: its files, and the waits and copies of the real loader's micro-batches."""
-    for path in (output / "run.json", *output.glob("checkpoints/*/state.json")):
-        if json.loads(path.read_bytes()).get("device") != "null":
-            yield f"{path} does not say device: null"
-    for line in (output / "metrics.jsonl").read_text().splitlines():
-        if json.loads(line).get("device") != "null":
-            yield f"{output / 'metrics.jsonl'} has a line that does not say device: null"
+    metrics = output / "metrics.jsonl"
+    for path in (output / "run.json", metrics, *output.glob("checkpoints/*/state.json")):
+        yield from silence(path)
     steps = [
         json.loads(line.removeprefix(COUNTED))
         for line in printed.splitlines()
@@ -123,16 +113,24 @@ def fine_tuned(run: Any, folder: Path) -> Iterator[str]:
     if result.returncode:
         return
     for path in (output / "finetune.json", *output.glob("jobs/*/result.json")):
-        if json.loads(path.read_bytes()).get("device") != "null":
-            yield f"{path} does not say device: null"
-    if json.loads((output / "scores.json").read_bytes())["model"]["device"] != "null":
-        yield f"{output / 'scores.json'} does not say device: null"
-    config = json.loads((output / "model" / "config.json").read_bytes())
-    if config.get("tenfold_device") != "null":
-        yield f"{output / 'model'} does not say that it is from the null device"
+        yield from silence(path)
+    yield from silence(output / "scores.json", "model", "device")
+    yield from silence(output / "model" / "config.json", "tenfold_device")
     yield from refusal(
         run("pipeline.finetune", output / "model", *task, "--output", folder / "tuned-again")
     )
+
+
+def silence(path: Path, *names: str) -> Iterator[str]:
+    """What is wrong with a file, each line of which must name the device; names: of the entry that
+    does, and of what it is in."""
+    text = path.read_text()
+    for line in text.splitlines() if path.suffix == ".jsonl" else [text]:
+        entry = json.loads(line)
+        for name in names or ("device",):
+            entry = entry.get(name, {})
+        if entry != "null":
+            yield f"{path} does not say device: null"
 
 
 def failure(result: subprocess.CompletedProcess[str]) -> list[str]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch._inductor.runtime import triton_heuristics
@@ -35,11 +36,8 @@ def triton_bytes() -> Iterator[Counter[str]]:
         found[self.fn.__name__] += moved
         return launch(self, *arguments, **named)
 
-    triton_heuristics.CachingAutotuner.run = run  # type: ignore[method-assign]
-    try:
+    with patch.object(triton_heuristics.CachingAutotuner, "run", run):
         yield found
-    finally:
-        triton_heuristics.CachingAutotuner.run = launch  # type: ignore[method-assign]
 
 
 class EagerBytes(TorchDispatchMode):
