@@ -11,12 +11,12 @@ import io
 import json
 import os
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-import pyarrow.ipc
 import pyarrow.parquet as pq
 import xxhash
 
@@ -26,12 +26,16 @@ from pipeline.ingest.documents.records import Format, PlainText
 from pipeline.ingest.extraction.packs import ungrouped
 from tests.golden import recording
 from tests.pipeline.ingest.compression.compressed_files import PACK
+from tests.pipeline.ingest.documents import raw_files
+from tests.pipeline.ingest.documents.raw_files import arrow
 from tests.pipeline.ingest.dump import dump, small_dump
 from tests.pipeline.ingest.dump import page as wiki_page
+from tests.pipeline.ingest.files import put
 from tests.pipeline.ingest.tars import tar
 from tests.pipeline.ingest.web_archive import conversion, members, record, response
 from tests.pipeline.ingest.web_archive import page as web_page
 
+parquet = partial(raw_files.parquet, rows=7)
 Files = dict[str, bytes]
 """By name below the corpus's folder."""
 
@@ -92,8 +96,8 @@ def all_corpora(texts: list[str] | None = None) -> dict[str, Files]:
         "csv": {"news.csv": separated(texts, ",")},
         "tsv": {"news.tsv": separated(texts, "\t")},
         "parquet": {"news.parquet": parquet(table)},
-        "arrow": {"file.arrow": arrow(table, pa.ipc.new_file),
-                  "stream.arrow": arrow(table.slice(5), pa.ipc.new_stream)},
+        "arrow": {"file.arrow": arrow(table, "file", 7),
+                  "stream.arrow": arrow(table.slice(5), "stream", 7)},
         "text_file": separate,
         "text_book": books(texts),
         "text_blank_lines": {"news.txt": blank},
@@ -178,19 +182,6 @@ def separated(texts: list[str], separator: str) -> bytes:
     writer.writerow(["id", "url", "text"])
     writer.writerows([n, f"http://a.org/{n}", text] for n, text in enumerate(texts))
     return stream.getvalue().encode()
-
-
-def parquet(table: pa.Table) -> bytes:
-    stream = io.BytesIO()
-    pq.write_table(table, stream, row_group_size=7)
-    return stream.getvalue()
-
-
-def arrow(table: pa.Table, opened: Any) -> bytes:
-    stream = io.BytesIO()
-    with opened(stream, table.schema) as writer:
-        writer.write_table(table, max_chunksize=7)
-    return stream.getvalue()
 
 
 def books(texts: list[str]) -> Files:
@@ -305,8 +296,7 @@ def with_nulls(table: pa.Table) -> pa.Table:
 
 def write(files: Files, folder: Path) -> Path:
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        put(folder / name, content)
     return folder
 
 

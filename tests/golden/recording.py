@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -96,12 +97,8 @@ COUNTS = ("sequences", "tokens", "predictions")
 
 def call(main: Callable[[], None], *arguments: object) -> None:
     """A command in this process."""
-    before = sys.argv
-    sys.argv = ["command", *map(str, arguments)]
-    try:
+    with patch.object(sys, "argv", ["command", *map(str, arguments)]):
         main()
-    finally:
-        sys.argv = before
 
 
 def prepared(cell: str, output: Path) -> Path:
