@@ -1,11 +1,9 @@
 """A server on the loopback with the layouts of Common Crawl's and Wikimedia's, and their moods."""
 
-import email.utils
 import gzip
 import hashlib
 import json
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,14 +25,10 @@ class Publisher:
     """By path, what happens to its next GETs, one each."""
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     """Method, path and headers of every request."""
-    at_once: int = 0
-    """Most GETs of files that were answered at a time."""
-    running: int = 0
     stated: str = ""
     """Content-Length of every file, in place of its own."""
     is_md5: bool = True
     """Whether ETags are MD5, as of files that were uploaded in one piece."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def put_month(self, month: str, warcs: dict[str, bytes]) -> list[str]:
         """Publish WARC files, by the last part of their names; returns their paths."""
@@ -120,16 +114,6 @@ class Request(Answering):
 
     publisher: Publisher
 
-    def do_GET(self) -> None:
-        with self.publisher.lock:
-            self.publisher.running += 1
-            self.publisher.at_once = max(self.publisher.at_once, self.publisher.running)
-        try:
-            self.answer()
-        finally:
-            with self.publisher.lock:
-                self.publisher.running -= 1
-
     def answer(self) -> None:
         path = self.path.removeprefix("/")
         self.publisher.asked.append((self.command, path, dict(self.headers.items())))
@@ -157,11 +141,6 @@ def cut(after: int) -> Answer:
     return lambda request: request.send_file(most=after)
 
 
-def stating(size: int) -> Answer:
-    """Another length in the header than was listed."""
-    return lambda request: request.send_file(stated=size)
-
-
 def saying(status: int, retry_after: str = "") -> Answer:
     """An error, with what the server wishes."""
     return answering(status, {"Retry-After": retry_after} if retry_after else {})
@@ -170,11 +149,6 @@ def saying(status: int, retry_after: str = "") -> Answer:
 def answering(status: int, headers: dict[str, str]) -> Answer:
     """An answer without content."""
     return lambda request: request.reply(status, **headers)
-
-
-def in_seconds(seconds: float) -> str:
-    """A date for Retry-After."""
-    return email.utils.formatdate(time.time() + seconds, usegmt=True)
 
 
 @contextmanager

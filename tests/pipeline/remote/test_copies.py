@@ -16,7 +16,7 @@ from pipeline.base.errors import DataError
 from pipeline.execution.workers import local_executor
 from pipeline.remote import copies
 from pipeline.remote.copies import fetch_file, fetched, is_here, partial_path, remove_copies
-from pipeline.remote.http import look_up, read_small
+from pipeline.remote.http import look_up
 from pipeline.remote.kept_lists import Keeping, PublishedFile, published_files
 from tests.pipeline.remote.publishers import (
     Answer,
@@ -24,10 +24,8 @@ from tests.pipeline.remote.publishers import (
     Request,
     answering,
     cut,
-    in_seconds,
     publisher,
     saying,
-    stating,
 )
 
 CONTENT = random.Random(0).randbytes(50_000)
@@ -72,23 +70,17 @@ def all_of_it(request: Request) -> None:
     request.send_file()
 
 
-def test_a_file_is_fetched_once(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
-    for _ in range(2):
-        assert whole(listed(server, tmp_path)) == CONTENT
-    assert len(server.gets(PATH)) == 1 and not pauses
-    assert server.gets(PATH)[0]["User-Agent"].startswith("Tenfold/")
-
-
 @pytest.mark.parametrize(
     ("moods", "kept", "changes", "starts"),
     [
+        ([], 0, {}, [0]),
         ([cut(20_000), cut(10_000)], 0, {}, [0, 20_000, 30_000]),
         ([], 30_000, {}, [30_000]),
         ([cut(20_000)], 0, {"version": ""}, [0, 0]),  # without version or hash it starts over
         ([cut(20_000), all_of_it], 0, {}, [0, 20_000]),
     ],
 )
-def test_a_cut_or_killed_transfer_continues(
+def test_a_file_is_fetched_once_though_transfers_are_cut_or_killed(
     moods: list[Answer], kept: int, changes: dict[str, str], starts: list[int], server: Publisher,
     tmp_path: Path, pauses: list[float],
 ) -> None:  # fmt: skip
@@ -97,7 +89,8 @@ def test_a_cut_or_killed_transfer_continues(
     if kept:
         begun(file, CONTENT[:kept])
     server.moods[PATH] = [*moods]
-    assert whole(file) == CONTENT
+    for _ in range(2):
+        assert whole(file) == CONTENT
     ranges = [(head.get("Range"), head.get("If-Range")) for head in server.gets(PATH)]
     tag = server.tag(PATH)
     assert ranges == [(f"bytes={start}-", tag) if start else (None, None) for start in starts]
@@ -114,23 +107,44 @@ def test_versions_are_never_joined(server: Publisher, tmp_path: Path) -> None:
     assert not file.place.exists()
 
 
-@pytest.mark.parametrize(
-    ("mood", "message"),
-    [
-        (stating(len(CONTENT) - 1), "has 49,999 bytes, not 50,000 as listed"),
-        (stating(len(CONTENT) + 1), "has 50,001 bytes, not 50,000 as listed"),
-        (saying(403), rf"{PATH} .*\(HTTP 403\)"),
-        (saying(404), rf"{PATH} .*\(HTTP 404\)"),
-    ],
-)
-def test_another_length_and_what_is_not_there_are_refused_at_once(
-    mood: Answer, message: str, server: Publisher, tmp_path: Path, pauses: list[float]
+NO_LENGTHS = ("9" * 5000, "-5", str(10**18), "x")
+
+
+def one_byte_more(request: Request) -> None:
+    """Than is listed, without a length."""
+    request.send_response(200)
+    request.end_headers()
+    request.wfile.write(CONTENT + b"x")
+
+
+def test_other_files_are_refused_at_once(
+    server: Publisher, tmp_path: Path, pauses: list[float]
 ) -> None:
-    server.moods[PATH] = [mood]
-    with pytest.raises(DataError, match=message):
-        fetch_file(listed(server, tmp_path), tmp_path / PATH)
-    assert not (tmp_path / PATH).exists()
-    assert not pauses and len(server.gets(PATH)) == 1
+    answers: list[tuple[Answer, str]] = [
+        (lambda request: request.send_file(stated=len(CONTENT) - 1), "49,999 bytes, not 50,000"),
+        (lambda request: request.send_file(stated=len(CONTENT) + 1), "50,001 bytes, not 50,000"),
+        (one_byte_more, "more than 50,000 bytes"),
+        (saying(403), rf"{PATH} .*HTTP 403"),
+        (saying(404), rf"{PATH} .*HTTP 404"),
+    ]
+    for length in NO_LENGTHS:
+        answers.append((answering(206, {"Content-Range": f"bytes {length}-9/10"}), "got others"))
+    for number, (answer, message) in enumerate(answers, 1):
+        server.moods[PATH] = [answer]
+        with pytest.raises(DataError, match=message):
+            fetch_file(listed(server, tmp_path), tmp_path / PATH)
+        assert not (tmp_path / PATH).exists()
+        assert not pauses and len(server.gets(PATH)) == number
+
+
+def test_a_file_may_have_no_stated_length(
+    server: Publisher, tmp_path: Path, pauses: list[float]
+) -> None:
+    for number, server.stated in enumerate(NO_LENGTHS):
+        with pytest.raises(DataError, match="not state its length"):
+            look_up(f"{server.address}/{PATH}")
+        assert whole(listed(server, tmp_path / str(number))) == CONTENT
+    assert not pauses
 
 
 def test_an_endless_answer_does_not_fill_the_disk(server: Publisher, tmp_path: Path) -> None:
@@ -148,50 +162,25 @@ def test_an_endless_answer_does_not_fill_the_disk(server: Publisher, tmp_path: P
         fetch_file(listed(server, tmp_path), tmp_path / PATH)
     assert not (tmp_path / PATH).exists() and len(sent) < 400
 
-    def one_more(request: Request) -> None:
-        request.send_response(200)
-        request.end_headers()
-        request.wfile.write(CONTENT + b"x")
 
-    server.moods[PATH] = [one_more]
-    with pytest.raises(DataError, match="more than 50,000 bytes"):
-        fetch_file(listed(server, tmp_path), tmp_path / PATH)
-
-
-@pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])
-def test_hashes_are_checked(server: Publisher, tmp_path: Path, kind: str) -> None:
-    right = hashlib.new(kind, CONTENT).hexdigest()
-    damaged = listed(server, tmp_path / "damaged", hash=right, version="")
-    server.files[PATH] = b"x" + CONTENT[1:]
-    with pytest.raises(DataError, match=f"fetched twice, its {kind} is .*{right} is published"):
-        fetch_file(damaged, damaged.place)
-    assert not damaged.place.exists()
-    server.files[PATH] = CONTENT
-    file = listed(server, tmp_path, hash=right)
-    begun(file, b"x" * 30_000)
-    assert whole(file) == CONTENT
-
-
-def test_an_etag_that_is_an_md5_is_checked(server: Publisher, tmp_path: Path) -> None:
-    file, tag = listed(server, tmp_path), server.tag(PATH)
-    server.files[PATH] = b"x" + CONTENT[1:]
-    server.moods[PATH] = [lambda request: request.send_file(tag=tag)] * 2
-    with pytest.raises(DataError, match="fetched twice, its md5 is"):
-        fetch_file(file, file.place)
+def test_hashes_are_checked(server: Publisher, tmp_path: Path) -> None:
+    """Published ones, and an ETag that is one."""
+    right = {kind: hashlib.new(kind, CONTENT).hexdigest() for kind in ("md5", "sha1", "sha256")}
+    version = server.tag(PATH)
+    rows = [(kind, {"hash": digits, "version": ""}) for kind, digits in right.items()]
+    for number, (kind, published) in enumerate([*rows, ("md5", {"version": version})]):
+        server.files[PATH] = b"x" + CONTENT[1:]
+        server.moods[PATH] = [lambda request: request.send_file(tag=version)] * 2
+        damaged = listed(server, tmp_path / "damaged", **published)
+        with pytest.raises(DataError, match=f"twice, its {kind} .*{right[kind]}"):
+            fetch_file(damaged, damaged.place)
+        assert not damaged.place.exists()
+        server.files[PATH] = CONTENT
+        file = listed(server, tmp_path / str(number), **published, is_kept=True)
+        begun(file, b"x" * 30_000)
+        assert whole(file) == CONTENT
     server.is_md5 = False
-    assert whole(listed(server, tmp_path)) == server.files[PATH]
-
-
-def test_a_busy_server_is_waited_for(
-    server: Publisher, tmp_path: Path, pauses: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.moods[PATH] = [
-        saying(503, "7"), saying(429), saying(503, in_seconds(100)), saying(500),
-        saying(503, "9999"),
-    ]  # fmt: skip
-    assert whole(listed(server, tmp_path)) == CONTENT
-    assert pauses[:2] == [7, 2] and 90 < pauses[2] <= 100 and pauses[3:] == [8, 600]
-    assert "HTTP 503 Service Unavailable; next attempt in 600 s" in capsys.readouterr().err
+    assert whole(listed(server, tmp_path / "uploaded in parts")) == CONTENT
 
 
 def test_connections_are_limited_over_all_who_share_a_directory(tmp_path: Path) -> None:
@@ -223,20 +212,6 @@ def test_a_file_system_without_locks(server: Publisher, tmp_path: Path) -> None:
     fetch_file(file, file.place)
     assert (tmp_path / PATH).read_bytes() == CONTENT
     assert partial.read_bytes() == CONTENT[:30_000], "it is another's"
-
-
-def test_what_is_no_length(server: Publisher, tmp_path: Path, pauses: list[float]) -> None:
-    url = f"{server.address}/{PATH}"
-    for number, length in enumerate(("9" * 5000, "-5", str(10**18), "x")):
-        server.stated, folder = length, tmp_path / str(number)
-        with pytest.raises(DataError, match="does not state its length"):
-            look_up(url)
-        assert read_small(url) == CONTENT
-        assert whole(listed(server, folder)) == CONTENT
-        server.moods[PATH] = [answering(206, {"Content-Range": f"bytes {length}-9/10"})]
-        with pytest.raises(DataError, match="got others"):
-            fetch_file(listed(server, folder, version="x"), folder / "other" / PATH)
-    assert not pauses
 
 
 def published(server: Publisher, folder: Path, count: int = 1) -> list[PublishedFile]:

@@ -1,6 +1,9 @@
-"""URLs against local servers: S3 through moto, and HTTP."""
+"""URLs against local servers: S3 through moto, HTTP, and HTTPS with a certificate of its own."""
 
+import datetime
+import ipaddress
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +19,9 @@ from tests.pipeline.preparing import Prepare, contents, tiny
 from tests.pipeline.remote.publishers import Answering, served
 
 moto_server = pytest.importorskip("moto.server", reason="pip install '.[dev]' brings moto")
+x509 = pytest.importorskip("cryptography.x509", reason="pip install '.[dev]' brings cryptography")
 s3fs = pytest.importorskip("s3fs", reason="pip install '.[s3]' brings s3fs")
+connector = pytest.importorskip("aiohttp.connector", reason="pip install '.[s3]' brings aiohttp")
 
 Put = Callable[[str, bytes], None]
 SECRETS = ("topsecret", "deadbeef")
@@ -93,15 +98,20 @@ def test_globs_and_directories_on_s3(bucket: Put, tmp_path: Path) -> None:
 def test_a_copy_is_reused_until_the_version_changes(
     bucket: Put, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    inputs, downloads = ["s3://texts/new.jsonl"], tmp_path / "downloads"
     bucket("new.jsonl", LINE)
-    [first] = local_inputs(["s3://texts/new.jsonl"], tmp_path)
+    with pytest.raises(ConfigError, match=r"1 of 1 files .* 0\.0 MB"):
+        local_inputs(inputs, downloads, copying=False)
+    assert not downloads.exists()
+    [first] = local_inputs(inputs, downloads)
     assert "fetching 1 of 1 files" in capsys.readouterr().out
     written = Path(first).stat().st_mtime_ns
-    assert local_inputs(["s3://texts/new.jsonl"], tmp_path) == [first]
+    for copying in (True, False):
+        assert local_inputs(inputs, downloads, copying=copying) == [first]
     assert Path(first).stat().st_mtime_ns == written
     assert capsys.readouterr().out == ""
     bucket("new.jsonl", LINE.replace(b"rain", b"snow"))
-    [second] = local_inputs(["s3://texts/new.jsonl"], tmp_path)
+    [second] = local_inputs(inputs, downloads)
     assert second != first and b"snow" in Path(second).read_bytes()
     assert Path(first).read_bytes() == LINE
 
@@ -128,15 +138,6 @@ def test_a_restart_goes_on(bucket: Put, tmp_path: Path, monkeypatch: pytest.Monk
     paths = local_inputs(["s3://texts/many/*"], tmp_path)
     assert copied == [f"{number}.jsonl" for number in range(6)]
     assert [Path(path).read_bytes() for path in paths] == [LINE * (n + 1) for n in range(6)]
-
-
-def test_without_copying_missing_files_are_an_error(bucket: Put, tmp_path: Path) -> None:
-    bucket("dry.jsonl", LINE)
-    with pytest.raises(ConfigError, match=r"1 of 1 files at URLs, 0\.0 MB, are not in"):
-        local_inputs(["s3://texts/dry.jsonl"], tmp_path / "downloads", copying=False)
-    assert not (tmp_path / "downloads").exists()
-    paths = local_inputs(["s3://texts/dry.jsonl"], tmp_path)
-    assert local_inputs(["s3://texts/dry.jsonl"], tmp_path, copying=False) == paths
 
 
 def test_a_renewed_signature_finds_the_same_copy(web: str, tmp_path: Path) -> None:
@@ -227,3 +228,57 @@ def test_fetch_only_copies(
     said = [run("--corpus", corpus, "--input", url, "--fetch") for corpus in ("cc-news", "own")]
     assert ["fetching 1 of 1 files" in each for each in said] == [True, False]
     assert [path.name for path in tmp_path.iterdir()] == ["downloads"]
+
+
+class Moved(Answering):
+    """/same.jsonl leads to a page of the same server, /open.jsonl to one without encryption."""
+
+    def answer(self) -> None:
+        places = {"/same.jsonl": "/page.jsonl", "/open.jsonl": "http://127.0.0.1:9/page.jsonl"}
+        if self.path in places:
+            self.reply(302, Location=places[self.path])
+        else:
+            self.reply(200, LINE)
+
+
+@pytest.fixture
+def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of an https server that clients here trust."""
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    write_certificate(certificate, key)
+    trusting = ssl.create_default_context(cafile=certificate)
+    monkeypatch.setattr(connector, "_SSL_CONTEXT_VERIFIED", trusting)  # made at import
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with served(Moved, context) as address:
+        yield address
+
+
+def write_certificate(certificate: Path, key: Path) -> None:
+    """For 127.0.0.1, valid today."""
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a test")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    day = datetime.timedelta(days=1)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).serial_number(1)
+        .public_key(private.public_key()).not_valid_before(now - day).not_valid_after(now + day)
+        .add_extension(here, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(private, hashes.SHA256())
+    )  # fmt: skip
+    pem = serialization.Encoding.PEM
+    certificate.write_bytes(made.public_bytes(pem))
+    pkcs8, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key.write_bytes(private.private_bytes(pem, pkcs8, plain))
+
+
+def test_a_redirect_leaves_no_secure_connection(secure: str, tmp_path: Path) -> None:
+    [path] = local_inputs([f"{secure}/same.jsonl"], tmp_path / "downloads")
+    assert Path(path).read_bytes() == LINE
+    with pytest.raises(DataError, match="from https to http"):
+        local_inputs([f"{secure}/open.jsonl"], tmp_path / "downloads")
