@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ import pytest
 from pipeline.cluster import processes
 from pipeline.cluster.launcher import REAPERS, LauncherWatch
 from pipeline.cluster.stop_request import StopRequest
+from tests.launching.process import ROOT
+from tests.pipeline.preparing import wait_for_end, wait_until
 
 RANK = """
 import io, os, sys, time
@@ -108,7 +110,7 @@ class Tree:
 
     def end(self) -> str:
         """How the rank ended: "stopped", "finished", or "" if it exited early."""
-        wait_until(lambda: not processes.read_start_time(self.rank))
+        wait_for_end(self.rank)
         path = self.folder / "end"
         return path.read_text() if path.exists() else ""
 
@@ -116,13 +118,6 @@ class Tree:
         """Everything on stderr, after all processes have ended."""
         os.killpg(self.outermost.pid, signal.SIGKILL)
         return self.outermost.communicate(timeout=60)[1]
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @contextmanager
@@ -156,7 +151,7 @@ def tree(
     outermost = subprocess.Popen(
         command, text=True, start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        env=environment | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     try:
         wait_until((folder / "rank").exists)
@@ -168,19 +163,33 @@ def tree(
 
 
 @pytest.mark.parametrize(
-    ("kinds", "generations"),
+    ("kinds", "generations", "mode", "check"),
     [
-        ("torchrun", 1), ("torchrun shell", 2), ("spawn", 1), ("launch", 1), ("runner launch", 1),
-        ("runner launch", 2), ("runner launch shell", 3),
+        ("torchrun", 1, "", 60),  # the kernel says it long before the first check
+        ("torchrun", 1, "without prctl", 0.05),
+        ("torchrun", 1, "quiet", 0.05),  # its output is redirected to memory
+        ("torchrun", 1, "unread", 0.05),  # a message without a reader does not end it
+        ("torchrun shell", 2, "", 0.05),
+        ("spawn", 1, "", 0.05),
+        ("launch", 1, "", 0.05),
+        ("runner launch", 1, "", 0.05),
+        ("runner launch", 2, "", 0.05),
+        ("runner launch shell", 3, "", 0.05),
     ],
-)  # fmt: skip
-def test_a_rank_stops_when_its_launcher_dies(tmp_path: Path, kinds: str, generations: int) -> None:
+)
+def test_a_rank_stops_when_its_launcher_dies(
+    tmp_path: Path, kinds: str, generations: int, mode: str, check: float
+) -> None:
     """Also through a wrapper script, and if only the `deepspeed` command is killed."""
-    with tree(tmp_path, kinds) as found:
+    with tree(tmp_path, kinds, mode, check=check) as found:
+        if mode == "unread":
+            for output in (found.outermost.stdout, found.outermost.stderr):
+                assert output
+                output.close()
         launcher = found.kill_above(generations)
         assert found.end() == "stopped"
-        errors = found.errors()
-    assert errors == f"warning: the launcher (process {launcher}) is gone; saving and stopping\n"
+        said = f"warning: the launcher (process {launcher}) is gone; saving and stopping\n"
+        assert mode == "unread" or found.errors() == said
 
 
 @pytest.mark.parametrize(
@@ -200,25 +209,6 @@ def test_a_rank_outlives_processes_that_are_not_its_launcher(
             found.kill_above(generations)
         assert found.outlives()
         assert found.errors() == ""
-
-
-@pytest.mark.parametrize(
-    ("mode", "check"),
-    [
-        ("", 60),  # the kernel says it long before the first check
-        ("without prctl", 0.05),
-        ("quiet", 0.05),  # its output is redirected to memory
-        ("unread", 0.05),  # a message without a reader does not end it
-    ],
-)
-def test_a_rank_stops_whatever_tells_it(tmp_path: Path, mode: str, check: float) -> None:
-    with tree(tmp_path, "torchrun", mode, check=check) as found:
-        if mode == "unread":
-            for output in (found.outermost.stdout, found.outermost.stderr):
-                assert output
-                output.close()
-        found.kill_above(1)
-        assert found.end() == "stopped"
 
 
 def test_before_the_ranks_have_met_a_rank_exits_at_once(tmp_path: Path) -> None:

@@ -121,10 +121,10 @@ def test_small_files_and_looks(server: Publisher, pauses: list[float]) -> None:
 def test_no_network_is_known_soon_and_credentials_are_not_shown(
     pauses: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(DataError, match="5 attempts.*network"):
+    with pytest.raises(DataError, match=r"5 attempts.*network"):
         read_small("http://127.0.0.1:9/list")
     assert pauses == [1, 2, 4, 8]
-    with pytest.raises(DataError, match="^http://127.0.0.1:9/list ") as caught:
+    with pytest.raises(DataError, match=r"^http://127.0.0.1:9/list ") as caught:
         read_small("http://me:top@secret@127.0.0.1:9/list?key=deadbeef")
     said = str(caught.value) + "".join(capsys.readouterr())
     assert not any(secret in said for secret in ("top@", "secret", "deadbeef")), said
