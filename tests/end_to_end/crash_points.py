@@ -7,69 +7,20 @@ death there must be either no manifest or a complete directory, and a second run
 of an undisturbed run. Prints the number of points tried.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import xxhash
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pipeline import prepare
 from pipeline.data.shards.manifest import MANIFEST
+from tests.pipeline.preparing import contents
+from tests.pipeline.training.points import Points
 
 INPUT, TOKENIZER, WORK = (Path(argument) for argument in sys.argv[1:4])
 STRIDE = int(sys.argv[4])
-POINT = -1
-passed = 0
-
-
-def point(before_dying: Callable[[], object] = lambda: None) -> None:
-    """A point at which the process may die."""
-    global passed
-    if passed == POINT:
-        before_dying()
-        os._exit(137)
-    passed += 1
-
-
-def around(function: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        point()
-        result = function(*arguments, **options)
-        point()
-        return result
-
-    return wrapped
-
-
-class Dying:
-    """A file whose process can die before a write, or with half of it on disk."""
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-
-    def write(self, data: bytes) -> int:
-        point()
-
-        def half() -> None:
-            self.file.write(bytes(data)[: len(data) // 2])
-            self.file.flush()
-
-        point(half)
-        return int(self.file.write(data))
-
-    def __enter__(self) -> Dying:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
 
 
 def prepare_into(output: Path) -> None:
@@ -82,35 +33,22 @@ def prepare_into(output: Path) -> None:
 
 def in_child(output: Path, die_at: int) -> int:
     """Prepare into `output` in a forked child; its exit code, or minus the points it passed."""
-    global POINT
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        POINT = die_at
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
-        os.fsync = around(lambda descriptor: None)  # processes die here, disks do not
-        os.replace = around(os.replace)
-        original = Path.open
-        Path.open = lambda self, mode="r", *a, **o: (  # type: ignore[method-assign, assignment]
-            Dying(original(self, mode, *a, **o)) if mode == "wb" else original(self, mode, *a, **o)
-        )
+        os.fsync = lambda fd: None  # processes die here, disks do not
+        points = Points(die_at)
+        points.install()
         prepare_into(output)
-        os.write(write_end, str(passed).encode())
+        os.write(write_end, str(points.passed).encode())
         os._exit(0)
     os.close(write_end)
     text = os.read(read_end, 100)
     os.close(read_end)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return -int(text) if code == 0 else code
-
-
-def contents(directory: Path) -> dict[str, str]:
-    return {
-        file.relative_to(directory).as_posix(): xxhash.xxh3_64_hexdigest(file.read_bytes())
-        for file in sorted(directory.rglob("*"))
-        if file.is_file()
-    }
 
 
 def main() -> None:
@@ -127,6 +65,7 @@ def main() -> None:
             assert found == expected, f"point {number}: published before it was whole"
         assert in_child(output, -1) <= 0, f"point {number}: the second run failed"
         assert contents(output) == expected, f"point {number}: other bytes after a crash"
+        assert (output / ".inputs.json").exists(), f"point {number}: times of inputs are lost"
         shutil.rmtree(output)
     print(len(range(0, points, STRIDE)), "points")
 

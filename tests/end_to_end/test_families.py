@@ -1,4 +1,4 @@
-"""Families from text to folders of transformers: prepared, trained, killed, resumed, exported."""
+"""Families from text to folders of transformers: prepared, trained, resumed, exported."""
 
 import json
 import sys
@@ -15,12 +15,13 @@ from pipeline import export
 from pipeline.evaluation.held_out import validation_loader
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe as named
+from pipeline.released.choice import read_recipe
 from pipeline.training.run_directory.metrics_log import read_metrics
 from pipeline.training.weights.model_folders import load_folder, load_run
 from tests.conftest import Command
 from tests.end_to_end.pair_corpora import numbered, topical
-from tests.pipeline.conftest import forkrun, started, succeed, train_jobs
-from tests.pipeline.test_train import tensors, wait_for
+from tests.pipeline.conftest import forkrun, succeed, train_jobs
+from tests.pipeline.test_train import tensors
 
 PAIRS = {
     "bert_tiny": ("BertForPreTraining", "seq_relationship_logits"),
@@ -51,10 +52,9 @@ TIED = DROPOUT | {f"objective.generator.{name}": value
                   for name, value in (("tied", True), ("width", 1), ("layers", 1))}  # fmt: skip
 SAME = [
     *((recipe, "one", "zero3") for recipe in PARTS),
-    *((recipe, "one", "resumed") for recipe in PAIRS),
-    ("electra_tiny", "adam", "resumed"), ("spanbert_tiny", "adam", "resumed"),
-    ("bert_tiny", "adam", "adam-two"), ("albert_tiny", "part", "part-zero3"),
-]  # fmt: skip
+    *((recipe, "one" if recipe in PAIRS else "adam", "resumed") for recipe in PARTS),
+    ("albert_tiny", "part", "part-zero3"),
+]
 """Runs that differ in ranks, stages, micro-batches and interruptions only."""
 
 
@@ -70,7 +70,7 @@ def prepare(command: Command, root: Path, recipe: str, text: Path, *more: object
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
-    """Runs by recipe and variant. `resumed` of pairs and `killed` were killed halfway."""
+    """Runs by recipe and variant. `resumed` and `stopped` ended halfway, and continued."""
     root = tmp_path_factory.mktemp("families")
     for recipe in PARTS:
         text = root / f"{recipe}.jsonl"
@@ -84,29 +84,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
             parts += ["--set", f"{path}={value}"]
         return list(map(str, parts))
 
-    def kill(arguments: list[str]) -> None:
-        output = Path(arguments[arguments.index("--output") + 1])
-        with started(sys.executable, "-m", "pipeline.train", *arguments) as process:
-            wait_for(output / "checkpoints" / "step-00000006", process)
-            process.kill()
-        assert not tensors(output, STEPS)
-
+    half = ("--stop-at", STEPS // 2)
     two = [job(recipe, "zero3", "--ds", "zero3", **SMALL) for recipe in PARTS]
     one = [job(recipe, "one") for recipe in PARTS]
-    for recipe in PAIRS:
-        kill(job(recipe, "resumed", "--ds", "zero0"))
-        two.append(job(recipe, "resumed", "--ds", "zero2", **SMALL))
-    two.append(job("bert_tiny", "adam-two", "--ds", "zero1", **ADAM))
-    one.append(job("bert_tiny", "adam", **ADAM))
+    for recipe in PARTS:
+        optimizer = {} if recipe in PAIRS else ADAM
+        two.append(job(recipe, "resumed", "--ds", "zero2", *half, **SMALL, **optimizer))
+        one.append(job(recipe, "resumed", "--ds", "zero0", **optimizer))
     two.append(job("albert_tiny", "part-zero3", "--ds", "zero3", **SHARED_IN_PART))
     one.append(job("albert_tiny", "part", **SHARED_IN_PART))
     for recipe, dropout in (("electra_tiny", TIED), ("spanbert_tiny", DROPOUT)):
-        two.append(job(recipe, "resumed", "--ds", "zero2", "--stop-at", 6, **ADAM))
         one.append(job(recipe, "adam", **ADAM))
-        one.append(job(recipe, "resumed", "--ds", "zero0", **ADAM))
         one.append(job(recipe, "dropout", **dropout))
-        kill(job(recipe, "killed", **dropout))
-        one.append(job(recipe, "killed", **dropout))
+        one.append(job(recipe, "stopped", *half, **dropout))
+        one.append(job(recipe, "stopped", **dropout))
     train_jobs(root / "two.json", two, count=2)
     train_jobs(root / "one.json", one)
     return root
@@ -142,8 +133,8 @@ def test_traps_22_ranks_stages_and_a_resume_change_nothing(
 
 
 @pytest.mark.parametrize("recipe", ["electra_tiny", "spanbert_tiny"])
-def test_killed_and_resumed_is_bit_identical(runs: Path, recipe: str) -> None:
-    found = tensors(runs / f"{recipe}-killed", STEPS)
+def test_stopped_and_resumed_is_bit_identical(runs: Path, recipe: str) -> None:
+    found = tensors(runs / f"{recipe}-stopped", STEPS)
     assert found and found == tensors(runs / f"{recipe}-dropout", STEPS)
 
 
@@ -194,12 +185,11 @@ def test_traps_35_an_export_of_pairs_loads_in_transformers(
         assert_close(plain(**shown).logits[0], words)
 
 
-@pytest.mark.parametrize("name", ["electra_tiny-killed", "electra_tiny-zero3"])
 def test_both_of_electra_s_models_load(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "model"
-    exported(runs / name, folder, monkeypatch)
+    folder, run = tmp_path / "model", runs / "electra_tiny-stopped"
+    exported(run, folder, monkeypatch)
     detector = loaded(transformers.AutoModelForPreTraining, folder)
     filler = loaded(transformers.AutoModelForMaskedLM, folder / "generator")
     assert type(detector).__name__ == "ElectraForPreTraining"
@@ -208,7 +198,7 @@ def test_both_of_electra_s_models_load(
     shown = tokenizer("The barako is old.", "A barako was red.", return_tensors="pt")
     ids = shown.input_ids[0]
     inputs = ids, pieces_of([len(ids)]), shown.token_type_ids[0]
-    for ours in (load_run(runs / name)[0].model, load_folder(folder)):
+    for ours in (load_run(run)[0].model, load_folder(folder)):
         with torch.no_grad():
             assert_close(detector(**shown).logits[0], ours.detect(*inputs))
             assert_close(filler(**shown).logits[0], ours.logits(*inputs))
@@ -217,7 +207,7 @@ def test_both_of_electra_s_models_load(
 def test_spanbert_is_a_bert_with_our_head_in_another_file(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, run = tmp_path / "model", runs / "spanbert_tiny-killed"
+    folder, run = tmp_path / "model", runs / "spanbert_tiny-stopped"
     exported(run, folder, monkeypatch)
     theirs = loaded(transformers.AutoModelForMaskedLM, folder)
     assert type(theirs).__name__ == "BertForMaskedLM"
@@ -231,6 +221,8 @@ def test_spanbert_is_a_bert_with_our_head_in_another_file(
         assert_close(encoder(**shown)[0][0], ours.encoder(*inputs))
     head = load_file(folder / "span_boundary.safetensors")
     assert all(name.startswith("span_boundary.") for name in head) and len(head) == 10
+    continued = read_recipe(str(folder), None).run
+    assert (continued.objective.kind, continued.data.masking) == ("mlm_sbo", "span")
     for (name, one), other in zip(ours.named_parameters(), back.parameters(), strict=True):
         assert torch.equal(one, other), name
 
