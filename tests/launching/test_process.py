@@ -31,29 +31,18 @@ def test_a_program_sees_its_own_arguments_folder_environment_and_input(
         assert (result.returncode, result.stdout, result.stderr) == (7, expected, "")
 
 
-@pytest.mark.parametrize("cold", [True, False])
-def test_a_module_is_main_and_help_goes_to_stdout(cold: bool) -> None:
-    result = run([sys.executable, "-m", "pipeline.train", "--help"], cold=cold)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("usage: python -m pipeline.train ")
-
-
-@pytest.mark.parametrize("cold", [True, False])
-@pytest.mark.parametrize(
-    ("program", "code", "errors"),
-    [
+def test_ends_are_those_of_python() -> None:
+    for program, code, errors in (
         ("raise SystemExit('wrong')", 1, "wrong\n"),
         ("raise SystemExit(300)", 300 & 0xFF, ""),
         ("import os; os._exit(9)", 9, ""),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
         ("import atexit; atexit.register(print, 'late')", 0, ""),
         ("import threading; threading.Timer(0.1, print, ['late']).start()", 0, ""),
-    ],
-)
-def test_ends_are_those_of_python(cold: bool, program: str, code: int, errors: str) -> None:
-    result = run([sys.executable, "-c", program], cold=cold)
-    assert (result.returncode, result.stderr) == (code, errors)
-    assert result.stdout == "late\n" * ("late" in program)
+    ):
+        result = run([sys.executable, "-c", program])
+        assert (result.returncode, result.stderr) == (code, errors)
+        assert result.stdout == "late\n" * ("late" in program)
 
 
 def test_a_traceback_starts_in_the_program(tmp_path: Path) -> None:
@@ -116,27 +105,16 @@ def test_a_quick_python_takes_flags_and_starts_more_of_its_kind() -> None:
 
 
 MEETS = """
-import os, sys, time
-import torch
+import sys, time
 import torch.distributed as dist
 
 dist.init_process_group("gloo")
-total = torch.ones(1)
-dist.all_reduce(total)
-print(f"rank {dist.get_rank()} of {int(total)}\\n", end="", flush=True)  # one write
+dist.barrier()
+print(f"rank {dist.get_rank()}\\n", end="", flush=True)  # one write
 if sys.argv[1] == "fails" and dist.get_rank() == 1:
     sys.exit(3)
-if sys.argv[1] != "ends":
-    time.sleep(600)
-dist.destroy_process_group()
+time.sleep(600)
 """
-
-
-def test_ranks_meet_and_end(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(MEETS)
-    result = run(forkrun(tmp_path / "program.py", "ends", count=3))
-    assert (result.returncode, result.stderr) == (0, "")
-    assert sorted(result.stdout.splitlines()) == [f"rank {rank} of 3" for rank in range(3)]
 
 
 def test_a_rank_that_fails_and_a_signal_end_all_ranks(tmp_path: Path) -> None:
