@@ -1,15 +1,13 @@
 """inspect looks at a path and shows what it is."""
 
 import shutil
-import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from pipeline import inspect
-from tests.pipeline import preparing
-from tests.pipeline.preparing import FORKED, MPIEXEC, Call, children, finish, started
+from tests.pipeline.data.small_shards import flip
+from tests.pipeline.preparing import FORKED, MPIEXEC, Call, finish
 
 
 def test_a_path_is_shown_as_what_it_is(prepared: Path, tmp_path: Path, call: Call) -> None:
@@ -25,49 +23,30 @@ def test_a_path_is_shown_as_what_it_is(prepared: Path, tmp_path: Path, call: Cal
         assert said in call(inspect.main, path)
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize("damaged", [False, True])
 def test_workers_and_ranks_verify_with_the_output_of_one_process(
-    damaged: bool, prepared: Path, tmp_path: Path
+    damaged: bool, prepared: Path, tmp_path: Path, call: Call
 ) -> None:
-    directory = tmp_path / "copy"
-    shutil.copytree(prepared, directory)
+    directory = Path(shutil.copytree(prepared, tmp_path / "copy")) if damaged else prepared
+    wrong = ("mask-3/train-00001.arrow", "rows/train-00004.arrow") if damaged else ()
+    for name in wrong:
+        flip(directory / name)
+    command, code = (directory, "--verify"), 2 if damaged else 0
+    one, two = (
+        lines(call(inspect.main, *command, "--workers", count, code=code)) for count in (1, 2)
+    )
+    ranks = finish(MPIEXEC, "-n", 3, *FORKED, "-m", "pipeline.inspect", *command)
+    assert ranks.returncode == code
+    assert one == two == lines(ranks.stderr if damaged else ranks.stdout)
     if damaged:
-        for name in ("rows/train-00004.arrow", "mask-3/train-00001.arrow"):
-            with (directory / name).open("r+b") as file:
-                file.seek(1000)
-                file.write(b"wrong")
-    command = ("-m", "pipeline.inspect", directory, "--verify")
-    one = finish(sys.executable, *command, "--workers", 1)
-    assert one.returncode == (2 if damaged else 0), one.stderr
-    if damaged:
-        head, *lines = said(one.stderr)
-        assert head == f"error: {directory}: 2 files are wrong:"
-        assert [line.split()[0] for line in lines] == [
-            f"{directory}/mask-3/train-00001.arrow", f"{directory}/rows/train-00004.arrow"
-        ]  # fmt: skip
-    for start in ((sys.executable,), (MPIEXEC, "-n", 3, *FORKED)):
-        several = finish(*start, *command, *(["--workers", 2] if len(start) == 1 else []))
-        assert (several.returncode, several.stdout, said(several.stderr)) == (
-            one.returncode, one.stdout, said(one.stderr)
-        )  # fmt: skip
+        assert one[0] == f"error: {directory}: 2 files are wrong:"
+        assert [line.split()[0] for line in one[1:]] == [f"{directory}/{name}" for name in wrong]
 
 
-def said(errors: str) -> list[str]:
-    """Lines of an error output, without progress and MPICH's message about an abort."""
-    return [line for line in errors.splitlines() if not line.startswith(("verifying: ", "Abort("))]
-
-
-def test_interrupted_workers_end(prepared: Path) -> None:
-    command = ("-m", "pipeline.inspect", prepared, "--verify", "--workers", 2)
-    with started(sys.executable, *command) as process:
-        # one of them tracks resources
-        preparing.wait_until(lambda: len(children(process.pid)) >= 3, process)
-        workers = children(process.pid)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
-        preparing.wait_for_end(*workers, seconds=10)
-    assert process.returncode == 130
-    assert said(errors) == ["interrupted; run the same command again to resume"]
+def lines(output: str) -> list[str]:
+    """Without progress and MPICH's message about an abort."""
+    return [line for line in output.splitlines() if not line.startswith(("verifying: ", "Abort("))]
 
 
 def test_options_for_documents_are_refused(prepared: Path, call: Call) -> None:

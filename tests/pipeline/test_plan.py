@@ -11,6 +11,7 @@ import pytest
 from pipeline import plan
 from pipeline.training.announce import dry_run
 from tests.pipeline.conftest import Arguments, job
+from tests.pipeline.data.small_shards import flip
 from tests.pipeline.preparing import Call
 
 
@@ -28,10 +29,9 @@ def test_json_is_one_object_and_text_has_the_same_figures(
     output, errors = capsys.readouterr()
     content = json.loads(output)
     assert errors == "" and content["machines"].startswith("2 nodes x 8 H200")
-    assert {part["basis"] for section in content["sections"].values() for part in section} == {
-        "computed", "published", "estimated",
-    }  # fmt: skip
-    assert all(p["assumption"] for section in content["sections"].values() for p in section)
+    estimates = [part for section in content["sections"].values() for part in section]
+    assert {part["basis"] for part in estimates} == {"computed", "published", "estimated"}
+    assert all(part["assumption"] for part in estimates)
     text = call(plan.main, *words)
     for section, parts in content["sections"].items():
         assert f"\n{section}: " in text
@@ -43,11 +43,11 @@ def test_it_agrees_with_a_dry_run(
     prepared: Path, arguments: Arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], call: Call,
 ) -> None:  # fmt: skip
-    asked = job(monkeypatch, [*arguments(tmp_path / "run"), "--dry-run", "--ranks", "4"])
+    words = arguments(tmp_path / "run")
+    asked = job(monkeypatch, [*words, "--dry-run", "--ranks", "4"])
     dry_run(asked)
     shown = capsys.readouterr().out
-    words = pairwise(arguments(tmp_path / "run"))
-    settings = [f"--set={value}" for option, value in words if option == "--set"]
+    settings = [f"--set={value}" for option, value in pairwise(words) if option == "--set"]
     machine = ("--gpu", "h100", "--gpus-per-node", 4)
     output = call(plan.main, "roberta_tiny", "--data", *asked.directories, *machine, *settings)
     for start in ("model: ", "step: ", "on a GPU: ", "data: "):
@@ -60,21 +60,19 @@ def test_shards_that_are_damaged_or_differ_end_it(
     prepared: Path, tmp_path: Path, call: Call
 ) -> None:
     copy = Path(shutil.copytree(prepared, tmp_path / "copy"))
-    with (copy / "rows" / "train-00000.arrow").open("r+b") as file:
-        file.seek(2000)
-        file.write(b"damage")
+    flip(copy / "rows" / "train-00000.arrow")
     given = ("roberta_tiny", "--cpu", "--data")
     said = call(plan.main, *given, copy, code=2)
     assert "train-00000.arrow is damaged: xxh3_64" in said
     said = call(plan.main, *given, prepared, "--set", "data.masks.rate=0.2", code=2)
-    assert "with data.masks.rate=0.15" in said
+    assert "data.masks.rate=0.15" in said
 
 
 def test_mistakes_are_one_line(call: Call) -> None:
     sized = "roberta_tiny --tokens 1e6"
     for words, why in {
-        "--tokens 1e6 --cpu": "give either a recipe's name",
-        "roberta_tiny --tokens 5 --cpu": "--tokens 5 is not a size of a corpus",
+        "--tokens 1e6 --cpu": "a recipe's name",
+        "roberta_tiny --tokens 5 --cpu": "--tokens 5 is not a size",
         "roberta_tiny --tokens nan --cpu": "--tokens nan is not a size",
         f"{sized} --cpu --nics 2": "--nics belongs to --gpu",
         f"{sized} --cpu --nodes 0": "--nodes must be 1 or more, got 0",

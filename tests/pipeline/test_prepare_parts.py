@@ -1,6 +1,5 @@
 """`--part i/n`: independent processes take tasks, as in a job array."""
 
-import errno
 import fcntl
 import random
 import sys
@@ -15,39 +14,14 @@ from pipeline.base.files import one_at_a_time
 from pipeline.execution.ledger import lock_of
 from pipeline.ingest.corpora.shared_list import ENDING
 from tests.benchmarks.file_system_calls import FileSystemCalls
-from tests.launching.process import ROOT
 from tests.pipeline import preparing
 from tests.pipeline.ingest.dump import large_dump
-from tests.pipeline.preparing import Prepare, at_once, contents, finish, started, tiny
+from tests.pipeline.preparing import Prepare, contents, finish, started, tiny
 
 SMALL_UNITS = preparing.SMALL_SPLITS.with_name("small_units.py")
-UNPUBLISHED = ROOT / "tests" / "benchmarks" / "unpublished_splits.py"
-PREPARE = (sys.executable, "-m", "pipeline.prepare", "--corpus", "sample", "--workers", 1)
 
 
-def test_parts_at_the_same_time(prepared: Path, tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """Three processes, of which exactly one publishes."""
-    arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    found = at_once(*[(*PREPARE, "--part", f"{part}/3", *arguments) for part in (1, 2, 3)])
-    assert [code for code, *_ in found] == [0, 0, 0], found
-    out = "".join(text for _, text, _ in found)
-    assert out.count("prepared 344 documents") == 1
-    assert out.count("the last to finish publishes") + out.count("is complete already") == 2
-    assert contents(tmp_path / "out") == contents(prepared)
-
-
-def test_a_part_alone_does_everything_and_repeating_it_is_harmless(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path
-) -> None:
-    """With one element of an array at a time, the first does what all would do together."""
-    arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    said = [finish(*PREPARE, "--part", part, *arguments).stdout for part in ("2/3", "2/3", "1/3")]
-    assert "prepared 344 documents" in said[0]
-    assert "complete already" in said[1] and "complete already" in said[2]
-    assert contents(tmp_path / "out") == contents(prepared)
-
-
-def test_a_part_leaves_what_a_living_one_does_and_the_plain_command_does_the_rest(
+def test_a_part_leaves_what_a_living_one_does_and_another_does_the_rest(
     prepared: Path, tmp_path: Path, make: Prepare
 ) -> None:
     """The other part has taken one split when it is stopped, as by a node that has hung."""
@@ -59,7 +33,8 @@ def test_a_part_leaves_what_a_living_one_does_and_the_plain_command_does_the_res
     assert "part 1/2 is finished; other parts are running" in said
     done = {path.name for path in work.glob("task-*.json")}
     assert done == {f"task-{number:06d}.json" for number in (0, 1, 2, 4)}
-    assert "prepared 344 documents" in make("--corpus", "sample")
+    assert "prepared 344 documents" in make("--corpus", "sample", "--part", "2/3")
+    assert "complete already" in make("--corpus", "sample", "--part", "1/3")
     assert contents(tmp_path / "out") == contents(prepared)
 
 
@@ -94,36 +69,6 @@ def test_another_part_asks_nothing_about_files_that_it_does_not_read(
     assert min(first["open"], first["stat"], first["read"]) >= files
     del second["bytes"]
     assert max(second.values()) < files / 2, f"more than a look at a few: {second}"
-
-
-def test_others_do_the_work_of_a_killed_part(tiny_tokenizer: Path, tmp_path: Path) -> None:
-    """They keep what it has finished, and so does a part that is killed and run again."""
-    corpus = preparing.many_documents(tmp_path / "in.jsonl")
-    small = (sys.executable, preparing.SMALL_SPLITS, "--corpus", corpus, "--workers", 1)
-    assert finish(*small, *tiny(tiny_tokenizer, tmp_path / "whole")).returncode == 0
-    arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    work = tmp_path / "out" / ".work"
-    kept: dict[Path, int] = {}
-    for more in (5, 3):
-        with started(*small, "--part", "1/2", *arguments) as killed:
-            enough = len(kept) + more
-            preparing.wait_until(lambda: len([*work.glob("part-*.json")]) >= enough, killed)  # noqa: B023
-            killed.kill()
-        assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
-        kept = {marker: marker.stat().st_mtime_ns for marker in work.glob("part-*.json")}
-    unpublished = (sys.executable, UNPUBLISHED, *small[2:])
-    with (
-        started(*small, "--part", "1/2", *arguments) as killed,
-        started(*unpublished, "--part", "2/2", *arguments) as other,
-    ):
-        killed.kill()
-        killed.communicate()
-        _, error = other.communicate(timeout=120)
-    assert other.returncode == 0, error
-    assert {marker: marker.stat().st_mtime_ns for marker in kept} == kept, "done twice"
-    last = finish(*small, "--part", "2/2", *arguments)
-    assert "prepared 700 documents" in last.stdout, last.stderr
-    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 def mixed_corpus(folder: Path) -> list[Path]:
@@ -200,28 +145,3 @@ def test_parts_killed_at_random_moments(kills: int, tiny_tokenizer: Path, tmp_pa
             assert result.returncode == 0, result.stderr
         assert kept <= finished(root), f"{kill}: finished work was done again"
         assert made(root) == expected, f"{kill}: {victims}"
-
-
-def test_parts_that_all_need_a_tokenizer_train_one(tmp_path: Path) -> None:
-    command = (*PREPARE, "--recipe", "roberta_tiny", "--set", "data.duplicates=1")
-    parts = [(*command, "--part", f"{number}/2") for number in (1, 2)]
-    found = at_once(*parts, TENFOLD_ROOT=str(tmp_path))
-    assert [code for code, *_ in found] == [0, 0], found
-    out = "".join(text for _, text, _ in found)
-    assert out.count("training it on this corpus") == 1 and out.count("(trained on") == 1
-    assert out.count("prepared 344 documents") == 1
-    assert len([*tmp_path.glob("shards/*/manifest.json")]) == 1
-
-
-def test_without_locks_the_user_publishes(
-    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Prepare
-) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    for more in (["--part", "1/1"], []):
-        out = make("--corpus", "sample", *more)
-        assert ("run the command without --part" in out) == bool(more)
-        assert ("prepared 344 documents" in out) == (not more)
-    assert contents(tmp_path / "out") == contents(prepared)
