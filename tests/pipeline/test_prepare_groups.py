@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import inspect
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.ingest.corpora import groups, sources
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from tests.conftest import Command
-from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
+from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 
 SAMPLE = sources.SAMPLE_FILES
 FOLDERS = ("articles", "books", "news", "web", "stories")
@@ -55,8 +54,7 @@ def test_a_group_that_is_too_short_stops_at_once(tmp_path: Path, make: Prepare) 
     books, news = (write_jsonl(tmp_path / f"{name}.jsonl", ["A. B."]) for name in "bn")
     given = (f"wikipedia={news}", f"bookcorpus={books}")
     said = make("--corpus", "16gb", "--input", *given, code=2)
-    assert said.count("\n") == 1
-    assert "wikipedia has at most 0.0 MB of 11.4 GB, bookcorpus has" in said
+    assert "wikipedia has at most 0.0 MB of 11.4 GB" in said and said.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -88,8 +86,8 @@ def test_a_group_that_turns_out_too_short_is_not_published(
     assert "prepared 100 documents" in make(*given, "--allow-short")
 
 
-def test_copies_stay_with_the_first_member_and_inspect_shows_them(
-    tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch, call: Call
+def test_copies_stay_with_the_first_member(
+    tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By default a group's members are compared. Members are given in another order."""
     rng = random.Random(0)
@@ -98,21 +96,12 @@ def test_copies_stay_with_the_first_member_and_inspect_shows_them(
     near = [text.replace(text.split()[60], "another") for text in texts[:5]]
     wikipedia = write_jsonl(tmp_path / "w.jsonl", texts[:30])
     news = write_jsonl(tmp_path / "n.jsonl", [*near, *texts[30:]])
-    files = ["--corpus", "mixture", "--input", f"cc-news={news}", f"wikipedia={wikipedia}"]
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-    make(*files)
+    make("--corpus", "mixture", "--input", f"cc-news={news}", f"wikipedia={wikipedia}")
     counts = read_manifest(tmp_path / "out").corpora
     assert list(counts) == ["wikipedia", "cc-news"] and counts["wikipedia"]["dropped"] == {}
     assert counts["cc-news"]["dropped"] == {"near-duplicate of one in wikipedia": 5}
     assert counts["cc-news"]["documents"] == 30
-    inputs = tmp_path / "in"
-    inputs.mkdir()
-    for member, file in (("wikipedia", wikipedia), ("cc-news", news)):
-        (inputs / member).mkdir()
-        file.rename(inputs / member / file.name)
-    said = " ".join(call(inspect.main, inputs, "--corpus", "mixture", "--decisions").split())
-    assert "5 dropped, 7.7%: near-duplicate of one in wikipedia" in said
-    assert "10 of 65 documents are in 5 clusters" in said and "kept: wikipedia w.jsonl@" in said
 
 
 @pytest.mark.slow

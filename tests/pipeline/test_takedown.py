@@ -1,6 +1,5 @@
 """Only the tokens and predictions of the documents are gone, in every format."""
 
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,7 +8,7 @@ import pytest
 from pipeline import inspect, takedown
 from pipeline.data.shards.manifest import read_manifest
 from tests.pipeline.data.letters import LETTERS, check, id_of, prepare_letters
-from tests.pipeline.preparing import FORKED, MPIEXEC, Call, at_once, contents, finish
+from tests.pipeline.preparing import FORKED, MPIEXEC, Call, contents, finish
 
 FORMATS = {
     "full_sentences": ["data.masking=whole_word"],
@@ -48,25 +47,17 @@ def test_only_the_text_of_the_documents_is_gone(
     assert all(bool(row["origin"]) != row["taken_down"] for row in documents)
 
 
-def test_parts_workers_and_ranks_give_the_bytes_of_one_process(
-    prepared: Path, tmp_path: Path
+@pytest.mark.usefixtures("quick_workers")
+def test_workers_and_ranks_give_the_bytes_of_one_process(
+    prepared: Path, tmp_path: Path, call: Call
 ) -> None:
-    """Three parts at a time."""
     ids = pq.read_table(prepared / "documents.parquet")["id"].to_pylist()[::40]
-    command = ("-m", "pipeline.takedown", "--data", prepared, "--documents", *ids, "--output")
-    one = finish(sys.executable, *command, tmp_path / "one", "--workers", 1)
-    assert one.returncode == 0 and f"took down {len(ids)} documents" in one.stdout, one.stderr
-    parts = (("1/3", "--workers", 2), ("2/3",), ("3/3",))
-    found = at_once(
-        *[(sys.executable, *command, tmp_path / "parts", "--part", *part) for part in parts]
-    )
-    assert [code for code, *_ in found] == [0, 0, 0], found
-    out = "".join(text for _, text, _ in found)
-    # one that starts when the others have published says what they have done
-    took = out.count("took down")
-    assert took >= 1 and took + out.count("the last to finish publishes") == 3
-    ranks = finish(MPIEXEC, "-n", 3, *FORKED, *command, tmp_path / "ranks")
+    given = ("--data", prepared, "--documents", *ids, "--output")
+    for count in (1, 2):
+        said = call(takedown.main, *given, tmp_path / str(count), "--workers", count)
+        assert f"took down {len(ids)} documents" in said
+    command = ("-m", "pipeline.takedown", *given, tmp_path / "ranks")
+    ranks = finish(MPIEXEC, "-n", 3, *FORKED, *command)
     assert ranks.returncode == 0, ranks.stderr
     assert ranks.stdout.startswith("3 ranks on 1 node(s)\n") and ranks.stdout.count("took") == 1
-    whole = contents(tmp_path / "one")
-    assert contents(tmp_path / "parts") == whole == contents(tmp_path / "ranks")
+    assert contents(tmp_path / "1") == contents(tmp_path / "2") == contents(tmp_path / "ranks")

@@ -1,6 +1,5 @@
 """`tenfold COMMAND` is `python -m pipeline.COMMAND`, from a wheel and from any directory."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -125,47 +124,22 @@ def test_a_wheel_holds_every_file_of_the_product(installed: Path) -> None:
     assert len(found) > 200
 
 
-def test_a_wheel_starts_in_any_directory(installed: Path, tmp_path: Path) -> None:
+def test_a_wheel_starts_in_any_directory_and_finds_its_files(
+    installed: Path, tmp_path: Path
+) -> None:
     (tmp_path / "model.py").write_text("")
     (tmp_path / "pipeline.py").write_text("")  # both hide nothing from a script
-    script = installed / "bin" / "tenfold"
     for words in (["--version"], ["prepare", "--corpus", "sample", "--explain"]):
-        result = launch(script, *words, cwd=tmp_path, path=installed)
-        assert result.returncode == 0, result.stderr
-        assert result.stdout
-    code = "import sys; del sys.path[0]; import pipeline; print(pipeline.__file__)"
-    result = launch("-c", code, cwd=tmp_path, path=installed)
-    assert Path(result.stdout.strip()).is_relative_to(installed)
-
-
-def test_a_wheel_finds_its_deepspeed_files(installed: Path, tmp_path: Path) -> None:
+        result = launch(installed / "bin" / "tenfold", *words, cwd=tmp_path, path=installed)
+        assert result.returncode == 0 and result.stdout, result.stderr
     code = (
+        "import sys; del sys.path[0]\n"
         "from pipeline.planning.deepspeed_config import FOLDER, read_deepspeed_file\n"
-        "for file in sorted(FOLDER.glob('*.json')): read_deepspeed_file(file.stem)\n"
-        "print(*sorted(file.name for file in FOLDER.iterdir() if file.suffix == '.json'))\n"
-        "print(FOLDER)"
+        "for file in FOLDER.glob('*.json'): read_deepspeed_file(file.stem); print(file)"
     )
     result = launch("-c", code, cwd=tmp_path, path=installed)
     assert result.returncode == 0, result.stderr
-    names, folder = result.stdout.splitlines()
-    assert names.split() == sorted(path.name for path in (ROOT / "ds_configs").glob("*.json"))
-    assert Path(folder).is_relative_to(installed)
-
-
-@pytest.mark.slow
-def test_a_wheel_trains_exports_and_evaluates(installed: Path, tmp_path: Path) -> None:
-    for words in (
-        ["prepare", "--corpus", "sample", "--recipe", "roberta_tiny", "--output", "shards"],
-        ["inspect", "shards", "--tokens", "2", "--verify"],
-        ["inspect", "shards/tokenizer"],
-        ["train", "roberta_tiny", "--data", "shards", "--output", "run", "--stop-at", "2"],
-        ["export", "run", "--output", "exported"],
-        ["evaluate", "exported", "--data", "shards", "--json"],
-        ["prepare", "--corpus", "sample", "--run", "run/run.json", "--tokenizer",
-         "shards/tokenizer", "--output", "again"],
-    ):  # fmt: skip
-        result = launch(installed / "bin" / "tenfold", *words, cwd=tmp_path, path=installed)
-        assert result.returncode == 0, result.stderr
-    first, again = (json.loads((tmp_path / name / "manifest.json").read_text())
-                    for name in ("shards", "again"))  # fmt: skip
-    assert first["fingerprint"] == again["fingerprint"]
+    found = [Path(line) for line in result.stdout.splitlines()]
+    ours = {path.name for path in (ROOT / "ds_configs").glob("*.json")}
+    assert {path.name for path in found} == ours
+    assert all(path.is_relative_to(installed) for path in found)
