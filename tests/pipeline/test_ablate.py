@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import ablate as command_of_ablate
+from tests.cluster.stand_ins import StandIns
 from tests.conftest import Command
 from tests.launching import process
 from tests.pipeline.experiments import small_ablation
@@ -64,11 +64,8 @@ def test_the_table(whole: Path, ablate: Callable[..., str]) -> None:
     assert all(run["wall_seconds"] > run["seconds"] for run in found["runs"])
     for arm in (low, high):
         assert arm["measures"]["mask_loss"]["n"] == 2 and arm["cost"]["steps"] == STEPS
-    by_seed = [high["measures"]["mask_loss"]["values"], low["measures"]["mask_loss"]["values"]]
-    difference = high["differences"]["mask_loss"]
-    mean = sum(a - b for a, b in zip(*by_seed, strict=True)) / 2
-    assert difference["mean"] == pytest.approx(mean)
-    assert difference["mean"] < 0  # twice the rate learns faster in a few steps
+    # twice the rate learns faster in a few steps
+    assert high["differences"]["mask_loss"]["mean"] < 0
     assert low["initial_weights"] == high["initial_weights"] == "all"
     assert len(list((whole / "shards").glob("*/manifest.json"))) == 1
     dry = ablate(whole, "--dry-run")
@@ -93,10 +90,10 @@ def test_killed_then_continued_in_an_array_it_gives_the_same(
     ablate(output, "--only", "high:0")
     resumed = json.loads((output / "runs/high/seed-0/result.json").read_text())
     assert "wall_seconds" not in resumed, "the time before the kill is not known"
-    for task in (5, 2, 3):
+    for task in (5, 2):
         ablate(output, "--task", task)
         assert not (output / "ablation.json").exists()
-    ablate(output)  # does what is left, task 4
+    ablate(output)  # does what is left, tasks 3 and 4
     assert first.stat().st_mtime_ns == before
     assert table(output) == table(whole)
 
@@ -132,16 +129,21 @@ def test_finished_runs_are_fine_tuned(
     assert jobs == ["model-0-0", "model-0-1", "model-0-2", "model-0-3"]
 
 
+def test_an_element_of_a_slurm_array_has_a_number(tmp_path: Path) -> None:
+    stand_ins = StandIns.write(tmp_path)
+    stand_ins.site()
+    given = {"TENFOLD_ABLATION": str(tmp_path), "TENFOLD_ABLATE_ARGS": "roberta/masking"}
+    for element, said in (("$(x)", "is not a number"), ("", "as an array")):
+        errors = stand_ins.fail("ablate.sbatch", **given, SLURM_ARRAY_TASK_ID=element)
+        assert said in errors and errors.count("\n") == 1
+
+
 def test_mistakes_are_one_line(whole: Path, corpus: Path, tiny_tokenizer: Path, call: Call) -> None:
     for more, message in (
         (["--task", 6], "there are 6 runs, 0 to 5"),
-        (["--only", "low:9"], "is not a run; they are low:0, high:0"),
+        (["--only", "low:9"], "low:9 is not a run; they are low:0, high:0"),
         (["--seeds", 0], "--seeds must be 1 or more, got 0"),
-        (["--grammar", "no/such/pairs"], "does not exist"),
-        (["--set", "data.seed=9"], "would hold out different documents: data.seed is"),
-        (["--set", "optimizer.peek_lr=1"], "did you mean optimizer.peak_lr?"),
-        (["--arms", "mine.py"], "give one of TABLE, --arms FILE, or --recipe NAME"),
-        (["--tune", "--collect"], "was made with tune False, not True"),
+        (["--grammar", "no/such/pairs"], "no/such/pairs does not exist"),
         (["--train-steps", 10], "was made with other arms"),
     ):
         error = call(command_of_ablate.main, *words(corpus, tiny_tokenizer, whole, *more), code=2)
@@ -158,38 +160,8 @@ def test_a_mistake_of_a_child_ends_the_command_with_its_line(
     found = command("ablate", *words(corpus, tiny_tokenizer, output, *more), **environment())
     assert found.returncode == 2 and found.stderr.count("\n") == 1
     assert found.stderr.startswith("error: third: tokenizer ") and "has 2,048 ids" in found.stderr
+    assert "add --set data.vocab_size=2048" in found.stderr
     assert "high: optimizer.peak_lr=0.02\nthird: data.vocab_size=300\n" in found.stdout
     assert not [*output.glob("shards/*/manifest.json")] and not (output / "runs").exists()
     error = ablate(tmp_path / "o", corpus=corpus.with_name("none.jsonl"), code=2)
     assert "none.jsonl" in error and "/logs/" in error
-
-
-SRUN = """#!/bin/sh
-[ "$1" = --mpi=none ] && shift
-exec "$@"
-"""
-
-
-def test_an_element_of_a_slurm_array_does_its_run(
-    whole: Path, corpus: Path, tiny_tokenizer: Path, tmp_path: Path
-) -> None:
-    """The batch file with a stand-in for srun; its runs are done already."""
-    (tmp_path / "srun").write_text(SRUN)
-    (tmp_path / "srun").chmod(0o755)
-    given = words(corpus, tiny_tokenizer, whole)[:-2]  # without --output
-    settings = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}", "TENFOLD_HOME": str(process.ROOT),
-        "TENFOLD_VENV": sys.prefix, "TENFOLD_LOCAL": str(tmp_path / "local"),
-        "TENFOLD_DOCTOR": "off", "TENFOLD_ABLATION": str(whole), "SLURM_JOB_ID": "1",
-        "TENFOLD_ABLATE_ARGS": " ".join(given),
-    }  # fmt: skip
-    for task, code, said in (
-        ("4", 0, "not tuned"), ("6", 2, "there are 6 runs"), ("$(x)", 2, "is not a number"),
-        ("", 2, "as an array"),
-    ):  # fmt: skip
-        found = subprocess.run(
-            ["bash", process.ROOT / "slurm/ablate.sbatch"], capture_output=True, text=True,
-            env=os.environ | settings | {"SLURM_ARRAY_TASK_ID": task}, check=False,
-        )  # fmt: skip
-        assert found.returncode == code, found.stderr
-        assert said in (found.stderr if code else found.stdout)

@@ -4,12 +4,10 @@ More of it: damaged compressions, JSON and Parquet in ingest/documents, dumps an
 ingest/extraction, services in remote.
 """
 
-import bz2
 import gzip
 import io
 import os
 import sys
-import tarfile
 import tracemalloc
 from collections.abc import Callable
 from itertools import product
@@ -28,6 +26,7 @@ from pipeline.ingest.documents.sniff import sniff
 from tests.launching import process
 from tests.pipeline.ingest.documents.raw_files import records
 from tests.pipeline.ingest.dump import dump, large_dump, page, small_dump
+from tests.pipeline.ingest.tars import tar
 from tests.pipeline.preparing import Prepare, contents, many_documents, small_disk, tiny
 
 GOOD = b"".join(b'{"text": "A piece of news, number %d. It is short."}\n' % n for n in range(300))
@@ -52,25 +51,13 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
-LINE = b'{"text": "a b."}\n'
 NOISE = b"".join(b'{"text": "%s"}\n' % os.urandom(500).hex().encode() for _ in range(20))
 BAD = {
-    "binary.jsonl": (bytes(range(256)) * 50, "binary.jsonl is binary"),
     "early.jsonl": (bytes(4096) + b"\n" + GOOD, "early.jsonl is binary"),
-    "empty.jsonl": (b"", "empty.jsonl is empty; drop it"),
-    "empty.jsonl.gz": (gzip.compress(b""), "empty.jsonl.gz is empty; drop it"),
-    "no.jsonl": (LINE + b'{"title": "x"}\n', "no.jsonl:2"),
-    "bad.jsonl": (LINE + b'{"text": \n', "bad.jsonl:2"),
-    "u.jsonl": (LINE + b'{"text": "\xff"}\n', "u.jsonl:2"),
-    "types.jsonl": (b'{"text": 3}\n{"text": ["a"]}\n', "types.jsonl:1: text is not a string"),
+    "empty.jsonl": (b"", "empty.jsonl is empty"),
+    "u.jsonl": (b'{"text": "a b."}\n{"text": "\xff"}\n', "u.jsonl:2"),
     "blank.jsonl": (b'{"text": ""}\n{"text": "  \\n"}\n', "no text"),
-    "second.bz2": (
-        bz2.compress(LINE * 9000) + b"bZh" + bz2.compress(LINE)[3:],
-        "second.bz2 is damaged (other bytes than padding after the last good part)",
-    ),
     "cut.gz": (gzip.compress(NOISE)[:-999], "cut.gz is truncated"),
-    "cut.zst": (zstandard.compress(NOISE)[:-999], "cut.zst"),
-    "long.jsonl.gz": (gzip.compress(GOOD * 400)[:-99], "long.jsonl.gz is truncated"),
     "plain.jsonl.gz": (b"\x1f\x8b" + GOOD, "plain.jsonl.gz is damaged"),
 }
 
@@ -81,20 +68,16 @@ def test_a_bad_file_is_one_line_and_no_manifest(tmp_path: Path, prepare: Prepare
         assert said in prepare(path, output=f"out-{name}", code=2), name
     assert "prepared 300 documents" in prepare(write(path, GOOD), output=f"out-{name}")
     assert "nothing.jsonl" in prepare(tmp_path / "nothing.jsonl", code=2)
-    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
-        path = write(tmp_path / "pages.xml", small_dump().decode().encode(encoding))
-        assert f"{path} is UTF-16 text" in prepare(path, corpus="wikipedia", code=2)
+    path = write(tmp_path / "pages.xml", small_dump().decode().encode("utf-16-le"))
+    assert f"{path} is UTF-16 text" in prepare(path, corpus="wikipedia", code=2)
 
 
 def test_bad_records_among_good_ones_are_counted(tmp_path: Path, prepare: Prepare) -> None:
     """Text of another type, and a block of nuls that a file system has lost."""
-    for name, content, said in (
-        ("types", b'{"text": 3}\n{"text": ["a"]}\n{"text": {"a": 1}}\n', "3 text is not a string"),
-        ("nuls", bytes(4096) + b"\n", "1 invalid JSON"),
-    ):
-        path = write(tmp_path / f"{name}.jsonl", GOOD * 5 + content + GOOD)
-        printed = prepare(path, output=name)
-        assert "prepared 1,800 documents" in printed and f"dropped {said}" in printed
+    bad = b'{"text": 3}\n{"text": ["a"]}\n' + bytes(4096) + b"\n"
+    printed = prepare(write(tmp_path / "in.jsonl", GOOD * 5 + bad + GOOD))
+    assert "prepared 1,800 documents" in printed
+    assert "dropped 2 text is not a string, 1 invalid JSON" in printed
 
 
 def test_only_the_bad_line_that_is_printed_is_counted_from_the_start(
@@ -116,7 +99,7 @@ def test_only_the_bad_line_that_is_printed_is_counted_from_the_start(
     assert len(counted) <= 1
 
 
-def test_a_line_of_200_mb(tmp_path: Path, prepare: Prepare) -> None:
+def test_a_line_of_200_mb(tmp_path: Path) -> None:
     """It is skipped and counted, and not held in memory; the file is sparse, for speed."""
     path = write(tmp_path / "long.jsonl", GOOD * 5 + b'{"text": "')
     with path.open("r+b") as file:
@@ -127,12 +110,9 @@ def test_a_line_of_200_mb(tmp_path: Path, prepare: Prepare) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100e6
-    reason = "a line of over 64 MiB, not one object a line"
     bad = [record for record in found if isinstance(record, BadRecord)]
-    assert bad == [BadRecord("in:1501", reason)]
+    assert bad == [BadRecord("in:1501", "a line of over 64 MiB, not one object a line")]
     assert len({record.id for record in found if isinstance(record, Record)}) == 1800
-    said = prepare(path)
-    assert "prepared 1,800 documents" in said and f"dropped 1 {reason}" in said
 
 
 def test_lines_that_are_too_long_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,26 +132,18 @@ def test_lines_that_are_too_long_anywhere(tmp_path: Path, monkeypatch: pytest.Mo
         assert records(source, piece_bytes) == expected, (block, piece_bytes, end)
 
 
-def test_a_folder_without_files(tmp_path: Path, prepare: Prepare) -> None:
+def test_folders_without_files_and_with_broken_links(tmp_path: Path, prepare: Prepare) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     write(folder / "empty.jsonl", b"")
-    assert "no files in the input" in prepare(folder, code=2)
+    assert "no files" in prepare(folder, code=2)
     write(folder / "good.jsonl", GOOD)
     assert "prepared 300 documents" in prepare(folder)
-
-
-def test_broken_links(tmp_path: Path, prepare: Prepare) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    write(folder / "good.jsonl", GOOD)
     link = folder / "more"
     for target in (tmp_path / "gone", link):
         link.symlink_to(target)
-        assert f"{link} is a broken link" in prepare(folder, code=2)
+        assert f"{link} is a broken link" in prepare(folder, output="other", code=2)
         link.unlink()
-    link.symlink_to(link)
-    assert f"{link} is a symbolic link that leads back to itself" in prepare(link, code=2)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path, prepare: Prepare) -> None:
@@ -181,82 +153,67 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, prepare: Prepare) -> None:
     assert f"{link} cannot be read: Input/output error" in prepare(link, code=2)
 
 
-@pytest.mark.parametrize("corpus", ["own", "wikipedia"])
+@pytest.mark.parametrize(
+    ("corpus", "size", "fills"),
+    [("own", 20_000, "out/.work"), ("wikipedia", 4_000, "tight/documents")],
+)
 def test_a_full_disk(
-    tmp_path: Path, prepare: Prepare, monkeypatch: pytest.MonkeyPatch, corpus: str
-) -> None:
+    corpus: str, size: int, fills: str, tmp_path: Path, prepare: Prepare,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """One line, no half-written file accepted, and the next run resumes."""
     path = tmp_path / "in"
     if corpus == "own":
         many_documents(path)
     else:
         large_dump(path, 700)
-    results = []
-    for name, size in (("whole", 0), ("tight", 20_000 if corpus == "own" else 4_000)):
-        monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / name))
-        if size:
-            with small_disk(size):
-                error = prepare(path, corpus=corpus, code=2)
-            place = tmp_path / ("out/.work" if corpus == "own" else "tight/documents")
-            assert f"cannot write {place}" in error and "File too large" in error
-            left = {file.name.rpartition(".")[2] for file in place.iterdir()}
-            # the plan, and word runs of a part that has no marker, so that it is made again
-            assert left <= {"lock", "json", "npz"}, left
-        prepare(path, corpus=corpus)
-        results.append(contents(tmp_path / "out"))
-        (tmp_path / "out").rename(tmp_path / f"{name}-out")
-    assert results[0] == results[1]
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    prepare(path, corpus=corpus, output="whole")
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "tight"))
+    with small_disk(size):
+        error = prepare(path, corpus=corpus, code=2)
+    assert f"cannot write {tmp_path / fills}" in error and "File too large" in error
+    left = {file.name.rpartition(".")[2] for file in (tmp_path / fills).iterdir()}
+    # the plan, and word runs of a part that has no marker, so that it is made again
+    assert left <= {"lock", "json", "npz"}, left
+    prepare(path, corpus=corpus)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def cells(path: Path) -> Path:
+def cells() -> bytes:
     """Parquet of 200 texts of 2 MB."""
     texts = [(f"Cell {n} says so again and again. " * 60_000)[: 2 << 20] for n in range(8)]
-    schema = pa.schema([("text", pa.string())])
-    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:
-        writer.write_table(pa.table({"text": texts * 25}, schema), row_group_size=200)
-    return path
+    stream = io.BytesIO()
+    options = {"compression": "zstd", "use_dictionary": False, "row_group_size": 200}
+    pq.write_table(pa.table({"text": texts * 25}), stream, **options)
+    return stream.getvalue()
 
 
-def bomb(path: Path) -> Path:
+def bomb() -> bytes:
     """A zstd frame of 50 KB that holds a line of 1 GiB, after lines that are fine."""
     frame = zstandard.ZstdCompressor().compressobj()
     blocks = [frame.compress(GOOD + b'{"text": "')]
     blocks += [frame.compress(b"a" * (1 << 22)) for _ in range(256)]
-    path.write_bytes(b"".join([*blocks, frame.compress(b'"}\n'), frame.flush()]))
-    return path
+    return b"".join([*blocks, frame.compress(b'"}\n'), frame.flush()])
 
 
-def member(path: Path) -> Path:
-    """A tar with one text of 120 MB that has a character of four bytes."""
-    text = b"So it says. \n" * 9_000_000 + "😀".encode()
-    with tarfile.open(path, "w") as archive:
-        header = tarfile.TarInfo("a.txt")
-        header.size = len(text)
-        archive.addfile(header, io.BytesIO(text))
-    return path
-
-
-HUGE: dict[str, Callable[[Path], Path]] = {
-    "word.jsonl": lambda path: write(path, GOOD + b'{"text": "%s"}\n' % (b"ab" * 20_000_000)),
-    "wide.jsonl": lambda path: write(
-        path, GOOD + b'{"text": "%s"}\n' % (b"So it says. " * 5_000_000 + "😀".encode())
-    ),
+SMILE = "😀".encode()
+"""Makes the text that it ends four bytes wide in memory."""
+HUGE: dict[str, Callable[[], bytes]] = {
+    "word.jsonl": lambda: GOOD + b'{"text": "%s"}\n' % (b"ab" * 20_000_000),
+    "wide.jsonl": lambda: GOOD + b'{"text": "%s"}\n' % (b"So it says. " * 5_000_000 + SMILE),
     "cells.parquet": cells,
     "bomb.jsonl.zst": bomb,
-    "values.jsonl": lambda path: write(
-        path, GOOD + b'{"text": "a", "more": [%s]}\n' % b",".join([b'{"a":1}'] * 7_000_000)
+    "values.jsonl": lambda: (
+        GOOD + b'{"text": "a", "more": [%s]}\n' % b",".join([b'{"a":1}'] * 7_000_000)
     ),
-    "member.tar": member,
-    "book.txt": lambda path: write(
-        path, b"It was night and con-\ntemplated by so few of us.\n" * 2_300_000 + "😀".encode()
+    "member.tar": lambda: tar({"a.txt": b"So it says. \n" * 9_000_000 + SMILE}),
+    "book.txt": lambda: b"It was night and con-\ntemplated by so few of us.\n" * 2_300_000 + SMILE,
+    "page.xml": lambda: dump(
+        [page(1, "A", "It says so. " * 10_000_000), page(2, "B", "Some text. " * 99)]
     ),
-    "page.xml": lambda path: write(
-        path, dump([page(1, "A", "It says so. " * 10_000_000), page(2, "B", "Some text. " * 99)])
-    ),
-    "whole.txt": lambda path: write(path, b"A line of text in a large file.\n" * 4_000_000),
+    "whole.txt": lambda: b"A line of text in a large file.\n" * 4_000_000,
 }
-
-
 MEASURED = """
 from pathlib import Path
 from pipeline import prepare
@@ -269,7 +226,7 @@ print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
 def test_a_worker_needs_at_most_a_gigabyte(name: str, tmp_path: Path, tiny_tokenizer: Path) -> None:
-    path = HUGE[name](tmp_path / name)
+    path = write(tmp_path / name, HUGE[name]())
     kind = {"whole.txt": "file", "book.txt": "book"}.get(name)
     options = ["--plain-text", kind] if kind else []
     done = process.run(
