@@ -81,6 +81,17 @@ def test_a_share_of_a_file_is_for_development_and_has_its_labels(tmp_path: Path)
         read_task(grouped, path, None, (), 0.2)
 
 
+def test_few_examples_have_the_labels_of_the_whole_file(tmp_path: Path) -> None:
+    """Few-shot curves of wnut17, whose first sentences lack most tags."""
+    path = tmp_path / "wnut17train.conll"
+    path.write_text(
+        "".join(f"word{i}\t{tag}\n\n" for i, tag in enumerate(["B-person"] * 8 + ["O"]))
+    )
+    data = read_task(TASKS["wnut17"], path, path, (), 0, train_rows=4)
+    assert len(data.train.examples) == 4 and len(data.dev.examples) == 9
+    assert data.labels == ("B-person", "O")
+
+
 def test_missing_files(tmp_path: Path) -> None:
     task = TASKS["sst2"]
     with pytest.raises(DataError, match=r"has none of train\.tsv, the files of sst2"):

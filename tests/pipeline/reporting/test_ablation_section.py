@@ -51,38 +51,32 @@ def content() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def shown(folder: Path, found: dict[str, Any]) -> str:
+def shown(folder: Path, found: dict[str, Any]) -> list[str]:
+    """Lines of the text, spaces joined."""
     (folder / "ablation.json").write_text(json.dumps(found))
-    return as_text(read_ablation_report(folder))
-
-
-def lines(folder: Path, found: dict[str, Any], start: str = "") -> list[str]:
-    """Lines of the text from one on, spaces joined."""
-    every = [" ".join(line.split()) for line in shown(folder, found).splitlines()]
-    return every[every.index(start) if start else 0 :]
+    text = as_text(read_ablation_report(folder))
+    return [" ".join(line.split()) for line in text.splitlines()]
 
 
 def test_what_is_said(tmp_path: Path) -> None:
-    text = shown(tmp_path, content())
-    for line in (
+    lines = shown(tmp_path, content())
+    assert lines[:3] == [
         "two: -0.1000 nats to one, better, p < 0.001",
         "three: +0.0100 nats to one, not significant; differences from 0.0312 on would have been "
         "seen",
         "four: no difference is known; another tokenizer",
-        "  equal tokens",
-        "  peak learning rates are not tuned",
-        "  note: read with care",
-        "  two: -0.2000 to -0.0500 if held-out sequences are resampled, too (multi-bootstrap)",
-        "  four, mask_loss: another tokenizer",
-    ):
-        assert line in text.splitlines(), line
-    table = [" ".join(line.split()) for line in text.splitlines()]
-    noise = table.index("the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise")
-    two = table.index("two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant")
+    ]
+    noise = lines.index("the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise")
+    two = lines.index("two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant")
     assert noise < two
-    assert "three 4.0100 +0.0100 -0.0100 to +0.0300 0.310 0.0312 not significant" in table
-    assert "1.5e+13" in text and "12,345" in text
-    assert "92.9" in text and "at the paper's scale" in text
+    assert {
+        "equal tokens", "peak learning rates are not tuned", "note: read with care",
+        "two: -0.2000 to -0.0500 if held-out sequences are resampled, too (multi-bootstrap)",
+        "four, mask_loss: another tokenizer",
+        "three 4.0100 +0.0100 -0.0100 to +0.0300 0.310 0.0312 not significant",
+    } <= {*lines}  # fmt: skip
+    text = "\n".join(lines)
+    assert all(part in text for part in ("1.5e+13", "12,345", "92.9", "at the paper's scale"))
     assert "skipped something" not in text
     page = as_page(read_ablation_report(tmp_path))
     assert "&lt;one&gt; against two" in page and "<one>" not in page
@@ -100,25 +94,23 @@ def test_runs_that_diverged_are_counted_and_their_bias_is_said(tmp_path: Path) -
     three["diverged"] = [{"seed": seed, "why": "x"} for seed in (1, 2, 3, 4)]
     four |= {"finished": [], "cost": {}, "missing": {"mask_loss": "every run diverged"}}
     four["diverged"] = [{"seed": seed, "why": "x"} for seed in range(5)]
-    table = lines(tmp_path, found)
-    assert table[:3] == [
-        "two: -0.1000 nats to one, better, p < 0.001; biased, as only 4 of 5 seeds finished in "
-        "both (two: 1 of 5 runs diverged)",
+    lines = shown(tmp_path, found)
+    biased = "4 of 5 seeds finished in both"
+    assert lines[:3] == [
+        "two: -0.1000 nats to one, better, p < 0.001; "
+        f"biased, as only {biased} (two: 1 of 5 runs diverged)",
         f"three: no difference is known; {why}",
         "four: no difference is known; four: 5 of 5 runs diverged",
     ]
-    start = table.index("Runs that diverged")
-    assert "both are biased in favour of an arm whose worst runs diverged" in table[start + 1]
-    assert {"one:7: <spikes>", "two:3: the gradient was not"} <= {*table}
-    biased = "biased: 4 of 5 seeds finished in both"
-    for row in (
+    assert "biased in favour" in lines[lines.index("Runs that diverged") + 1]
+    assert {
+        "one:7: <spikes>", "two:3: the gradient was not",
         "one 5 0", "the same, other seeds 4 1", "two 4 1", "three 1 4", "four 0 5",
-        f"two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant; {biased}",
-        f"the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise; {biased}",
+        f"two 3.9000 -0.1000 -0.1200 to -0.0800 < 0.001 0.0312 significant; biased: {biased}",
+        f"the same, other seeds +0.0021 -0.0179 to +0.0221 0.0312 noise; biased: {biased}",
         f"three 4.0100 {why}",
         "four four: 5 of 5 runs diverged", "four 0.01 5 of 5 runs diverged",
-    ):  # fmt: skip
-        assert row in table, row
+    } <= {*lines}  # fmt: skip
     page = as_page(read_ablation_report(tmp_path))
     assert "1 of 5 runs diverged" in page and "one:7: &lt;spikes&gt;" in page
 
@@ -133,28 +125,29 @@ def test_other_designs_are_said(tmp_path: Path) -> None:
         each |= {"tuning": points, "peak_lr": rate}
     found["arms"][2]["tuning"] = [point | {"measures": {}, "error": "x"} for point in points]
     found["arms"][3]["tuning"] = [point | {"measures": {}} for point in points]
-    text = shown(tmp_path, found)
+    lines = shown(tmp_path, found)
+    text = "\n".join(lines)
     for said in (
         "the arms did not read equally many tokens", "the best of 0.5, 1, 2 x the recipe's",
-        "  two: the best rate is at the edge of the grid",
-        "  three: 3 of 3 runs with other rates diverged",
-        "  four: the rate was chosen by the loss on its own held-out masks, as another tokenizer",
+        "\ntwo: the best rate is at the edge", "\nthree: 3 of 3 runs with other rates diverged",
+        "\nfour: the rate was chosen by the loss on its own held-out masks, as another tokenizer",
     ):  # fmt: skip
         assert said in text, said
-    for absent in ("  one: the best rate", "one: the rate was", "three: the rate was"):
+    for absent in ("\none: the best rate", "one: the rate was", "three: the rate was"):
         assert absent not in text, absent
     found["fine_tuning"] = {"tasks": ["sst2", "rte"], "protocol": "electra", "seeds": 3}
     for each in found["arms"]:
         each["measures"] |= {"fine-tuned": {"mean": 0.8}, "fine-tuned/rte accuracy": {"mean": 0.6}}
-    text = shown(tmp_path, found)
-    assert "by the protocol of electra, with equal fine-tuning seeds for equal seeds, 3 per" in text
+    text = "\n".join(shown(tmp_path, found))
+    assert "of electra, with equal fine-tuning seeds for equal seeds, 3 per" in text
     assert "\nFine-tuned, mean score of the tasks; higher is better\n" in text
     assert "\nFine-tuned: rte accuracy; higher is better\n" in text
     for each in found["arms"]:
         each["differences"] = {}
-    found |= {"seeds": 1, "noise": {}}
-    text = shown(tmp_path, found)
-    assert "two: no difference is known; one seed has no interval, give --seeds 2 or more" in text
+    lines = shown(tmp_path, found | {"seeds": 1, "noise": {}})
+    assert (
+        lines[0] == "two: no difference is known; one seed has no interval, give --seeds 2 or more"
+    )
 
 
 def test_measures_that_an_arm_lacks(tmp_path: Path) -> None:
@@ -166,65 +159,66 @@ def test_measures_that_an_arm_lacks(tmp_path: Path) -> None:
     for each in (one, two):
         each["measures"]["grammar/agreement"] = {"mean": 0.75}
     four["missing"] |= {"grammar": "a generator predicts the words"}
-    assert lines(tmp_path, found, "Pair accuracy: next; higher is better")[2:4] == [
+    lines = shown(tmp_path, found)
+    start = lines.index("Pair accuracy: next; higher is better")
+    assert lines[start + 2 : start + 4] == [
         "one, the baseline no head for pairs",
         "two 0.7500 the baseline lacks it: no head for pairs",
-    ]  # fmt: skip
-    table = lines(tmp_path, found, "Grammar: agreement; higher is better")
-    assert "four a generator predicts the words" in table[:8]
+    ]
+    start = lines.index("Grammar: agreement; higher is better")
+    assert "four a generator predicts the words" in lines[start : start + 8]
     found["references"] = {"pair_accuracy/next": "two"}
     three["measures"]["pair_accuracy/next"] = {"mean": 0.5}
     three["differences"]["pair_accuracy/next"] = difference(-0.25, True)
-    said = lines(tmp_path, found, "Pair accuracy: next; higher is better")
-    lacks = "one lacks it, so arms are compared with two,"
-    assert any(line.startswith(lacks) for line in said[1:6])
-    assert "two, in its place 0.7500" in said[1:6]
-    assert "three 0.5000 -0.2500 -0.2700 to -0.2300 < 0.001 0.0312 significant" in said
+    lines = shown(tmp_path, found)
+    start = lines.index("Pair accuracy: next; higher is better")
+    said = lines[start + 1 : start + 6]
+    assert any(line.startswith("one lacks it, so arms are compared with two,") for line in said)
+    assert "two, in its place 0.7500" in said
+    assert "three 0.5000 -0.2500 -0.2700 to -0.2300 < 0.001 0.0312 significant" in lines
 
 
 def test_published_figures_have_the_same_decimals(tmp_path: Path) -> None:
     found = content()
     for each, value in zip(found["arms"], (84.0, 78.7, 1234567.0), strict=False):
         each["published"] = {"SST-2": value} if value < 100 else {"parameters": value}
-    assert {"one 84.0", "two 78.7", "three 1234567"} <= {*lines(tmp_path, found, "Published")}
+    assert {"one 84.0", "two 78.7", "three 1234567"} <= {*shown(tmp_path, found)}
 
 
 def test_seeds_that_differ_alike_say_that_so_few_reach_nothing(tmp_path: Path) -> None:
-    found = content()
-    same = {"standard_deviation": 0.0, "visible": None, "p": 0.0625, "p_holm": 0.125}
-    found["arms"][1] = arm("two", 3.9, difference(-0.1, False) | same)
-    text = " ".join(shown(tmp_path, found).split())
-    said = "the same in all 5 seeds; 5 seeds cannot reach 5 %: their sign test has p 0.125"
-    assert f"two: -0.1000 nats to one, {said}" in text
-    assert "0.125 the same in every seed; 5 seeds cannot reach 5 %: their sign test has p" in text
-    same |= {"p": 0.03125, "p_holm": 0.0625, "seeds": 6}
-    found["arms"][1] = arm("two", 3.9, difference(-0.1, False) | same)
-    assert "6 seeds cannot reach 5 % with so many arms: " in shown(tmp_path, found)
-    same = {"standard_deviation": 0.0, "visible": None}
-    found["arms"][1] = arm("two", 4.0, difference(0.0, False) | same)
-    text = shown(tmp_path, found)
-    assert "identical in every seed" in text
-    assert "two: +0.0000 nats to one, the same in all 5 seeds\n" in text
+    cases: tuple[tuple[float, dict[str, Any], str], ...] = (
+        (-0.1, {"p": 0.0625, "p_holm": 0.125}, "5 seeds cannot reach 5 %: their sign test has p"),
+        (-0.1, {"p": 0.03125, "p_holm": 0.0625, "seeds": 6},
+         "6 seeds cannot reach 5 % with so many arms: "),
+        (0.0, {}, ""),
+    )  # fmt: skip
+    for mean, changes, said in cases:
+        found = content()
+        row = difference(mean, False, standard_deviation=0.0, visible=None) | changes
+        found["arms"][1] = arm("two", 3.9, row)
+        lines = shown(tmp_path, found)
+        alike = f"two: {mean:+.4f} nats to one, the same in all {row['seeds']} seeds"
+        assert lines[0].startswith(f"{alike}; {said}") if said else lines[0] == alike
+        assert ("identical in every seed" in "\n".join(lines)) == (not said)
 
 
 def test_what_runs_skipped_and_that_a_generator_predicts_the_words_is_said(tmp_path: Path) -> None:
-    found = content()
+    found = content() | {"generated": True}
     found["runs"] = [
         {"arm": "one", "seed": 0, "recovered": {}},
         {"arm": "two", "seed": 3, "recovered": {"skipped_updates": 2, "left_out": "a.arrow"}},
     ]
-    found["generated"] = True
-    text = shown(tmp_path, found)
-    assert "  two:3: 2 steps without an update, shards left out: a.arrow\n" in text
-    assert "one:0" not in text
-    assert "two: -0.1000 nats to one of the generator, better" in text
-    assert "  words are predicted by the generator, not by the model that is kept" in text
+    lines = shown(tmp_path, found)
+    assert "two:3: 2 steps without an update, shards left out: a.arrow" in lines
+    assert not any("one:0" in line for line in lines)
+    assert lines[0].startswith("two: -0.1000 nats to one of the generator, better")
+    assert "words are predicted by the generator, not by the model that is kept" in lines
 
 
 @pytest.mark.parametrize("damaged", ["[]", "{", '{"table": 3}', json.dumps({"arms": []}),
                                      json.dumps(content() | {"arms": []})])  # fmt: skip
 def test_damage_and_nothing(tmp_path: Path, damaged: str) -> None:
-    with pytest.raises(DataError, match="finish pipeline"):
+    with pytest.raises(DataError, match="does not exist"):
         read_ablation_report(tmp_path)
     (tmp_path / "ablation.json").write_text(damaged)
     with pytest.raises(DataError, match="cannot be read"):
