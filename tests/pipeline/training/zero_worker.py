@@ -10,7 +10,6 @@ import io
 import json
 import math
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -165,7 +164,6 @@ class Plain:
 
 
 def measure(setting: Setting, plain: Plain, world: int) -> dict[str, Any]:
-    began = time.perf_counter()
     accumulation = setting.accumulation
     run = toy_run(setting.kind, setting.precision, setting.clip_norm, SEQUENCES, setting.steps)
     if setting.steps == FEW:
@@ -192,7 +190,6 @@ def measure(setting: Setting, plain: Plain, world: int) -> dict[str, Any]:
     result["refreshed"] = check_refresh(engine)
     bad = math.inf if setting.clip_norm else math.nan
     result["non_finite_skipped"] = check_non_finite(engine, bad)
-    result["seconds"] = time.perf_counter() - began
     engine.close()
     return result
 

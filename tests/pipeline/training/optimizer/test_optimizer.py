@@ -19,10 +19,11 @@ import torch
 from model.hugging_face.conversion import logical_parameters
 from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.run import Run
+from pipeline.config.settings import override
 from pipeline.planning.phase_plan import encoder_config
 from pipeline.planning.schedule import learning_rate
 from pipeline.recipes import recipe
-from pipeline.training.optimizer import cpu_update, lamb_variants
+from pipeline.training.optimizer import lamb_variants
 from pipeline.training.optimizer.fragments import REFUSED, cut_fragments, read_layout
 from pipeline.training.optimizer.lamb_variants import VARIANTS
 from pipeline.training.optimizer.optimizer import LogicalOptimizer
@@ -155,10 +156,12 @@ def google_adam(
 @pytest.mark.usefixtures("arithmetic")
 def test_ten_steps_of_bert_are_googles() -> None:
     """With the recipe's optimizer and schedule, and gradients above and below the norm of 1."""
-    tiny, published = recipe("bert_tiny"), recipe("bert_base_published")
+    published = recipe("bert_base_published")
     schedule = replace(published.schedule, warmup_steps=4)
     run = replace(published, optimizer=published.optimizer, schedule=schedule, steps=40, phases=())
-    model = MaskedLanguageModel(encoder_config(tiny), seed=0, pair_weight=1.0)
+    sizes = ["encoder.width=32", "encoder.feed_forward=48", "data.vocab_size=261"]
+    tiny = encoder_config(override(recipe("bert_tiny"), sizes))
+    model = MaskedLanguageModel(tiny, seed=0, pair_weight=1.0)
     logical = logical_parameters(model)
     parameters = dict(model.named_parameters())
     optimizer = bound_with(model, logical, run.optimizer)
@@ -190,7 +193,7 @@ def test_ten_steps_of_bert_are_googles() -> None:
 
 def test_settings_and_variants_matter() -> None:
     """Every pair differs by far more than the tolerance of any test here."""
-    runs = [toy_run(kind, "fp32", 0.2, 8, 20) for kind in ("paper", *KINDS[:3], *OTHERS)]
+    runs = [toy_run(kind, "fp32", 0.2, 8, 5) for kind in ("paper", *KINDS[:3], *OTHERS)]
     paper = runs[0]
     for changes in EDGES.values():
         runs.append(replace(paper, optimizer=replace(paper.optimizer, **changes)))
@@ -261,13 +264,6 @@ def test_one_update_by_hand() -> None:
     assert optimizer.gradient_norm == pytest.approx(14.0)
 
 
-def test_deepspeeds_ratio_is_limited() -> None:
-    model = Weights(1e4, 1e4, 1e-4, 1e-4)
-    optimizer = bound(model, PAIR, weight_decay=0.0, lamb_variant="deepspeed", adapt_vectors=True)
-    step_once(optimizer, model, [1.0] * 4)
-    assert optimizer.trust_ratios == [10.0, 0.01]
-
-
 @pytest.mark.usefixtures("arithmetic")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_ratio_is_one_where_a_norm_is_zero(variant: str) -> None:
@@ -297,14 +293,6 @@ def test_elements_outside_logical_parameters_are_unchanged() -> None:
     step_once(optimizer, model, [3.0, 4.0, math.nan, 9.0])
     assert optimizer.gradient_norm == pytest.approx(5.0)
     assert model.w[3] == 5.0 and model.w[0] < 1.0
-
-
-@pytest.mark.parametrize("kind", ["lamb", "stable_adamw"])
-def test_blocks_change_only_rounding(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = toy_run(kind, "fp32", 0.2, 8, 20)
-    whole = train_ours(run)
-    monkeypatch.setattr(cpu_update, "PIECE", 11)
-    assert distance(train_ours(run), whole, Toy()) < 1e-6
 
 
 def test_fragments_are_views() -> None:
