@@ -2,8 +2,9 @@
 
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from model.layers import attend_by
 from model.pieces import pieces_of
 from pipeline.base.errors import ConfigError
 from pipeline.base.null_device import NULL
-from pipeline.cluster.ranks import ONE_PROCESS, Alone
+from pipeline.cluster.ranks import ONE_PROCESS
 from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.training import start
@@ -31,16 +32,6 @@ CASE = Case(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TwoRanks(Alone):
-    """Rank 0, and rank 1 whose kernels have other faults."""
-
-    other: tuple[str, ...] = ()
-
-    def gather(self, text: str) -> list[str]:
-        return [text, json.dumps(self.other)]
-
-
 def fails(*given: Any) -> Tensor:
     raise RuntimeError("no kernel image")
 
@@ -50,7 +41,8 @@ def test_a_kernel_with_a_fault_is_passed_over_with_a_line(
 ) -> None:
     assert choose_attention([CASE], "", "cpu", ONE_PROCESS) == "row_attention"
     assert not capsys.readouterr().err
-    ranks = TwoRanks(other=("row_attention has an error", ""))  # all take the same
+    other = json.dumps(["row_attention has an error", ""])  # of rank 1; all take the same
+    ranks: Any = SimpleNamespace(rank=0, gather=lambda text: [text, other])
     assert choose_attention([CASE], "", "cpu", ranks) == "padded_attention"
     assert "attention: rank 1: row_attention has an error; padded" in capsys.readouterr().err
     monkeypatch.setattr(attention, "row_attention", fails)

@@ -1,7 +1,5 @@
 """--help and mistakes need no torch; the rest ends in a line without it."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,9 +7,10 @@ import pytest
 
 from pipeline.base.errors import ConfigError
 from pipeline.training.network_arguments import parse_train
+from tests.launching.process import ROOT
 from tests.pipeline.conftest import Arguments, job
+from tests.pipeline.preparing import finish
 
-ROOT = Path(__file__).parents[3]
 BLOCKER = """
 import sys
 
@@ -22,33 +21,26 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 """
-
-
-def without_torch(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`python -m pipeline.ARGUMENTS` where torch cannot be imported."""
-    (directory / "sitecustomize.py").write_text(BLOCKER)
-    return subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": f"{directory}:{ROOT}"},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+MISSING = "torch cannot be imported (No module named 'torch'): install the build that "
 
 
 def test_help_and_mistakes_need_no_torch_and_a_dry_run_says_what_is_missing(tmp_path: Path) -> None:
-    shown = without_torch(tmp_path, "pipeline.train", "--help")
-    assert shown.returncode == 0 and "--dry-run" in shown.stdout, shown.stderr
-    result = without_torch(tmp_path, "pipeline.export", "run")
-    assert result.returncode == 2 and "required: --output" in result.stderr
-    for command in (
-        "pipeline.train roberta_tiny --data x --output y --dry-run",
-        "pipeline.export run --output y",
-        "pipeline.evaluate run --data x",
+    (tmp_path / "sitecustomize.py").write_text(BLOCKER)
+    for command, code, output, errors in (
+        ("train --help", 0, "--dry-run", ""),
+        ("export run", 2, "", "required: --output"),
+        ("train roberta_tiny --data x --output y --dry-run", 2, "", MISSING),
+        ("export run --output y", 2, "", MISSING),
+        ("evaluate run --data x", 2, "", MISSING),
     ):
-        result = without_torch(tmp_path, *command.split())
-        assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
-        assert result.stderr.startswith(
-            "error: torch cannot be imported (No module named 'torch'): install the build that "
-        )
+        module, *words = command.split()
+        place = f"{tmp_path}:{ROOT}"
+        result = finish(sys.executable, "-m", f"pipeline.{module}", *words, PYTHONPATH=place)
+        assert result.returncode == code, result.stderr
+        assert output in result.stdout and errors in result.stderr
+        if errors == MISSING:
+            assert result.stdout == "" and result.stderr.startswith("error: ")
+            assert result.stderr.count("\n") == 1
 
 
 def test_ranks_to_plan_for(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated
 import pytest
 
 from pipeline.base.errors import CheckpointError, ConfigError
-from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
 from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
@@ -144,20 +143,14 @@ def test_a_checkpoint_of_another_run_is_named(dataset: Dataset, tmp_path: Path) 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaterData(DataSettings):
-    blanks: Annotated[int, Legacy(0)]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class LaterOptimizer(OptimizerSettings):
     momentum: Annotated[float, Legacy(0.5)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaterRun(Run):
-    """A run as a later version may define it, with one more setting in each of two sections."""
+    """A run as a later version may define it, with one more setting."""
 
-    data: LaterData
     optimizer: LaterOptimizer
 
 
@@ -172,7 +165,7 @@ def test_a_run_from_before_a_setting_opens_resumes_and_forks(
     monkeypatch.setattr(run_json, "Run", LaterRun)
     monkeypatch.setattr("pipeline.released.choice.Run", LaterRun)
     found = read_record(tmp_path)
-    assert (found.run.data.blanks, found.run.optimizer.momentum) == (0, 0.5)  # type: ignore[attr-defined]
+    assert found.run.optimizer.momentum == 0.5  # type: ignore[attr-defined]
     assert read_settings_file(tmp_path / "run.json") == found.run
     now = from_dict(LaterRun, to_dict(old.run))
     check_same_run(found, now, [dataset], tmp_path)
@@ -191,7 +184,7 @@ def test_a_run_json_that_is_absent_damaged_or_of_another_version_is_refused(
     now = from_dict(LaterRun, to_dict(recipe("roberta_tiny")))
     replace(record(dataset), run=now).write(tmp_path)
     for read in (lambda: read_record(tmp_path), lambda: read_settings_file(tmp_path / "run.json")):
-        with pytest.raises(ConfigError, match=r"run.json: unknown setting data.blanks; "):
+        with pytest.raises(ConfigError, match=r"run.json: unknown setting optimizer.momentum; "):
             read()
     record(dataset).write(tmp_path)
     content = json.loads((tmp_path / "run.json").read_text())
