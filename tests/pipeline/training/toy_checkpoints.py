@@ -151,6 +151,13 @@ def save_in_background(
     return on_ranks(world_size, play)
 
 
+def flip(content: bytes, bit: int) -> bytes:
+    """With one bit changed."""
+    damaged = bytearray(content)
+    damaged[bit // 8] ^= 1 << bit % 8
+    return bytes(damaged)
+
+
 def published(run: Path) -> list[int]:
     """The steps of a run's checkpoints."""
     return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))

@@ -90,9 +90,7 @@ def test_every_flipped_bit_of_a_sealed_file_is_found(tmp_path: Path) -> None:
     path.write_bytes(content)
     assert files.unseal(path) == {"a": [1, 0.1], "b": "x"}
     for bit in range(len(content) * 8):
-        damaged = bytearray(content)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged)
+        path.write_bytes(toy.flip(content, bit))
         with pytest.raises(CheckpointError, match=r"a\.json is damaged"):
             files.unseal(path)
 
@@ -104,9 +102,7 @@ def test_a_flipped_bit_is_found_as_it_is_read(tmp_path: Path) -> None:
     trusted: set[tuple[str, int]] = set()
     assert read_part(tmp_path, parts, 5, 8, trusted).tolist() == [0.0] * 3
     path = tmp_path / parts[0].file
-    content = bytearray(path.read_bytes())
-    content[parts[0].byte + 4] ^= 1
-    path.write_bytes(content)
+    path.write_bytes(toy.flip(path.read_bytes(), 8 * (parts[0].byte + 4)))
     for start, stop in ((0, 4), (1, 3), (2, 4), (1, 6)):
         with pytest.raises(CheckpointError, match=r"weights-00000.safetensors .*: weight of a"):
             read_part(tmp_path, parts, start, stop, trusted)

@@ -16,16 +16,9 @@ from pipeline.training.checkpoints import publish as publish_module
 from pipeline.training.checkpoints import saver as saver_module
 from pipeline.training.checkpoints.publish import remove_leftovers
 from pipeline.training.checkpoints.read import Checkpoint, open_latest, verify
+from tests.pipeline.preparing import contents
 from tests.pipeline.training import toy_checkpoints as toy
 from tests.pipeline.training.points import Points
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {
-        file.relative_to(directory).as_posix(): file.read_bytes()
-        for file in sorted(directory.rglob("*"))
-        if file.is_file()
-    }
 
 
 def assert_latest(run: Path, step: int) -> None:
