@@ -42,6 +42,7 @@ from pipeline.planning.deepspeed_config import FOLDER
 from pipeline.recipes import recipe
 from pipeline.training.job import Job, read_job
 from pipeline.training.network_arguments import parse_train
+from pipeline.training.run_directory.run_status import PLAN
 from pipeline.training.weights.model_folders import write_folder
 from tests.conftest import Command
 from tests.launching.process import quick_python
@@ -170,14 +171,14 @@ def poison(directory: Path, positions: range, seed: int = 0) -> None:
         path.write_bytes(content)
 
 
-def hold_out_less(directory: Path, target: Path) -> Path:
-    """The same train rows under `target`, and the two smallest shards of held-out rows.
+def hold_out_less(directory: Path, target: Path, most: int = 2) -> Path:
+    """The same train rows under `target`, and the `most` smallest shards of held-out rows.
 
     Validating on a held-out book would take a small run longer than its steps.
     """
     shutil.copytree(directory, target, copy_function=os.link)
     (target / "manifest.json").unlink()  # a hard link
-    keep_held_out(directory, target, 2)
+    keep_held_out(directory, target, most)
     return target
 
 
@@ -262,7 +263,8 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         """A command for a run of two phases, with dropout and two sizes of micro-batches."""
         return with_data(arguments(folder / name, *extra, **settings, phases=PHASES), short, lesson)
 
-    prepare_river(lesson / "tokenizer", folder / "river")
+    river = ["river " * (100 + number) for number in range(40)]
+    prepare_texts(lesson / "tokenizer", folder / "river", river)
     run = override(recipe("roberta_tiny"), [f"{name}={value}" for name, value in SETTINGS.items()])
     model = build_model(run, seed=5)
     write_folder(model, lesson / "tokenizer", folder / "model")
@@ -283,6 +285,8 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         lines = (PAIRS_SHIPPED / name).read_text().splitlines(keepends=True)
         (folder / "pairs" / name).write_text("".join(lines[:20]))
     grammar = {"validation__grammar": folder / "pairs", "validation__every": 10}
+    (folder / "1x6-resumed").mkdir()
+    (folder / "1x6-resumed" / PLAN).write_text("{}")  # a comparison that the run must keep
     fork = ("--from", folder / "1x16" / "10")
     without = folder / "without"
 
@@ -339,17 +343,18 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         (folder / f"{name}.txt").write_text(result.stdout)
 
 
-def prepare_river(tokenizer: Path, output: Path) -> None:
-    """Shards of a text of one word."""
-    texts = ["river " * (100 + number) for number in range(40)]
+def prepare_texts(tokenizer: Path, output: Path, texts: Sequence[str], *settings: str) -> Path:
+    """roberta_tiny's shards, each of one task's text; the corpus is named as their directory."""
+    output.parent.mkdir(exist_ok=True)
     text = preparing.write_jsonl(output.with_suffix(".jsonl"), texts)
-    words = ["--corpus", "river", "--input", text, *preparing.tiny(tokenizer, output)]
+    words = ["--corpus", output.name, "--input", text, *preparing.tiny(tokenizer, output)]
     chosen = prepare_arguments([*map(str, words)])
-    run = recipe("roberta_tiny")
+    run = override(recipe("roberta_tiny"), settings)
     found = find_sources(chosen, run.data)
     assert make_shards(
         chosen, run, found, local_executor(1), sizes=TextSizes(split=SPLIT_BYTES, shard=1)
     )
+    return output
 
 
 @pytest.fixture

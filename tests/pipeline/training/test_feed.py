@@ -1,6 +1,8 @@
 """Phases in the training loop, with test_loop.py's plain engine; test_train.py uses DeepSpeed."""
 
 import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +11,15 @@ import pytest
 import torch
 
 from model.layers import set_dropout
-from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import prediction_count
-from pipeline.config.settings import override
-from pipeline.data.preparation.corpus_files import find_sources
-from pipeline.data.preparation.prepare_arguments import prepare_arguments
-from pipeline.data.preparation.stages import TextSizes, make_shards
-from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.evaluation import loss_parts
 from pipeline.evaluation.held_out import evaluate, evaluating, validation_loader
 from pipeline.evaluation.model_inputs import model_inputs
-from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
-from pipeline.planning.phases import check_phases, make_phases, phase_of
+from pipeline.planning.phases import check_phases, phase_of
 from pipeline.planning.schedule import learning_rate
-from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_checkpoint, step_name
 from pipeline.training.feed import Feed
@@ -33,8 +27,8 @@ from pipeline.training.loop import Trainer, noise_seed
 from pipeline.training.loss_watch import LossWatch, Spike
 from pipeline.training.run_directory.metrics_log import read_metrics
 from pipeline.training.run_progress import Progress
+from tests.pipeline.conftest import prepare_texts
 from tests.pipeline.phase_data import drawn_anew
-from tests.pipeline.preparing import tiny, write_jsonl
 from tests.pipeline.training.test_loop import column, trained, trainer
 
 PHASES = [
@@ -69,14 +63,13 @@ def step_by_hand(running: Trainer, dataset: Dataset, step: int, consumed: int, s
     return float(loss.detach()) / batch.predictions, batch.predictions
 
 
-def by_hand(running: Trainer, data: dict[int, Path], steps: int) -> list[float]:
-    """The losses of the first steps, with one continuous loader per length."""
-    losses, consumed = [], {16: 0, 32: 0}
-    for step, length, size in zip(range(steps), LENGTHS, SIZES):
+def by_hand(running: Trainer, data: dict[int, Path]) -> Iterator[float]:
+    """The loss of each step, with one continuous loader per length."""
+    consumed = {16: 0, 32: 0}
+    for step, (length, size) in enumerate(zip(LENGTHS, SIZES)):
         dataset = Dataset.open(data[length])
-        losses.append(step_by_hand(running, dataset, step, consumed[length], size)[0])
+        yield step_by_hand(running, dataset, step, consumed[length], size)[0]
         consumed[length] += size
-    return losses
 
 
 def test_each_phase_continues_where_its_length_stopped(
@@ -85,7 +78,8 @@ def test_each_phase_continues_where_its_length_stopped(
     """Compared with a loop by hand: one schedule, a position per length, validation per phase."""
     data, held_out = {16: short, 32: lesson}, {}
     reference = phased(lesson, short, tmp_path / "reference")
-    losses = by_hand(reference, data, 5)
+    later = by_hand(reference, data)
+    losses = [*islice(later, 5)]
     for length in data:
         loader = validation_loader([Dataset.open(data[length], "validation")], 64)
         with evaluating(reference.engine.module):
@@ -103,9 +97,7 @@ def test_each_phase_continues_where_its_length_stopped(
     assert abs(held_out[16] - held_out[32]) > 1e-4
     assert running.progress.readings == (Reading(16, 30), Reading(32, 24))
     assert "phase 3: steps 7 to 9, sequences of 32" in capsys.readouterr().out
-    again = phased(lesson, short, tmp_path / "again")
-    later = [line["loss"] for line in lines[6:]]
-    assert by_hand(again, data, 12)[6:] == pytest.approx(later, rel=1e-5)
+    assert [line["loss"] for line in lines[5:]] == pytest.approx([*later], rel=1e-5)
 
 
 def test_a_validation_owed_at_the_boundary_is_of_the_phase_that_ended(
@@ -191,17 +183,19 @@ def test_another_length_is_not_a_spike(
     assert [said.count(f"the loss of step {step} is") for step in (5, 7, 12)] == [2, 0, 2]
 
 
-def test_phases_and_shards_that_do_not_fit(lesson: Path, short: Path, tmp_path: Path) -> None:
-    running = phased(lesson, short, tmp_path)
-    phases = running.feed.phases
+def test_the_phase_of_a_step_and_the_rows_it_reads(
+    lesson: Path, short: Path, tmp_path: Path
+) -> None:
+    phases = phased(lesson, short, tmp_path).feed.phases
     steps = (0, 3, 4, 5, 6, 8, 9, 11, 99)
     assert [phase_of(phases, step).number for step in steps] == [1, 1, 2, 2, 3, 3, 4, 4, 4]
     plans = [phase.plan for phase in phases]
     assert [plan.rows for plan in plans] == [6, 3, 4, 4]
     read = [plan.epochs * plan.train_sequences for plan in plans]
     assert read == pytest.approx([24, 6, 12, 12])
-    with pytest.raises(ConfigError, match="smaller than the 4 ranks"):
-        make_phases(running.run, 4, 1, running.feed.datasets, running.feed.datasets)
+
+
+ANEW = ("data.mask_mode=per-epoch", "data.duplicates=0")
 
 
 def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> None:
@@ -210,7 +204,7 @@ def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> 
     high = ["data.masks.rate=0.3", "encoder.dropout=0.4", "encoder.attention_dropout=0.2"]
     phase = {"steps": 4, "sequence_length": 32, "sequences": 4, "settings": high}
     settings = (
-        f"phases={json.dumps([phase])}", "data.mask_mode=per-epoch", "data.duplicates=0",
+        f"phases={json.dumps([phase])}", *ANEW,
         "optimizer.peak_lr=1", "logging.every=1", "steps=8", "validation.every=8",
     )  # fmt: skip
     reference = trainer(anew, tmp_path / "reference", *settings)
@@ -227,42 +221,24 @@ def test_a_phase_has_its_own_masks_and_dropout(lesson: Path, tmp_path: Path) -> 
     assert running.progress.readings == (Reading(32, 32),)
 
 
-TINY = "roberta_tiny"
-ANEW = ("data.mask_mode=per-epoch", "data.duplicates=0")
 RATES = (0.3, 0.15, 0.05)
 """Of three phases of two steps."""
 
 
-@pytest.fixture(scope="module")
-def by_rate(tmp_path_factory: pytest.TempPathFactory, lesson: Path) -> dict[str, list[Path]]:
-    """A text prepared once for each rate, and once without stored masks at the last one."""
-    folder = tmp_path_factory.mktemp("rates")
-    lines = [f"The {n}th boat left the harbour {n % 7} hours late. " * 6 for n in range(60)]
-    text = write_jsonl(folder / "boats.jsonl", lines)
-
-    def prepared(name: str, *settings: str) -> Path:
-        words = ["--corpus", "boats", "--input", text, *tiny(lesson / "tokenizer", folder / name)]
-        chosen, run = prepare_arguments([*map(str, words)]), override(recipe(TINY), settings)
-        found = find_sources(chosen, run.data)
-        assert make_shards(
-            chosen, run, found, local_executor(1), sizes=TextSizes(split=SPLIT_BYTES, shard=1)
-        )
-        return folder / name
-
-    return {
-        "stored": [prepared(str(rate), f"data.masks.rate={rate}") for rate in RATES],
-        "drawn": [prepared("drawn", f"data.masks.rate={RATES[-1]}", *ANEW)],
-    }
-
-
-@pytest.mark.parametrize("way", ["stored", "drawn"])
-def test_the_mask_rate_falls(way: str, by_rate: dict[str, list[Path]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("anew", [(), ANEW], ids=["stored", "drawn"])
+def test_the_mask_rate_falls(anew: tuple[str, ...], lesson: Path, tmp_path: Path) -> None:
     """30-15-5: from three preparations or drawn, each row is masked at its phase's rate, and all
     phases are validated at one."""
-    first, *more = by_rate[way]
+    texts = [f"The {n}th boat left the harbour {n % 7} hours late. " * 6 for n in range(60)]
+    first, *more = (
+        prepare_texts(
+            lesson / "tokenizer", tmp_path / f"{rate}" / "boats", texts,
+            f"data.masks.rate={rate}", *anew,
+        )
+        for rate in (RATES[2:] if anew else RATES)
+    )  # fmt: skip
     phase = {"steps": 2, "sequence_length": 32, "sequences": 4}
     phases = [{**phase, "settings": [f"data.masks.rate={rate}"]} for rate in RATES[:2]]
-    anew = ANEW if way == "drawn" else ()
     running = trainer(
         first, tmp_path / "run", f"phases={json.dumps(phases)}",
         f"data.masks.rate={RATES[2]}", *anew, "validation.mask_rate=0.15", "validation.every=2",

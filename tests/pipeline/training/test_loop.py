@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +19,6 @@ from model.pieces import BlockLayout, lay_out
 from pipeline.base.errors import DivergedError
 from pipeline.cluster.ranks import Alone
 from pipeline.cluster.stop_request import StopRequest
-from pipeline.cluster.watchdog import Watchdog
 from pipeline.config.run import Run
 from pipeline.config.settings import override
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
@@ -30,20 +30,17 @@ from pipeline.planning.phases import make_phases
 from pipeline.planning.schedule import learning_rate
 from pipeline.recipes import recipe
 from pipeline.training import feed
+from pipeline.training.assembly import build_trainer
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.feed import Feed
 from pipeline.training.loop import Trainer, noise_seed
-from pipeline.training.loss_watch import LossWatch
 from pipeline.training.optimizer.optimizer import FragmentState
-from pipeline.training.recovery import MOST_SKIPPED, Recovery
+from pipeline.training.recovery import MOST_SKIPPED
 from pipeline.training.run_directory.metrics_log import Metrics, read_metrics
-from pipeline.training.run_directory.profile import Trace
 from pipeline.training.run_directory.run_json import RunRecord
-from pipeline.training.run_directory.stragglers import ForwardClock, Stragglers
 from pipeline.training.run_progress import Progress
-from pipeline.training.validation.validator import Validator
 from tests.pipeline.conftest import poison
 from tests.pipeline.loading.conftest import prepare_directory
 from tests.pipeline.training.plain import view
@@ -110,24 +107,18 @@ def trainer(
         agreed=contextlib.nullcontext, total=lambda sums: sums, any=bool,
         gather=lambda text: [text], each=lambda value: [value], from_first=bytes,
     )  # fmt: skip
-    engine: Any = PlainEngine(run, finite)
-    stop, metrics, watchdog = StopRequest(), Metrics(output, progress.step), Watchdog(0, 60)
-    feed = Feed(phases, data, cluster, progress)
-    saver = Saver(output, Alone(), keep=3, keep_every=0)
-    losses = LossWatch(run.spikes, torch.device("cpu"), (), [phase.begin for phase in phases])
-    return Trainer(
-        record=RunRecord.of(run, [phase.plan.to_dict() for phase in phases], data),
-        feed=feed, cluster=cluster, engine=engine, stop=stop, metrics=metrics, progress=progress,
-        validator=Validator(
-            engine=engine, cluster=cluster, stop=stop, metrics=metrics, watchdog=watchdog
-        ),
-        recovery=Recovery(
-            run=run, cluster=cluster, engine=engine, feed=feed, saver=saver, stop=stop,
-            losses=losses,
-        ),
-        stragglers=Stragglers(["here"], output, ForwardClock(torch.device("cpu"))),
-        saver=saver, watchdog=watchdog, trace=Trace(None), plan_check=None,
+    job: Any = SimpleNamespace(
+        run=run, output=output, hours=math.inf, profile=False,
+        deepspeed=SimpleNamespace(uses_host=lambda: True),  # so that no plan is checked
     )  # fmt: skip
+    start: Any = SimpleNamespace(
+        record=RunRecord.of(run, [phase.plan.to_dict() for phase in phases], data),
+        feed=Feed(phases, data, cluster, progress), progress=progress,
+        checkpoint=None, grammar=None, general=None,
+    )  # fmt: skip
+    engine: Any = PlainEngine(run, finite)
+    saver, metrics = Saver(output, Alone(), keep=3, keep_every=0), Metrics(output, progress.step)
+    return build_trainer(job, cluster, StopRequest(), start, engine, saver, metrics)
 
 
 def trained(lesson: Path, output: Path, *settings: str, steps: int = 12) -> Trainer:

@@ -1,7 +1,6 @@
 """The validation of a step is written once, by the first rank, and is owed until then."""
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,19 +8,18 @@ from typing import Any
 import pytest
 import torch
 
-from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.base.errors import DataError
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.settings import override
 from pipeline.evaluation.zero_shot.grammar import GrammarTest
 from pipeline.loading.dataset import Dataset
-from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from pipeline.training.validation import validator as module
 from pipeline.training.validation.grammar_curve import open_grammar
 from pipeline.training.validation.validator import Validator, describe_scores
-from tests.pipeline.conftest import PAIRS_SHIPPED
+from tests.pipeline.conftest import PAIRS_SHIPPED, hold_out_less
 from tests.pipeline.phase_data import in_languages
+from tests.pipeline.training.test_loop import SETTINGS, PlainEngine
 
 
 class Lines:
@@ -43,22 +41,16 @@ class Lines:
         self.tables.append((step, corpora, languages))
 
 
-class Engine:
-    """The model alone."""
-
-    def __init__(self) -> None:
-        run = recipe("roberta_tiny")
-        small = replace(run.encoder, layers=1, width=16, feed_forward=32)
-        self.module = MaskedLanguageModel(encoder_config(replace(run, encoder=small)), seed=3)
-
-    def __call__(self, *inputs: Any) -> Any:
-        return self.module(*inputs)
+@pytest.fixture(scope="module")
+def held_out(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards with held-out rows of articles, news and web."""
+    return hold_out_less(prepared, tmp_path_factory.mktemp("held-out") / "sample", 3)
 
 
 @pytest.fixture
-def phase(prepared: Path) -> Any:
+def phase(held_out: Path) -> Any:
     return SimpleNamespace(
-        number=0, plan=SimpleNamespace(rows=64), validation=[Dataset.open(prepared, "validation")],
+        number=0, plan=SimpleNamespace(rows=64), validation=[Dataset.open(held_out, "validation")],
         run=SimpleNamespace(batch=SimpleNamespace(attention="row")), held_out_rate=0.0,
     )  # fmt: skip
 
@@ -74,7 +66,8 @@ def validator(lines: Lines) -> Validator:
         rank=0, world_size=1, device=torch.device("cpu"), total=lambda sums: sums, any=bool,
         agreed=contextlib.nullcontext,
     )  # fmt: skip
-    parts: Any = {"engine": Engine(), "metrics": lines, "watchdog": SimpleNamespace(beat=int)}
+    engine: Any = PlainEngine(override(recipe("roberta_tiny"), SETTINGS))
+    parts: Any = {"engine": engine, "metrics": lines, "watchdog": SimpleNamespace(beat=int)}
     return Validator(cluster=cluster, stop=StopRequest(), **parts)
 
 
@@ -84,7 +77,7 @@ def test_scores_are_written_and_not_owed(validator: Validator, phase: Any, lines
     assert validator.validate(5, phase)
     [line] = lines.written
     assert line["step"] == 5 and 0 < line["validation_loss"] < 20
-    assert line["validation_loss/news"] != line["validation_loss/books"]
+    assert line["validation_loss/news"] != line["validation_loss/web"]
     assert not validator.is_owed(5) and validator.is_owed(10)
     assert validator.engine.module.training
     loaders = validator.loaders[0]
@@ -100,27 +93,27 @@ def test_many_corpora_have_a_file_and_the_worst_are_named(
 ) -> None:  # fmt: skip
     assert validator.validate(5, phase)
     [line] = lines.written
-    losses = {name: line[f"validation_mlm_loss/{name}"] for name in ("news", "books", "web")}
+    losses = {name: line[f"validation_mlm_loss/{name}"] for name in ("news", "articles", "web")}
     assert not lines.tables and "worst" not in capsys.readouterr().out
-    monkeypatch.setattr(module, "MOST_CORPORA", 4)
+    monkeypatch.setattr(module, "MOST_CORPORA", 2)
     assert validator.validate(10, phase)
     few = lines.last
     assert not any("/" in name for name in few)
     assert few["validation_loss"] == line["validation_loss"]
     [(step, table, languages)] = lines.tables
-    assert step == 10 and len(table) == 5 and not languages
+    assert step == 10 and len(table) == 3 and not languages
     assert {name: table[name]["mlm_loss"] for name in losses} == losses
     assert few["validation_worst_mlm_loss"] == max(own["mlm_loss"] for own in table.values())
-    assert "; worst of 5 corpora: " in capsys.readouterr().out
+    assert "; worst of 3 corpora: " in capsys.readouterr().out
 
 
 def test_a_language_of_several_corpora_has_their_mean(
-    validator: Validator, phase: Any, lines: Lines, prepared: Path, tmp_path: Path,
+    validator: Validator, phase: Any, lines: Lines, held_out: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Weighed by the predicted tokens of their held-out rows; on the boards and in the file."""
-    known = {"news": "de", "books": "en", "web": "en"}
-    directory = in_languages(prepared, known, tmp_path / "known")
+    known = {"news": "de", "articles": "en", "web": "en"}
+    directory = in_languages(held_out, known, tmp_path / "known")
     phase.validation = [Dataset.open(directory, "validation")]
     assert validator.validate(5, phase)
     line = lines.last
@@ -128,11 +121,11 @@ def test_a_language_of_several_corpora_has_their_mean(
         corpus: sum(shard.masks[0].predictions for shard in part.shards)
         for corpus, part in phase.validation[0].by_corpus().items()
     }
-    total = sum(counts[name] * line[f"validation_mlm_loss/{name}"] for name in ("books", "web"))
-    mean = total / (counts["books"] + counts["web"])
+    total = sum(counts[name] * line[f"validation_mlm_loss/{name}"] for name in ("articles", "web"))
+    mean = total / (counts["articles"] + counts["web"])
     assert line["validation_mlm_loss/language/en"] == pytest.approx(mean)
     assert not any(name.endswith("language/de") for name in line)
-    monkeypatch.setattr(module, "MOST_CORPORA", 4)
+    monkeypatch.setattr(module, "MOST_CORPORA", 2)
     assert validator.validate(10, phase)
     name = "validation_mlm_loss/language/en"
     assert lines.last[name] == line[name]
