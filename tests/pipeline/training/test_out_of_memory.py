@@ -22,21 +22,17 @@ CUDA = (
 )
 
 
-class Ranks:
-    """The store that all ranks share."""
+def rank(number: int, said: list[str]) -> Any:
+    """A rank of those that share the store `said`."""
 
-    def __init__(self) -> None:
-        self.said: list[str] = []
+    def is_first_to_say(message: str) -> bool:
+        said.append(message)
+        return said.count(message) == 1
 
-    def rank(self, number: int) -> Any:
-        def is_first_to_say(message: str) -> bool:
-            self.said.append(message)
-            return self.said.count(message) == 1
-
-        return SimpleNamespace(
-            rank=number, device=torch.device("cuda"), was_said=self.said.__contains__,
-            is_first_to_say=is_first_to_say,
-        )  # fmt: skip
+    return SimpleNamespace(
+        rank=number, device=torch.device("cuda"), was_said=said.__contains__,
+        is_first_to_say=is_first_to_say,
+    )  # fmt: skip
 
 
 def ended(cluster: Any, error: Exception, run: Run = RUN) -> BaseException:
@@ -46,8 +42,8 @@ def ended(cluster: Any, error: Exception, run: Run = RUN) -> BaseException:
 
 
 def test_the_first_rank_reports_and_the_others_exit_silently() -> None:
-    ranks = Ranks()
-    first = ended(ranks.rank(3), torch.OutOfMemoryError(CUDA))
+    said: list[str] = []
+    first = ended(rank(3, said), torch.OutOfMemoryError(CUDA))
     assert isinstance(first, ConfigError)
     assert re.fullmatch(
         r"rank 3 on \S+ ran out of GPU memory with batch.per_device=32 \(2.50 GiB more .*; add "
@@ -55,7 +51,7 @@ def test_the_first_rank_reports_and_the_others_exit_silently() -> None:
         str(first),
     )
     for error in (torch.OutOfMemoryError(CUDA), RuntimeError("Connection closed by peer")):
-        other = ended(ranks.rank(1), error)
+        other = ended(rank(1, said), error)
         assert isinstance(other, SystemExit) and other.code == 2
 
 
@@ -66,11 +62,11 @@ def test_other_words_for_it_are_known_and_other_errors_pass() -> None:
         "[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you "
         "tried to allocate 4000000000000 bytes.",
     ):
-        assert isinstance(ended(Ranks().rank(0), RuntimeError(message)), ConfigError), message
+        assert isinstance(ended(rank(0, []), RuntimeError(message)), ConfigError), message
     error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-    assert ended(Ranks().rank(0), error) is error
+    assert ended(rank(0, []), error) is error
     small = override(RUN, ["batch.per_device=1"])  # cannot be halved
-    whole = ended(Ranks().rank(0), torch.OutOfMemoryError("CUDA out of memory."), small)
+    whole = ended(rank(0, []), torch.OutOfMemoryError("CUDA out of memory."), small)
     assert "batch.per_device=1; as it cannot be smaller, share" in str(whole)
 
 

@@ -1,4 +1,3 @@
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,18 +7,12 @@ import torch
 
 from pipeline.base.errors import CheckpointError
 from pipeline.cluster.ranks import Alone
+from pipeline.recipes import recipe
 from pipeline.training.checkpoints.data_position import Reading
 from pipeline.training.checkpoints.read import open_latest
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.optimizer.optimizer import FragmentState
 from pipeline.training.run_progress import Progress, collect_state, restore, start_progress
-
-
-@dataclass
-class Settings:
-    """Stands for a Run."""
-
-    seed: int = 1
 
 
 def engine(shape: tuple[int, ...] = (2, 3)) -> Any:
@@ -46,7 +39,7 @@ def test_what_is_saved_is_restored(tmp_path: Path) -> None:
         predictions=900, skipped=2, skipped_in_a_row=1,
     )  # fmt: skip
     record: Any = SimpleNamespace(
-        run=Settings(), fingerprints={"tokenizer": "t"}, versions={}, device=""
+        run=recipe("roberta_tiny"), fingerprints={"tokenizer": "t"}, versions={}, device=""
     )
     before = engine()
     before.flat.copy_(torch.arange(18.0).view(3, 6))

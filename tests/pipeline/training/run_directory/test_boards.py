@@ -20,6 +20,8 @@ from pipeline.training.run_directory.metrics_log import Metrics, read_metrics
 class Wandb:
     """Stands in for the module and for its run."""
 
+    Settings = SimpleNamespace
+
     def __init__(self) -> None:
         self.begun: list[dict[str, Any]] = []
         self.lines: list[tuple[int, list[str]]] = []
@@ -40,9 +42,6 @@ class Wandb:
     def finish(self) -> None:
         self._do("finish")
         self.finished += 1
-
-    def Settings(self, **given: Any) -> Any:
-        return SimpleNamespace(**given)
 
     def _do(self, what: str) -> None:
         self.stalls.wait(20)

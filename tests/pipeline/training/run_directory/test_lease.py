@@ -15,6 +15,7 @@ import pytest
 from pipeline.base.errors import CheckpointError
 from pipeline.training.run_directory.lease import LEASE, STALE_SECONDS, find_holder, hold, is_free
 from tests.damaged_json import changed, damaged
+from tests.pipeline.preparing import started
 
 OTHER = {
     "token": "other", "host": "node7", "place": "another boot", "process": 4711,
@@ -38,15 +39,9 @@ def holder(run: Path, heartbeat: float = 9, **environment: str) -> Iterator[subp
         "from pipeline.training.run_directory.lease import hold\n"
         f"with hold(Path(sys.argv[1]), {heartbeat}): print('held', flush=True); time.sleep(60)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, run], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env=os.environ | environment,
-    ) as process:  # fmt: skip
-        try:
-            assert process.stdout and process.stdout.readline() == "held\n"
-            yield process
-        finally:
-            process.kill()
+    with started(sys.executable, "-c", code, run, **environment) as process:
+        assert process.stdout and process.stdout.readline() == "held\n"
+        yield process
 
 
 def refused(run: Path, match: str, **options: Any) -> None:
