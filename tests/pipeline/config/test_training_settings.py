@@ -10,23 +10,14 @@ RUN = recipe("roberta_base")
 
 
 def test_contradictions_of_a_section_name_remedies_that_are_legal() -> None:
-    for settings, message in (
-        ("optimizer.lamb_variant=nvlamb", "optimizer.lamb_variant=nvlamb applies the trust ratio"),
-        (
-            "optimizer.kind=stable_adamw optimizer.bias_correction=false",
-            "optimizer.bias_correction=false is for optimizer.kind=adamw",
-        ),
-        (
-            "schedule.kind=inverse_sqrt schedule.warmup_steps=0",
-            "schedule.kind=inverse_sqrt needs a warm-up, and schedule.warmup_steps=0 gives none",
-        ),
-        ("spikes.rollbacks=2", "spikes.rollbacks=2 needs spike detection, and spikes.deviations=0"),
-        (
-            "checkpoint.keep_every=1500",
-            "checkpoint.keep_every=1500 is not a multiple of checkpoint.every=1000",
-        ),
+    for settings in (
+        "optimizer.lamb_variant=nvlamb",
+        "optimizer.kind=stable_adamw optimizer.bias_correction=false",
+        "schedule.kind=inverse_sqrt schedule.warmup_steps=0",
+        "spikes.rollbacks=2",
+        "checkpoint.keep_every=1500",
     ):
-        assert_refused("roberta_base", settings, message)
+        assert_refused("roberta_base", settings)
 
 
 def test_a_reporter_is_named_once() -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from huggingface_hub import constants
@@ -83,7 +84,7 @@ class Hub:
         """What is asked for after a failure, by a fetch that gives the whole model."""
         assert not [*self.models.rglob(MARKER)]
         assert content(self.fetch().folder) == READ
-        assert names(self.models / "someone--news") == [".lock", REVISION]
+        assert {*os.listdir(self.models / "someone--news")} == {".lock", REVISION}
         return self.downloads()
 
 
@@ -101,10 +102,6 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 def test_what_is_read_is_fetched_once_and_code_and_pickles_never(
     hub: Hub, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,22 +110,19 @@ def test_what_is_read_is_fetched_once_and_code_and_pickles_never(
     assert content(model.folder) == READ
     assert len(hub.downloads()) == len(READ) and not [line for line in hub.asked if ".py" in line]
     assert json.loads((model.folder / MARKER).read_bytes())["origin"] == ORIGIN
-    assert names(model.folder.parent) == [".lock", REVISION]
-    assert capfd.readouterr().err == f"hf:{NAME} is commit {REVISION}; {ORIGIN} stays at it\n"
+    assert {*os.listdir(model.folder.parent)} == {".lock", REVISION}
+    assert ORIGIN in capfd.readouterr().err
     # Nothing listens now: neither the name nor the commit sends a request.
     for name in (NAME, ORIGIN.removeprefix("hf:")):
         assert fetch_model(name, hub.models) == model
-    assert capfd.readouterr().err == (
-        f"hf:{NAME} is commit {REVISION}, fetched before; hf:{NAME}@main fetches the newest one, "
-        f"hf:{NAME}@COMMIT any other\n"
-    )
+    errors = capfd.readouterr().err
+    assert errors.count("\n") == 1 and errors.startswith(f"hf:{NAME} is commit {REVISION}, ")
 
 
 def test_revisions_are_resolved_to_a_commit(hub: Hub, capfd: pytest.CaptureFixture[str]) -> None:
     for revision in ("main", "v1.0", "refs/pr/1", REVISION):
         assert hub.fetch(f"{NAME}@{revision}").origin == ORIGIN
-        line = f"hf:{NAME}@{revision} is commit {REVISION}; {ORIGIN} stays at it\n"
-        assert capfd.readouterr().err == (line if revision != REVISION else "")
+        assert capfd.readouterr().err.count(ORIGIN) == (revision != REVISION)
         shutil.rmtree(hub.models)
 
 
@@ -170,16 +164,14 @@ def test_other_names_are_refused_without_a_request(hub: Hub) -> None:
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ({}, "no config.json, so it is not a model"),
-        ({"config.json": b"{}"}, r"no model.safetensors; for many .*@refs/pr/NUMBER"),
-        ({"config.json": b"{}", "pytorch_model.bin": b"\x80\x02."},
-         r"but pytorch_model.bin, a pickle, .*never read; .*hf:someone/news@refs/pr/NUMBER"),
-        ({"config.json": b"{}", "model.safetensors.index.json": b"{}"},
-         r"several files \(model.safetensors.index.json\).*max_shard_size"),
+        ([], "no config.json,"),
+        (["config.json"], r"no model.safetensors; .*@refs/pr/NUMBER"),
+        (["config.json", "pytorch_model.bin"], f"but pytorch_model.bin, .*hf:{NAME}@refs/pr/NUMBER"),
+        (["config.json", "model.safetensors.index.json"], "model.safetensors.index.json"),
     ],
-)  # fmt: skip
-def test_weights_that_are_not_read_are_named(files: dict[str, bytes], why: str, hub: Hub) -> None:
-    hub.fill(files)
+)
+def test_weights_that_are_not_read_are_named(files: list[str], why: str, hub: Hub) -> None:
+    hub.fill(dict.fromkeys(files, b"{}"))
     hub.refuses(why, kind=ConfigError)
     assert not hub.downloads() and not hub.models.exists()
 
@@ -187,11 +179,10 @@ def test_weights_that_are_not_read_are_named(files: dict[str, bytes], why: str, 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"auto_map": {"AutoModel": "modeling_bert.Mine"}},
-         r"is a model with code of its own \(auto_map in config.json\)"),
-        ({"model_type": "gpt2"}, "has no model that can be continued: model_type=gpt2 is not"),
+        ({"auto_map": {"AutoModel": "modeling_bert.Mine"}}, ".*auto_map"),
+        ({"model_type": "gpt2"}, ".*model_type=gpt2 "),
     ],
-)  # fmt: skip
+)
 def test_a_model_that_is_not_trained_is_refused_before_its_weights(
     changes: dict[str, Any], why: str, hub: Hub
 ) -> None:
@@ -205,11 +196,11 @@ def test_a_model_that_is_not_trained_is_refused_before_its_weights(
 @pytest.mark.parametrize(
     ("name", "refused", "why"),
     [
-        (NAME, (403, "GatedRepo"), r"is gated: .*ask at http://[\d.:]+/someone/news, then set HF_"),
-        (NAME, (401, "RepoNotFound"), r"has no model someone/news \(401\), or it is .*HF_"),
-        (NAME, (404, "RepoNotFound"), r"has no model someone/news \(404\)"),
-        (NAME, (403, "Other"), r"the Hub refuses hf:someone/news \(403\); set HF_TOKEN"),
-        (f"{NAME}@none", None, "has no revision none; .*commits lists them"),
+        (NAME, (403, "GatedRepo"), r"gated: .*http://[\d.:]+/someone/news, .*HF_TOKEN"),
+        (NAME, (401, "RepoNotFound"), r"no model someone/news \(401\), .*HF_TOKEN"),
+        (NAME, (404, "RepoNotFound"), r"no model someone/news \(404\)"),
+        (NAME, (403, "Other"), r"hf:someone/news \(403\); .*HF_TOKEN"),
+        (f"{NAME}@none", None, "has no revision none; .*commits"),
         (f"{NAME}@{OTHER}", None, f"has no revision {OTHER}"),
     ],
 )
@@ -222,14 +213,14 @@ def test_refusals_of_the_hub(
 
 
 def test_without_a_network_or_the_package(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"cannot be fetched \(.*\); run the same command again"):
+    with pytest.raises(DataError, match=r"cannot be fetched \("):
         fetch_model(NAME, hub.models)
     with monkeypatch.context() as m:
         m.setattr(constants, "HF_HUB_OFFLINE", True)
-        hub.refuses(r"cannot be fetched \(.*offline mode is enabled")
+        hub.refuses(r"cannot be fetched \(.*offline")
     assert not hub.asked
     hub.fetch()
-    with pytest.raises(DataError, match=rf"hf:{NAME} without a revision is {REVISION}"):
+    with pytest.raises(DataError, match=rf"hf:{NAME} .* {REVISION}"):
         fetch_model(f"{NAME}@main", hub.models)
     hub.refuses(r"cannot be fetched \(.*500", f"{NAME}@main", refused=(500, ""))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
@@ -252,22 +243,18 @@ def test_damaged_files_are_not_published(how: str, name: str, hub: Hub) -> None:
 
 
 def test_a_list_that_lies_about_a_size_publishes_nothing(hub: Hub) -> None:
-    def longer(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [entry | {"size": entry["size"] + 1} for entry in entries]
-
-    def unstated(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [{"rfilename": entry["rfilename"]} for entry in entries]
-
-    hub.refuses("differs from what the Hub lists", listed=longer)
-    hub.refuses("states no length or hash of", listed=unstated)
+    for why, changed in (
+        ("differs from what the Hub lists", lambda entry: entry | {"size": entry["size"] + 1}),
+        ("states no length or hash of", lambda entry: {"rfilename": entry["rfilename"]}),
+    ):
+        hub.refuses(why, listed=lambda entries, changed=changed: [*map(changed, entries)])
     hub.resumes()
 
 
 def test_a_killed_fetch_continues_with_the_files_that_lack(hub: Hub, tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path\n"
-        "from pipeline.released.hub_models import fetch_model\n"
-        f"fetch_model('{NAME}', Path(sys.argv[1]))"
+        "from pathlib import Path; from pipeline.released.hub_models import fetch_model; "
+        f"fetch_model({NAME!r}, Path({str(hub.models)!r}))"
     )
     started: list[subprocess.Popen[bytes]] = []
     is_started = threading.Event()
@@ -280,8 +267,7 @@ def test_a_killed_fetch_continues_with_the_files_that_lack(hub: Hub, tmp_path: P
 
     with hub.serving(sent=kill):
         environment = os.environ | {"HF_HOME": str(tmp_path / "home")}
-        command = [sys.executable, "-c", code, str(hub.models)]
-        started.append(subprocess.Popen(command, env=environment))
+        started.append(subprocess.Popen([sys.executable, "-c", code], env=environment))
         is_started.set()
         assert started[0].wait(timeout=120) == -9
     assert hub.resumes() == ["model.safetensors"]
@@ -291,14 +277,11 @@ def test_a_full_disk(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as m:
         usage = shutil.disk_usage("/")._replace(free=10)
         m.setattr(shutil, "disk_usage", lambda _: usage)
-        hub.refuses(r"takes 0 MB, and .*someone--news has 0 MB left")
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+        hub.refuses(r"someone--news has 0 MB left")
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     with monkeypatch.context() as m:
         m.setattr("huggingface_hub.HfApi.hf_hub_download", full)
-        hub.refuses(r"cannot write .*someone--news: No space")
+        hub.refuses(r"someone--news: No space")
     hub.resumes()
 
 
@@ -323,7 +306,7 @@ def test_two_at_once_have_one_folder(locks: str, hub: Hub, monkeypatch: pytest.M
         first, second = threads.map(lambda _: fetch_model(NAME, hub.models), range(2))
     assert first == second and content(first.folder) == READ
     assert len(hub.downloads()) == len(READ) or locks != "locks"
-    assert names(first.folder.parent) == [".lock", REVISION]
+    assert {*os.listdir(first.folder.parent)} == {".lock", REVISION}
 
 
 def test_a_file_in_the_folders_place_is_named(hub: Hub) -> None:
