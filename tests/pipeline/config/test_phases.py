@@ -44,12 +44,18 @@ def test_settings_that_do_not_fit_are_refused_and_the_remedies_fit() -> None:
         ("roberta_tiny", "data.masks.rat=0.3", "phases.0.settings .*data.masks.rat;"),
         ("roberta_tiny", "data.masks.rate=2", "phases.0.settings .*data.masks.rate=2.0"),
         ("spanbert_tiny", "data.masking=token", "phases.0.settings .*objective.kind=mlm_sbo"),
-        ("roberta_tiny", "data.mask_mode=per-epoch", "phases.0.settings .*data.mask_mode=per-epoch"),
+        (
+            "roberta_tiny",
+            "data.mask_mode=per-epoch",
+            "phases.0.settings .*data.mask_mode=per-epoch",
+        ),
     ):
         with pytest.raises(ConfigError, match=said) as error:
             phased(setting, "encoder.dropout=0.1", name=name)
         if setting == "optimizer.peak_lr=1":
-            rest = "--set 'phases.0.settings=[\"encoder.dropout=0.1\"]', and --set optimizer.peak_lr=1"
+            rest = (
+                "--set 'phases.0.settings=[\"encoder.dropout=0.1\"]', and --set optimizer.peak_lr=1"
+            )
             assert rest in str(error.value)
     assert phased("data.mask_mode=per-epoch", "data.duplicates=0")
     run = override(phased(), ["phases.0.settings=[]", "optimizer.peak_lr=1"])

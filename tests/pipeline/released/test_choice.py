@@ -26,10 +26,10 @@ def test_settings_come_from_a_recipe_or_a_run_file(tmp_path: Path) -> None:
     assert (chosen.run, chosen.given, chosen.folder) == (run, recipe("bert_tiny"), None)
     assert read_settings(None, file, []).run == run
     assert read_settings(None, file, ["seed=8"]).run == override(run, ["seed=8"])
-    with pytest.raises(ConfigError, match=r"give either .*, got bert_tiny and --run .*run.json"):
+    with pytest.raises(ConfigError, match=r"bert_tiny and --run .*run.json"):
         read_settings("bert_tiny", file, [])
     assert read_recipe(None, file).run == run
-    with pytest.raises(ConfigError, match=r"give either .* or --run run.json, got neither"):
+    with pytest.raises(ConfigError, match="neither"):
         read_recipe(None, None)
     for content in (to_dict(run), {"run": to_dict(run), "versions": {}}):
         file.write_text(json.dumps(content))
@@ -37,16 +37,14 @@ def test_settings_come_from_a_recipe_or_a_run_file(tmp_path: Path) -> None:
     partial = to_dict(recipe("roberta_base"))
     del partial["encoder"]["attention_dropout"]
     for text, said in (
-        ("[1]", "--run .*run.json cannot be read: it holds a list"),
-        ("{", "--run .*run.json cannot be read"),
-        (json.dumps(partial), r"missing settings: encoder\.attention_dropout"),
+        ("[1]", "--run .*run.json"),
+        ("{", "--run .*run.json"),
+        (json.dumps(partial), r"encoder\.attention_dropout"),
+        ("", "--run .*run.json"),
     ):
-        file.write_text(text)
+        file.write_text(text) if text else file.unlink()
         with pytest.raises(ConfigError, match=said):
             read_settings_file(file)
-    file.unlink()
-    with pytest.raises(ConfigError, match=r"--run .*run.json cannot be read"):
-        read_settings_file(file)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +66,9 @@ def test_a_folder_needs_a_slash_and_a_recipes_name_wins(
     assert chosen.folder == Path("bert_base") and chosen.changed == ("steps",)
     Path("mine").mkdir()
     for name, said in (
-        ("mine", r"mine is a folder, not a recipe; write \./mine"),
-        ("bert_bse", "unknown recipe 'bert_bse'; did you mean"),
-        ("a/b", "^a/b is not a folder; name one with .* hf:a/b"),
+        ("mine", r"\./mine"),
+        ("bert_bse", "'bert_bse'; did you mean"),
+        ("a/b", "hf:a/b"),
     ):
         with pytest.raises(ConfigError, match=said):
             read_recipe(name, None)
@@ -95,7 +93,7 @@ def test_every_command_refuses_a_model_in_a_line(
             run_command(command.main)
         output, errors = capsys.readouterr()
         assert (ended.value.code, output, errors.count("\n")) == (2, "", 1)
-        assert errors.startswith(f"error: {name} predicts words with weights of their own")
+        assert errors.startswith(f"error: {name} ")
         assert {path.name for path in tmp_path.iterdir()} == {"untied"}
 
 
@@ -111,14 +109,13 @@ def test_a_head_that_is_lacking_is_named(
     """Also of a SpanBERT as it is published: nothing in the folder tells it from a BERT."""
     chosen, spans = read_recipe(str(bert), None), read_recipe(str(bert), None, SPANS)
     bare = save_model("BertModel", tmp_path / "bare", word_vocabularies["wordpiece"])
-    for each, folder, lacks, kind, more in (
-        (chosen, bert, "pairs of segments", "mlm_pair", " a new one, or --set objective.kind=mlm"),
-        (spans, bert, "span boundaries", "mlm_sbo", " a new one, or --set objective.kind=mlm"),
-        (read_recipe(str(bare), None, SPANS), bare, "masked words and none of span boundaries",
-         "mlm_sbo", " new ones"),
+    for each, *said in (
+        (chosen, str(bert), "pairs of segments", "mlm_pair", "--set objective.kind=mlm"),
+        (spans, str(bert), "span boundaries", "mlm_sbo", "--set objective.kind=mlm"),
+        (read_recipe(str(bare), None, SPANS), str(bare), "masked words and none of span boundaries",
+         "mlm_sbo"),
     ):  # fmt: skip
-        said = f"{folder} has no head of {lacks}, which objective.kind={kind} trains; train with"
-        assert head_advice(each).startswith(f"{said} --new heads to start with{more}")
+        assert all(part in head_advice(each) for part in (*said, "--new heads"))
     assert head_advice(chosen.with_changes(["objective.kind=mlm"])) == ""
     assert head_advice(read_recipe("bert_base", None)) == ""
     assert chosen.run.data.format == recipe("bert_base").data.format

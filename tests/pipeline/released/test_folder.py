@@ -71,7 +71,7 @@ def test_a_generator_inside(vocabularies: dict[str, Vocabulary], tmp_path: Path)
     config = model.folder / "generator" / "config.json"
     content = json.loads(config.read_text())
     for changes, message in (
-        ({"hidden_act": "relu"}, "generator has no model that can be continued: hidden_act=relu"),
+        ({"hidden_act": "relu"}, "hidden_act=relu"),
         ({"tie_word_embeddings": False}, "generator has tie_word_embeddings=false"),
     ):
         config.write_text(json.dumps(content | changes))
@@ -81,7 +81,7 @@ def test_a_generator_inside(vocabularies: dict[str, Vocabulary], tmp_path: Path)
     weights = load_file(file)
     words = weights["electra.embeddings.word_embeddings.weight"]
     save_file(weights | {"generator_lm_head.weight": words + 1}, file)
-    assert refusal(model.folder).endswith("; remove that folder, and add --new generator")
+    assert refusal(model.folder).endswith("--new generator")
 
 
 def refusal(folder: Path) -> str:
@@ -99,14 +99,12 @@ def edit(folder: Path, target: Path, **settings: Any) -> Path:
 
 
 def test_what_cannot_be_continued_is_refused_in_a_line(bert: Path, tmp_path: Path) -> None:
-    settings: dict[str, tuple[Any, str]] = {
-        "model_type": ("gpt2", "has no model that can be continued: model_type=gpt2"),
-        "position_embedding_type": ("alibi", "position_embedding_type=alibi cannot be loaded"),
-        "auto_map": ({"AutoModel": "modeling.Mine"}, "code of its own (auto_map in config.json)"),
-        "num_hidden_layers": ("two", "num_hidden_layers"),
-    }
-    for name, (value, said) in settings.items():
-        assert said in refusal(edit(bert, tmp_path / name, **{name: value}))
+    settings = {
+        "model_type": "gpt2", "position_embedding_type": "alibi",
+        "auto_map": {"AutoModel": "modeling.Mine"}, "num_hidden_layers": "two",
+    }  # fmt: skip
+    for name, value in settings.items():
+        assert name in refusal(edit(bert, tmp_path / name, **{name: value}))
     empty = tmp_path / "empty"
     empty.mkdir()
     assert f"{empty} has no config.json" in refusal(empty)
@@ -114,7 +112,7 @@ def test_what_cannot_be_continued_is_refused_in_a_line(bert: Path, tmp_path: Pat
     assert "config.json cannot be read" in refusal(empty)
     pickled = edit(bert, tmp_path / "pickled")
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
-    assert "a pickle, which is not read; convert them" in refusal(pickled)
+    assert "a pickle, which is not read" in refusal(pickled)
     (pickled / "pytorch_model.bin").unlink()
     assert "has no model.safetensors" in refusal(pickled)
     (pickled / "model.safetensors").write_bytes(b"\xff" * 40)
@@ -132,10 +130,8 @@ def test_a_table_of_its_own_for_predictions_is_refused(
     folder = save_model(kind, tmp_path / "untied", own, tie_word_embeddings=False, dtype=dtype)
     head, prefix = ("cls.predictions", "bert") if bert else ("lm_head", "roberta")
     said = refusal(folder)
-    assert said.startswith(
-        f"{folder} predicts words with weights of their own, {head}.decoder.weight differs from "
-        f"{prefix}.embeddings.word_embeddings.weight (tie_word_embeddings=false in config.json), "
-    )
+    names = f"{head}.decoder.weight differs from {prefix}.embeddings.word_embeddings.weight"
+    assert f"{names} (tie_word_embeddings=false in" in said
     edited = edit(folder, tmp_path / "edited", tie_word_embeddings=True)
     assert "(tie_word_embeddings=true in" in refusal(edited)
     call = re.search(r"AutoModel(\.from_pretrained\(.*\)\.save_pretrained\()'NEW'\)", said)
@@ -158,7 +154,7 @@ def test_one_table_that_is_stored_twice_is_read(bert: Path, tmp_path: Path) -> N
     save_file(weights, folder / "model.safetensors")
     assert "cls.predictions.decoder.bias differs from cls.predictions.bias" in refusal(folder)
     said = refusal(edit(bert, tmp_path / "said", tie_word_embeddings=False))
-    assert "has tie_word_embeddings=false in config.json, but no weights of its own" in said
+    assert "tie_word_embeddings=false in config.json, but no weights" in said
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ class Hub:
         """What is asked for after a failure, by a fetch that gives the whole model."""
         assert not [*self.models.rglob(MARKER)]
         assert content(self.fetch().folder) == READ
-        assert {*os.listdir(self.models / "someone--news")} == {".lock", REVISION}
+        assert names(self.models / "someone--news") == {".lock", REVISION}
         return self.downloads()
 
 
@@ -102,6 +102,10 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
 def test_what_is_read_is_fetched_once_and_code_and_pickles_never(
     hub: Hub, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,7 +114,7 @@ def test_what_is_read_is_fetched_once_and_code_and_pickles_never(
     assert content(model.folder) == READ
     assert len(hub.downloads()) == len(READ) and not [line for line in hub.asked if ".py" in line]
     assert json.loads((model.folder / MARKER).read_bytes())["origin"] == ORIGIN
-    assert {*os.listdir(model.folder.parent)} == {".lock", REVISION}
+    assert names(model.folder.parent) == {".lock", REVISION}
     assert ORIGIN in capfd.readouterr().err
     # Nothing listens now: neither the name nor the commit sends a request.
     for name in (NAME, ORIGIN.removeprefix("hf:")):
@@ -166,7 +170,10 @@ def test_other_names_are_refused_without_a_request(hub: Hub) -> None:
     [
         ([], "no config.json,"),
         (["config.json"], r"no model.safetensors; .*@refs/pr/NUMBER"),
-        (["config.json", "pytorch_model.bin"], f"but pytorch_model.bin, .*hf:{NAME}@refs/pr/NUMBER"),
+        (
+            ["config.json", "pytorch_model.bin"],
+            f"but pytorch_model.bin, .*hf:{NAME}@refs/pr/NUMBER",
+        ),
         (["config.json", "model.safetensors.index.json"], "model.safetensors.index.json"),
     ],
 )
@@ -306,7 +313,7 @@ def test_two_at_once_have_one_folder(locks: str, hub: Hub, monkeypatch: pytest.M
         first, second = threads.map(lambda _: fetch_model(NAME, hub.models), range(2))
     assert first == second and content(first.folder) == READ
     assert len(hub.downloads()) == len(READ) or locks != "locks"
-    assert {*os.listdir(first.folder.parent)} == {".lock", REVISION}
+    assert names(first.folder.parent) == {".lock", REVISION}
 
 
 def test_a_file_in_the_folders_place_is_named(hub: Hub) -> None:

@@ -106,10 +106,8 @@ def test_a_run_starts_from_one(folders: Path, lesson: Path) -> None:
     """Rows may be longer than the folder's: there is no table."""
     model = run_of(positions=64)
     found = load_initial_weights(model, folders / "modernbert", lesson / "tokenizer", ())
-    assert found.lines == (
-        f"starts from the weights of {folders / 'modernbert'}",
-        "rows of up to 64 tokens, the folder's of 32: rotary positions need no table",
-    )
+    assert str(folders / "modernbert") in found.lines[0]
+    assert "64 tokens, the folder's of 32" in found.lines[1]
     theirs: Any = transformers.ModernBertForMaskedLM.from_pretrained(folders / "modernbert").eval()
     ids = torch.randint(5, 2048, (1, 32), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -162,31 +160,26 @@ def test_another_design_is_refused(folders: Path, lesson: Path) -> None:
         num_hidden_layers=5, intermediate_size=48,
     )  # fmt: skip
     for given, name, theirs, ours, more in (
-        (folder, "window", 8, 16, ""),
-        (folder, "rotary_base", 160000.0, 10000.0, ""),
-        (folder, "global_every", 2, 4, ""),
-        (five, "layers", 5, 10,
-         " (5 layers are not a multiple of encoder.global_every=2, so copies in turn would move "
-         "the windows)"),
-    ):  # fmt: skip
-        with pytest.raises(ConfigError) as error:
+        (folder, "window", 8, 16, "$"),
+        (folder, "rotary_base", 160000.0, 10000.0, "$"),
+        (folder, "global_every", 2, 4, "$"),
+        (five, "layers", 5, 10, " .*5 layers .* encoder.global_every=2"),
+    ):
+        said = rf": {name} {theirs} \(the run: {ours}\); add --set encoder.{name}={theirs}{more}"
+        with pytest.raises(ConfigError, match=said):
             load_initial_weights(run_of(**{name: ours}), given, tokenizer, ())
-        said = f"{name} {theirs} (the run: {ours}); add --set encoder.{name}={theirs}{more}"
-        assert str(error.value).endswith(f"has another architecture: {said}")
-    with pytest.raises(ConfigError, match="--new positions: rotary positions have no table"):
+    with pytest.raises(ConfigError, match="--new positions: rotary"):
         load_initial_weights(run_of(positions=64), folder, tokenizer, ("positions",))
 
 
 def test_a_wider_run_starts_from_tiles(folders: Path, lesson: Path) -> None:
     sizes = {"layers": 6, "width": 64, "heads": 4, "feed_forward": 80}
     folder, tokenizer = folders / "modernbert", lesson / "tokenizer"
-    with pytest.raises(ConfigError, match=r"feed_forward=48, or --new width to tile its w"):
+    with pytest.raises(ConfigError, match="feed_forward=48, or --new width"):
         load_initial_weights(run_of(**sizes), folder, tokenizer, ())
     found = load_initial_weights(run_of(**sizes), folder, tokenizer, ("width",))
-    assert found.described["new"] == [
-        "grown from 4 layers of width 32 and 48 to 6 of 64 and 80: tiled, each layer from the "
-        "nearest that attends as far"
-    ]
+    (said,) = found.described["new"]
+    assert "4 layers of width 32 and 48 to 6 of 64 and 80" in said
     with pytest.raises(ConfigError, match=r"--new width: encoder\.width=32 and encoder"):
         load_initial_weights(run_of(), folder, tokenizer, ("width",))
 
