@@ -2,8 +2,9 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -30,13 +31,15 @@ from tests.model.conftest import TOY
 HEADS = 2
 
 
-def textbook(projected: Tensor, lengths: list[int]) -> Tensor:
-    """In float64, piece by piece."""
+def textbook(
+    projected: Tensor, lengths: list[int], factors: Sequence[Tensor | float] = ()
+) -> Tensor:
+    """In float64, piece by piece; factors: of each piece's weights, 0 if dropped."""
     mixed = []
-    for own in projected.double().split(lengths):
+    for own, factor in zip(projected.double().split(lengths), factors or repeat(1.0)):
         query, key, value = own.permute(1, 2, 0, 3)
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-        mixed.append((scores.softmax(-1) @ value).transpose(0, 1))
+        mixed.append(((scores.softmax(-1) * factor) @ value).transpose(0, 1))
     return torch.cat(mixed)
 
 

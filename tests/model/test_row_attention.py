@@ -1,7 +1,5 @@
 """Attention by rows equals the textbook formula and its gradient, with dropout."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,16 +9,7 @@ from model import row_attention as module
 from model.dropout import kept_scale
 from model.pieces import lay_out, pieces_of
 from model.row_attention import row_attention
-
-
-def textbook(projected: Tensor, lengths: list[int], factors: list[Tensor]) -> Tensor:
-    """Softmax over a piece's own tokens, each weight times its factor (0 if dropped)."""
-    mixed = []
-    for own, factor in zip(projected.split(lengths), factors, strict=True):
-        query, key, value = own.permute(1, 2, 0, 3)
-        scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-        mixed.append(((scores.softmax(-1) * factor) @ value).transpose(0, 1))
-    return torch.cat(mixed)
+from tests.model.test_attention import textbook
 
 
 @pytest.mark.parametrize("group_bytes", [1, 1500, 16 << 20], ids=["row by row", "some", "one"])
@@ -50,7 +39,7 @@ def test_equals_the_formula_of_what_is_not_dropped(
         factors[piece] = factor[:, : lengths[piece], : lengths[piece]]
     expected = textbook(projected, lengths, factors)
     (expected_gradient,) = torch.autograd.grad((expected * direction).sum(), projected)
-    torch.testing.assert_close(mixed, expected, rtol=0, atol=2e-6)
+    torch.testing.assert_close(mixed.double(), expected, rtol=0, atol=2e-6)
     torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-5)
 
 

@@ -63,22 +63,13 @@ def test_each_dropout_keeps_its_name() -> None:
         ({"lm_head.gain": torch.zeros(1)}, r"unknown \['lm_head.gain'\]"),
         ({"lm_head.layer_norm.bias": torch.zeros(3)}, r"layer_norm.bias has shape \(3,\)"),
         ({"lm_head.decoder.weight": torch.zeros(300, 48)}, "only tied weights"),
-        ({"model_type": "bart"}, "model_type=bart"),
-        ({"hidden_act": "relu"}, "hidden_act=relu"),
-        ({"attention_probs_dropout_prob": "0.3"}, "attention_probs_dropout_prob='0.3'"),
-        ({"attention_probs_dropout_prob": None}, "lacks attention_probs_dropout_prob"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
-        ({"hidden_size": None}, "lacks hidden_size"),
     ],
 )
 def test_traps_34_what_does_not_fit_is_named(change: dict[str, Any], message: str) -> None:
     state, config = to_hugging_face(toy_model())
-    given = state if next(iter(change)).startswith("lm_head") else config
-    given |= change
-    for name in [name for name, value in change.items() if value is None]:
-        del given[name]
+    changed = {name: value for name, value in (state | change).items() if value is not None}
     with pytest.raises(ValueError, match=message):
-        from_hugging_face(state, config)
+        from_hugging_face(changed, config)
 
 
 @pytest.mark.parametrize("change", [{"activation": "gelu_tanh"}, {"sharing": "all"}])

@@ -18,15 +18,13 @@ def test_settings_come_back() -> None:
 
 def test_other_networks_are_refused_and_what_is_missing_is_named() -> None:
     theirs = their_electra_config(CONFIG, "ElectraForPreTraining")
+    lacking = {name: value for name, value in theirs.items() if name != "embedding_size"}
     for given, message in (
-        (theirs | {"hidden_act": "relu"}, "hidden_act=relu cannot be loaded; it must be gelu"),
-        (theirs | {"is_decoder": True}, "is_decoder=True cannot be loaded; it must be False"),
-        (
-            {n: value for n, value in theirs.items() if n != "embedding_size"},
-            "lacks embedding_size",
-        ),
+        (theirs | {"hidden_act": "relu"}, "hidden_act=relu"),
+        (theirs | {"is_decoder": True}, "is_decoder=True"),
+        (lacking, "lacks embedding_size"),
     ):
         with pytest.raises(ValueError, match=message):
             electra_config(given)
-    with pytest.raises(ValueError, match="needs position_offset=0"):
+    with pytest.raises(ValueError, match="position_offset=0"):
         their_electra_config(replace(CONFIG, position_offset=2), "ElectraForPreTraining")

@@ -1,6 +1,5 @@
 """Folders of ModernBERT: both forms of settings, weights both ways, and what is refused."""
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -84,34 +83,34 @@ HALVES = ["full_attention"] * 2 + ["sliding_attention"] * 2
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("name", "value", "said"),
     [
-        ("norm_bias", True, "norm_bias=True cannot be loaded; it must be False"),
+        ("norm_bias", True, "norm_bias=True"),
         ("classifier_activation", "silu", "classifier_activation='silu'"),
         ("tie_word_embeddings", False, "tie_word_embeddings=False"),
         ("decoder_bias", False, "decoder_bias=False"),
-        ("local_attention", 5, "local_attention=5 cannot be loaded; it must be an even number"),
-        ("num_attention_heads", 16, "divide hidden_size=48 into even sizes"),
-        ("num_attention_heads", 5, "num_attention_heads=5 cannot be loaded; it must divide"),
-        ("num_hidden_layers", True, "num_hidden_layers=True cannot be loaded"),
-        ("norm_eps", "small", "norm_eps='small' cannot be loaded"),
+        ("local_attention", 5, "local_attention=5"),
+        ("num_attention_heads", 16, "num_attention_heads=16 .* hidden_size=48 into even"),
+        ("num_attention_heads", 5, "num_attention_heads=5"),
+        ("num_hidden_layers", True, "num_hidden_layers=True"),
+        ("norm_eps", "small", "norm_eps='small'"),
         ("local_rope_theta", -1.0, "local_rope_theta=-1.0"),
         (ROPE, {"full_attention": {"rope_type": "yarn"}}, f"{ROPE}.full_attention={{'rope_type'"),
-        (ROPE, {"sliding_attention": {"rope_theta": 0}}, "local_rope_theta=0 cannot be loaded"),
-        (ROPE, {"full_attention": {"partial_rotary_factor": 0.5}}, "must be rope_type default"),
-        (ROPE, {"rope_type": "default", "rope_theta": 1e4}, "it must be an entry each for"),
-        (ROPE, {"full_attention": 3}, f"{ROPE}.full_attention=3 cannot be"),
-        (ROPE, [1], f"{ROPE}=[1] cannot be loaded"),
-        ("rope_scaling", {"rope_type": "linear", "factor": 2.0}, "it must be null: positions are"),
-        (TYPES, 3, "layer_types cannot be loaded; it must list num_hidden_layers=4"),
-        (TYPES, ["full_attention"] * 3, "it must list num_hidden_layers=4"),
-        (TYPES, ["sliding_attention"] * 4, "layer_types[0]='sliding_attention'"),
-        (TYPES, HALVES, "layer_types[2]='sliding_attention' cannot be loaded; it must be full_"),
+        (ROPE, {"sliding_attention": {"rope_theta": 0}}, "local_rope_theta=0 "),
+        (ROPE, {"full_attention": {"partial_rotary_factor": 0.5}}, "'partial_rotary_factor'"),
+        (ROPE, {"rope_type": "default", "rope_theta": 1e4}, f"{ROPE}={{'rope_type'"),
+        (ROPE, {"full_attention": 3}, f"{ROPE}.full_attention=3"),
+        (ROPE, [1], rf"{ROPE}=\[1\]"),
+        ("rope_scaling", {"rope_type": "linear", "factor": 2.0}, "rope_scaling={"),
+        (TYPES, 3, "num_hidden_layers=4"),
+        (TYPES, ["full_attention"] * 3, "num_hidden_layers=4"),
+        (TYPES, ["sliding_attention"] * 4, r"layer_types\[0\]='sliding_attention'"),
+        (TYPES, HALVES, r"layer_types\[2\]='sliding_attention'"),
     ],
 )
-def test_what_is_refused(name: str, value: object, message: str) -> None:
+def test_what_is_refused(name: str, value: object, said: str) -> None:
     theirs = their_modern_config(MODERN) | {name: value}
     if name == "local_rope_theta":
         theirs[ROPE] = None
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=said):
         modern_config(theirs)

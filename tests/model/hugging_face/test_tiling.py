@@ -1,8 +1,9 @@
 """Wider models from a folder's weights: the middle, wrapped around, head by head."""
 
+import re
 from dataclasses import replace
+from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -104,18 +105,14 @@ def test_bert_s_layers_too() -> None:
     assert torch.equal(model.pair_head.pooler.weight, pooler)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"width": 16}, "encoder.width=16 is below the folder's 24; add --set encoder.width=24 or"),
-        ({"layers": 3}, "encoder.layers=3 is below the folder's 4"),
-        (
-            {"width": 24, "embedding_width": 24, "heads": 3, "feed_forward": 20},
-            "encoder.width=24 and encoder.feed_forward=20 are the folder's; remove it",
-        ),
-        ({"heads": 4}, "heads of attention are tiled whole: theirs have 8 units, encoder.width=40"),
-        ({"embedding_width": 8}, "only layers without sharing, and embeddings as wide as these"),
-    ],
-)
-def test_what_is_not_tiled(changes: dict[str, int], said: str) -> None:
-    assert why_not_wider(replace(LARGE, **changes), BASE).startswith(said)  # type: ignore[arg-type]
+def test_what_is_not_tiled() -> None:
+    same = {"width": 24, "embedding_width": 24, "heads": 3, "feed_forward": 20}
+    changes: dict[str, Any]
+    for changes, said in (
+        ({"width": 16}, r"width=16 .* 24; add --set encoder\.width=24"),
+        ({"layers": 3}, "layers=3 .* 4"),
+        (same, "width=24 and encoder.feed_forward=20 are the folder's"),
+        ({"heads": 4}, "8 units, encoder.width=40"),
+        ({"embedding_width": 8}, "only layers without sharing"),
+    ):
+        assert re.search(said, why_not_wider(replace(LARGE, **changes), BASE)), changes

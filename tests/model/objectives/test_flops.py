@@ -26,23 +26,12 @@ from tests.model.conftest import MASK_ID, TOY, toy_batch, toy_model
 from tests.model.test_rotary import MODERN
 
 
-def stored(model: Any) -> int:
-    return sum(prod(piece.shape) for piece in logical_parameters(model))
-
-
 def counted_flops(model: MaskedLanguageModel, **given: Any) -> int:
     """torch's count for three sequences of 40 tokens, 8 of which are predicted."""
     inputs = Inputs(**toy_batch([40, 40, 40]), mask_id=MASK_ID, **given)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(inputs)
     return counter.get_total_flops()
-
-
-def test_parameters_are_those_published_and_those_of_built_models() -> None:
-    assert parameter_count(encoder_config(roberta_base())) == 124_697_433
-    assert parameter_count(encoder_config(roberta_large())) == 355_412_057
-    assert parameter_count(TOY) == stored(toy_model())
-    assert parameter_count(MODERN) == stored(MaskedLanguageModel(MODERN, seed=0))
 
 
 def test_a_sequence_of_roberta() -> None:
@@ -72,7 +61,8 @@ def test_a_factorised_model_of_shared_layers_with_pairs(sharing: Literal["none",
     config = replace(TOY, embedding_width=16, position_offset=0, layers=4)
     config = replace(config, sharing=sharing, groups=groups)
     model = MaskedLanguageModel(config, seed=0, pair_weight=1.0)
-    assert parameter_count(config, pair_head=True) == stored(model)
+    stored = sum(prod(piece.shape) for piece in logical_parameters(model))
+    assert parameter_count(config, pair_head=True) == stored
     pairs = {"row_starts_R": torch.arange(3) * 40, "pair_labels_R": torch.zeros(3).long()}
     size = {"sequences": 3, "sequence_length": 40, "predictions": 8}
     ours = step_flops(config, **size, pair_head=True) // 3
@@ -93,8 +83,6 @@ def test_other_heads_are_counted(embedding_width: int) -> None:
     def held(model: nn.Module) -> int:
         return sum(values.numel() for values in model.parameters()) - padding
 
-    spans = MaskedLanguageModel(config, seed=0, boundary_weight=1.0)
-    assert parameter_count(config, boundary_head=True) == held(spans) - words
     for kind in PARTS:
         bias = words if "mlm" in kind else 0
         for own in (generator, None):

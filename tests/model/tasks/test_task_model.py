@@ -121,7 +121,7 @@ def test_fine_tuning_of_modernbert_starts_with_the_head_of_masked_words() -> Non
     for name, weight in model.encoder.named_parameters():
         assert torch.equal(weight, encoder[name]), name
     assert word_bag_model(model, seed=0).pooling == "cls"
-    with pytest.raises(ValueError, match=r"classifier_pooling='max' .* it must be cls or mean"):
+    with pytest.raises(ValueError, match="classifier_pooling='max'"):
         read_task_model(state, config | {"classifier_pooling": "max"}, design, seed=2)
 
 
@@ -152,7 +152,7 @@ def test_a_dropout_that_is_no_probability_is_refused(family: str, name: str) -> 
     theirs, design = peer(family, "choices")
     for value in (10**400, -0.1, 2, "0.1", True, [0.1]):
         config = theirs.config.to_dict() | {name: value}
-        with pytest.raises(ValueError, match=rf"{name}=.* must be a number in"):
+        with pytest.raises(ValueError, match=f"{name}="):
             random_task_model(config, design, seed=3)
 
 

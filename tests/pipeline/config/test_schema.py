@@ -16,6 +16,7 @@ from pipeline.config.schema import (
     setting_types,
     settings_of,
 )
+from tests.remedies import problems_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,29 +94,17 @@ TEA = "mode=tea is for one guest, there are 2; set mode=dinner"
 
 
 def test_all_problems_are_in_one_error() -> None:
-    for found, problems in (
-        (party(300), ["oven.degrees=300 is out of range; choose one in [50, 300)"]),
-        (party(180, 40, 9), ["guests.0.slices=9 is out of range; choose one in [0, 2**3]"]),
-        (party(250, 90), [BURNS]),
-        (party(180, 40, 1, 1), [TEA]),
-        (
-            party(250, 90, 0, -1),
-            ["guests.1.slices=-1 is out of range; choose one in [0, 2**3]", BURNS, TEA],
-        ),
-        # a rule about a number out of range adds nothing
-        (party(300, 90, 0, 1), ["oven.degrees=300 is out of range; choose one in [50, 300)", TEA]),
-        # rules are skipped if a number is not finite
-        (
-            party(float("inf"), 90, 0, 1),
-            ["oven.degrees=inf is out of range; choose one in [50, 300)"],
-        ),
+    for found, *problems in (
+        (party(300), "oven.degrees=300 "),
+        (party(180, 40, 9), "guests.0.slices=9 "),
+        (party(250, 90), BURNS),
+        (party(180, 40, 1, 1), TEA),
+        (party(250, 90, 0, -1), "guests.1.slices=-1 ", BURNS, TEA),
+        (party(300, 90, 0, 1), "oven.degrees=300 ", TEA),  # a rule about it adds nothing
+        (party(float("inf"), 90, 0, 1), "oven.degrees=inf "),  # rules need finite numbers
     ):
         with pytest.raises(ConfigError) as error:
             check(found)
-        if len(problems) == 1:
-            assert str(error.value) == problems[0]
-            assert error.value.problems == ()
-        else:
-            title = f"the settings have {len(problems)} problems; fix each:"
-            assert str(error.value).split("\n  ") == [title, *problems]
-            assert error.value.problems == tuple(problems)
+        said = problems_of(error.value)
+        assert all(map(str.startswith, said, problems)) and len(said) == len(problems)
+        assert all(problem in str(error.value) for problem in problems)

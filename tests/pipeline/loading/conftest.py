@@ -1,7 +1,6 @@
 """Prepared directories of random rows, for the tests of loading."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,18 +23,19 @@ from pipeline.data.shards.manifest import (
     shard_name,
 )
 from pipeline.loading.dataset import Dataset
-from tests.pipeline.preparing import rewrite
+from tests.pipeline.data import small_shards
 
 LENGTH, SLOTS = 70, 10  # round(0.15 x 68)
 BOS, PAD, EOS, MASK = 0, 1, 2, 4
+NEWS = {
+    **dict.fromkeys(("documents", "validation_sequences", "tokens", "bytes", "characters"), 0),
+    **{name: {} for name in ("dropped", "bad", "cut", "noted")},
+    "packed": dict.fromkeys(("text_tokens", "repeated_tokens", "dropped_tokens"), 0),
+    "unknown": {"tokens": 0, "characters": 0}, "held_out_copies": {"checked": 0, "in_train": 0},
+    "licence": "unknown",
+}  # fmt: skip
+"""A corpus's entry of a manifest, without its rows."""
 TOKEN_MASKS = {"scheme": "token", "rate": 0.15, "split": [0.8, 0.1]}
-Prepare = Callable[..., Path]
-
-
-@pytest.fixture(scope="session")
-def prepare() -> Prepare:
-    """Writes a prepared directory: see `prepare_directory`."""
-    return prepare_directory
 
 
 @pytest.fixture(scope="session")
@@ -64,14 +64,6 @@ def drawing(directory: Path, **changed: Any) -> Dataset:
     return Dataset(directory, replace(manifest, **changed), manifest.of("train"), masking)
 
 
-def with_column(path: Path, name: str, values: list[Any], kind: pa.DataType | None = None) -> None:
-    """Replace a column of an uncompressed shard file; kind: another type."""
-    table = arrow_files.read_table(path)
-    index = table.schema.get_field_index(name)
-    column = pa.array(values, kind or table.schema.field(index).type)
-    rewrite(path, table.set_column(index, name if kind else table.schema.field(index), column))
-
-
 def prepare_directory(
     directory: Path,
     shard_rows: tuple[int | tuple[int, ...], ...] = (1500, 1024, 300),
@@ -90,7 +82,6 @@ def prepare_directory(
     """
     directory.mkdir(parents=True)
     rng = np.random.default_rng(seed)
-    id_type = np.dtype(np.uint16 if vocabulary <= 65_536 else np.uint32)
     special = np.arange(vocabulary) < 5
     masks_described = TOKEN_MASKS | ({"swaps": True} if label == "order" else {})
     scheme = Masking.described(masks_described, special, special, seed)
@@ -101,7 +92,7 @@ def prepare_directory(
         masks: list[list[Masks]] = [[] for _ in range(duplicates)]
         tokens = 0
         for count in pieces:
-            rows = random_rows(rng, count, vocabulary, id_type)
+            rows = random_rows(rng, count, vocabulary)
             if label:
                 part_in_two(rows, label)
             sequences = np.arange(first, first + count, dtype=np.uint64)
@@ -149,27 +140,13 @@ def prepare_directory(
             "sha256": tokenizer, "kind": "byte-bpe", "size": vocabulary, "bos": BOS, "pad": PAD,
             "eos": EOS, "unk": 3, "mask": MASK,
         },
-        corpora={"news": described_corpus(rows_in_all)},
+        corpora={"news": NEWS | {"sequences": rows_in_all}},
         totals={"documents": 0, "sequences": rows_in_all, "tokens": tokens_in_all},
         files={f"{name}.parquet": {"bytes": 0, "xxh3_64": ""} for name in ("documents", "inputs")},
         shards=tuple(described),
     )  # fmt: skip
     (directory / MANIFEST).write_bytes(manifest.to_json())
     return directory
-
-
-def described_corpus(rows: int, held_out: int = 0, tokens: int = 0) -> dict[str, Any]:
-    """A corpus's entry of a manifest."""
-    counts = {
-        "packed": ("text_tokens", "repeated_tokens", "dropped_tokens"),
-        "unknown": ("tokens", "characters"), "held_out_copies": ("checked", "in_train"),
-    }  # fmt: skip
-    return {
-        "documents": 0, "sequences": rows, "validation_sequences": held_out, "tokens": tokens,
-        "bytes": 0, "characters": 0, "licence": "unknown",
-        **{name: {} for name in ("dropped", "bad", "cut", "noted")},
-        **{name: dict.fromkeys(entries, 0) for name, entries in counts.items()},
-    }  # fmt: skip
 
 
 def part_in_two(rows: Rows, label: str) -> None:
@@ -182,24 +159,14 @@ def part_in_two(rows: Rows, label: str) -> None:
             rows.pair_label[row] = row % 2 if label == "next" else 0
 
 
-def random_rows(
-    rng: np.random.Generator, count: int, vocabulary: int, id_type: np.dtype[Any]
-) -> Rows:
+def random_rows(rng: np.random.Generator, count: int, vocabulary: int) -> Rows:
     lengths = np.where(rng.random(count) < 0.5, LENGTH, rng.integers(3, LENGTH + 1, count))
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ids = rng.integers(5, vocabulary, offsets[-1]).astype(id_type)
-    ids[offsets[:-1]], ids[offsets[1:] - 1] = BOS, EOS
+    id_type = np.uint16 if vocabulary <= 65_536 else np.uint32
     starts = [[0, 20, 41] if length > 60 else [0] for length in lengths]
-    return Rows(
-        ids=ids,
-        offsets=offsets,
+    return replace(
+        small_shards.random_rows(lengths.tolist(), vocabulary, id_type),
         document_starts=np.concatenate(starts).astype(np.uint16),
         document_offsets=np.cumsum([0, *map(len, starts)]).astype(np.int32),
-        first_row=np.zeros(count, np.int64),
-        last_row=np.zeros(count, np.int64),
-        elsewhere=np.empty((0, 2), np.int64),
-        second_segment=np.zeros(count, np.uint16),
-        pair_label=np.full(count, -1, np.int8),
     )
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.micro_batch import BatchBuilder, BatchForm, MicroBatch
 from pipeline.loading.order import Order, Share
-from tests.pipeline.loading.conftest import MASK, PAD, Prepare, drawing
+from tests.pipeline.loading.conftest import MASK, PAD, drawing, prepare_directory
 
 
 def loader(
@@ -51,17 +52,20 @@ def take(source: Loader, count: int, consumed: int = 0, number: int = 0) -> list
     return found
 
 
+@cache
+def stored(path: Path) -> list[Any]:
+    """The rows of a shard file."""
+    return arrow_files.read_table(path).to_pylist()
+
+
 def slow_decode(directory: Path, row: int, duplicate: int) -> tuple[list[int], dict[int, int]]:
     """The encoder's input of a row, and its labels by position, token by token."""
     for shard in read_manifest(directory).shards:
         if row < shard.sequences:
             break
         row -= shard.sequences
-    rows, masks = (
-        arrow_files.read_table(directory / file).slice(row, 1).to_pylist()[0]
-        for file in (shard.file, shard.masks[duplicate].file)
-    )
-    seen, labels = list(rows["input_ids"]), {}
+    masks = stored(directory / shard.masks[duplicate].file)[row]
+    seen, labels = list(stored(directory / shard.file)[row]["input_ids"]), {}
     randoms = iter(masks["random_ids"])
     for position in range(len(seen)):
         if masks["positions"][position // 8] >> position % 8 & 1:
@@ -98,12 +102,12 @@ def assert_same(ones: list[MicroBatch], others: list[MicroBatch]) -> None:
                 assert left == right, field.name
 
 
-def test_pieces_are_read_as_if_each_were_a_shard(prepare: Prepare, tmp_path: Path) -> None:
+def test_pieces_are_read_as_if_each_were_a_shard(tmp_path: Path) -> None:
     """In the same order with the same masks, from the start and from the middle of any pass."""
     readings = {"none": ("global mmap", "blocks mmap", "blocks read"), "zstd": ("blocks read",)}
     for compression, options in readings.items():
         apart, together = (
-            prepare(tmp_path / compression / str(len(rows)), rows, duplicates=2,
+            prepare_directory(tmp_path / compression / str(len(rows)), rows, duplicates=2,
                     compression=compression)
             for rows in ((1500, 30, 1024, 300), ((1500, 30), (1024, 300)))
         )  # fmt: skip
@@ -117,31 +121,29 @@ def test_pieces_are_read_as_if_each_were_a_shard(prepare: Prepare, tmp_path: Pat
 
 @pytest.mark.parametrize(("vocabulary", "label"), [(1000, ""), (70_000, ""), (1000, "order")])
 def test_drawn_masks_are_those_of_stored_duplicates(
-    vocabulary: int, label: str, prepare: Prepare, tmp_path: Path
+    vocabulary: int, label: str, tmp_path: Path
 ) -> None:
     """Epoch e draws the masks of duplicate e - 1, from any position and across ends of passes; and
     the coins of pairs."""
-    directory = prepare(
+    directory = prepare_directory(
         tmp_path / "news", (300, 100), duplicates=3, vocabulary=vocabulary, label=label
     )
     for consumed in (0, 384, 800):
         assert_same(take(loader(directory), 12, consumed), take(drawn(directory), 12, consumed))
 
 
-def test_drawn_masks_never_repeat(prepare: Prepare, tmp_path: Path) -> None:
-    directory = prepare(tmp_path / "news", (48,), duplicates=2)
+def test_drawn_masks_never_repeat(tmp_path: Path) -> None:
+    directory = prepare_directory(tmp_path / "news", (48,), duplicates=2)
     epochs = [take(drawn(directory), 6, 48 * epoch) for epoch in range(12)]
     masked = {tuple(int(batch.positions.sum()) for batch in batches) for batches in epochs}
     assert len(masked) == 12
 
 
-def test_a_batch_equals_a_slow_decode(
-    random_shards: Path, prepare: Prepare, tmp_path: Path
-) -> None:
+def test_a_batch_equals_a_slow_decode(random_shards: Path, tmp_path: Path) -> None:
     """Also of ids that are stored as uint32, and if one step spans many passes: all ten duplicates
     of a toy corpus are in use at once."""
-    large = prepare(tmp_path / "news", (200,), vocabulary=70_000)
-    toy = prepare(tmp_path / "toy", (5,))
+    large = prepare_directory(tmp_path / "news", (200,), vocabulary=70_000)
+    toy = prepare_directory(tmp_path / "toy", (5,))
     steps: dict[str, Any] = {"sequences": 128, "per_device": 32}
     for source, count in (
         (loader(random_shards), 3), (loader(large), 1), (loader(toy, **steps), 6),
@@ -153,14 +155,6 @@ def test_a_batch_equals_a_slow_decode(
             assert {own.dtype for own in integers} == {torch.int64}
             assert batch.weights.dtype == torch.float32
             assert (batch.labels.max() > 65_536) == (source.datasets[0].directory == large)
-
-
-def test_pass_e_reads_duplicate_e_less_one_mod_ten(prepare: Prepare, tmp_path: Path) -> None:
-    directory = prepare(tmp_path / "news", (20, 12))
-    source = loader(directory, sequences=8)  # 4 steps per pass
-    for number, batch in enumerate(take(source, 44)):
-        assert set(batch.samples.pass_number.tolist()) == {number // 4 + 1}
-        assert_decoded(directory, batch)  # decodes with duplicate (pass - 1) mod 10
 
 
 def test_a_step_holds_the_same_sequences_on_any_ranks(random_shards: Path) -> None:
@@ -220,10 +214,8 @@ def test_a_seek_equals_reading_up_to_it(random_shards: Path) -> None:
         assert batch.samples.row.tolist() == whole[70].samples.row[20:].tolist()
 
 
-def test_a_mixture_reads_each_dataset_by_its_own_pass(
-    prepare: Prepare, random_shards: Path, tmp_path: Path
-) -> None:
-    small = prepare(tmp_path / "books", (100,), seed=1)
+def test_a_mixture_reads_each_dataset_by_its_own_pass(random_shards: Path, tmp_path: Path) -> None:
+    small = prepare_directory(tmp_path / "books", (100,), seed=1)
     source = loader([random_shards, small], 512, 512, weights=(3.0, 1.0))
     found = take(source, 8)
     dataset = np.concatenate([batch.samples.dataset for batch in found])
@@ -250,12 +242,13 @@ def test_neither_compression_nor_prefetching_changes_a_batch(
 
 
 def test_contradictory_options_are_named(random_shards: Path, compressed: Path) -> None:
-    with pytest.raises(DataError, match=r"data\.order=blocks .* or prepare without compression"):
-        loader(compressed)
-    with pytest.raises(DataError, match=r"set data\.reader=read"):
-        loader(compressed, kind="blocks")
-    with pytest.raises(ConfigError, match=r"--set data\.order=blocks, or --set data\.reader=mmap"):
-        loader(random_shards, reader="read")
+    for directory, options, error, said in (
+        (compressed, {}, DataError, r"data\.order=blocks"),
+        (compressed, {"kind": "blocks"}, DataError, r"data\.reader=read"),
+        (random_shards, {"reader": "read"}, ConfigError, r"data\.order=blocks, .*\.reader=mmap"),
+    ):
+        with pytest.raises(error, match=said):
+            loader(directory, **options)
 
 
 def test_validation_ends_after_one_pass_of_duplicate_0(random_shards: Path) -> None:
@@ -305,14 +298,10 @@ def test_a_thread_ends_with_its_iteration_and_hands_over_errors(
 
 @pytest.mark.parametrize("label", ["next", "order"])
 @pytest.mark.parametrize("options", [{}, {"kind": "blocks", "reader": "read", "window": 1}])
-def test_pairs_show_their_segments(
-    label: str, options: dict[str, Any], prepare: Prepare, tmp_path: Path
-) -> None:
+def test_pairs_show_their_segments(label: str, options: dict[str, Any], tmp_path: Path) -> None:
     """Two passes: ids, slots, segments and labels of every row."""
-    directory = prepare(tmp_path / "pairs", (100,), duplicates=2, label=label)
+    directory = prepare_directory(tmp_path / "pairs", (100,), duplicates=2, label=label)
     shard = read_manifest(directory).shards[0]
-    rows = arrow_files.read_table(directory / shard.file)
-    masks = [arrow_files.read_table(directory / own.file) for own in shard.masks]
     source = loader(directory, 10, 8, form=BatchForm(attention="document"), **options)
     seen = set()
     for batch in take(source, 40):
@@ -322,19 +311,19 @@ def test_pairs_show_their_segments(
         for row in range(len(batch.samples)):
             number, duplicate = int(batch.samples.row[row]), int(batch.samples.pass_number[row]) - 1
             ids, answers = slow_decode(directory, number, duplicate)
-            second = rows["second_segment"][number].as_py()
-            stored = rows["pair_label"][number].as_py()
-            coin = label == "order" and masks[duplicate]["swapped"][number].as_py()
+            about = stored(directory / shard.file)[number]
+            second, answer = about["second_segment"], about["pair_label"]
+            mask = stored(directory / shard.masks[duplicate].file)[number]
             kept = list(range(len(ids)))  # places in the stored row of the tokens shown
-            if coin and second:
+            if mask.get("swapped") and second:
                 a, b = kept[1 : second - 2], kept[second:-1]
                 kept = [0, *b, second - 2, second - 1, *a, len(ids) - 1]
-                second, stored = 1 + len(b) + 2, 1
+                second, answer = 1 + len(b) + 2, 1
             own = batch.rows[row]
             assert batch.input_ids[own].tolist() == [ids[place] for place in kept]
             expected = [int(0 < second <= place) for place in range(len(ids))]
             assert batch.segment_ids[own].tolist() == expected
-            assert batch.pair_labels[row] == (stored if second else -1)
+            assert batch.pair_labels[row] == (answer if second else -1)
             shown = {own.start + to: place for to, place in enumerate(kept) if place in answers}
             labels |= {to: answers[place] for to, place in shown.items()}
             seen.add((bool(second), int(batch.pair_labels[row])))

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.loading.micro_batch import BatchForm, MicroBatch
 from pipeline.loading.placement import Capacity, expected_tokens, place
-from tests.pipeline.loading.conftest import LENGTH, SLOTS, Prepare
+from tests.pipeline.loading.conftest import LENGTH, SLOTS, prepare_directory
 from tests.pipeline.loading.test_loader import loader
 
 
@@ -104,11 +104,9 @@ def rows_of(batch: MicroBatch) -> dict[Any, tuple[Any, ...]]:
 
 @pytest.mark.parametrize("label", ["", "next", "order"])
 @pytest.mark.parametrize("world", [1, 2])
-def test_a_capacity_changes_no_row(
-    label: str, world: int, prepare: Prepare, tmp_path: Path
-) -> None:
+def test_a_capacity_changes_no_row(label: str, world: int, tmp_path: Path) -> None:
     """Steps of fixed sizes hold the same rows, in fewer micro-batches where rows are short."""
-    directory = prepare(tmp_path / "news", (300,), label=label)
+    directory = prepare_directory(tmp_path / "news", (300,), label=label)
     form, parts = BatchForm(capacity=Capacity(6 * LENGTH, 6 * SLOTS + 12, 12, 12)), 0
     for rank in range(world):
         options: dict[str, Any] = {"per_device": 6, "world": (world, rank)}

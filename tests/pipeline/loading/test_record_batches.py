@@ -16,7 +16,7 @@ from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.record_batches import BUS_MESSAGE, Columns, Layout, map_file
 from pipeline.loading.resolve import ROW_COLUMNS
-from tests.pipeline.loading.conftest import Prepare, with_column
+from tests.pipeline.loading.conftest import prepare_directory
 from tests.pipeline.preparing import rewrite
 
 ROWS = ((1500,), (1024,), (300,))
@@ -70,8 +70,8 @@ def test_rows_are_located_in_record_batches_of_shards_and_pieces() -> None:
     assert Layout.of(()).file_starts.tolist() == [0]
 
 
-def test_damage_is_named_by_the_row_of_its_file(prepare: Prepare, tmp_path: Path) -> None:
-    directory = prepare(tmp_path / "news", (40, (30, 1030, 5)), duplicates=1)
+def test_damage_is_named_by_the_row_of_its_file(tmp_path: Path) -> None:
+    directory = prepare_directory(tmp_path / "news", (40, (30, 1030, 5)), duplicates=1)
     dataset = Dataset.open(directory)
     for row, (name, own) in {39: ("00000", 39), 70: ("00001", 30), 1104: ("00001", 1064)}.items():
         blocks, inside = dataset._layout.locate(np.array([row]))
@@ -79,13 +79,13 @@ def test_damage_is_named_by_the_row_of_its_file(prepare: Prepare, tmp_path: Path
         assert f"rows/train-{name}.arrow is damaged: row {own} has impossible" in said
 
 
-def test_other_pieces_than_the_manifest_says(prepare: Prepare, tmp_path: Path) -> None:
+def test_other_pieces_than_the_manifest_says(tmp_path: Path) -> None:
     """The number of record batches is the same."""
-    directory = prepare(tmp_path / "news", ((40, 30, 20),), duplicates=0)
+    directory = prepare_directory(tmp_path / "news", ((40, 30, 20),), duplicates=0)
     path = directory / MANIFEST
     path.write_text(path.read_text().replace("40,\n    30", "30,\n    40"))
     dataset = Dataset(directory, manifest := read_manifest(directory), manifest.of("train"))
-    with pytest.raises(DataError, match="a record batch of 40 rows, the manifest expects 30"):
+    with pytest.raises(DataError, match="40 rows, the manifest expects 30"):
         dataset._rows.map(np.array([0]))
 
 
@@ -147,9 +147,11 @@ def test_rows_that_are_missing_are_named(damaged: Path, kept: int) -> None:
 
 
 def test_a_column_of_another_type_is_named(damaged: Path) -> None:
-    with_column(damaged / "rows/train-00002.arrow", "pair_label", [0] * 300, pa.int32())
-    said = r"rows/train-00002\.arrow has no column pair_label of int8"
-    with pytest.raises(DataError, match=said):
+    path = damaged / "rows/train-00002.arrow"
+    table = arrow_files.read_table(path)
+    index = table.schema.get_field_index("pair_label")
+    rewrite(path, table.set_column(index, "pair_label", pa.array([0] * 300, pa.int32())))
+    with pytest.raises(DataError, match=r"rows/train-00002\.arrow .* pair_label of int8"):
         columns(damaged).read(3)
 
 
@@ -157,8 +159,7 @@ def test_columns_outside_the_mapping_are_refused(damaged: Path, compressed: Path
     """Arrow decompresses, or swaps bytes, into memory that is freed while its address is kept."""
     shutil.copy(compressed / "rows/train-00001.arrow", damaged / "rows")
     source = columns(damaged)
-    said = r"rows/train-00001\.arrow is compressed, or of another byte order, but the manifest says"
-    with pytest.raises(DataError, match=said) as raised:
+    with pytest.raises(DataError, match=r"rows/train-00001\.arrow is compressed") as raised:
         source.map(np.array([2]))
     assert raised.value.file == damaged / "rows/train-00001.arrow"
     assert loaded(source) == []

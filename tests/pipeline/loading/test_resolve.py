@@ -19,7 +19,7 @@ from pipeline.loading.resolve import (
     resolve_masks,
     resolve_rows,
 )
-from tests.pipeline.loading.conftest import LENGTH, SLOTS, Prepare
+from tests.pipeline.loading.conftest import LENGTH, SLOTS, prepare_directory
 
 VOCABULARY = 100
 
@@ -31,8 +31,8 @@ def at(address: int, count: int, kind: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("label", ["next", "order"])
-def test_records_hold_what_the_shards_hold(label: str, prepare: Prepare, tmp_path: Path) -> None:
-    directory = prepare(tmp_path / "news", (1500,), label=label, duplicates=2)
+def test_records_hold_what_the_shards_hold(label: str, tmp_path: Path) -> None:
+    directory = prepare_directory(tmp_path / "news", (1500,), label=label, duplicates=2)
     rows = arrow_files.read_table(directory / "rows/train-00000.arrow").to_pylist()
     masks = arrow_files.read_table(directory / "mask-1/train-00000.arrow").to_pylist()
     chosen = np.array([0, 7, 1023, 1024, 1499, 3])

@@ -5,16 +5,13 @@ import os
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import pytest
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.config import data_settings
-from pipeline.config.data_settings import DataSettings
 from pipeline.config.run import Run
-from pipeline.config.schema import Legacy
 from pipeline.config.settings import from_dict, override, to_dict
 from pipeline.data.shards.manifest import VALIDATION
 from pipeline.loading.compatibility import as_read, check_shards, runs_of
@@ -23,6 +20,7 @@ from pipeline.loading.order import CYCLE
 from pipeline.planning.mixtures import corpus_of
 from pipeline.planning.phases import LATER_ORDER, Phase, check_lengths, check_phases, make_phases
 from pipeline.recipes import recipe
+from tests.pipeline.config.test_data_settings import LaterData
 from tests.pipeline.phase_data import drawn_anew, in_languages, of_corpus, of_rate
 
 DRAWN = ["data.mask_mode=per-epoch", "data.duplicates=0"]
@@ -55,28 +53,22 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
     check_shards(run, [small, long], "")
     check_lengths(run, [long, small])
     check_lengths(recipe("roberta_tiny"), [small])  # check_shards reports what is wrong with it
-    with pytest.raises(DataError, match=r"with data.masks.rate=0.15, the run asks for 0.2"):
+    with pytest.raises(DataError, match=r"rate=0\.15, .* 0\.2"):
         check_shards(override(run, ["data.masks.rate=0.2"]), [small, long], "")
-    family = f"--set data.tokenizer={long.manifest.data['tokenizer']} if that is what you want"
-    with pytest.raises(DataError, match=family):
+    with pytest.raises(DataError, match=r"--set data\.tokenizer=byte-bpe"):
         check_shards(recipe("bert_tiny"), [long], "")
-    with pytest.raises(DataError, match="prepared with tokenizer sha256"):
+    with pytest.raises(DataError, match="tokenizer sha256"):
         check_shards(run, [small, long], "0" * 64)
-    with pytest.raises(ConfigError, match="sequences of 16 and 32, but no --data has any of 16"):
+    with pytest.raises(ConfigError, match="16 and 32, but no --data"):
         check_lengths(run, [long])
     other = Dataset.open(short)
     other.manifest = replace(small.manifest, sequence_length=24)
-    with pytest.raises(ConfigError, match=f"{short}, which has sequences of 16; .* read 24 and"):
+    with pytest.raises(ConfigError, match=f"{short}, .* 16; .* 24 and"):
         check_lengths(tiny("phases.0.sequence_length=24"), [long, other, small])
     kept = {name: value for name, value in long.manifest.data.items() if name != "seed"}
     long.manifest = replace(long.manifest, data=kept)
-    with pytest.raises(DataError, match=r"was prepared without data\.seed, the run asks for 0;"):
+    with pytest.raises(DataError, match=r"without data\.seed, .* 0;"):
         check_shards(recipe("roberta_tiny"), [long], "")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LaterData(DataSettings):
-    blanks: Annotated[int, Legacy(0)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +84,7 @@ def test_shards_with_a_later_value_fit_no_run_with_its_legacy_value(
     monkeypatch.setattr(data_settings, "DataSettings", LaterData)
     same = from_dict(LaterRun, to_dict(recipe("roberta_tiny")))
     check_shards(override(same, ["data.blanks=3"]), [new], "")
-    with pytest.raises(DataError, match=r"prepared with data\.blanks=3, the run asks for 0;"):
+    with pytest.raises(DataError, match=r"data\.blanks=3, .* 0;"):
         check_shards(same, [new], "")
 
 
@@ -131,11 +123,11 @@ def test_masks_that_are_drawn_follow_the_phase(lesson: Path, tmp_path: Path) -> 
     assert first.train[0].manifest.max_predictions == 9 > last.train[0].manifest.max_predictions
     assert len({phase.validation[0].manifest.max_predictions for phase in (first, last)}) == 1
     assert first.plan.step_flops / first.plan.sequences > last.plan.step_flops / 64
-    assert first.words == (
-        "phase 1: steps 1 to 3, sequences of 32, data.masks.rate=0.3, data.masking=whole_word"
+    assert first.words.startswith("phase 1: steps 1 to 3, ") and first.words.endswith(
+        ", ".join(high)
     )
     assert last.words == "phase 3: steps 7 to 2,400, sequences of 32"
-    with pytest.raises(DataError, match=r"with data.masks.rate=0.15, the run asks for 0.2"):
+    with pytest.raises(DataError, match=r"rate=0\.15, .* 0\.2"):
         opened(override(changing(anew=True), ["data.masks.rate=0.2"]), anew)
 
 
@@ -145,10 +137,9 @@ def test_stored_masks_belong_to_the_phase_of_their_rate(lesson: Path, tmp_path: 
     assert first.train[0].directory == first.validation[0].directory == other
     assert last.train[0].directory == last.validation[0].directory == lesson
     assert first.order == last.order == 32  # the same rows, so the last phase reads on
-    missing = f"phases.0 asks for data.masks.rate=0.3 in sequences of 32, but {lesson} was prepared"
-    with pytest.raises(ConfigError, match=missing):
+    with pytest.raises(ConfigError, match=rf"phases\.0 .*rate=0\.3 .* 32, but {lesson} "):
         opened(changing(("data.masks.rate=0.3",)), lesson)
-    with pytest.raises(DataError, match=r"with data.masks.rate=0.3, the run asks for 0.15"):
+    with pytest.raises(DataError, match=r"rate=0\.3, .* 0\.15"):
         opened(changing(("encoder.dropout=0.1",)), lesson, other)
 
 
@@ -170,12 +161,12 @@ def test_a_mixture_reads_corpora_by_their_weights(lesson: Path, tmp_path: Path) 
     }
     assert second.lines()[-3] == "mixture: 2 corpora by batch.mixture"
     assert set(second.lines()[-2:]) == said and last.lines() == last.plan.lines()
-    with pytest.raises(ConfigError, match=f"no phase reads {parts[1]}, which has {other} in seq"):
+    with pytest.raises(ConfigError, match=f"{parts[1]}, .* {other} "):
         opened(override(recipe("roberta_tiny"), [only]), *parts)
-    with pytest.raises(ConfigError, match=f"of phases.1 names {other}, but no --data that it"):
+    with pytest.raises(ConfigError, match=rf"phases\.1 names {other}, but no --data"):
         opened(run, parts[0])
     tiny = both.replace("1}", "1e-10}")
-    with pytest.raises(ConfigError, match="is below 1/2147483648 of the whole"):
+    with pytest.raises(ConfigError, match="1/2147483648 "):
         opened(override(recipe("roberta_tiny"), [f"batch.mixture={tiny}"]), *parts)
 
 
@@ -200,12 +191,12 @@ def test_corpora_of_one_directory_are_read_by_a_power_of_their_tokens(prepared: 
     [even] = opened(override(only, ["batch.mixture_exponent=1"]), prepared)
     assert even.corpora_used == [] and even.plan.train_sequences == some.plan.train_sequences
     assert even.sample_order().weights == ()
-    with pytest.raises(ConfigError, match=r"batch.corpora of the run names latin, but no --data"):
+    with pytest.raises(ConfigError, match="names latin, but no --data"):
         opened(override(run, ['batch.corpora=["news", "latin"]']), prepared)
     dataset = Dataset.open(prepared)  # with a corpus that is only held out
     corpora = dataset.manifest.corpora | {"xx": {"sequences": 3, "validation_sequences": 3}}
     dataset.manifest = replace(dataset.manifest, corpora=corpora)
-    with pytest.raises(ConfigError, match=f"names xx, of which {prepared} has no training sequ"):
+    with pytest.raises(ConfigError, match=f"names xx, of which {prepared} "):
         check_phases(override(run, ['batch.corpora=["news", "xx"]']), [dataset])
 
 
@@ -253,7 +244,7 @@ def test_a_corpus_whose_shards_are_all_damaged_is_not_sampled(
         [phase] = make_phases(run, 1, 0, train, held_out)
         assert len(phase.train) == 5 and phase.plan.step_flops > 0
         only = override(run, ['batch.corpora=["news"]'])
-        with pytest.raises(DataError, match=f"^every shard of news in {copy} is damaged or miss"):
+        with pytest.raises(DataError, match=f" news in {copy} "):
             make_phases(only, 1, 0, train, held_out)
 
 

@@ -25,6 +25,8 @@ def run(*settings: str) -> Run:
     return override(recipe("roberta_tiny"), [*usual, *" ".join(settings).split()])
 
 
+POLYNOMIAL = "schedule.kind=polynomial schedule.power"
+ROOT = "schedule.decay_shape=one_minus_sqrt"
 STABLE = "schedule.kind=warmup_stable_decay schedule.decay_steps"
 
 
@@ -36,25 +38,16 @@ def test_rates_of_every_kind() -> None:
         ("schedule.warmup_steps=4 steps=4", [0.25, 0.5, 0.75, 1.0, 0.0]),
         ("schedule.warmup_steps=8 steps=4", [0.125, 0.25, 0.375, 0.5]),
         ("schedule.kind=constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
-        ("schedule.kind=polynomial schedule.power=2", [0.5, 1.0, 0.5625, 0.25, 0.0625, 0.0, 0.0]),
-        (
-            "schedule.kind=polynomial schedule.power=0.5 schedule.end_lr=0.2",
-            [0.5, 1.0, 0.8928, 0.7657, 0.6, 0.2, 0.2],
-        ),
+        (f"{POLYNOMIAL}=2", [0.5, 1.0, 0.5625, 0.25, 0.0625, 0.0, 0.0]),
+        (f"{POLYNOMIAL}=0.5 schedule.end_lr=0.2", [0.5, 1.0, 0.8928, 0.7657, 0.6, 0.2, 0.2]),
         ("schedule.kind=inverse_sqrt", [0.5, 1.0, 0.8165, 0.7071, 0.6325, 0.5774, 0.5774]),
-        (
-            "schedule.kind=inverse_sqrt schedule.end_lr=0.7",
-            [0.5, 1.0, 0.8165, 0.7071, 0.7, 0.7, 0.7],
-        ),
+        ("schedule.kind=inverse_sqrt schedule.end_lr=0.7", [0.5, 1, 0.8165, 0.7071, 0.7, 0.7, 0.7]),
         (f"{STABLE}=2", [0.5, 1.0, 1.0, 1.0, 0.5, 0.0, 0.0]),
         ("schedule.kind=cosine", [0.5, 1.0, 0.8536, 0.5, 0.1464, 0.0, 0.0]),
         ("schedule.kind=cosine schedule.end_lr=0.2", [0.5, 1.0, 0.8828, 0.6, 0.3172, 0.2, 0.2]),
+        (f"{STABLE}=4 {ROOT}", [0.5, 1.0, 0.5, 0.2929, 0.134, 0.0, 0.0]),
         (
-            f"{STABLE}=4 schedule.decay_shape=one_minus_sqrt",
-            [0.5, 1.0, 0.5, 0.2929, 0.134, 0.0, 0.0],
-        ),
-        (
-            f"{STABLE}=4 schedule.decay_shape=one_minus_sqrt schedule.end_lr=0.2 schedule.power=7",
+            f"{STABLE}=4 {ROOT} schedule.end_lr=0.2 schedule.power=7",
             [0.5, 1.0, 0.6, 0.4343, 0.3072, 0.2, 0.2],
         ),
         (f"{STABLE}=4 schedule.power=2 schedule.end_lr=0.2", [0.5, 1.0, 0.65, 0.4, 0.25, 0.2, 0.2]),
@@ -118,8 +111,9 @@ def test_a_warm_up_that_the_run_ends_in_is_refused(owner: str) -> None:
     base = override(recipe("roberta_tiny"), ["steps=60", "schedule.warmup_steps=0"])
     check_warm_ups(override(base, [f"{owner}.warmup_steps=60"]))
     long = override(base, [f"{owner}.warmup_steps=100"])
-    said = rf"^arm a: {owner}\.warmup_steps=100 is longer than the run of steps=60"
-    with pytest.raises(ConfigError, match=said) as error:
+    with pytest.raises(
+        ConfigError, match=rf"^arm a: {owner}\.warmup_steps=100 .* steps=60"
+    ) as error:
         check_warm_ups(long, "arm a: ")
     for remedy in alternatives(str(error.value)):
         check_warm_ups(override(long, remedy))
