@@ -5,15 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
-from transformers import ModernBertConfig, ModernBertModel
 
 from model import pieces as pieces_module
 from model.config import EncoderConfig
-from model.encoder import Encoder, initialize, set_rotary_bases
+from model.encoder import set_rotary_bases
+from model.hugging_face.conversion import to_hugging_face
 from model.layers import attend_by
+from model.objectives.masked_language import MaskedLanguageModel
 from model.pieces import Pieces, pieces_of
 from model.rotary import rotate, rotation_of
-from tests.model.conftest import TOY, in_rows, with_drawn_vectors
+from tests.model.conftest import TOY, in_rows, theirs_of, with_drawn_vectors
 
 MODERN = replace(
     TOY, layers=4, position_offset=0, positions=100, norm="pre", gated=True, biases=False,
@@ -23,48 +24,8 @@ MODERN = replace(
 LENGTHS = [40, 17, 100, 2, 1]
 
 
-def theirs(config: EncoderConfig, encoder: Encoder) -> ModernBertModel:
-    """transformers' model with the encoder's weights."""
-    bases = {"full_attention": config.rotary_base, "sliding_attention": config.local_rotary_base}
-    settings = ModernBertConfig(
-        vocab_size=config.vocab_size, hidden_size=config.width, num_hidden_layers=config.layers,
-        num_attention_heads=config.heads, intermediate_size=config.feed_forward,
-        norm_eps=config.layer_norm_eps, local_attention=config.window, pad_token_id=0,
-        global_attn_every_n_layers=config.global_every,
-        rope_parameters={
-            kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
-        },
-        attn_implementation="eager",
-    )  # fmt: skip
-    own = encoder.state_dict()
-    state = {
-        "embeddings.tok_embeddings.weight": own["embeddings.words.weight"][: config.vocab_size],
-        "embeddings.norm.weight": own["embeddings.norm.weight"],
-    }
-    names = {
-        "attention.query_key_value": "attn.Wqkv", "attention.output": "attn.Wo",
-        "attention_norm": "mlp_norm", "feed_forward.inner": "mlp.Wi",
-        "feed_forward.outer": "mlp.Wo",
-    }  # fmt: skip
-    for name, value in own.items():
-        if name.startswith("layers."):
-            _, index, part = name.split(".", 2)
-            part, _, kind = part.rpartition(".")
-            if part == "feed_forward_norm":
-                following = int(index) + 1
-                reader = f"layers.{following}.attn_norm"
-                state[f"{reader if following < config.layers else 'final_norm'}.{kind}"] = value
-            else:
-                state[f"layers.{index}.{names[part]}.{kind}"] = value
-    model = ModernBertModel(settings)
-    model.load_state_dict(state)
-    return model.eval()
-
-
-def modern_encoder(config: EncoderConfig = MODERN) -> Encoder:
-    encoder = Encoder(config)
-    initialize(encoder, config, seed=1)
-    return with_drawn_vectors(encoder)
+def modern_model(config: EncoderConfig = MODERN) -> MaskedLanguageModel:
+    return with_drawn_vectors(MaskedLanguageModel(config, seed=1)).eval()
 
 
 def drawn() -> tuple[Tensor, Pieces]:
@@ -80,9 +41,11 @@ def test_hidden_vectors_and_gradients_are_transformers(
 ) -> None:
     """Rows shorter and longer than the window and than the spans of queries; pads in theirs."""
     monkeypatch.setattr(pieces_module, "SPAN", span)
-    encoder = modern_encoder().eval()
+    ours = modern_model()
+    encoder = ours.encoder
     attend_by(encoder, kernel)  # type: ignore[arg-type]
-    model = theirs(MODERN, encoder)
+    state, config = to_hugging_face(ours)
+    model = theirs_of(state, config | {"attn_implementation": "eager"}).model
     ids, pieces = drawn()
     rows, mask = in_rows(ids, pieces)
     wanted = model(rows, attention_mask=mask.long()).last_hidden_state[mask]
@@ -107,7 +70,7 @@ def test_hidden_vectors_and_gradients_are_transformers(
 @pytest.mark.parametrize("layers", [3, 4])
 def test_one_vector_per_piece(layers: int) -> None:
     """Of a last layer with a window, and of one without."""
-    encoder = modern_encoder(replace(MODERN, layers=layers)).eval()
+    encoder = modern_model(replace(MODERN, layers=layers)).encoder
     ids, pieces = drawn()
     starts = pieces.cu_seqlens[:-1].long()
     with torch.no_grad():
@@ -128,8 +91,8 @@ def test_a_product_depends_on_the_distance_alone() -> None:
 
 def test_changed_bases_are_those_of_a_fresh_model() -> None:
     """A second phase goes on with longer wavelengths."""
-    encoder = modern_encoder(replace(MODERN, rotary_base=10_000.0)).eval()
-    longer = modern_encoder(MODERN).eval()
+    encoder = modern_model(replace(MODERN, rotary_base=10_000.0)).encoder
+    longer = modern_model().encoder
     longer.load_state_dict(encoder.state_dict())
     ids, pieces = drawn()
     with torch.no_grad():

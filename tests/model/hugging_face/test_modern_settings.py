@@ -7,9 +7,8 @@ import torch
 
 from model.hugging_face.conversion import from_hugging_face, to_hugging_face
 from model.hugging_face.modern_settings import modern_config, their_modern_config, untold
-from model.objectives.masked_language import MaskedLanguageModel
-from tests.model.conftest import in_rows, theirs_of, with_drawn_vectors
-from tests.model.test_rotary import MODERN, drawn
+from tests.model.conftest import in_rows, theirs_of
+from tests.model.test_rotary import MODERN, drawn, modern_model
 
 NEW = ("layer_types", "rope_parameters")
 OLD = ("global_rope_theta", "local_rope_theta", "global_attn_every_n_layers")
@@ -18,7 +17,7 @@ OLD = ("global_rope_theta", "local_rope_theta", "global_attn_every_n_layers")
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_logits_are_equal_and_weights_return(implementation: str) -> None:
     """Rows shorter and longer than the window, several pieces, padded in theirs."""
-    model = with_drawn_vectors(MaskedLanguageModel(MODERN, seed=1)).eval()
+    model = modern_model()
     state, config = to_hugging_face(model)
     other = theirs_of(state, config | {"attn_implementation": implementation})
     assert other.config._attn_implementation == implementation

@@ -1,7 +1,5 @@
 """ELECTRA and what it is compared with equal a plain implementation, with their gradients."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,29 +8,18 @@ from torch import Tensor
 from model.objectives.masked_language import Inputs
 from model.objectives.replaced_tokens import Kind, ReplacedTokenModel, replace_tokens, token_weights
 from model.objectives.replaced_words import RestoringHead, originals, restored_sums
-from tests.model.conftest import LENGTHS, MASK_ID, TOY, toy_batch, with_dead, with_drawn_vectors
+from tests.model.conftest import LENGTHS, with_drawn_vectors
+from tests.model.hugging_face.test_electra_folders import CONFIG, GENERATORS, inputs
 
-CONFIG = replace(TOY, position_offset=0, segment_types=2, embedding_width=32)
-GENERATOR = replace(CONFIG, width=24, heads=2, feed_forward=72, layers=1)
 NAMES: dict[Kind, str] = {
     "rtd": "rtd", "rtd_masked": "rtd", "replace_mlm": "words", "all_tokens_mlm": "words",
 }  # fmt: skip
 
 
-def inputs(rows: str) -> Inputs:
-    """With dead tokens at the end."""
-    generator = torch.Generator().manual_seed(3)
-    return Inputs(
-        **with_dead(toy_batch(LENGTHS[rows]), 3),
-        mask_id=MASK_ID,
-        draws_K=torch.randint(2**62, (8,), generator=generator),
-    )
-
-
 def model_of(kind: Kind) -> ReplacedTokenModel:
     """In float64, with every vector drawn; the embeddings of encoder and generator are apart."""
     model = ReplacedTokenModel(
-        CONFIG, GENERATOR, weight=1.0, seed=1, kind=kind, own_embeddings=True
+        CONFIG, GENERATORS["smaller"], weight=1.0, seed=1, kind=kind, own_embeddings=True
     )
     return with_drawn_vectors(model).double().eval()
 
@@ -76,7 +63,7 @@ def plain_loss(model: ReplacedTokenModel, hidden: Tensor, seen: Tensor, given: I
 @pytest.mark.parametrize("kind", NAMES)
 def test_loss_and_gradients_equal_a_plain_implementation(kind: Kind, rows: str) -> None:
     """To 1e-6: ours keeps losses and the copy's logarithms in float32."""
-    given, model = inputs(rows), model_of(kind)
+    (given, _), model = inputs(rows), model_of(kind)
     seen = given.pieces, given.segment_ids_T
     sums = model(given)
     assert given.draws_K is not None
@@ -100,7 +87,7 @@ def test_loss_and_gradients_equal_a_plain_implementation(kind: Kind, rows: str) 
 
 @pytest.mark.parametrize("kind", ["replace_mlm", "all_tokens_mlm"])
 def test_counts_follow_the_likeliest_word_and_originals_are_the_unmasked_words(kind: Kind) -> None:
-    given, restoring = inputs("short rows"), model_of(kind).restoring
+    (given, _), restoring = inputs("short rows"), model_of(kind).restoring
     assert restoring is not None
     unmasked = given.input_ids_T.clone()
     for slot, position in enumerate(given.positions_K.tolist()):

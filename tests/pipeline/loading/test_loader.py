@@ -330,6 +330,7 @@ def test_pairs_show_their_segments(label: str, options: dict[str, Any], tmp_path
         slots = zip(batch.positions.tolist()[: len(labels)], batch.labels.tolist())
         assert list(slots) == sorted(labels.items())
         assert len(batch.pair_labels) == len(batch.samples)
+        assert batch.counts.pairs == int((batch.pair_labels >= 0).sum())
     assert seen == {(False, -1), (True, 0), (True, 1)}
 
 

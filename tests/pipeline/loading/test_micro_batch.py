@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from model.objectives.span_boundary import MOST_TARGETS, boundaries
-from pipeline.data.shards import arrow_files
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.micro_batch import (
@@ -41,9 +40,11 @@ def batch_of(directory: Path, **form: Any) -> MicroBatch:
 
 
 def test_shapes_and_types(random_shards: Path) -> None:
-    """As many tokens and slots as there are, or those of a capacity, the rest of it dead."""
+    """As many tokens and slots as there are, or those of a capacity, the rest of it dead; optional
+    fields are None."""
     batch = batch_of(random_shards)
     assert (batch.step, batch.micro_batch) == (3, 1)
+    assert batch.counts == LossCounts(batch.predictions, batch.tokens, 0)
     own = {
         "input_ids": batch.tokens, "cu_seqlens": 6, "row_starts": 5,
         "positions": batch.predictions, "labels": batch.predictions, "weights": batch.predictions,
@@ -99,33 +100,6 @@ def test_all_that_is_copied_to_a_gpu_is_in_pinned_memory(
         value = getattr(batch, field.name)
         if isinstance(value, torch.Tensor):
             assert value.untyped_storage().data_ptr() in memory, field.name
-
-
-def test_counts_are_those_of_the_table_and_of_pairs(random_shards: Path, tmp_path: Path) -> None:
-    lengths = arrow_files.read_table(random_shards / "rows/train-00000.arrow")["input_ids"][:5]
-    masks = arrow_files.read_table(random_shards / "mask-0/train-00000.arrow")["positions"][:5]
-    predictions = sum(byte.bit_count() for mask in masks.to_pylist() for byte in mask)
-    tokens = sum(map(len, lengths.to_pylist()))
-    batch = batch_of(random_shards)
-    assert batch.counts == LossCounts(predictions=predictions, tokens=tokens, pairs=0)
-    assert (batch.predictions, batch.tokens) == (predictions, tokens)
-    pairs = batch_of(prepare_directory(tmp_path / "news", (5,), label="next"))
-    assert pairs.pair_labels is not None and pairs.segment_ids is not None
-    assert pairs.counts.pairs == int((pairs.pair_labels >= 0).sum()) > 0
-    assert pairs.segment_ids.shape == pairs.input_ids.shape
-
-
-def test_optional_fields_are_filled_only_on_request(random_shards: Path) -> None:
-    for form, present in (({}, set()), ({"extras": Extras(draws_seed=1)}, {"draws"})):
-        batch = batch_of(random_shards, **form)
-        optional = ("segment_ids", "pair_labels", "draws")
-        assert {name for name in optional if getattr(batch, name) is not None} == present
-        assert batch.counts.boundaries == 0
-    counted = batch_of(random_shards, extras=Extras(most_targets=20)).counts.boundaries
-    assert 0 < counted <= batch.predictions
-    source = loader(random_shards)
-    assert next(source.steps()).counts.boundaries == 0
-    source.close()
 
 
 def test_a_micro_batch_without_rows_is_dead(random_shards: Path) -> None:

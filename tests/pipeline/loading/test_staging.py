@@ -5,8 +5,7 @@ import fcntl
 import os
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,16 +17,9 @@ from pipeline.base.errors import ConfigError
 from pipeline.loading import record_batches
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.staging import Staging
+from tests.pipeline.preparing import wait_until
 
 ROWS = np.array([0, 1499, 2823])
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Bounded in time: a copy of a few hundred kilobytes."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @contextmanager
@@ -77,7 +69,7 @@ def test_training_reads_the_copies_once_they_are_there(
         assert read(dataset, 0) == read(plain, 0)
         assert str(staging.copies) not in mapped_files()
         follow(staging, 1)
-        wait_for(lambda: bool(lines))
+        wait_until(lambda: bool(lines))
         assert "has the rows and masks of this pass and the next" in lines[0]
         names = {path.relative_to(staging.copies).as_posix() for path in staging.copies.rglob("*")}
         shards = [f"{folder}/train-0000{k}.arrow" for k in range(3) for folder in folders]
@@ -88,7 +80,7 @@ def test_training_reads_the_copies_once_they_are_there(
         assert mapped_files().count(str(staging.copies / "rows")) == 2
         assert read(dataset, 7) == read(plain, 7)
         follow(staging, 2)
-        wait_for(lambda: len(lines) > 1)
+        wait_until(lambda: len(lines) > 1)
         assert not (staging.copies / "mask-0").exists()
         assert (staging.copies / "mask-2").exists()
         assert read(dataset, 0) == read(plain, 0)
@@ -98,7 +90,7 @@ def test_training_reads_the_copies_once_they_are_there(
 def test_whole_record_batches_are_read_from_copies(random_shards: Path, tmp_path: Path) -> None:
     """Also after a copy has gone."""
     with staged(random_shards, tmp_path, first=10) as (dataset, staging, lines):
-        wait_for(lambda: bool(lines))
+        wait_until(lambda: bool(lines))
         assert (staging.copies / "mask-9").exists() and (staging.copies / "mask-0").exists()
         sizes = ["tokens", "predictions"]
         expected = Dataset.open(random_shards).records(ROWS, 9).fields[sizes]
@@ -121,7 +113,7 @@ def test_a_full_disk_is_reported_once_and_the_rest_is_read_where_it_is(
 
     monkeypatch.setattr(shutil, "disk_usage", free)
     with staged(random_shards, tmp_path, reserve=500_000) as (dataset, staging, lines):
-        wait_for(lambda: bool(lines))
+        wait_until(lambda: bool(lines))
         assert len(lines) == 1 and f"reading the rest from {random_shards}" in lines[0]
         # 849 and 649 kB are enough for files of up to 148 kB and the reserve, 449 kB are not
         assert len(list(staging.copies.rglob("*.arrow"))) == 2
@@ -134,7 +126,7 @@ def test_a_directory_that_cannot_be_written_is_reported(
 ) -> None:
     (tmp_path / "file").touch()
     with staged(random_shards, tmp_path / "file") as (dataset, _, lines):
-        wait_for(lambda: bool(lines))
+        wait_until(lambda: bool(lines))
         assert f"reading {random_shards} instead" in lines[0]
         assert read(dataset, 0) == read(Dataset.open(random_shards), 0)
 
@@ -144,7 +136,7 @@ def test_a_damaged_original_is_not_copied(damaged: Path, tmp_path: Path) -> None
     content[5000] ^= 1
     (damaged / "rows/train-00002.arrow").write_bytes(content)
     with staged(damaged, tmp_path / "to") as (_, staging, lines):
-        wait_for(lambda: len(lines) == 2)
+        wait_until(lambda: len(lines) == 2)
         assert "train-00002.arrow is damaged" in lines[0]
         copied = {path.name for path in (staging.copies / "rows").iterdir()}
         assert copied == {"train-00000.arrow", "train-00001.arrow"}
@@ -157,11 +149,11 @@ def test_a_restarted_run_keeps_what_is_there(random_shards: Path, tmp_path: Path
         with staged(random_shards, tmp_path, first=0) as (_, staging, _):
             (staging.copies / "rows").mkdir(parents=True, exist_ok=True)
             follow(staging, 1)
-            wait_for(lambda: (staging.copies / "mask-1/train-00002.arrow").exists())
+            wait_until(lambda: (staging.copies / "mask-1/train-00002.arrow").exists())
         times.append({path: path.stat().st_mtime_ns for path in staging.copies.rglob("*.arrow")})
     assert times[0] == times[1] and len(times[0]) == 9
     with staged(random_shards, tmp_path) as (_, staging, _):
-        wait_for(lambda: staging.is_copying)
+        wait_until(lambda: staging.is_copying)
         staging.close(remove=True)
     assert not staging.copies.exists()
 
@@ -169,11 +161,11 @@ def test_a_restarted_run_keeps_what_is_there(random_shards: Path, tmp_path: Path
 def test_one_run_of_a_node_copies(random_shards: Path, tmp_path: Path) -> None:
     """A second one reads the copies of the first, and leaves them."""
     with staged(random_shards, tmp_path) as (_, first, _):
-        wait_for(lambda: first.is_copying)
+        wait_until(lambda: first.is_copying)
         with staged(random_shards, tmp_path) as (dataset, second, lines):
-            wait_for(lambda: bool(lines))
+            wait_until(lambda: bool(lines))
             assert "another run copies" in lines[0]
-            wait_for(lambda: (first.copies / "mask-1/train-00002.arrow").exists())
+            wait_until(lambda: (first.copies / "mask-1/train-00002.arrow").exists())
             assert read(dataset, 0) == read(Dataset.open(random_shards), 0)
             second.close(remove=True)
         assert (first.copies / "rows/train-00000.arrow").exists()
@@ -208,7 +200,7 @@ def test_the_corpora_of_a_directory_have_copies_of_their_own(
         own.stage(part)
         part.follow(number)
     staging.copy_in_background()
-    wait_for(lambda: bool(lines))
+    wait_until(lambda: bool(lines))
     assert len([thread for thread in threading.enumerate() if thread.name == "staging"]) == 1
     for number, (own, part) in enumerate(zip(corpora, parts, strict=True)):
         found = {path.relative_to(part.copies) for path in part.copies.rglob("*.arrow")}
@@ -216,12 +208,12 @@ def test_the_corpora_of_a_directory_have_copies_of_their_own(
         assert {Path(file) for pair in files for file in pair} <= found
         assert not any(f"mask-{number + 2}" in path.parts for path in found)
     parts[0].follow(2)
-    wait_for(lambda: not parts[0].missing(parts[0].files()))
+    wait_until(lambda: not parts[0].missing(parts[0].files()))
     staging.keep({own.part for own in corpora[:2]})
-    wait_for(lambda: not [*parts[4].copies.rglob("*.arrow")])
+    wait_until(lambda: not [*parts[4].copies.rglob("*.arrow")])
     again = staging.part(corpora[4].shards, corpora[4].part)
     again.follow(1)  # a phase that reads it once more
-    wait_for(lambda: not again.missing(again.files()))
+    wait_until(lambda: not again.missing(again.files()))
     assert [*parts[0].copies.rglob("*.arrow")] and not [*parts[3].copies.rglob("*.arrow")]
     assert len(lines) == 1 and "has the rows and masks of this pass and the next" in lines[0]
     staging.close(remove=True)
