@@ -70,10 +70,3 @@ def test_traps_34_what_does_not_fit_is_named(change: dict[str, Any], message: st
     changed = {name: value for name, value in (state | change).items() if value is not None}
     with pytest.raises(ValueError, match=message):
         from_hugging_face(changed, config)
-
-
-@pytest.mark.parametrize("change", [{"activation": "gelu_tanh"}, {"sharing": "all"}])
-def test_settings_that_roberta_lacks_are_not_exported(change: dict[str, Any]) -> None:
-    model = MaskedLanguageModel(replace(TOY, **change), seed=0)
-    with pytest.raises(ValueError, match=next(iter(change))):
-        to_hugging_face(model)

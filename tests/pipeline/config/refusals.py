@@ -1,17 +1,20 @@
 """What settings are refused with, and whether the remedies of a message make them legal."""
 
 import itertools
+from functools import cache
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.settings import override
 from pipeline.recipes import recipe
 from tests.remedies import alternatives, problems_of
 
+known = cache(recipe)
+
 
 def problems(name: str, *settings: str) -> list[str]:
     """The problems of a recipe with these settings."""
     try:
-        override(recipe(name), settings)
+        override(known(name), settings)
     except ConfigError as error:
         return problems_of(error)
     return []

@@ -90,6 +90,11 @@ def test_compatible_settings_are_accepted() -> None:
         "data.masks.mask_share=1 data.masks.random_share=0",
         "steps=20",  # shorter than the warm-up: a smoke test of the schedule's start
         "seed=9223372036854775807",
+        "encoder.embedding_width=768",
+        "optimizer.kind=adamw optimizer.lamb_variant=nvlamb",
+        "optimizer.kind=stable_adamw optimizer.lamb_variant=nvlamb",
+        'logging.to=["wandb"]',
+        "logging.to=[]",
     ):
         assert problems("roberta_base", *settings.split()) == [], settings
 

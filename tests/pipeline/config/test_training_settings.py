@@ -26,17 +26,6 @@ def test_a_reporter_is_named_once() -> None:
     assert problem.endswith("add --set 'logging.to=[\"wandb\"]'")
 
 
-def test_settings_that_fit_are_legal() -> None:
-    for settings in (
-        "encoder.embedding_width=768",
-        "optimizer.kind=adamw optimizer.lamb_variant=nvlamb",
-        "optimizer.kind=stable_adamw optimizer.lamb_variant=nvlamb",
-        'logging.to=["wandb"]',
-        "logging.to=[]",
-    ):
-        assert override(RUN, settings.split()) != RUN
-
-
 @pytest.mark.parametrize("path", ["encoder.heads", "encoder.groups", "checkpoint.every"])
 def test_a_divisor_of_zero_is_out_of_range(path: str) -> None:
     (problem,) = problems("roberta_base", f"{path}=0", "checkpoint.keep_every=1000")

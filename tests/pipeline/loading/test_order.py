@@ -195,10 +195,3 @@ def test_ranks_share_all_positions_of_a_step(
     assert np.concatenate(parts).tolist() == list(range(1000, 1000 + sequences))
     assert max(map(len, parts)) <= shares[0].accumulation * per_device
     assert (shares[0].accumulation - 1) * per_device * world_size < sequences
-
-
-def test_a_step_that_grows() -> None:
-    share = Share(sequences=16, per_device=3, world_size=2, growth=((4, 2), (8, 3)))
-    assert [share.sequences_of(step) for step in range(5)] == [4, 4, 8, 16, 16]
-    assert [share.accumulation_of(sequences) for sequences in (4, 8, 16)] == [1, 2, 3]
-    assert share.positions(8, share.sequences_of(2)).tolist() == [8, 9, 10, 11]

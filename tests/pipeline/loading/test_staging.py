@@ -55,10 +55,6 @@ def read(dataset: Dataset, duplicate: int) -> list[list[int]]:
     return [list(map(int, row)) for row in ids] + [fields["predictions"].tolist()]
 
 
-def mapped_files() -> str:
-    return Path("/proc/self/maps").read_text()
-
-
 def test_training_reads_the_copies_once_they_are_there(
     random_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +63,8 @@ def test_training_reads_the_copies_once_they_are_there(
     plain, folders = Dataset.open(random_shards), ("rows", "mask-0", "mask-1")
     with staged(random_shards, tmp_path, first=0) as (dataset, staging, lines):
         assert read(dataset, 0) == read(plain, 0)
-        assert str(staging.copies) not in mapped_files()
+        maps = Path("/proc/self/maps")
+        assert str(staging.copies) not in maps.read_text()
         follow(staging, 1)
         wait_until(lambda: bool(lines))
         assert "has the rows and masks of this pass and the next" in lines[0]
@@ -77,7 +74,7 @@ def test_training_reads_the_copies_once_they_are_there(
         for name in shards:
             assert (staging.copies / name).read_bytes() == (random_shards / name).read_bytes()
         assert read(dataset, 0) == read(plain, 0)
-        assert mapped_files().count(str(staging.copies / "rows")) == 2
+        assert maps.read_text().count(str(staging.copies / "rows")) == 2
         assert read(dataset, 7) == read(plain, 7)
         follow(staging, 2)
         wait_until(lambda: len(lines) > 1)

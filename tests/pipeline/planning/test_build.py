@@ -24,14 +24,13 @@ def test_a_run_has_the_parts_of_its_kind_with_their_weights_and_counts() -> None
 
 def test_the_first_model_has_the_wavelengths_of_the_first_phase() -> None:
     """Those of the folder of --init, which a later phase may make longer."""
-    run = override(
-        recipe("modernbert_tiny"),
-        ["encoder.rotary_base=160000", 'phases=[{"steps":9,"sequence_length":32,"sequences":8}]',
-         'phases.0.settings=["encoder.rotary_base=5000"]'],
-    )  # fmt: skip
+    plain = recipe("modernbert_tiny")
+    run = override(plain, [
+        "encoder.rotary_base=160000", 'phases=[{"steps":9,"sequence_length":32,"sequences":8}]',
+        'phases.0.settings=["encoder.rotary_base=5000"]',
+    ])  # fmt: skip
     assert first_model(run).config.rotary_base == 5000
     assert build_model(run, seed=0).config.rotary_base == 160_000
-    plain = recipe("modernbert_tiny")
     weights = first_model(plain).parameters(), build_model(plain, plain.seed).parameters()
     assert all(map(torch.equal, *weights))
 

@@ -27,8 +27,11 @@ DRAWN = ["data.mask_mode=per-epoch", "data.duplicates=0"]
 PHASE = '{"steps":9,"sequence_length":16,"sequences":8}'
 
 
+TINY = recipe("roberta_tiny")
+
+
 def tiny(*settings: str) -> Run:
-    return override(recipe("roberta_tiny"), [f"phases=[{PHASE}]", *settings])
+    return override(TINY, [f"phases=[{PHASE}]", *settings])
 
 
 def test_the_phases_of_bert_are_those_of_the_paper() -> None:
@@ -40,8 +43,7 @@ def test_the_phases_of_bert_are_those_of_the_paper() -> None:
     assert first.batch.sequences == second.batch.sequences == 256
     assert first.batch.per_device == 4 * second.batch.per_device
     assert first.schedule == second.schedule == bert.schedule and first.steps == 1_000_000
-    run = recipe("roberta_tiny")  # without phases it is one
-    assert runs_of(run) == [(0, run.steps, run)]
+    assert runs_of(TINY) == [(0, TINY.steps, TINY)]  # without phases it is one
     grows = tiny("batch.warmup_steps=5", "batch.first_sequences=2")  # in the first phase only
     assert [part.batch.warmup_steps for *_, part in runs_of(grows)] == [5, 0]
 
@@ -52,7 +54,7 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
     assert as_read(run, small).data.sequence_length == 16
     check_shards(run, [small, long], "")
     check_lengths(run, [long, small])
-    check_lengths(recipe("roberta_tiny"), [small])  # check_shards reports what is wrong with it
+    check_lengths(TINY, [small])  # check_shards reports what is wrong with it
     with pytest.raises(DataError, match=r"rate=0\.15, .* 0\.2"):
         check_shards(override(run, ["data.masks.rate=0.2"]), [small, long], "")
     with pytest.raises(DataError, match=r"--set data\.tokenizer=byte-bpe"):
@@ -68,7 +70,7 @@ def test_shards_belong_to_the_phase_of_their_length(lesson: Path, short: Path) -
     kept = {name: value for name, value in long.manifest.data.items() if name != "seed"}
     long.manifest = replace(long.manifest, data=kept)
     with pytest.raises(DataError, match=r"without data\.seed, .* 0;"):
-        check_shards(recipe("roberta_tiny"), [long], "")
+        check_shards(TINY, [long], "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +84,7 @@ def test_shards_with_a_later_value_fit_no_run_with_its_legacy_value(
     new = Dataset.open(lesson)
     new.manifest = replace(new.manifest, data=new.manifest.data | {"blanks": 3})
     monkeypatch.setattr(data_settings, "DataSettings", LaterData)
-    same = from_dict(LaterRun, to_dict(recipe("roberta_tiny")))
+    same = from_dict(LaterRun, to_dict(TINY))
     check_shards(override(same, ["data.blanks=3"]), [new], "")
     with pytest.raises(DataError, match=r"data\.blanks=3, .* 0;"):
         check_shards(same, [new], "")
@@ -92,7 +94,7 @@ def changing(*phases: tuple[str, ...], anew: bool = False) -> Run:
     """A run whose earlier phases of three steps have these settings, all of length 32."""
     usual = {"steps": 3, "sequence_length": 32, "sequences": 8}
     listed = json.dumps([usual | {"settings": own} for own in phases])
-    return override(recipe("roberta_tiny"), [f"phases={listed}", *DRAWN[: 2 * anew]])
+    return override(TINY, [f"phases={listed}", *DRAWN[: 2 * anew]])
 
 
 def opened(run: Run, *directories: Path) -> tuple[Phase, ...]:
@@ -162,16 +164,16 @@ def test_a_mixture_reads_corpora_by_their_weights(lesson: Path, tmp_path: Path) 
     assert second.lines()[-3] == "mixture: 2 corpora by batch.mixture"
     assert set(second.lines()[-2:]) == said and last.lines() == last.plan.lines()
     with pytest.raises(ConfigError, match=f"{parts[1]}, .* {other} "):
-        opened(override(recipe("roberta_tiny"), [only]), *parts)
+        opened(override(TINY, [only]), *parts)
     with pytest.raises(ConfigError, match=rf"phases\.1 names {other}, but no --data"):
         opened(run, parts[0])
-    tiny = both.replace("1}", "1e-10}")
+    little = both.replace("1}", "1e-10}")
     with pytest.raises(ConfigError, match="1/2147483648 "):
-        opened(override(recipe("roberta_tiny"), [f"batch.mixture={tiny}"]), *parts)
+        opened(override(TINY, [f"batch.mixture={little}"]), *parts)
 
 
 def test_corpora_of_one_directory_are_read_by_a_power_of_their_tokens(prepared: Path) -> None:
-    run = override(recipe("roberta_tiny"), ["batch.mixture_exponent=0.5", "steps=300"])
+    run = override(TINY, ["batch.mixture_exponent=0.5", "steps=300"])
     [phase] = opened(run, prepared)
     names = [next(iter(dataset.manifest.corpora)) for dataset in phase.train]
     assert names == ["articles", "books", "news", "web", "stories"]
@@ -206,7 +208,7 @@ def test_a_phase_mixes_four_corpora_of_three_languages(prepared: Path, tmp_path:
     directory = in_languages(prepared, known, tmp_path / "known")
     names = [*known, "web"]
     mixed = ["batch.mixture_exponent=0.3", f"batch.corpora={json.dumps(names)}", "steps=200"]
-    run = override(recipe("roberta_tiny"), mixed)
+    run = override(TINY, mixed)
     [plain] = opened(run, prepared)
     [phase] = opened(override(run, ["batch.mixture_over=languages"]), directory)
     assert [corpus_of(dataset) for dataset in phase.train] == names
@@ -240,7 +242,7 @@ def test_a_corpus_whose_shards_are_all_damaged_is_not_sampled(
         for shard in Dataset.open(copy).by_corpus()["news"].shards:
             (copy / shard.file).unlink()
         train, held_out = [Dataset.open(copy, skip_damaged=True)], [Dataset.open(copy, VALIDATION)]
-        run = override(recipe("roberta_tiny"), ["batch.mixture_exponent=0.5", *settings])
+        run = override(TINY, ["batch.mixture_exponent=0.5", *settings])
         [phase] = make_phases(run, 1, 0, train, held_out)
         assert len(phase.train) == 5 and phase.plan.step_flops > 0
         only = override(run, ['batch.corpora=["news"]'])
@@ -256,7 +258,7 @@ def test_a_falling_exponent_continues_each_corpus_at_its_next_mask(prepared: Pat
     settings = [[f"batch.mixture_exponent={each}", corpora] for each in (0.7, 0.5)]
     phases = json.dumps([usual | {"settings": own} for own in settings])
     last = ["batch.mixture_exponent=0", "steps=3000"]
-    parts = opened(override(recipe("roberta_tiny"), [f"phases={phases}", *last]), prepared)
+    parts = opened(override(TINY, [f"phases={phases}", *last]), prepared)
     assert [len(phase.train) for phase in parts] == [3, 3, 5]
     assert orders(*parts) == [0, 1, 2]
     assert parts[0].before == () and len(parts[2].before) == 5 and parts[2].before[3:] == (0, 0)
