@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -23,7 +22,8 @@ from pipeline.data.selection.contamination import CHUNK_CHARACTERS, RUN_WORDS, E
 from pipeline.data.selection.minhash import have_run, runs
 from tests.benchmarks.planted import document
 from tests.pipeline.data.selection.conftest import arrays
-from tests.pipeline.preparing import Prepare, tiny, write_jsonl
+from tests.pipeline.ingest.documents.raw_files import arrow, parquet
+from tests.pipeline.preparing import Prepare, write_jsonl
 
 FIRST = "The quick brown fox jumps over the lazy dog and then it sleeps until next morning"
 SECOND = "Which of these animals, asked Mr. O'Neill, was it that slept all day in the barn?"
@@ -79,19 +79,6 @@ def test_each_kind_of_file(tmp_path: Path, name: str) -> None:
 # --- Every format gives the same runs as JSON lines
 
 
-def parquet(table: pa.Table, compression: str = "snappy") -> bytes:
-    file = io.BytesIO()
-    pq.write_table(table, file, compression=compression, row_group_size=40)
-    return file.getvalue()
-
-
-def arrow(table: pa.Table, writer: Callable[..., Any] = pa.ipc.new_stream) -> bytes:
-    file = io.BytesIO()
-    with writer(file, table.schema) as batches:
-        batches.write_table(table, max_chunksize=40)
-    return file.getvalue()
-
-
 def unusual_columns() -> pa.Table:
     """Run-end encoded, a union, and JSON as an extension type; Parquet can hold only the last."""
     ends = pa.array([100, 101], pa.int32())
@@ -112,15 +99,15 @@ ENCODED = {
     "json lines, with NaN": LINES.replace(b"1", b"NaN", 1),
     "gz": gzip.compress(LINES), "zst": zstandard.compress(LINES),
     "xz": lzma.compress(LINES), "bz2": bz2.compress(LINES),
-    "snappy Parquet": parquet(TABLE),
-    "zstd Parquet": parquet(TABLE, "zstd"),
-    "plain Parquet": parquet(TABLE, "none"),
-    "Parquet, compressed as a whole": gzip.compress(parquet(TABLE)),
-    "Arrow file": arrow(TABLE, pa.ipc.new_file),
-    "Arrow file, compressed as a whole": bz2.compress(arrow(TABLE, pa.ipc.new_file)),
-    "Arrow stream": arrow(TABLE),
-    "Arrow stream, compressed as a whole": zstandard.compress(arrow(TABLE)),
-    "Arrow stream of unusual columns": arrow(unusual_columns()),
+    "snappy Parquet": parquet(TABLE, 40),
+    "zstd Parquet": parquet(TABLE, 40, "zstd"),
+    "plain Parquet": parquet(TABLE, 40, "none"),
+    "Parquet, compressed as a whole": gzip.compress(parquet(TABLE, 40)),
+    "Arrow file": arrow(TABLE, "file", 40),
+    "Arrow file, compressed as a whole": bz2.compress(arrow(TABLE, "file", 40)),
+    "Arrow stream": arrow(TABLE, "stream", 40),
+    "Arrow stream, compressed as a whole": zstandard.compress(arrow(TABLE, "stream", 40)),
+    "Arrow stream of unusual columns": arrow(unusual_columns(), "stream", 40),
 }  # fmt: skip
 EXPECTED = "546d8fed893eeacc"
 """Computed from `json lines` before tables were read."""
@@ -160,7 +147,7 @@ def test_strings_anywhere_in_a_row(tmp_path: Path, name: str) -> None:
     kind, value = COLUMNS[name]
     values = pa.array([None, *map(value, PLANTED)], kind)
     table = pa.table({"id": range(102), "image": [b"\0\xff"] * 102, "deep": values})
-    for content in (parquet(table), arrow(table)):
+    for content in (parquet(table, 40), arrow(table, "stream", 40)):
         assert read(tmp_path / "dev", content).mark == EXPECTED
 
 
@@ -170,26 +157,18 @@ def test_strings_are_cleaned_in_chunks(tmp_path: Path, monkeypatch: pytest.Monke
     assert read(tmp_path / "dev", ENCODED["snappy Parquet"]).mark == EXPECTED
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("json lines", "zstd Parquet")]
-
-
-@pytest.mark.parametrize("name", ["snappy Parquet", "xz", *SLOW])
-def test_prepare_drops_the_same_documents_for_each_format(
-    name: str, tmp_path: Path, tiny_tokenizer: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
+def test_prepare_drops_documents_and_reads_evaluation_files_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Prepare
 ) -> None:
     own = [" ".join(document(np.random.default_rng(1000 + number), 30)) for number in range(60)]
     texts = [f"{one} {planted}" for one, planted in zip(own * 2, PLANTED)] + own
     corpus = write_jsonl(tmp_path / "news.jsonl", texts)
-    (tmp_path / "dev").write_bytes(ENCODED[name])
+    (tmp_path / "dev").write_bytes(ENCODED["xz"])
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-    run(
-        "--corpus", "news", "--input", corpus, "--decontaminate", tmp_path / "dev", "--workers", 1,
-        "--set", "data.duplicates=1", *tiny(tiny_tokenizer, tmp_path / "shards"),
-    )  # fmt: skip
-    manifest = json.loads((tmp_path / "shards" / "manifest.json").read_bytes())
+    make("--corpus", corpus, "--decontaminate", tmp_path / "dev", "--set", "data.duplicates=1")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
     assert manifest["corpora"]["news"]["dropped"] == {"contaminated": 101}
     assert manifest["totals"]["documents"] == 60
-    # evaluation files are read as they are
     assert not [*(tmp_path / "root" / "documents").glob("*.parquet")]
 
 
@@ -295,8 +274,8 @@ REFUSED = {
     "pointer": ("dev.parquet", LFS, "is a Git LFS pointer.*git lfs pull"),
     "web page": ("dev.parquet", f"<html>{FIRST}</html>".encode(), "is not Parquet"),
     "Parquet, not UTF-8": ("dev.parquet", parquet(not_utf8()), ".*Invalid UTF8"),
-    "Parquet, cut": ("dev.parquet", parquet(TABLE)[:-99], "is truncated or damaged"),
-    "Arrow, cut": ("dev.arrow", arrow(TABLE)[:-999], "is truncated"),
+    "Parquet, cut": ("dev.parquet", parquet(TABLE, 40)[:-99], "is truncated or damaged"),
+    "Arrow, cut": ("dev.arrow", arrow(TABLE, "stream", 40)[:-999], "is truncated"),
     "gz, cut": ("dev.jsonl.gz", gzip.compress(GOOD.encode())[:-5], "is truncated"),
 }  # fmt: skip
 

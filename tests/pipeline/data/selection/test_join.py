@@ -1,5 +1,6 @@
 """The join in tasks: the clusters of all pairs, few opens, resumed by task, by any processes."""
 
+import functools
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,7 @@ from pipeline.data.selection.join import Join
 from pipeline.data.selection.minhash import signatures
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from tests.benchmarks.planted import copy_of, document
+from tests.launching.process import ROOT
 from tests.pipeline.data.selection.conftest import arrays
 from tests.pipeline.data.selection.test_clusters import all_pairs
 
@@ -29,16 +31,19 @@ ALONE = (1, 1)
 WORDS = range(32)
 
 
-def signed_texts(count: int) -> np.ndarray:
-    """Signatures of the paragraphs of our documentation, and of documents with planted copies."""
-    readme = Path(__file__).parents[4] / "README.md"
-    texts = [text for text in readme.read_text().split("\n\n") for _ in range(2)]
+@functools.cache
+def signed_texts(first: int = 0) -> tuple[np.ndarray, list[int]]:
+    """300 of the signatures of our documentation's paragraphs and of documents with planted copies,
+    and the root of each."""
+    texts = [text for text in (ROOT / "README.md").read_text().split("\n\n") for _ in range(2)]
     rng = np.random.default_rng(0)
-    while len(texts) < count:
+    while len(texts) < 330:
         words = document(rng, int(rng.integers(20, 90)))
         likes = [copy_of(words, level, rng) for level in rng.uniform(0.5, 1, rng.integers(0, 12))]
         texts += [" ".join(some) for some in [words, *likes]]
-    return signatures(*arrays(texts[at] for at in rng.permutation(count)))
+    order = rng.permutation(330)[first : first + 300]
+    signed = signatures(*arrays(texts[at] for at in order))
+    return signed, all_pairs(signed, NEAR)
 
 
 def write_surveys(folder: Path, signed: np.ndarray, rows: int) -> list[Path]:
@@ -56,12 +61,11 @@ def write_surveys(folder: Path, signed: np.ndarray, rows: int) -> list[Path]:
 @pytest.fixture
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Join, list[int]]:
     """A join with a task per word, and the roots that it has to find."""
-    signed = signed_texts(300)
+    signed, roots = signed_texts()
     monkeypatch.setattr(join_module, "_TASK_WORDS", 300)
     paths = write_surveys(tmp_path / "surveys", signed, 40)
     (tmp_path / "joins").mkdir()
-    planned = Join(paths, 300, NEAR, tmp_path / "joins", "content", tmp_path / "decisions")
-    return planned, all_pairs(signed, NEAR)
+    return Join(paths, 300, NEAR, tmp_path / "joins", "content", tmp_path / "decisions"), roots
 
 
 def found(planned: Join, executor: Executor | None = None, part: tuple[int, int] = ALONE) -> Any:
@@ -88,9 +92,9 @@ def test_few_documents_are_one_task(
     monkeypatch.setattr(join_module, "_TASK_WORDS", 3000)
     assert [len(join.files(name)) for name in ("candidates", "agreement")] == [4, 4]
     assert found(join) == expected
-    other = signed_texts(330)[30:]
+    other, roots = signed_texts(first=30)
     paths = write_surveys(join.directory.parent / "others", other, 40)
-    assert found(replace(join, surveys=paths, content="other")) == all_pairs(other, NEAR)
+    assert found(replace(join, surveys=paths, content="other")) == roots
     monkeypatch.undo()
     assert [len(join.files(name)) for name in ("candidates", "agreement")] == [1, 1]
     join.remove()

@@ -2,35 +2,26 @@
 
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.data.selection.kept_signatures import keep_signatures
-from pipeline.data.selection.select import Selection, decide, plan_selection
+from pipeline.data.selection.select import Selection, decide
 from pipeline.data.selection.signature_store import (
     INDEX,
     EarlierShards,
     clear_signatures,
     read_store,
 )
-from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
-from pipeline.ingest.corpora.sources import corpus_sources
 from tests.benchmarks.planted import copy_of, document, jaccard
+from tests.pipeline.data.selection.conftest import chosen
 from tests.pipeline.preparing import contents, write_jsonl
 
 ALONE = local_executor(1)
-
-
-def chosen(
-    folder: Path, *names: str, earlier: tuple[EarlierShards, ...] = (), split_bytes: int = 1 << 25
-) -> Selection:
-    """Files of `folder` by name, as corpora in this order."""
-    found = (corpus_sources(name, [str(folder / f"{name}.jsonl")])[1] for name in names)
-    tasks = cut_tasks([source for its in found for source in its], split_bytes)
-    return plan_selection(tasks, "near", [], [], folder / "documents", earlier)
 
 
 def keep(folder: Path, name: str, **options: object) -> EarlierShards:
@@ -54,7 +45,8 @@ def reasons(selection: Selection) -> list[str | None]:
 def write(folder: Path, **texts: list[list[str]]) -> None:
     """The words of the documents of each corpus."""
     for name, its in texts.items():
-        write_jsonl(folder / f"{name}.jsonl", [" ".join(words) for words in its])
+        (folder / name).mkdir()
+        write_jsonl(folder / name / f"{name}.jsonl", [" ".join(words) for words in its])
 
 
 def copies_below(folder: Path) -> None:
@@ -123,7 +115,7 @@ def test_only_what_is_kept_is_stored_by_any_workers_killed_anywhere(
 ) -> None:
     copies_below(tmp_path)
     store = keep(tmp_path, "april", split_bytes=1500).store
-    line = (tmp_path / "april.jsonl").read_text().index("\n") + 1
+    line = (tmp_path / "april" / "april.jsonl").read_text().index("\n") + 1
     assert store.ids({0, 1}) == {0: "april.jsonl@0", 1: f"april.jsonl@{line}"}
     assert store.documents == 2 and len(store.index.files) > 1
     files = contents(store.directory)
@@ -135,9 +127,7 @@ def test_only_what_is_kept_is_stored_by_any_workers_killed_anywhere(
     shutil.rmtree(store.directory)
     selection.surveys[0].target.unlink()  # by `tenfold clean`: it is made again
 
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
+    die = Mock(side_effect=KeyboardInterrupt)
     for name in ("write_signatures", "complete_store"):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(f"pipeline.data.selection.kept_signatures.{name}", die)

@@ -33,53 +33,55 @@ def lines_like(count: int, words: int = 16) -> list[str]:
     return [" ".join(f"w{number}x{word}y" for word in range(words)) for number in range(count)]
 
 
-def test_rules_at_their_bounds() -> None:
-    for name, text, reason in (
-        ("gopher-quality", varied(48), ""),
-        ("gopher-quality", varied(47), "under 50 words"),
-        ("gopher-quality", f"{varied(47)}.", "under 50 words"),  # a symbol is not a word
-        ("gopher-quality", "the of " + "river " * 99_997 + "x", ""),
-        ("gopher-quality", "the of " + "river " * 99_998 + "x", "over 100,000 words"),
-        ("gopher-quality", "the of " + "a " * 99 + "a", "mean word under 3 letters"),
-        ("gopher-quality", "the of " + "abcdefghijklm " * 60 + "a", "mean word over 10 letters"),
-        ("gopher-quality", varied(48) + " #" * 5, ""),  # 5 of 55
-        ("gopher-quality", varied(48) + " #" * 6, "over 0.1 hash signs per word"),
-        ("gopher-quality", varied(48) + " …" * 5 + " x", ""),
-        ("gopher-quality", varied(48) + " …" * 4 + " ... ...", "over 0.1 ellipses per word"),
-        ("gopher-quality", ["- a point to make"] * 9 + [varied(48)], ""),
-        ("gopher-quality", ["• a point to make"] * 19 + [varied(48)],
-         "over 90 % of lines with a bullet"),
-        ("gopher-quality", [varied(16) + "..."] * 3 + ["yes"] * 7, ""),
-        ("gopher-quality", [varied(16) + "…"] * 4 + ["yes"] * 6,
-         "over 30 % of lines with an ellipsis"),
-        ("gopher-quality", varied(48) + " 1234" * 12, ""),  # 50 of 62
-        ("gopher-quality", varied(48) + " 1234" * 13, "under 80 % of words with a letter"),
-        ("gopher-quality", varied(40) + " ," * 11, "under 50 words"),
-        # symbols are counted here
-        ("gopher-quality", varied(48) + " ," * 13, "under 80 % of words with a letter"),
-        ("gopher-quality", varied(50, "the The"), "under 2 stop words"),
-        ("gopher-repetition", ["x", "x", "x", "x", *lines_like(6)], ""),  # 3 of 10
-        ("gopher-repetition", ["x", "x", "x", "x", *lines_like(5)], "over 30 % repeated lines"),
-        ("gopher-repetition", [*lines_like(11, 6), *lines_like(1, 6)], ""),
-        ("gopher-repetition", [*lines_like(3), *lines_like(1)],
-         "over 20 % of text in repeated lines"),
-        ("gopher-repetition", "so be it " * 10 + lines_like(1)[0],
-         "over 20 % of text in the commonest run of 2 words"),
-        ("gopher-repetition",
-         " ".join([*lines_like(6, 7)[1:], *lines_like(1, 8), "one", *lines_like(1, 8)]),
+BOUNDS: dict[str, list[tuple[str | list[str], str]]] = {
+    "gopher-quality": [
+        (varied(48), ""), (varied(47), "under 50 words"),
+        (f"{varied(47)}.", "under 50 words"),  # a symbol is not a word
+        ("the of " + "river " * 99_997 + "x", ""),
+        ("the of " + "river " * 99_998 + "x", "over 100,000 words"),
+        ("the of " + "a " * 99 + "a", "mean word under 3 letters"),
+        ("the of " + "abcdefghijklm " * 60 + "a", "mean word over 10 letters"),
+        (varied(48) + " #" * 5, ""),  # 5 of 55
+        (varied(48) + " #" * 6, "over 0.1 hash signs per word"),
+        (varied(48) + " …" * 5 + " x", ""),
+        (varied(48) + " …" * 4 + " ... ...", "over 0.1 ellipses per word"),
+        (["- a point to make"] * 9 + [varied(48)], ""),
+        (["• a point to make"] * 19 + [varied(48)], "over 90 % of lines with a bullet"),
+        ([varied(16) + "..."] * 3 + ["yes"] * 7, ""),
+        ([varied(16) + "…"] * 4 + ["yes"] * 6, "over 30 % of lines with an ellipsis"),
+        (varied(48) + " 1234" * 12, ""),  # 50 of 62
+        (varied(48) + " 1234" * 13, "under 80 % of words with a letter"),
+        (varied(40) + " ," * 11, "under 50 words"),
+        (varied(48) + " ," * 13, "under 80 % of words with a letter"),  # symbols are counted here
+        (varied(50, "the The"), "under 2 stop words"),
+    ],
+    "gopher-repetition": [
+        (["x", "x", "x", "x", *lines_like(6)], ""),  # 3 of 10
+        (["x", "x", "x", "x", *lines_like(5)], "over 30 % repeated lines"),
+        ([*lines_like(11, 6), *lines_like(1, 6)], ""),
+        ([*lines_like(3), *lines_like(1)], "over 20 % of text in repeated lines"),
+        ("so be it " * 10 + lines_like(1)[0], "over 20 % of text in the commonest run of 2 words"),
+        (" ".join([*lines_like(6, 7)[1:], *lines_like(1, 8), "one", *lines_like(1, 8)]),
          "over 12 % of text in repeated runs of 8 words"),
-        ("fineweb", [*lines_like(22), "An end.", "An end!", "An end?"], ""),  # 3 of 25
-        ("fineweb", [*lines_like(23), "An end.", "An end!"],
-         "under 12 % of lines with an end mark"),
-        ("fineweb", ["Line 1.", "Line 2.", *lines_like(1)], ""),
-        ("fineweb", ["Line 1.", "Line 2.", "Line 3.", *lines_like(1)],
-         "over 67 % of lines under 30 letters"),
-        ("fineweb", ["An end.", "One end.", *lines_like(9), *lines_like(1)], ""),
-        ("fineweb", ["An end.", "One end.", *lines_like(7), *lines_like(1)],
+    ],
+    "fineweb": [
+        ([*lines_like(22), "An end.", "An end!", "An end?"], ""),  # 3 of 25
+        ([*lines_like(23), "An end.", "An end!"], "under 12 % of lines with an end mark"),
+        (["Line 1.", "Line 2.", *lines_like(1)], ""),
+        (["Line 1.", "Line 2.", "Line 3.", *lines_like(1)], "over 67 % of lines under 30 letters"),
+        (["An end.", "One end.", *lines_like(9), *lines_like(1)], ""),
+        (["An end.", "One end.", *lines_like(7), *lines_like(1)],
          "over 10 % of text in repeated lines"),
-    ):  # fmt: skip
-        text = text if isinstance(text, str) else "\n".join(text)
-        assert why(name, text) == reason, (name, text[:100])
+    ],
+}  # fmt: skip
+"""By set: texts, or their lines, with the reason to drop them, or none."""
+
+
+def test_rules_at_their_bounds() -> None:
+    for name, rows in BOUNDS.items():
+        for text, reason in rows:
+            text = text if isinstance(text, str) else "\n".join(text)
+            assert why(name, text) == reason, (name, text[:100])
     assert {*".!?。！？।؟۔።"} <= SENTENCE_ENDS and not SENTENCE_ENDS & {*",;:\"')"}
 
 

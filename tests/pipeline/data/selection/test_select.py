@@ -3,10 +3,9 @@
 import json
 import shutil
 import sys
-import time
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +15,27 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
-from pipeline.data.selection.select import Selection, decide, plan_selection
+from pipeline.data.selection.select import Selection, decide
 from pipeline.data.selection.signature_store import SIGNATURES, read_store
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import CLEANING
-from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
-from pipeline.ingest.corpora.sources import corpus_sources
-from pipeline.ingest.extraction.packs import ungrouped
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard
-from tests.pipeline import preparing
-from tests.pipeline.preparing import contents, started, tiny, write_jsonl
-
-PREPARE = (sys.executable, "-m", "pipeline.prepare")
+from tests.pipeline.data.selection.conftest import chosen
+from tests.pipeline.ingest.tars import tar
+from tests.pipeline.preparing import (
+    FORKED,
+    MPIEXEC,
+    SMALL_SPLITS,
+    at_once,
+    at_once_without_locks,
+    contents,
+    started,
+    tiny,
+    wait_until,
+    write_jsonl,
+)
 
 
 def corpora(folder: Path, **texts: list[str]) -> None:
@@ -38,14 +44,6 @@ def corpora(folder: Path, **texts: list[str]) -> None:
         (folder / corpus).mkdir()
         for number, text in enumerate(its):
             write_jsonl(folder / corpus / f"{number:03}.jsonl", [text])
-
-
-def chosen(
-    folder: Path, *names: str, how: str = "near", split_bytes: int = 1 << 25, filters: tuple = ()
-) -> Selection:
-    found = (corpus_sources(name, [str(folder / name)])[1] for name in names)
-    tasks = cut_tasks([*ungrouped(source for its in found for source in its)], split_bytes)
-    return plan_selection(tasks, how, filters, [], folder / "documents")
 
 
 def outcome(decided: Selection) -> dict[str, str]:
@@ -71,17 +69,10 @@ def small(tmp_path: Path) -> Path:
     """Two corpora: a copy in each, a near copy, one that differs only in case and punctuation."""
     rng = np.random.default_rng(0)
     one, two, three = (document(rng, 200) for _ in range(3))
-    near = copy_of(two, 0.9, rng)
-    corpora(
-        tmp_path,
-        first=[" ".join(one), " ".join(three), " ".join(one)],
-        second=[
-            " ".join(two),
-            " ".join(near),
-            ", ".join(three).upper(),
-            " ".join(document(rng, 9)),
-        ],
-    )
+    near, other = copy_of(two, 0.9, rng), document(rng, 9)
+    first = [" ".join(words) for words in (one, three, one)]
+    second = [" ".join(two), " ".join(near), ", ".join(three).upper(), " ".join(other)]
+    corpora(tmp_path, first=first, second=second)
     return tmp_path
 
 
@@ -155,9 +146,7 @@ def test_killed_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decided = chosen(small, "first", "second", split_bytes=600)
     assert len(decided.surveys) > 4
 
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
+    die = Mock(side_effect=KeyboardInterrupt)
     for place in ("join.write_candidates", "join.write_roots", "select._table",
                   "survey.Surveyor._table"):  # fmt: skip
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -183,7 +172,7 @@ def test_two_decide_at_once_where_locks_exclude_nobody(
          "--keep-signatures", *tiny(tiny_tokenizer, tmp_path / name), "--workers", 1)
         for name in ("a", "b")
     ]  # fmt: skip
-    found = preparing.at_once_without_locks(tmp_path / "meeting", *prepares, **root)
+    found = at_once_without_locks(tmp_path / "meeting", *prepares, **root)
     assert [code for code, *_ in found] == [0, 0], found
     assert sum("another process made" in said for _, said, _ in found) == 1
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
@@ -233,6 +222,15 @@ def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
     assert leaks("near") == (0, {"news": 6, "web": 1})
 
 
+def decisions_of(root: Path) -> dict[str, pa.Table]:
+    """By file, without metadata: these have the time of the extracted file of each root."""
+    folder = root / "documents" / "decisions"
+    return {
+        path.relative_to(folder).as_posix(): pq.read_table(path)
+        for path in folder.rglob("*.parquet")
+    }
+
+
 def test_same_decisions_and_shards_from_ranks_and_parts(
     tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
@@ -243,10 +241,13 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
     folder = tmp_path / "in"
     folder.mkdir()
     for number in range(4):
-        write_jsonl(folder / f"{number}.jsonl", texts[number::4])
+        write_jsonl(folder / f"{number}.jsonl", texts[number::5])
+    # an archive, which is extracted first
+    pages = {f"{number}.txt": text.encode() for number, text in enumerate(texts[4::5])}
+    (folder / "4.tar").write_bytes(tar(pages))
     (tmp_path / "dev.tsv").write_text(f"1\t{texts[17]}\n")
-    small = str(Path(__file__).parents[3] / "end_to_end" / "small_splits.py")
     outputs: dict[str, Path] = {}
+    surveys = tmp_path / "one" / "documents" / "surveys"
     (tmp_path / "tidy.py").write_text(
         "from pipeline.data.text.document_map import Drop\n"
         "def tidy(document):\n"
@@ -256,9 +257,9 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
              "data.duplicates=1", "--map", f"{tmp_path / 'tidy.py'}:tidy",
              "--filter", "min-words=10", "news=max-words=110"]  # fmt: skip
     for name, launcher, more in (
-        ("one", (sys.executable, small), ["--workers", 1]),
-        ("ranks", (preparing.MPIEXEC, "-n", 2, *preparing.FORKED, small), []),
-        ("parts", (sys.executable, small), ["--workers", 1]),
+        ("one", (sys.executable, SMALL_SPLITS), ["--workers", 1]),
+        ("ranks", (MPIEXEC, "-n", 2, *FORKED, SMALL_SPLITS), []),
+        ("parts", (sys.executable, SMALL_SPLITS), ["--workers", 1]),
     ):
         outputs[name] = tmp_path / name / "out"
         root = {"TENFOLD_ROOT": str(tmp_path / name)}
@@ -266,19 +267,14 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
                    *tiny(tiny_tokenizer, outputs[name])]  # fmt: skip
         if name == "one":
             with started(*command, **root) as killed:
-                while len([*(tmp_path / "one").glob("documents/surveys/*.parquet")]) < 3:
-                    assert killed.poll() is None
-                    time.sleep(0.01)
+                wait_until(lambda: len([*surveys.glob("*.parquet")]) >= 3, killed)
                 killed.kill()
         parts = [["--part", part] for part in ("1/2", "2/2")] if name == "parts" else [[]]
-        with ExitStack() as stack:
-            running = [stack.enter_context(started(*command, *part, **root)) for part in parts]
-            said = [process.communicate(timeout=120) for process in running]
-        assert not any(process.returncode for process in running), said
+        found = at_once(*[[*command, *part] for part in parts], **root)
+        assert not any(code for code, *_ in found), found
     for name in ("ranks", "parts"):
         assert contents(outputs[name]) == contents(outputs["one"])
-        decisions = (tmp_path / each / "documents" / "decisions" for each in ("one", name))
-        one, other = map(contents, decisions)
+        one, other = (decisions_of(tmp_path / root) for root in ("one", name))
         assert one == other and len(one) > 4
     manifest = json.loads((outputs["one"] / "manifest.json").read_bytes())
     about = manifest["corpora"]["news"]
@@ -288,6 +284,6 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
     }  # fmt: skip
     assert all(len(ids) == min(3, dropped[why]) for why, ids in about["examples"].items())
     assert manifest["totals"]["documents"] + sum(dropped.values()) == len(texts)
-    assert "news: dropped" in "".join(out for out, _ in said)
+    assert "news: dropped" in "".join(out for _, out, _ in found)
     size = sum(len(text) for text in texts)
     assert about["bytes"] + about["left_out_bytes"] == size and about["left_out_bytes"] > 0

@@ -1,15 +1,11 @@
 """The file of all units: the rows and row groups that it would have without units."""
 
-import functools
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.ingest.documents.parquet import extraction_mark
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction import document_tables, places, units
@@ -102,28 +98,12 @@ def test_a_wrong_beginning_is_read_again_and_damage_is_an_error(tmp_path: Path) 
     assert pq.read_table(tmp_path / "unit")["text"].to_pylist() == ["A\n\nOne ? two."]
 
 
-def start_in_small_units(
-    start: Callable[[], Callable[[AnyTask], None]],
-) -> Callable[[AnyTask], None]:
-    units.TAR_UNIT_BYTES = 40_000
-    return start()
-
-
-def two_workers() -> Executor:
-    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, None]]:
-        start = functools.partial(start_in_small_units, stage.start)
-        yield from local_executor(2).runner(replace(stage, start=start), tasks)
-
-    return Executor(run)
-
-
-@pytest.mark.usefixtures("quick_workers")
 def test_a_unit_with_markup_marks_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pages.tar"
     path.write_bytes(tar(PAGES | {"site.org/a.html": web_page("A").encode()}))
     alone = extracted(path, tmp_path / "alone")
     monkeypatch.setattr(units, "TAR_UNIT_BYTES", 40_000)
     assert len(cut_units(sniffed(path))) > 3
-    made = extracted(path, tmp_path / "two", two_workers())
+    made = extracted(path, tmp_path / "units")
     assert extraction_mark(made.path) == extraction_mark(alone.path) in made.path
     assert Path(made.path).read_bytes() == Path(alone.path).read_bytes()

@@ -92,7 +92,7 @@ def test_wrong_lengths(tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPat
 
 def test_a_long_record_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warc, "MAX_BLOCK_BYTES", 1 << 20)
-    long = record("response", bytes(40 << 20))
+    long = record("response", bytes(24 << 20))
     source = sniffed(tmp_path / "long.warc.gz", members([RECORDS[0], long, RECORDS[1]]))
     tracemalloc.start()
     found = [*read_records(source)]

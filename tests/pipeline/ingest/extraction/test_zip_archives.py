@@ -80,8 +80,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     inner = archive(path, {"a": "One."}).read_bytes()
     for files, message in (
-        ({"inner.zip": inner}, r"a\.zip: inner\.zip is zip archive in a zip archive"),
-        ({"a.txt": b"0" * (65 << 20)}, r"a\.zip holds 68 MB in 0\.1 MB, more than text can"),
+        ({"inner.zip": inner}, r"a\.zip: inner\.zip is zip archive"),
+        ({"a.txt": b"0" * (65 << 20)}, r"a\.zip holds 68 MB in 0\.1 MB"),
         ({"a.csv": b"1,2\n"}, r"a\.zip: a\.csv has no column text"),
     ):
         with pytest.raises(DataError, match=message):
