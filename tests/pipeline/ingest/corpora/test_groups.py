@@ -16,13 +16,10 @@ SMALL = GROUPS["16gb"]
 def test_members_are_named_and_keep_the_groups_order() -> None:
     found = member_inputs("16gb", SMALL, ["bookcorpus=b", "wikipedia=w1", "w2", "bookcorpus=c=d"])
     assert list(found.items()) == [("wikipedia", ["w1", "w2"]), ("bookcorpus", ["b", "c=d"])]
-    for given, message in (
-        ("x", "name its member"), ("cc-news=x", "drop cc-news"),
-        ("wikipeda=x", "name its member"), ("wikipedia=", "add a path after ="),
-    ):  # fmt: skip
-        with pytest.raises(ConfigError, match=message):
+    for given in ("x", "cc-news=x", "wikipeda=x", "wikipedia="):
+        with pytest.raises(ConfigError, match=given):
             member_inputs("16gb", SMALL, [given])
-    with pytest.raises(ConfigError, match=r"needs files of bookcorpus: --input bookcorpus=PATH"):
+    with pytest.raises(ConfigError, match="bookcorpus=PATH"):
         require_members("16gb", {"wikipedia": ["w"], "bookcorpus": []})
 
 
@@ -54,7 +51,7 @@ def test_groups_of_a_directory_and_of_the_users_own(tmp_path: Path) -> None:
 
 def test_a_tenth_less_is_allowed_and_no_more(tmp_path: Path) -> None:
     require_size("16gb", {"wikipedia": 0.901 * 11.4e9, "bookcorpus": 0.901 * 4.6e9})
-    with pytest.raises(DataError, match=r"16gb has too little text: bookcorpus has 4\.1 GB of"):
+    with pytest.raises(DataError, match=r"bookcorpus has 4\.1 GB of"):
         require_size("16gb", {"wikipedia": 20e9, "bookcorpus": 0.899 * 4.6e9})
     with pytest.raises(DataError, match=r"at most 2\.0 MB of 16\.0 GB"):
         require_size("16gb", {"wikipedia": 1e6, "bookcorpus": 1e6}, "at most")

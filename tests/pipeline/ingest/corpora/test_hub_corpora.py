@@ -2,10 +2,7 @@
 
 import importlib
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from huggingface_hub import get_session
+from huggingface_hub import constants, get_session
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.corpora.catalogue import Hub
 from pipeline.ingest.corpora.hub_corpora import fetch_corpus, fetched_directory, is_fetched
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.remote.hub import MARKER
-from tests.pipeline.ingest.files import read_all, texts_of
+from tests.pipeline.ingest.files import put, read_all, texts_of
+from tests.pipeline.preparing import Prepare
 from tests.pipeline.remote.small_hub import NAME, REVISION, leave_home, server_of
 
 FILES, ROWS = 3, 20
@@ -44,8 +42,8 @@ def repository(tmp_path: Path) -> Path:
         }
         name = f"train-{file:05d}-of-{FILES:05d}.parquet"
         pq.write_table(pa.table(columns), folder / "plain_text" / name)
-    (folder / "README.md").write_text("---\nlicense: unknown\n---\n")
-    (folder / "news.py").write_text("import datasets\n")
+    put(folder / "README.md", "---\nlicense: unknown\n---\n")
+    put(folder / "news.py", "import datasets\n")
     return folder
 
 
@@ -128,27 +126,16 @@ def test_another_text_field_and_no_rows(repository: Path, serving: Any, tmp_path
                 fetch_corpus("cc-news", replace(HUB, files=files), tmp_path / "others")
 
 
-def refusal(arguments: Sequence[str], before: str = "", **environment: str) -> str:
-    """The one error line that `prepare` prints."""
-    code = (
-        f"import sys\n{before}\nsys.argv = ['prepare', *{list(arguments)}]\n"
-        "from pipeline import prepare; from pipeline.base.errors import run_command\n"
-        "run_command(prepare.main)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False,
-        env=os.environ | environment,
-    )  # fmt: skip
-    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
-    return result.stderr
-
-
-def test_what_prevents_a_fetch_is_one_line(tmp_path: Path) -> None:
+def test_what_prevents_a_fetch_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Prepare
+) -> None:
     """Offline it says how to give files; a missing package is named."""
-    root = str(tmp_path)
-    line = refusal(["--corpus", "cc-news"], HF_HUB_OFFLINE="1", TENFOLD_ROOT=root, HF_HOME=root)
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
+    with monkeypatch.context() as offline:
+        offline.setattr(constants, "HF_HUB_OFFLINE", True)
+        line = run("--corpus", "cc-news", code=2)
     assert line.startswith("error: cc-news (") and "offline mode is enabled" in line
     assert "--corpus cc-news --fetch" in line and "--input PATH..." in line
-    before = "sys.modules['huggingface_hub'] = None"
-    line = refusal(["--corpus", "stories", "--fetch"], before, TENFOLD_ROOT=root)
-    assert "pip install '.[hub]'" in line
+    assert line.count("\n") == 1
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert "pip install '.[hub]'" in run("--corpus", "stories", "--fetch", code=2)

@@ -12,9 +12,8 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.ingest.corpora.input_files import find_files
 from tests.benchmarks.file_system_calls import FileSystemCalls
+from tests.launching.process import ROOT
 from tests.pipeline.ingest.files import put_all
-
-ROOT = Path(__file__).parents[4]
 
 
 def names(*inputs: Path | str) -> list[str]:
@@ -22,7 +21,7 @@ def names(*inputs: Path | str) -> list[str]:
 
 
 def test_names_are_paths_below_the_directory_or_the_file_s_own(tmp_path: Path) -> None:
-    put_all(tmp_path, "in/b.jsonl", "in/sub/a.jsonl", "c.jsonl")
+    put_all(tmp_path, "in/b.jsonl", "in/sub/a.jsonl", "c.jsonl", "in/.hidden/x", "in/sub/.y")
     assert names(tmp_path / "in", tmp_path / "c.jsonl") == ["b.jsonl", "c.jsonl", "sub/a.jsonl"]
     assert names(tmp_path / "*" / "*.jsonl") == ["b.jsonl"]
     # equal ones become paths below what holds them
@@ -59,7 +58,7 @@ def test_folders_that_datasets_saved(tmp_path: Path) -> None:
     assert names(tmp_path / "d") == ["train/data-00000-of-00001.arrow"]
     state["_indices_data_files"] = [{"filename": "indices.arrow"}]
     (tmp_path / "d/train/state.json").write_text(json.dumps(state))
-    with pytest.raises(DataError, match=r"saved with the indices of its rows.*flatten_indices"):
+    with pytest.raises(DataError, match="flatten_indices"):
         names(tmp_path / "d")
     for content in ("[1]", "{", '{"_data_files": 3}', "[" * 100_000):
         (tmp_path / "d/train/state.json").write_text(content)
@@ -100,24 +99,24 @@ import sys
 from pathlib import Path
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.extraction.extract import not_extracted
-not_extracted(corpus_sources("mine", sys.argv[1:])[1], Path("documents"))
+for given in sys.argv[1:]:
+    not_extracted(corpus_sources("mine", [given])[1], Path("documents"))
 """
-"""Finds the files of a corpus, their formats, and the names of the packs that they become."""
+"""Finds the files of corpora, their formats, and the names of the packs that they become."""
 
 
-@pytest.mark.parametrize("glob", ["", "*/*"])
-def test_a_file_costs_four_calls(glob: str, tmp_path: Path) -> None:
-    """One to find it, and one each to open, read and close it (which are not counted)."""
+def test_a_file_costs_four_calls(tmp_path: Path) -> None:
+    """One to find it, and one each to open, read and close it (which are not counted), be it found
+    in a folder or by a glob."""
     files = 40
 
-    def calls(folder: str, count: int) -> Counter[str]:
-        put_all(tmp_path / folder, *(f"{number % 2}/{number}.jsonl" for number in range(count)))
-        counter = FileSystemCalls.below(tmp_path / folder, tmp_path / f"{folder}-counter")
-        command = [sys.executable, "-c", LIST, str(tmp_path / folder / glob)]
-        subprocess.run(command, check=True, env=counter.environment(), cwd=ROOT)
+    def calls(folder: Path, count: int) -> Counter[str]:
+        put_all(folder, *(f"{number % 2}/{number}.jsonl" for number in range(count)))
+        counter = FileSystemCalls.below(folder, tmp_path / f"{folder.name}-counter")
+        code = (sys.executable, "-c", LIST, folder, folder / "*/*")
+        subprocess.run(code, check=True, env=counter.environment(), cwd=ROOT)
         return counter.read()
 
-    one, two = calls("one", files), calls("two", 2 * files)
-    more = two - one
+    more = calls(tmp_path / "two", 2 * files) - calls(tmp_path / "one", files)
     assert more.pop("bytes") > 0
-    assert more == {"stat": files, "open": files, "read": files}
+    assert more == dict.fromkeys(("stat", "open", "read"), 2 * files)

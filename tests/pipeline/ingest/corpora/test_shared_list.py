@@ -1,7 +1,5 @@
 """One of the parts of a job finds the files of a corpus; the others read its list."""
 
-import errno
-import fcntl
 import functools
 import os
 import threading
@@ -139,13 +137,8 @@ def test_others_wait_for_who_looks(
     assert second[0][0].size == len('{"text": "Three."}\n')
 
 
-def test_without_locks_each_part_looks(
-    part: Part, tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_each_part_looks(part: Part, tmp_path: Path, opened: list[str]) -> None:
     write(tmp_path)
     assert part() == part() and len(opened) == 4
 

@@ -22,10 +22,6 @@ from pipeline.ingest.corpora.sources import (
 from tests.pipeline.ingest.files import LINE, put, put_all
 
 
-def names(inputs: list[str], corpus: str = "mine") -> list[str]:
-    return [source.name for source in corpus_sources(corpus, inputs)[1]]
-
-
 def test_the_sample_has_all_five_shapes() -> None:
     name, sources = corpus_sources("sample", [])
     assert name == "sample"
@@ -34,11 +30,10 @@ def test_the_sample_has_all_five_shapes() -> None:
     assert 2e6 < sum(source.size for source in sources) < 4e6
 
 
-def test_directories_globs_and_paths_in_any_order(tmp_path: Path) -> None:
-    """Directories are walked in order, without hidden files."""
-    put_all(tmp_path, "b/2.jsonl", "b/10.jsonl", "a.jsonl", ".hidden/x.jsonl", "b/.y.jsonl")
-    assert names([str(tmp_path)], "cc-news") == ["a.jsonl", "b/10.jsonl", "b/2.jsonl"]
-    assert names([str(tmp_path / "b/*.jsonl")]) == ["10.jsonl", "2.jsonl"]
+def test_paths_in_any_order(tmp_path: Path) -> None:
+    put_all(tmp_path, "b/2.jsonl", "b/10.jsonl", "a.jsonl")
+    _, found = corpus_sources("cc-news", [str(tmp_path)])
+    assert [source.name for source in found] == ["a.jsonl", "b/10.jsonl", "b/2.jsonl"]
     given = [str(tmp_path / "b/2.jsonl"), str(tmp_path / "a.jsonl")]
     assert corpus_sources("mine", given) == corpus_sources("mine", given[::-1])
     name, [source] = corpus_sources(str(tmp_path / "a.jsonl"), [])
@@ -47,7 +42,7 @@ def test_directories_globs_and_paths_in_any_order(tmp_path: Path) -> None:
 
 def test_a_file_takes_little_memory(tmp_path: Path) -> None:
     """Less than 100 bytes: a corpus can have a million."""
-    files = 2000
+    files = 1000
     put_all(tmp_path, *(f"{n // 100:03d}/article-{n:06d}.jsonl" for n in range(files)))
     corpus_sources("cc-news", [str(tmp_path)])  # what Python keeps of the objects that it frees
     tracemalloc.start()
@@ -99,12 +94,10 @@ def test_how_plain_text_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_names_and_mistakes_in_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spaced = put(tmp_path / "my text.jsonl")
     for corpus, inputs, message in (
-        ("cc_news", [], "did you mean cc-news"),
-        ("stories", [], "needs its files"),
-        ("mine", [""], "is empty"),
-        (str(tmp_path / "*.jsonl"), [], "not a valid directory name"),
-        (str(spaced), [], re.escape(f"; use --corpus my-text --input '{spaced}'") + "$"),
-    ):
+        ("cc_news", [], "did you mean cc-news"), ("stories", [], "stories needs"),
+        ("mine", [""], "is empty"), (str(tmp_path / "*.jsonl"), [], "not a valid directory name"),
+        (str(spaced), [], re.escape(f"--corpus my-text --input '{spaced}'")),
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
             corpus_sources(corpus, inputs)
     (tmp_path / "empty").mkdir()
@@ -146,14 +139,11 @@ def test_each_entry_of_a_directory_is_a_corpus_if_asked(tmp_path: Path) -> None:
     one, file = str(folder / "en/2"), str(folder / "yo.jsonl")
     put_all(tmp_path / "named", "new guinea/a", "yo/a")
     for corpus, inputs, message in (
-        ("mine", [file], "takes a --corpus name of your own and one local directory"),
-        ("mine", [one, one], "got --corpus mine and 2 of --input"),
-        ("mine", [], "and 0 of --input"),
-        ("wikipedia", [one], "got --corpus wikipedia"),
-        ("mine", [one], "has 1 folders and files; omit --by-folder"),
-        ("a/b", [str(folder)], "is not a valid directory name"),
-        ("mine", [str(tmp_path / "named")], "new guinea does not name a corpus"),
-    ):
+        ("mine", [file], "one local directory"), ("mine", [one, one], "corpus mine and 2 of"),
+        ("mine", [], "and 0 of --input"), ("wikipedia", [one], "got --corpus wikipedia"),
+        ("mine", [one], "has 1 folders"), ("a/b", [str(folder)], "a/b"),
+        ("mine", [str(tmp_path / "named")], "new guinea"),
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
             corpus_sources(corpus, inputs, by_folder=True)
 
