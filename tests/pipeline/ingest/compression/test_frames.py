@@ -28,7 +28,7 @@ from pipeline.ingest.extraction import units
 from pipeline.ingest.extraction.extract import extract, extracted_so_far
 from tests.pipeline.ingest.compression.compressed_files import PACK, SKIPPABLE
 from tests.pipeline.ingest.files import bad_of, good_of, read_all, sniffed
-from tests.pipeline.preparing import Prepare, tiny
+from tests.pipeline.preparing import Prepare
 
 SIZES = (3000, 1, 0, 40_000, 700, 2, 9000)
 """Bytes of content of frames, in turn: few end with a line, and one holds none."""
@@ -107,12 +107,12 @@ def framed(path: Path) -> Source:
 def test_pieces_give_the_records_of_the_whole(tmp_path: Path, case: str) -> None:
     """Their ids too; those that are unusable are named by bytes, where lines are not counted."""
     ending, pack = PACKED[case]
-    content = json_lines(600)
+    content = json_lines(400)
     if case == "gzip in gzip":
         content += b"\n".join([gzip.compress(content[:300], mtime=0)] * 200) + b"\n" + content
     path = tmp_path / f"in.jsonl.{ending}"
     whole = read_all(sniffed(path, pack(content)), piece_bytes=1)
-    assert len(whole) >= 600
+    assert len(whole) >= 400
     source = framed(path)
     assert source.frames and source.format == "jsonl"
     for piece_bytes in (1, 5000, 100_000, 1 << 30):
@@ -211,23 +211,22 @@ def test_the_runs_of_an_index_and_a_damaged_one(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_shards_of_pieces_name_the_documents_of_the_whole(
-    path: Path, monkeypatch: pytest.MonkeyPatch, run: Prepare, tiny_tokenizer: Path
+    path: Path, monkeypatch: pytest.MonkeyPatch, make: Prepare
 ) -> None:
     """Prepared again they are complete; a file that has changed in the middle is refused."""
     packed, pieces, whole = path.read_bytes(), path.with_name("pieces"), path.with_name("whole")
     monkeypatch.setenv("TENFOLD_ROOT", str(path.with_name("root")))
     monkeypatch.setattr(prepare, "SPLIT_BYTES", 20_000)
     monkeypatch.setattr(prepare, "SHARD_BYTES", 1)
-    given = ("--corpus", "mine", "--input", path, "--workers", 1)
-    run(*given, *tiny(tiny_tokenizer, pieces))
+    given = ("--corpus", "mine", "--input", path)
+    make(*given, output="pieces")
     assert len(read_manifest(pieces).of(TRAIN)) > 5
-    assert "complete already" in run(*given, *tiny(tiny_tokenizer, pieces))
+    assert "complete already" in make(*given, output="pieces")
     with monkeypatch.context() as context:
         context.setattr(documents_read, "MOST_WHOLE_BYTES", 1 << 30)
-        run(*given, *tiny(tiny_tokenizer, whole))
+        make(*given, output="whole")
     ids = [sorted(pq.read_table(at / DOCUMENTS)["id"].to_pylist()) for at in (pieces, whole)]
     assert ids[0] == ids[1] and len(ids[0]) > 290
     at = packed.index(b"\x1f\x8b", len(packed) // 2)
     path.write_bytes(packed[: at + 4] + b"time" + packed[at + 8 :])
-    refused = run(*given, *tiny(tiny_tokenizer, pieces), code=2)
-    assert f"{path} has changed since" in refused
+    assert f"{path} has changed since" in make(*given, output="pieces", code=2)

@@ -5,6 +5,8 @@ import io
 import lzma
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,11 +20,8 @@ from pipeline.ingest.documents.where import with_line
 from tests.pipeline.ingest.files import read_all
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    "": lambda data: data,
-    "gz": gzip.compress,
-    "zst": zstandard.ZstdCompressor().compress,
-    "xz": lzma.compress,
-}
+    "": bytes, "gz": gzip.compress, "zst": zstandard.compress, "xz": lzma.compress,
+}  # fmt: skip
 LINES = b'{"text": "One.", "url": "http://a/1"}\n{"text": "Two."}\n'
 RECORDS = [Record("news@0", "http://a/1", "One."), Record("news@38", "news", "Two.")]
 
@@ -43,9 +42,9 @@ def records(source: Source, piece_bytes: int = 1 << 20) -> list[Record | Dropped
     ]
 
 
-def parquet(table: pa.Table, rows: int = 2) -> bytes:
+def parquet(table: pa.Table, rows: int = 2, compression: str = "snappy") -> bytes:
     stream = io.BytesIO()
-    pq.write_table(table, stream, row_group_size=rows)
+    pq.write_table(table, stream, row_group_size=rows, compression=compression)
     return stream.getvalue()
 
 
@@ -68,3 +67,15 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch, size: int, overrun: int | None = 
     """Read files some bytes at a time."""
     monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", size)
     monkeypatch.setattr(byte_blocks, "OVERRUN_BYTES", overrun or size)
+
+
+def count_searched(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[int]:
+    """The bytes before each search with a pattern of a module, from where it starts."""
+    pattern, sizes = getattr(module, name), list[int]()
+
+    def counted(find: Callable[[bytes, int], Any]) -> Callable[[bytes, int], Any]:
+        return lambda buffer, begin: sizes.append(len(buffer) - begin) or find(buffer, begin)
+
+    counting = SimpleNamespace(search=counted(pattern.search), finditer=counted(pattern.finditer))
+    monkeypatch.setattr(module, name, counting)
+    return sizes

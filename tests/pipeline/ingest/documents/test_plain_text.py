@@ -52,12 +52,10 @@ def test_what_has_no_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert texts == ["One.", "news:2", "Three."]
 
 
-LINES_TEXT = b"\xef\xbb\xbfOne.\r\n\n  Two \xc3\xa9.\ncaf\xe9\nFour."
-
-
 def test_one_document_per_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"\xef\xbb\xbfOne.\r\n\n  Two \xc3\xa9.\ncaf\xe9\nFour."
     for compression in ("", "gz"):
-        found = source(tmp_path, COMPRESS[compression](LINES_TEXT), plain_text="lines")
+        found = source(tmp_path, COMPRESS[compression](text), plain_text="lines")
         for block in (1, 5, 1 << 22):
             monkeypatch.setattr(byte_blocks, "BLOCK_BYTES", block)
             for piece_bytes in range(1, found.size + 1, 7):

@@ -27,11 +27,11 @@ def test_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_records_by_content_not_suffix(tmp_path: Path) -> None:
     """Also after damaged lines, and longer than the head."""
-    assert (
-        sniffed(tmp_path / "wiki_00", '\n {"id": "1", "url": "u", "text": "."}').format == "jsonl"
-    )
-    for name in ("a.txt.gz", "a.csv"):
-        assert sniffed(tmp_path / name, b'{"text": "One."}').format == "jsonl"
+    for name, content in (
+        ("wiki_00", '\n {"id": "1", "url": "u", "text": "."}'),
+        ("a.txt.gz", '{"text": "One."}'), ("a.csv", '{"text": "One."}'),
+    ):  # fmt: skip
+        assert sniffed(tmp_path / name, content).format == "jsonl"
     long = b'{"text": "' + b"word " * 20_000 + b'"}\n'
     for before in (b"# exported\n", b"", b"\xef\xbb\xbf"):
         assert source(tmp_path, before + long).format == "jsonl"
@@ -62,10 +62,10 @@ def test_data_that_would_be_read_as_text_and_text_that_is_not_data(tmp_path: Pat
 
 
 def test_json_over_several_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for size, indent in itertools.product((1, 5000), (0, 2)):
+    for size, indent in itertools.product((1, 3000), (0, 2)):
         documents = [{"text": f"\u00e9 {n}.", "n": [n, False]} for n in range(size)]
         for value, shape in (
-            ({"documents": documents}, "one JSON object over several lines, not one a line"),
+            ({"documents": documents}, "one JSON object over several lines"),
             ([[n, n] for n in range(size)], "one JSON array"),
         ):
             content = json.dumps(value, indent=indent, ensure_ascii=False).encode()
