@@ -3,6 +3,7 @@
 import fcntl
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,8 +25,7 @@ def ids_of(old: Path, letters: str) -> list[str]:
     return [id_of(old, letter) for letter in letters]
 
 
-def stop(*_: object) -> None:
-    raise KeyboardInterrupt
+STOP = Mock(side_effect=KeyboardInterrupt)
 
 
 def test_takedowns_in_a_chain_equal_one(old: Path, take: Call, show: Call, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_parts_give_the_bytes_of_one_takedown(
     whole = take(old, *ids_of(old, "bkde"), output="whole")
     assert len(read_manifest(old).shards) == 2
     with monkeypatch.context() as patch:
-        patch.setattr(TakedownWorker, "do", stop)
+        patch.setattr(TakedownWorker, "do", STOP)
         part(2, code=130)
     assert (work / DOCUMENTS).exists()
     with (work / "lock").open("r+b") as other:
@@ -67,7 +67,7 @@ def test_parts_give_the_bytes_of_one_takedown(
     assert [path.name for path in work.glob("*shard*.json")] == ["shard-000001.json"]
     written = (work / DOCUMENTS).stat().st_mtime_ns
     with monkeypatch.context() as patch:
-        patch.setattr(publish, "_new_manifest", stop)
+        patch.setattr(publish, "_new_manifest", STOP)
         part(1, code=130)
     assert (new / DOCUMENTS).stat().st_mtime_ns == written, "written once"
     assert part(1) == whole.replace(str(tmp_path / "whole"), str(new))

@@ -10,11 +10,12 @@ from pipeline.data.takedown.purge import PURGED, purge
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents.parquet import extraction_content, extraction_mark
-from pipeline.ingest.documents.read import cut, read
+from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import Dropped, Record
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction import document_tables
 from pipeline.ingest.extraction.extract import extract
+from tests.pipeline.ingest.files import read_all, sniffed
 from tests.pipeline.preparing import Call, Prepare
 
 SEED = 7
@@ -34,13 +35,8 @@ def extract_lines(folder: Path) -> Path:
     return Path(made.path)
 
 
-def documents(path: Path) -> list[Record | Dropped]:
-    source = sniff(path, "mine", "a.txt")
-    return [r for piece in cut(source, 1 << 20) for r in read(piece)]  # type: ignore[misc]
-
-
 def hashes(path: Path, wanted: str) -> np.ndarray:
-    (piece,) = cut(sniff(path, "mine", "a.txt"), 1 << 30)
+    (piece,) = cut(sniffed(path), 1 << 30)
     found = [
         text_hash
         for batch in read_batches((piece,), SEED, DocumentCounts())
@@ -52,7 +48,7 @@ def hashes(path: Path, wanted: str) -> np.ndarray:
 
 def test_only_these_texts_are_gone(extracted: Path, tmp_path: Path) -> None:
     """A purged file is not made again, and other texts change nothing."""
-    before, mark = documents(extracted), extraction_mark(str(extracted))
+    before, mark = read_all(sniffed(extracted)), extraction_mark(str(extracted))
     wanted, content = hashes(extracted, "secret"), extraction_content(str(extracted))
     assert len(wanted) == 7 and pq.read_metadata(extracted).num_row_groups > 2
     whole = extracted.read_bytes()
@@ -60,8 +56,8 @@ def test_only_these_texts_are_gone(extracted: Path, tmp_path: Path) -> None:
     assert purge(extracted, wanted, SEED + 1) == 0
     assert extracted.read_bytes() == whole
     assert purge(extracted, wanted, SEED) == 7
-    after = documents(extracted)
-    assert [r.id for r in after] == [r.id for r in before]
+    after = read_all(sniffed(extracted))
+    assert [r.id for r in after] == [r.id for r in before]  # type: ignore[union-attr]
     assert [r for r in after if isinstance(r, Record)] == [
         r for r in before if isinstance(r, Record) and "secret" not in r.text
     ]

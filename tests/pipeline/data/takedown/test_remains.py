@@ -12,6 +12,7 @@ from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.data.letters import id_of, prepare_letters
+from tests.pipeline.ingest.files import put
 from tests.pipeline.preparing import Call, Prepare
 
 
@@ -24,12 +25,9 @@ def test_the_other_places_are_listed(
     monkeypatch.setenv("TENFOLD_ROOT", str(root))
     given = ("--corpus", tmp_path / "letters.jsonl", "--set", "data.sequence_length=16")
     make(*given, output="root/shards/sixteen")
-    for name in (
-        "documents/letters.jsonl-0123.parquet", "documents/other-0123.parquet",
-        "downloads/ab/letters.jsonl",
-    ):  # fmt: skip
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
+    for name in ("letters.jsonl-0123.parquet", "other-0123.parquet"):
+        put(root / "documents" / name, "")
+    put(root / "downloads" / "ab" / "letters.jsonl", "")
     (root / "shards" / "half" / ".work").mkdir(parents=True)
     lines = take(old, id_of(old, "c")).splitlines()
     places = lines[lines.index("their text is still in these places:") + 1 : -1]
@@ -45,8 +43,7 @@ def test_the_other_places_are_listed(
 
 
 def test_files_of_long_names_are_listed(tmp_path: Path) -> None:
-    path = tmp_path / f"{'y' * 200}.txt"
-    path.write_text("A text.")
+    path = put(tmp_path / f"{'y' * 200}.txt", "A text.")
     _, sources = corpus_sources("mine", [str(path)])
     (made,) = extract(sources, tmp_path / "documents", local_executor(1))
     none = np.array([], np.uint64)
