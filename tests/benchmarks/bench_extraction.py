@@ -29,10 +29,10 @@ import mwparserfromhell
 
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction import mediawiki
+from pipeline.ingest.extraction.units import format_of
 from pipeline.ingest.wikitext.prose import prose
 from pipeline.ingest.wikitext.wiki import Wiki
 from tests.benchmarks.bench_web import scores
-from tests.pipeline.ingest.extraction.slow_files import one_pass
 
 ROUNDS = 3
 HOLE = re.compile(r"\( ?[;,:]|[;,] ?\)|\( ?\)| [,;](?= )|, ?,")
@@ -42,7 +42,8 @@ def articles(dump: str) -> dict[str, str]:
     """Wikitext of the pages that are not dropped unread, by page number."""
     wikitexts: list[str] = []
     mediawiki.prose = lambda wikitext, wiki: wikitexts.append(wikitext) or "x"  # type: ignore[func-returns-value]
-    read = one_pass(sniff(dump, "wikipedia", "dump"))
+    source = sniff(dump, "wikipedia", "dump")
+    read = format_of(source).begin(source)
     return dict(zip([page.id for page in read if page.text], wikitexts, strict=True))
 
 

@@ -32,7 +32,7 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 from pipeline.ingest.documents.records import Extract
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.warc import WarcRecord, parse_response, read_records
-from tests.pipeline.ingest.extraction.slow_files import whole_web_file
+from tests.pipeline.ingest.web_archive import whole_web_file
 
 ROUNDS = 5
 PEER = """

@@ -2,9 +2,13 @@
 
 import gzip
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from fastwarc.stream_io import Lz4Writer
+
+from pipeline.ingest.documents.records import BadRecord, Extract, Source
+from pipeline.ingest.extraction.units import format_of
+from pipeline.ingest.extraction.web_pages import without_repeats
 
 NAVIGATION = "".join(
     f'<li><a href="/{name.lower()}">{name}</a></li>'
@@ -87,3 +91,9 @@ def articles(count: int, site: str = "www.paper.org", more: str = "") -> list[by
         )
         for n in range(count)
     ]
+
+
+def whole_web_file(source: Source) -> Iterator[Extract | BadRecord]:
+    """The documents of a WARC or WET file, without the lines that its sites repeat."""
+    pages = [*format_of(source).begin(source)]
+    return without_repeats(source, lambda: iter(pages))

@@ -66,7 +66,7 @@ def test_memory_does_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     """Members of zeros, a thousand times smaller than what they hold, and megabytes of padding."""
     monkeypatch.setattr(codecs, "BLOCK_BYTES", 1 << 20)
     size = 1 << 25
-    padding = SKIPPABLE * 40_000 if codec in ("zst", "lz4") else bytes(1 << 22)
+    padding = SKIPPABLE * 5_000 if codec in ("zst", "lz4") else bytes(1 << 22)
     path = tmp_path / "in"
     path.write_bytes(PACK[codec](bytes(size)) + padding)
     kind = sniff_compression(str(path))

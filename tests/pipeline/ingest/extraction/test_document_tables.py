@@ -22,6 +22,7 @@ from pipeline.ingest.extraction.document_tables import (
 )
 from pipeline.ingest.extraction.extract import extract
 from pipeline.ingest.extraction.units import is_extracted
+from tests.pipeline.ingest.documents.test_books import NEW
 from tests.pipeline.ingest.files import bad_of, good_of, put, read_all, sniffed, texts_of
 from tests.pipeline.ingest.tars import extracted
 
@@ -32,11 +33,7 @@ DOC = "".join(
     f'<doc id="{n}" url="http://w/{n}" title="T{n}">\nT{n}\n\n{WORDS if n % 4 else ""}\n</doc>\n'
     for n in range(12)
 )
-BOOK = (
-    "The Project Gutenberg EBook of X\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n"
-    "Produced by A. B.\n\n" + "It was [Pg 12] late. [Illustration: a cat]\n\n" * 40
-    + "*** END OF THE PROJECT GUTENBERG EBOOK X ***\nlicence\n"
-)  # fmt: skip
+BOOK = NEW.format(book="It was [Pg 12] late. [Illustration: a cat]\n\n" * 40)
 ARRAY = '[{"text": "One.", "id": 7}, {"text": null}, {"text": "", "url": "http://a"}]'
 WIKI = '{"id": "1", "url": "https://x/?curid=1", "text": "A ( ; born 1809) man."}\n{"id": 3}\n'
 TABLE = 'id,text\n4,"One, two"\n5,a,b\n,\n'

@@ -13,16 +13,16 @@ from pipeline.ingest.documents.records import Extract
 from pipeline.ingest.extraction import mediawiki, places
 from pipeline.ingest.extraction.mediawiki import extract_page, find_pages
 from pipeline.ingest.extraction.places import START
+from pipeline.ingest.extraction.units import format_of
 from pipeline.ingest.wikitext.wiki import Wiki
 from tests.pipeline.ingest.dump import PROSE, dump, page, small_dump
-from tests.pipeline.ingest.extraction.slow_files import one_pass
 from tests.pipeline.ingest.files import sniffed
 
 
 def articles(folder: Path, content: bytes) -> list[Extract]:
     source = sniffed(folder / "dump", content)
     assert source.format == "mediawiki"
-    return [*one_pass(source)]
+    return [*format_of(source).begin(source)]
 
 
 def streams(content: bytes) -> bytes:

@@ -26,7 +26,6 @@ from pipeline.ingest.extraction.document_tables import SCHEMA, extract_tables
 from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.ingest.compression.compressed_files import PACK
 from tests.pipeline.ingest.dump import small_dump
-from tests.pipeline.ingest.extraction.slow_files import one_pass
 from tests.pipeline.ingest.extraction.test_html_files import EVERY, write_site
 from tests.pipeline.ingest.files import put, read_all, sniffed, texts_of
 from tests.pipeline.ingest.tars import PAGES, Content, extracted, tar
@@ -46,7 +45,7 @@ def published(subsets: Iterable[Content]) -> bytes:
 def records(path: Path) -> list[Extract | BadRecord]:
     source = sniffed(path)
     assert source.format == "tar"
-    return list(one_pass(source))
+    return [*units.format_of(source).begin(source)]
 
 
 def texts(path: Path) -> dict[str, str]:
@@ -192,7 +191,7 @@ def test_extraction_keeps_the_names_of_members(tmp_path: Path) -> None:
 
 def test_headers_that_are_no_records(tmp_path: Path) -> None:
     """A megabyte of them took minutes, and some ended the archive with a traceback."""
-    assert tar_archives._pax_fields(b"0 " * 500_000) == {"": ""}
+    assert tar_archives._pax_fields(b"0 " * 200_000) == {"": ""}
     assert tar_archives._pax_fields(b"12 path=a/b\nrubbish") == {"path": "a/b"}
     assert tar_archives._pax_fields(b"x" * 99) == {}
     with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as archive:

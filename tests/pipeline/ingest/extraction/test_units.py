@@ -50,7 +50,7 @@ WARC = articles(40, more="<p>" + "filler " * 200 + "</p>")
 FILES: dict[str, Callable[[], bytes]] = {
     "xml": wiki,
     "streams.xml.bz2": lambda: streams(wiki()),
-    "one_stream.xml.bz2": lambda: bz2.compress(wiki(300), 1),
+    "one_stream.xml.bz2": lambda: bz2.compress(wiki(220), 1),
     "xml.gz": lambda: gzip.compress(wiki()),
     "warc": lambda: b"".join(WARC),
     "warc.gz": lambda: members(WARC * 3),

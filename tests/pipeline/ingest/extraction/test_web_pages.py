@@ -16,9 +16,9 @@ from pipeline.ingest.documents import time_limit
 from pipeline.ingest.documents.records import BadRecord, Extract, PageChoice, Source
 from pipeline.ingest.encodings.utf import OVERRULED
 from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.units import format_of
 from pipeline.ingest.extraction.web_pages import PAGES_WITH_LINE
 from pipeline.recipes import recipe
-from tests.pipeline.ingest.extraction.slow_files import one_pass, whole_web_file
 from tests.pipeline.ingest.files import sniffed, texts_of
 from tests.pipeline.ingest.web_archive import (
     SENTENCES,
@@ -28,6 +28,7 @@ from tests.pipeline.ingest.web_archive import (
     page,
     record,
     response,
+    whole_web_file,
 )
 from tests.pipeline.preparing import Prepare
 
@@ -157,7 +158,7 @@ def test_every_record_of_real_files(real_data: Path) -> None:
     for path in [*real_data.glob("cc-news/warc/*"), *real_data.glob("formats/w[ae]*/*")]:
         given = sniffed(path)
         found = [*whole_web_file(given)]
-        assert len(found) == len([*one_pass(given)])
+        assert len(found) == len([*format_of(given).begin(given)])
         kept = [item for item in found if isinstance(item, Extract) and not item.dropped]
         assert all(item.text and item.domain and item.language for item in kept)
         counts[path.name] = (len(found), len(kept))
