@@ -2,12 +2,9 @@
 
 import bz2
 import gzip
-import io
 import json
 import lzma
 import pickle
-import tarfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,8 +18,10 @@ from pipeline.base.errors import DataError
 from pipeline.data.selection.contamination import CHUNK_CHARACTERS, RUN_WORDS, Evaluation
 from pipeline.data.selection.minhash import have_run, runs
 from tests.benchmarks.planted import document
+from tests.golden.formats import zipped
 from tests.pipeline.data.selection.conftest import arrays
 from tests.pipeline.ingest.documents.raw_files import arrow, parquet
+from tests.pipeline.ingest.tars import tar
 from tests.pipeline.preparing import Prepare, write_jsonl
 
 FIRST = "The quick brown fox jumps over the lazy dog and then it sleeps until next morning"
@@ -226,35 +225,20 @@ def test_broken_json_is_an_error_with_its_line(tmp_path: Path, name: str) -> Non
 # --- Refusals
 
 
-def zipped() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("dev.jsonl", GOOD * 9)
-    return file.getvalue()
-
-
-def tarred(mode: str) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode=mode) as archive:  # type: ignore[call-overload]
-        member = tarfile.TarInfo("dev.jsonl")
-        member.size = len(GOOD)
-        archive.addfile(member, io.BytesIO(GOOD.encode()))
-    return file.getvalue()
-
-
 def not_utf8() -> pa.Table:
     ends = pa.py_buffer(np.array([0, 1, 2], np.int32).tobytes())
     return pa.table({"text": pa.StringArray.from_buffers(2, ends, pa.py_buffer(b"a\xff"))})
 
 
+TAR = tar({"dev.jsonl": GOOD.encode()})
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 WARC = f"WARC/1.0\r\nWARC-Type: conversion\r\nContent-Length: 9\r\n\r\n{FIRST}".encode()
 REFUSED = {
-    "zip": ("dev.zip", zipped(), "is a zip archive"),
-    "tar": ("dev.tar", tarred("w"), "is a tar archive"),
-    "tar.gz": ("dev.tar.gz", tarred("w:gz"), "is a tar archive"),
-    "tar.xz": ("dev.tar.xz", tarred("w:xz"), "is a tar archive"),
-    "tar.zst": ("dev", zstandard.compress(tarred("w")), "is a tar archive"),
+    "zip": ("dev.zip", zipped({"dev.jsonl": GOOD.encode() * 9}), "is a zip archive"),
+    "tar": ("dev.tar", TAR, "is a tar archive"),
+    "tar.gz": ("dev.tar.gz", gzip.compress(TAR), "is a tar archive"),
+    "tar.xz": ("dev.tar.xz", lzma.compress(TAR), "is a tar archive"),
+    "tar.zst": ("dev", zstandard.compress(TAR), "is a tar archive"),
     "WARC": ("dev.warc", WARC, "is a WARC file"),
     "WARC, compressed": ("dev.warc.gz", gzip.compress(WARC), "is a WARC file"),
     "dump": ("wiki.xml", f"<mediawiki><page>{FIRST}".encode(), "is a MediaWiki dump"),

@@ -182,16 +182,6 @@ def test_two_decide_at_once_where_locks_exclude_nobody(
     assert read_store(store).documents == 2
 
 
-def test_a_corpus_of_only_copies_is_an_error(tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    texts = [" ".join(document(rng, 50)) for _ in range(3)]
-    corpora(tmp_path, first=texts, second=texts[:2])
-    decided = chosen(tmp_path, "first", "second")
-    decide(decided, local_executor(1))
-    with pytest.raises(DataError, match=r"corpus second: .* 2 near-duplicate of one in first;"):
-        validation_thresholds(decided.decided_tasks(), recipe("roberta_tiny").data)
-
-
 def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
     """In two corpora with different thresholds; without selection there are several."""
     rng = np.random.default_rng(3)

@@ -1,6 +1,5 @@
 """Words of every script against Unicode's own names and categories."""
 
-import functools
 import itertools
 import random
 import re
@@ -21,7 +20,6 @@ WORDS, LETTERS = 20, 4
 """Of each document: words, and letters of a word."""
 
 
-@functools.cache
 def letters_by_script() -> dict[str, list[str]]:
     """The letters whose names begin with the same word, such as COPTIC, in all planes."""
     found = defaultdict(list)
@@ -46,15 +44,6 @@ def words(text: str) -> list[str]:
     return [re.sub("[A-Z]", lambda c: c[0].lower(), word) for word in found if word]
 
 
-@functools.cache
-def texts_by_script() -> dict[str, str]:
-    rng = random.Random(0)
-    return {
-        script: " ".join("".join(rng.choices(letters, k=LETTERS)) for _ in range(WORDS))
-        for script, letters in letters_by_script().items()
-    }
-
-
 def counts(*texts: str) -> list[list[int]]:
     found: list[list[int]] = count_words(*arrays(texts)).tolist()
     return found
@@ -62,7 +51,11 @@ def counts(*texts: str) -> list[list[int]]:
 
 def test_a_document_of_any_script_survives_min_words_and_is_found() -> None:
     """Words of scripts with spaces end at spaces only."""
-    texts = texts_by_script()
+    rng = random.Random(0)
+    texts = {
+        script: " ".join("".join(rng.choices(letters, k=LETTERS)) for _ in range(WORDS))
+        for script, letters in letters_by_script().items()
+    }
     assert len(texts) > 150 and {"TIFINAGH", "COPTIC", "GLAGOLITIC", "ETHIOPIC"} <= texts.keys()
     text = arrays(texts.values())
     rules = Filters.parse([f"min-words={WORDS}", "min-letters=1"])
@@ -82,21 +75,15 @@ def test_words_by_category() -> None:
     for text, *expected in (
         ("ⵜⴰⵎⴰⵣⵉⵖⵜ ⵜⵓⵏⵙⵉⵢⵜ", 2, 2),  # Tifinagh
         ("Ⲡⲓⲣⲉⲙⲛ̀ⲭⲏⲙⲓ", 1, 1),  # Coptic, with a combining mark
-        ("ⰳⰾⰰⰳⱁⰾⰻⱌⰰ", 1, 1),
         ("ⶀⶁ ⷀⷁ", 2, 2),  # Ethiopic Extended
-        ("हिन्दी में किताबें", 3, 3),  # vowel signs and viramas are marks
         ("ที่นี่", 2, 2),  # two letters, each with a vowel sign and a tone mark
         ("བོད་ཡིག", 4, 4),  # Tibetan, letter by letter
-        ("កម្ពុជា", 4, 4),
         ("𠀀𠀁 ｱｲｳ", 5, 5),  # extension B, and halfwidth katakana
-        ("ｆｕｌｌ ｗｉｄｔｈ", 2, 2),
         ("مرحبا، كيف؟ نعم", 3, 3),  # a comma and a question mark of Arabic
         ("३ ٣ ½ ② 4", 5, 0),
         ("10 m² 5 µm 1º", 5, 3),
-        ("3×4 ÷ 5", 3, 0),
         ("❤️ 😀 → ∑", 0, 0),  # symbols, and a mark without a letter
         ("1️⃣ 2", 2, 0),
-        ("𝐀𝐁 𐐀𐐁 𞤀𞤁", 3, 3),
         ("\U0001e4d0\U0001e4d1 x", 2, 2),  # Nag Mundari, newer than some Pythons
         ("\U0002ebf0\U000323b0", 2, 2),  # extensions I and J, which are newer, too
         ("\ue000 \U000f0000", 0, 0),  # for private use

@@ -151,23 +151,13 @@ def test_each_entry_of_a_directory_is_a_corpus_if_asked(tmp_path: Path) -> None:
 def test_files_beside_folders_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of files that describe, always; of other plain text, if the records are most of the bytes;
-    all are read with --plain-text."""
+    """As `test_shapes` says; all are read with --plain-text."""
     put_all(tmp_path, "en/1.jsonl", "sw.jsonl")
     put(tmp_path / "yo/README", "A folder of plain text.\n")
     for file in ("README.md", "LICENSE", "list.txt"):
         put(tmp_path / file, "Text.\n")
-
-    def corpora(plain_text: str = "") -> tuple[list[str], str]:
+    for plain_text, more in (("", set[str]()), ("file", {"LICENSE", "README", "list"})):
         _, found = corpus_sources("mine", [str(tmp_path)], plain_text=plain_text, by_folder=True)
-        return sorted(source.corpus for source in found), capsys.readouterr().out
-
-    found, said = corpora()
-    assert found == ["en", "sw", "yo"]
-    assert "3 other file(s) are skipped (LICENSE, README.md, list.txt); --plain-text" in said
-    found, said = corpora("file")
-    assert {*found} == {"LICENSE", "README", "en", "list", "sw", "yo"} and "left out" not in said
-    put(tmp_path / "list.txt", "Text.\n" * 20)
-    found, said = corpora()
-    assert found == ["en", "list", "sw", "yo"]
-    assert "2 other file(s) are skipped (LICENSE, README.md)" in said
+        assert {source.corpus for source in found} == {"en", "sw", "yo"} | more
+        said = capsys.readouterr().out
+        assert ("3 other file(s) are skipped (LICENSE, README.md, list.txt)" in said) != bool(more)

@@ -6,14 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError
-from pipeline.ingest.corpora.catalogue import CORPORA
 from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources
-from pipeline.ingest.corpora.suitability import (
-    holds_sentences,
-    is_lower_cased,
-    require_fit,
-    require_fit_of_hub,
-)
+from pipeline.ingest.corpora.suitability import holds_sentences, is_lower_cased, require_fit
 from pipeline.ingest.documents.records import Source
 from pipeline.recipes import recipe
 from tests.pipeline.preparing import write_jsonl
@@ -28,18 +22,13 @@ def rows(folder: Path, text: str, corpus: str = "bookcorpus") -> list[Source]:
 
 
 def test_sentences_are_refused_where_books_are_needed(tmp_path: Path) -> None:
-    """As the Hub's bookcorpus has them, lower-cased; nothing is asked of the users' own text."""
+    """Nothing is asked of the users' own text; the Hub's copies are refused in test_download."""
     sources = rows(tmp_path, SENTENCE.lower())
     with pytest.raises(ConfigError, match=r"lower-cased, .* byte-bpe"):
         require_fit(sources, CASED)
     with pytest.raises(ConfigError, match=r"data\.format=segment_pair needs whole books"):
         require_fit(sources, UNCASED)
     require_fit(sources, replace(UNCASED, format="full_sentences"))
-    hub = CORPORA["bookcorpus"].hub
-    assert hub
-    for data in (CASED, UNCASED):
-        with pytest.raises(ConfigError, match="bookcorpus/bookcorpus on the Hub"):
-            require_fit_of_hub("bookcorpus", hub, data)
     sources = rows(tmp_path, SENTENCE)
     require_fit(sources, CASED)  # full_sentences
     with pytest.raises(ConfigError, match="whole books"):

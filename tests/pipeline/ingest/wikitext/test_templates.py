@@ -9,10 +9,7 @@ def test_which_templates_show_words() -> None:
     assert constant("lang") is None
     names = ("lang", "lang-ru", "convert", "val", "nowrap", "infobox river", "cite web")
     assert [shows_words(name) for name in names] == [True] * 5 + [False] * 2
-    for name, values, text in (
-        ("lang", {"1": "fr", "2": "mot"}, "mot"), ("nowrap", {"1": "mot", "2": "x"}, "mot"),
-        ("quote", {"text": "mot", "sign": "x"}, "mot"), ("nowrap", {"class": "x"}, ""),
-        ("convert", {"1": f"5{HOLE}", "2": f"to{HOLE}", "3": "7", "4": "m"}, "5 to 7 m"),
-        ("val", {"1": "12", "e": "3"}, "12×10³"),
-    ):  # fmt: skip
-        assert expand_template(name, values) == text
+    assert expand_template("nowrap", {"1": "mot", "2": "x"}) == "mot"
+    assert expand_template("nowrap", {"class": "x"}) == ""
+    values = {"1": f"5{HOLE}", "2": f"to{HOLE}", "3": "7", "4": "m"}
+    assert expand_template("convert", values) == "5 to 7 m"
