@@ -3,11 +3,12 @@
 `released/test_hub` has its refusals, damage and full disks.
 """
 
+import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, get_session
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import bytes_in
@@ -46,7 +47,9 @@ def test_chosen_files_of_a_commit(serving: Any, tmp_path: Path) -> None:
 def test_a_network_is_awaited(
     serving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetch, failures = HfApi.hf_hub_download, [ConnectionError("gone")] * 3
+    fetch = HfApi.hf_hub_download
+    client = importlib.import_module(type(get_session()).__module__.partition(".")[0])
+    failures = [ConnectionError("gone"), client.ConnectError("gone"), ConnectionError("gone")]
 
     def lose(*given: Any, **more: Any) -> Any:
         if failures:

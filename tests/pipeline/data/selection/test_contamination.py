@@ -22,7 +22,6 @@ from tests.golden.formats import zipped
 from tests.pipeline.data.selection.conftest import arrays
 from tests.pipeline.ingest.documents.raw_files import arrow, parquet
 from tests.pipeline.ingest.tars import tar
-from tests.pipeline.preparing import Prepare, write_jsonl
 
 FIRST = "The quick brown fox jumps over the lazy dog and then it sleeps until next morning"
 SECOND = "Which of these animals, asked Mr. O'Neill, was it that slept all day in the barn?"
@@ -154,21 +153,6 @@ def test_strings_are_cleaned_in_chunks(tmp_path: Path, monkeypatch: pytest.Monke
     assert CHUNK_CHARACTERS > 1 << 20
     monkeypatch.setattr("pipeline.data.selection.contamination.CHUNK_CHARACTERS", 300)
     assert read(tmp_path / "dev", ENCODED["snappy Parquet"]).mark == EXPECTED
-
-
-def test_prepare_drops_documents_and_reads_evaluation_files_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Prepare
-) -> None:
-    own = [" ".join(document(np.random.default_rng(1000 + number), 30)) for number in range(60)]
-    texts = [f"{one} {planted}" for one, planted in zip(own * 2, PLANTED)] + own
-    corpus = write_jsonl(tmp_path / "news.jsonl", texts)
-    (tmp_path / "dev").write_bytes(ENCODED["xz"])
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-    make("--corpus", corpus, "--decontaminate", tmp_path / "dev", "--set", "data.duplicates=1")
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_bytes())
-    assert manifest["corpora"]["news"]["dropped"] == {"contaminated": 101}
-    assert manifest["totals"]["documents"] == 60
-    assert not [*(tmp_path / "root" / "documents").glob("*.parquet")]
 
 
 # --- Text that looks like JSON, and broken JSON

@@ -103,37 +103,29 @@ def test_few_documents_are_one_task(
     assert len(many.files("candidates")) == len(many.files("agreement")) == 32
 
 
-@pytest.fixture
-def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Names of opened files, those that Arrow opens included."""
-    seen: list[str] = []
-    over = Event()
-
-    def listen(event: str, given: tuple[Any, ...]) -> None:
-        if event == "open" and not over.is_set():
-            seen.append(str(given[0]))
-
-    sys.addaudithook(listen)
-    real = survey.pq.ParquetFile
-
-    def spied(path: Path, **options: Any) -> pq.ParquetFile:
-        seen.append(str(path))
-        return real(path, **options)
-
-    monkeypatch.setattr(survey.pq, "ParquetFile", spied)
-    yield seen
-    over.set()
-
-
 def test_each_task_opens_each_survey_once(
-    planned: tuple[Join, list[int]], opens: list[str]
+    planned: tuple[Join, list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many ranges of hashes, runs and documents there are."""
     join, expected = planned
-    assert found(join) == expected
-    surveys = [name for name in opens if name.endswith(".parquet")]
+    opened, is_over, real = list[str](), Event(), survey.pq.ParquetFile
+
+    def listen(event: str, given: tuple[Any, ...]) -> None:
+        if event == "open" and not is_over.is_set():
+            opened.append(str(given[0]))
+
+    def spied(path: Path, **options: Any) -> pq.ParquetFile:
+        opened.append(str(path))  # Arrow tells no hook
+        return real(path, **options)
+
+    sys.addaudithook(listen)
+    monkeypatch.setattr(survey.pq, "ParquetFile", spied)
+    roots = found(join)
+    is_over.set()  # a hook stays for ever
+    assert roots == expected
+    surveys = [name for name in opened if name.endswith(".parquet")]
     assert len(surveys) == 2 * 32 * len(join.surveys)
-    others = [name for name in opens if str(join.directory) in name]
+    others = [name for name in opened if str(join.directory) in name]
     assert len(others) < 66 * 8  # its lock, its file twice, the directory, and what it reads
 
 

@@ -93,22 +93,6 @@ def test_several_earlier_shards_and_chains(tmp_path: Path) -> None:
     assert reasons(chosen(tmp_path, "june", earlier=(may,))) == [None, of_may, "near-duplicate"]
 
 
-def test_recall_is_that_of_one_run(tmp_path: Path) -> None:
-    """The first of each pair in one month, the second in the next: the same second ones are
-    dropped as in one run over both."""
-    rng = np.random.default_rng(2)
-    levels = (0.5, 0.7, 0.75, 0.8, 0.9)
-    ones = [document(rng, int(rng.integers(60, 400))) for _ in levels for _ in range(80)]
-    others = [copy_of(words, levels[i // 80], rng) for i, words in enumerate(ones)]
-    write(tmp_path, april=ones, may=others)
-    together = reasons(chosen(tmp_path, "april", "may"))[len(ones) :]
-    april = keep(tmp_path, "april", split_bytes=1 << 18)
-    apart = reasons(chosen(tmp_path, "may", earlier=(april,), split_bytes=1 << 18))
-    assert [reason is not None for reason in apart] == [reason is not None for reason in together]
-    assert sum(reason is not None for reason in apart) > 100
-    assert not any(reasons(chosen(tmp_path, "may")))
-
-
 @pytest.mark.usefixtures("quick_workers")
 def test_only_what_is_kept_is_stored_by_any_workers_killed_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

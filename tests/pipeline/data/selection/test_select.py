@@ -266,6 +266,8 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
         assert contents(outputs[name]) == contents(outputs["one"])
         one, other = (decisions_of(tmp_path / root) for root in ("one", name))
         assert one == other and len(one) > 4
+    [extracted] = (tmp_path / "one" / "documents").glob("*.parquet")
+    assert extracted.name.startswith("4.tar-"), "evaluation files are read as they are"
     manifest = json.loads((outputs["one"] / "manifest.json").read_bytes())
     about = manifest["corpora"]["news"]
     dropped = about["dropped"]

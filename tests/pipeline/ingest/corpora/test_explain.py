@@ -1,6 +1,5 @@
 """`--explain` prints the whole catalogue entry, at any width, without a network."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from pipeline.base.errors import ConfigError
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from pipeline.ingest.corpora.explain import explain
-from tests.pipeline.preparing import Prepare
 
 
 def test_all_of_a_corpus_or_group_is_printed_in_lines_that_fit_the_terminal() -> None:
@@ -37,11 +35,3 @@ def test_unknown_names_and_paths(tmp_path: Path) -> None:
         explain("cc_news", 80)
     with pytest.raises(ConfigError, match=str(tmp_path)):
         explain(str(tmp_path), 80)
-
-
-def test_the_command_needs_no_input_and_no_datasets(
-    run: Prepare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    said = run("--corpus", "cc-news", "--explain")
-    assert "https://data.commoncrawl.org/crawl-data/CC-NEWS/2019/02/warc.paths.gz" in said

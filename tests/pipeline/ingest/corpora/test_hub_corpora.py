@@ -1,6 +1,5 @@
 """Fetching a corpus from the Hub: pinned, once, resumable, one-line errors."""
 
-import importlib
 import json
 import sys
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from huggingface_hub import constants, get_session
+from huggingface_hub import constants
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.corpora.catalogue import Hub
@@ -93,22 +92,6 @@ def test_an_interrupted_fetch_resumes_with_the_next_file(serving: Any, tmp_path:
     assert first.stat().st_mtime_ns == written and not [x for x in asked if "train-00000" in x]
     for path in whole.iterdir():
         assert (directory / path.name).read_bytes() == path.read_bytes()
-
-
-def test_a_lost_network_is_not_reported_as_a_full_disk(
-    serving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The Hub's client raises errors of several types."""
-    client = importlib.import_module(type(get_session()).__module__.partition(".")[0])
-    for error in (ConnectionError("gone"), client.ConnectError("gone")):
-
-        def lose(*_: object, error: Exception = error, **__: object) -> None:
-            raise error
-
-        monkeypatch.setattr("huggingface_hub.HfApi.hf_hub_download", lose)
-        with serving(), pytest.raises(DataError, match=r"cannot be fetched \(gone; 8 attempts"):
-            fetch_corpus("cc-news", HUB, tmp_path / "downloads")
-        assert not [*(tmp_path / "downloads").rglob("*.*et*")]
 
 
 def test_another_text_field_and_no_rows(repository: Path, serving: Any, tmp_path: Path) -> None:

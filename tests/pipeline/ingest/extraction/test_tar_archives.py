@@ -85,6 +85,11 @@ def test_openwebtext_as_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for block in (7, 1 << 22):
         monkeypatch.setattr(codecs, "BLOCK_BYTES", block)
         assert list(texts(path).items()) == expected
+    found = read_all(extracted(path, tmp_path / "documents"))
+    assert [(record.origin, record.text) for record in found] == [  # type: ignore[union-attr]
+        (f"pages.tar/{name}", text) for name, text in expected
+    ]
+    assert found[1] == Record("pages.tar@1", f"pages.tar/{expected[1][0]}", expected[1][1])
 
 
 def test_concatenated_archives_with_nuls_between(tmp_path: Path) -> None:
@@ -178,15 +183,6 @@ def test_damage_is_one_line_that_names_the_place(tmp_path: Path) -> None:
         write(tmp_path, content)
         with pytest.raises(DataError, match=message):
             records(path)
-
-
-def test_extraction_keeps_the_names_of_members(tmp_path: Path) -> None:
-    path = write(tmp_path, published([PAGES]))
-    made = extracted(path, tmp_path / "documents")
-    found = read_all(made)
-    assert texts_of(found) == [*decoded(PAGES).values()]
-    inside = f"{SUBSET.format(0)}/0000002-e.txt"
-    assert found[2] == Record("pages.tar@2", f"pages.tar/{inside}", "Page 2.")
 
 
 def test_headers_that_are_no_records(tmp_path: Path) -> None:
