@@ -90,23 +90,15 @@ def test_a_link_in_place_of_a_lock_is_refused(target: str, tmp_path: Path) -> No
     lock = tmp_path / ".a.lock"
     lock.symlink_to(tmp_path / target)
 
-    def take() -> None:
-        with one_at_a_time(lock):
-            pass
-
+    take = one_at_a_time(lock).__enter__
     for use in (take, lambda: open_lock(lock), lambda: is_locked(lock)):
         with pytest.raises(DataError, match=r"/\.a\.lock is a link"):
             use()
     assert (tmp_path / "mine").read_text() == "precious" and not (tmp_path / "missing").exists()
 
 
-def test_where_there_are_no_locks_nobody_is_said_to_hold_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def without_locks(*_: object) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr("pipeline.base.files.fcntl.flock", without_locks)
+@pytest.mark.usefixtures("no_locks")
+def test_where_there_are_no_locks_nobody_is_said_to_hold_one(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as lock:
         assert try_lock(lock) is None
     assert not is_locked(tmp_path / "lock")

@@ -4,11 +4,13 @@ import os
 import tempfile
 from pathlib import Path
 
+import numba
 import pytest
 
 from pipeline.base import private_directories
 from pipeline.base.errors import ConfigError
 from pipeline.base.private_directories import own_directory, own_temporary_directory
+from pipeline.kernels.cache import set_kernel_cache, set_torch_caches
 from tests.conftest import Command
 
 SOMEBODY, GROUP = 4242, 4243
@@ -163,26 +165,33 @@ def test_what_is_not_a_directory_is_an_error_of_the_system(tmp_path: Path) -> No
 
 
 @as_root
+def test_caches_of_kernels_and_of_torch_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = str(make(tmp_path / "planted", 0o755, SOMEBODY) / "cache")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", planted)
+    with pytest.raises(ConfigError, match="set NUMBA_CACHE_DIR to"):
+        set_kernel_cache()
+    variables = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
+    for variable in variables:
+        monkeypatch.setenv(variable, str(tmp_path / "mine"))
+    for variable in variables:
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, planted)
+            with pytest.raises(ConfigError, match=f"set {variable} to"):
+                set_torch_caches()
+
+
+@as_root
 @pytest.mark.parametrize(
-    ("module", "variable"),
-    [
-        ("prepare", "XDG_CACHE_HOME"), ("train", "TORCHINDUCTOR_CACHE_DIR"),
-        *(
-            pytest.param(module, variable, marks=pytest.mark.slow)
-            for module, variable in (
-                ("inspect", "NUMBA_CACHE_DIR"), ("train", "NUMBA_CACHE_DIR"),
-                ("train", "TRITON_CACHE_DIR"), ("train", "TORCH_EXTENSIONS_DIR"),
-            )
-        ),
-    ],
-)  # fmt: skip
+    ("module", "variable"), [("prepare", "XDG_CACHE_HOME"), ("train", "TORCHINDUCTOR_CACHE_DIR")]
+)
 def test_commands_refuse_a_planted_directory_in_one_line(
     module: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     planted = make(make(tmp_path / "tmp", 0o1777) / "tenfold-root", 0o755, SOMEBODY)
     arguments = {
         "prepare": ["--corpus", "sample", "--recipe", "roberta_tiny", "--output", tmp_path / "x"],
-        "inspect": [tmp_path],
         "train": ["roberta_tiny", "--data", tmp_path, "--output", tmp_path / "run"],
     }[module]
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)

@@ -2,9 +2,7 @@
 
 import errno
 import os
-import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from pipeline.base import process_scope
 from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
 from pipeline.base.publish import TakenError, publish_folder, scratch_folder, whole_folder
-from tests.launching import process
+from tests.temporaries import temporary_of_the_dead
 
 
 def names(folder: Path) -> list[str]:
@@ -124,17 +122,11 @@ def test_an_error_leaves_nothing_and_a_full_disk_is_one_line(tmp_path: Path) -> 
 
 def test_what_the_killed_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of this machine at once; those of others when nothing changed in them for a day."""
-    code = (
-        "import os, sys\nfrom pathlib import Path\n"
-        "from pipeline.base.publish import whole_folder\n"
-        "with whole_folder(Path(sys.argv[1])) as written:\n"
-        "    (written / 'file').touch(); print(written.name, flush=True); os._exit(1)"
-    )
-    dead = process.run([sys.executable, "-c", code, tmp_path / "out"]).stdout.strip()
-    assert (tmp_path / dead).is_dir()
-    found = re.fullmatch(r"\.out\.([0-9a-f]{8})-\d+\.[0-9a-f]{8}\.tmp", dead)
-    assert found
-    elsewhere, of_another = (dead.replace(found[1], mark * 8) for mark in "01")
+    dead = temporary_of_the_dead(tmp_path / "out").name
+    (tmp_path / dead).mkdir()
+    (tmp_path / dead / "file").touch()
+    scope = dead.removeprefix(".out.").partition("-")[0]
+    elsewhere, of_another = (dead.replace(scope, mark * 8) for mark in "01")
     theirs, busy = f"{dead}.x", dead.replace(".out.", ".other.")
     for name in (elsewhere, of_another, theirs, busy):
         shutil.copytree(tmp_path / dead, tmp_path / name)
