@@ -40,12 +40,13 @@ def test_workers_and_parts() -> None:
     for word, part, message in (
         ("--workers", "0", "must be positive, got 0"),
         ("--workers", "x", "must be positive, got x"),
-        ("--part", "0/4", "0/4: name one of N parts"),
-        ("--part", "5/4", "5/4: name one of N parts"),
-        ("--part", "2", "2: name one of N parts"),
+        *(
+            ("--part", part, f"{part}: name one of N parts")
+            for part in ("0/4", "5/4", "1", "1/0", "a/b", "-1/4", "")
+        ),
     ):
         with pytest.raises(ConfigError, match=f"^{word} {message}"):
-            parser.parse_args([word, part])
+            parser.parse_args([f"{word}={part}"])
     with pytest.raises(ConfigError, match=r"unrecognized arguments: --nope; see tool --help"):
         parser.parse_args(["--nope"])
 

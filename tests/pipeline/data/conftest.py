@@ -32,6 +32,13 @@ def apart_and_together(
 
 
 @pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """$TENFOLD_ROOT, which no command has made yet."""
+    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+    return tmp_path / "root"
+
+
+@pytest.fixture
 def copy(prepared: Path, tmp_path: Path) -> Path:
     """`prepared`, to be written into."""
     return Path(shutil.copytree(prepared, tmp_path / "copy"))

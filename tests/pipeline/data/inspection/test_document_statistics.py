@@ -11,11 +11,11 @@ import pytest
 
 from pipeline.data.inspection import document_statistics
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found, find
-from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.sniff import sniff
-from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.ingest.dump import small_dump
+from tests.pipeline.ingest.files import put
+from tests.pipeline.ingest.tars import extracted
 
 
 def found(number: int, text: str, reason: str = KEPT, site: str = "") -> Found:
@@ -61,11 +61,8 @@ def test_every_record_is_counted(tmp_path: Path) -> None:
 
 
 def test_extracted_documents_keep_title_reason_and_site(tmp_path: Path) -> None:
-    path = tmp_path / "small.xml"
-    path.write_bytes(small_dump())
-    source = sniff(path, "wikipedia", path.name)
-    [source] = extract([source], tmp_path / "documents", local_executor(1))
-    [piece] = cut(source, 1 << 20)
+    path = put(tmp_path / "small.xml", small_dump())
+    [piece] = cut(extracted(path, tmp_path / "documents"), 1 << 20)
     records = list(find(piece))
     assert Counter(record.reason for record in records) == Counter(
         [KEPT, "redirect", "disambiguation", "not an article", "no prose"]

@@ -11,20 +11,16 @@ from pipeline.ingest.extraction.extract import extract
 from tests.golden import formats
 from tests.pipeline.data.selection.test_decision_summary import write
 from tests.pipeline.ingest.dump import small_dump
+from tests.pipeline.ingest.files import put
 from tests.pipeline.preparing import Call, write_jsonl
 
 SAMPLE = Path(prepare.__file__).parent / "ingest" / "corpora" / "sample"
 
-
-@pytest.fixture(autouse=True)
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-    return tmp_path / "root"
+pytestmark = pytest.mark.usefixtures("root")
 
 
 def test_a_raw_dump_and_its_extracted_file(show: Call, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "small.xml").write_bytes(small_dump())
+    put(tmp_path / "in" / "small.xml", small_dump())
     raw = show(tmp_path / "in", "--html", tmp_path / "page.html").split("\n", 1)
     page = (tmp_path / "page.html").read_text()
     assert "1 MediaWiki dump" in raw[0] and "1 dropped, 20.0%: redirect" in raw[1]
@@ -33,8 +29,7 @@ def test_a_raw_dump_and_its_extracted_file(show: Call, tmp_path: Path) -> None:
     documents = tmp_path / "root" / "documents"
     assert not documents.exists()
     extract(corpus_sources("in", [str(tmp_path / "in")])[1], documents, local_executor(1))
-    (documents / "decisions").mkdir()
-    (documents / "decisions" / "0.parquet").write_text("not text")
+    put(documents / "decisions" / "0.parquet", "not text")
     again = show(documents)
     assert "1 extracted documents" in again
     for line in raw[1].splitlines()[:8]:

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.shards.row_statistics import measure_rows
@@ -14,8 +12,7 @@ from tests.pipeline.preparing import Call, rewrite
 
 
 def test_statistics_are_counted_from_the_files(prepared: Path, show: Call) -> None:
-    out = show(prepared, "--verify")
-    assert "verified: 115 files" in out
+    out = show(prepared)
     manifest = read_manifest(prepared)
     assert f"{manifest.totals['documents']:,} documents" in out
     found = measure_rows(prepared, manifest, read_vocabulary(prepared / "tokenizer"))
@@ -61,15 +58,9 @@ def test_a_wrong_mask_with_a_correct_hash_is_found(copy: Path, show: Call) -> No
         assert f"mask-2/train-00000.arrow: {column} are not what its key draws" in error
 
 
-@pytest.mark.parametrize(
-    "positions",
-    [range(1999, 40_000, 19_990), pytest.param(range(0, 40_000, 1999), marks=pytest.mark.slow)],
-)
-def test_a_flipped_bit_in_the_rows_is_never_a_traceback(
-    positions: range, copy: Path, show: Call
-) -> None:
+def test_a_flipped_bit_in_the_rows_is_never_a_traceback(copy: Path, show: Call) -> None:
     path = copy / "rows/train-00001.arrow"
-    for position in positions:
+    for position in (1999, 21_989):
         flip(path, position, 128)
         error = show(copy, "--verify", code=2)
         assert "rows/train-00001.arrow is damaged" in error and error.count("\n") == 1

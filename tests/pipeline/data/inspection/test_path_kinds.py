@@ -10,6 +10,7 @@ import pytest
 from pipeline.base.command_line import data_root
 from pipeline.base.errors import DataError
 from pipeline.data.inspection.path_kinds import describe_place
+from tests.pipeline.ingest.files import put
 from tests.pipeline.preparing import Call
 
 
@@ -20,9 +21,8 @@ def run(tmp_path: Path) -> Path:
     checkpoints = tmp_path / "runs" / "tiny" / "checkpoints"
     for step in (10, 20):
         folder = checkpoints / f"step-{step:08d}"
-        folder.mkdir(parents=True)
-        (folder / "state.json").write_text(json.dumps({"step": step, "run": settings}))
-        (folder / "weights-0.safetensors").write_bytes(bytes(2_000_000))
+        put(folder / "state.json", json.dumps({"step": step, "run": settings}))
+        put(folder / "weights-0.safetensors", bytes(2_000_000))
     (checkpoints / "latest").write_text("step-00000020\n")
     run = checkpoints.parent
     data = [{"directory": "/data/one"}, {"directory": "/data/two"}]
@@ -110,8 +110,7 @@ def test_a_model(show: Call, tmp_path: Path) -> None:
 
 def test_a_fine_tuning(show: Call, tmp_path: Path) -> None:
     path = tmp_path / "scores" / "stars"
-    path.mkdir(parents=True)
-    (path / "finetune.json").write_text('{"task": "classification"}')
+    put(path / "finetune.json", '{"task": "classification"}')
     assert "a fine-tuning on classification, unfinished; run its command" in show(path)
     scores = {"accuracy": {"median": 0.75}, "macro_f1": {"median": 0.5}}
     record = {"model": {"origin": "runs/tiny"}, "scores": scores}
@@ -127,15 +126,12 @@ def test_a_fine_tuning(show: Call, tmp_path: Path) -> None:
         describe_place(path)
 
 
-def test_a_list_of_ids(
-    prepared: Path, show: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
+def test_a_list_of_ids(prepared: Path, show: Call, root: Path, tmp_path: Path) -> None:
     ids = pq.read_table(prepared / "documents.parquet")["id"].to_pylist()[:3]
     listed = tmp_path / "taken down.txt"
     listed.write_text("\n".join(ids) + "\n")
     about = f"{listed}: a list of ids of documents, for pipeline.takedown\n"
-    shards = tmp_path / "root" / "shards"
+    shards = root / "shards"
     assert show(listed) == f"{about}  no shards in {shards} have all of these documents\n"
     shards.mkdir(parents=True)
     (shards / "mine").symlink_to(prepared)
@@ -149,8 +145,7 @@ def test_a_list_of_ids(
 
 def test_a_folder_of_datasets_is_no_checkpoint(tmp_path: Path) -> None:
     """`save_to_disk` writes a state.json too."""
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "state.json").write_text('{"_data_files": []}')
+    put(tmp_path / "train" / "state.json", '{"_data_files": []}')
     assert describe_place(tmp_path / "train") == describe_place(tmp_path) == []
 
 

@@ -6,9 +6,7 @@ import numpy as np
 
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.tokenizers.folders import save_vocabulary
-from pipeline.data.tokenizers.vocabulary import Vocabulary
-from tests.pipeline.preparing import Call, Prepare, tiny, write_jsonl
+from tests.pipeline.preparing import Call
 
 
 def test_the_grid_shows_the_ten_masks(prepared: Path, show: Call) -> None:
@@ -39,16 +37,3 @@ def test_ends_of_documents_and_held_out_rows_are_shown(prepared: Path, show: Cal
     assert "rows/validation-00000.arrow row 0" in show(prepared, "--split", "validation")
     count = sum(shard.sequences for shard in trained)
     assert f"--sequence {count}" in show(prepared, "--sequence", count, code=2)
-
-
-def test_the_mask_is_the_tokenizers(
-    word_vocabularies: dict[str, Vocabulary], tmp_path: Path, show: Call, run: Prepare
-) -> None:
-    save_vocabulary(word_vocabularies["wordpiece-uncased"], tmp_path / "tokenizer", 64)
-    corpus = write_jsonl(tmp_path / "in.jsonl", ["The river is long. It is cold, too."] * 60)
-    given = ("data.tokenizer=wordpiece", "data.lower_case=true", "encoder.position_offset=1")
-    settings = [word for setting in given for word in ("--set", setting)]
-    output = tiny(tmp_path / "tokenizer", tmp_path / "out")
-    run("--corpus", corpus, "--workers", 1, *settings, *output)
-    out = show(tmp_path / "out")
-    assert "% [MASK], " in out and "M [MASK]  R random id" in out and "<mask>" not in out

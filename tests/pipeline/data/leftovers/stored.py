@@ -9,11 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.data.shards.manifest import INPUTS, MANIFEST
-from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents.parquet import extracted_hash
-from pipeline.ingest.documents.sniff import sniff
-from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.ingest.dump import small_dump
+from tests.pipeline.ingest.tars import extracted
 
 DAYS = 2
 
@@ -29,7 +27,7 @@ def extracted_dump(root: Path, name: str = "dump.xml", content: bytes = b"") -> 
     """The extracted file of a dump that lies next to the root."""
     raw = root.parent / name
     raw.write_bytes(content or small_dump())
-    [made] = extract([sniff(raw, "wikipedia", name)], root / "documents", local_executor(1))
+    made = extracted(raw, root / "documents")
     age(root)
     return Path(made.path)
 

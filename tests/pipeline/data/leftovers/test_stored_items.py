@@ -19,17 +19,13 @@ from pipeline.ingest.documents.parquet import extracted_hash
 from pipeline.ingest.documents.records import ReadSpan
 from pipeline.ingest.documents.unchanged import content_file, mark_used
 from tests.pipeline.data.leftovers.stored import age, extracted_dump, write_shards
+from tests.pipeline.ingest.files import put
 
 
 def found(root: Path) -> dict[str, str]:
     """Why each item is kept, by path below the root."""
     items = find_items(root, read_made_shards(root, []))
     return {item.path.relative_to(root).as_posix(): item.kept for item in items}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "root"
 
 
 @pytest.fixture
@@ -129,8 +125,7 @@ def test_everything_else(root: Path, dump: Path) -> None:
         *(root / name for name in written),
         documents / "frames/.a.gz-1.content.json", downloads / "crawl" / "b.gz",
     ):  # fmt: skip
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x")
+        put(path, "x")
     age(root)
     assert found(root) == written | {
         f"documents/{dump.name}": made, "documents/surveys/mine.parquet": made,
@@ -142,9 +137,7 @@ def test_everything_else(root: Path, dump: Path) -> None:
 
 def test_signatures_are_kept_while_their_shards_are_there(root: Path) -> None:
     for name in ("april", "may", "june", "unfinished"):
-        path = root / SIGNATURES / name / INDEX
-        path.parent.mkdir(parents=True)
-        path.write_text("x")
+        put(root / SIGNATURES / name / INDEX, "x")
     (root / SIGNATURES / ".april.lock").touch()
     april = write_shards(root / "shards" / "april")
     new = write_shards(root / "shards" / "new", parent="may")
@@ -171,8 +164,7 @@ def test_a_linked_folder_is_left_alone(root: Path, dump: Path) -> None:
 
 def test_a_work_folder_goes(tmp_path: Path) -> None:
     work = write_shards(tmp_path / "shards" / "a") / WORK
-    (work / "parts").mkdir(parents=True)
-    (work / "parts" / "0").write_text("x")
+    put(work / "parts" / "0", "x")
     (work / "lock").touch()
     with open_lock(work / "lock") as lock:
         assert try_lock(lock)

@@ -63,11 +63,16 @@ def test_traps_1_to_3_count_is_exact_and_no_special_token_is_predicted() -> None
         assert masks.predictions == total
 
 
-def test_80_10_10_over_a_million_predictions() -> None:
+@pytest.fixture(scope="module")
+def long_rows() -> list[Masks]:
+    """Ten masks of 2,000 rows of 512 tokens, with a separator at position 10."""
+    return [draw([512] * 2000, duplicate) for duplicate in range(10)]
+
+
+def test_80_10_10_over_a_million_predictions(long_rows: list[Masks]) -> None:
     """Tolerance: five standard deviations of a binomial of that size."""
     counts = np.zeros(3, np.int64)
-    for duplicate in range(10):
-        masks = draw([512] * 1500, duplicate)
+    for masks in long_rows:
         codes = np.stack([masks.actions >> 2 * slot & 3 for slot in range(4)])
         counts += np.bincount(codes.ravel(), minlength=3)
         counts[MASK] -= codes.size - masks.predictions  # padding
@@ -93,23 +98,23 @@ def test_every_subset_is_equally_likely(text: int, rate: float, count: int) -> N
     assert chi_square < freedom + 3.72 * (2 * freedom) ** 0.5 + 10  # normal tail with room for skew
 
 
-def test_positions_are_uniform_in_long_rows() -> None:
-    text = np.delete(predicted(draw([512] * 4000), 512).sum(0), [0, 10, 511])
+def test_positions_are_uniform_in_long_rows(long_rows: list[Masks]) -> None:
+    counts = sum(predicted(masks, 512).sum(0) for masks in long_rows)
+    text = np.delete(counts, [0, 10, 511])
     expected = text.mean()
     assert abs(text - expected).max() < 5 * expected**0.5  # 509 draws, none beyond 5 sigma
 
 
-def test_traps_5_random_ids_cover_the_ordinary_vocabulary_evenly() -> None:
-    lengths = [512] * 10_000
-    randoms = np.concatenate([draw(lengths, duplicate).random_ids for duplicate in range(2)])
+def test_traps_5_random_ids_cover_the_ordinary_vocabulary_evenly(long_rows: list[Masks]) -> None:
+    randoms = np.concatenate([masks.random_ids for masks in long_rows])
     counts = np.bincount(randoms, minlength=VOCABULARY)
     assert counts[SPECIAL].sum() == 0
     expected = len(randoms) / (VOCABULARY - 5)
     assert abs(counts[~SPECIAL] - expected).max() < 5 * expected**0.5
 
 
-def test_ten_duplicates_differ_and_share_no_more_than_chance() -> None:
-    chosen = [predicted(draw([512] * 200, duplicate), 512) for duplicate in range(10)]
+def test_ten_duplicates_differ_and_share_no_more_than_chance(long_rows: list[Masks]) -> None:
+    chosen = [predicted(masks, 512)[:200] for masks in long_rows]
     for left, right in itertools.combinations(chosen, 2):
         shared = (left & right).sum() / left.sum()
         assert abs(shared - 76 / 509) < 0.015  # chance, +-5 sigma of 15,200 positions

@@ -7,19 +7,19 @@ import pytest
 
 from pipeline.data.rows.masks import RANDOM, Masking, Masks
 from pipeline.data.rows.predictions import Predictions
+from tests.pipeline.data.small_shards import random_rows
 
 SPECIAL = np.arange(100) < 5
 LENGTHS = [3, 8, 9, 70, 64, 2, 33]  # the row of two tokens has no text
-OFFSETS = np.cumsum([0, *LENGTHS])
+ROWS = random_rows(LENGTHS, 100)
+OFFSETS = ROWS.offsets
 
 
 @pytest.fixture(scope="module")
 def masks() -> Masks:
-    ids = np.random.default_rng(0).integers(5, 100, OFFSETS[-1]).astype(np.uint16)
-    ids[OFFSETS[:-1]], ids[OFFSETS[1:] - 1] = 0, 2
     scheme = {"scheme": "token", "rate": 0.4, "generator": 1, "split": [0.4, 0.4], "swaps": True}
     masking = Masking.described(scheme, SPECIAL, SPECIAL, 7)
-    return masking.draw(ids, OFFSETS, "news", np.arange(len(LENGTHS), dtype=np.uint64), 0)
+    return masking.draw(ROWS.ids, OFFSETS, "news", np.arange(len(LENGTHS), dtype=np.uint64), 0)
 
 
 def same(left: Masks, right: Masks) -> bool:

@@ -128,15 +128,16 @@ def test_labels_are_fair_coins(sentences: bool) -> None:
 def test_a_random_next_is_of_another_document_and_uniform_over_sentences() -> None:
     """Every document has its own id and every sentence its own length; chi-square."""
     documents = [[[5 + number] * 3 for _ in range(1 + number)] for number in range(40)]
-    seen, expected, sizes = np.zeros(40), np.zeros(40), np.arange(1, 41)
+    chances = np.where(np.eye(40), 0, np.arange(1, 41))  # [documents of A, documents of B]
+    chances = chances / chances.sum(1, keepdims=True)
+    seen, expected = np.zeros(40), np.zeros(40)
     for key in range(400):
         rows = pack(documents, law(10, "next", sentences=True), 1, key * 7919)
-        for a, b, label in shown(rows, 1):
-            assert label == UNLABELLED or (a[0] != b[0]) == (label == RANDOM_NEXT)
-            if label == RANDOM_NEXT:
-                seen[b[0] - 5] += 1
-                others = np.where(np.arange(40) == a[0] - 5, 0, sizes)
-                expected += others / others.sum()
+        starts, label = rows.offsets[:-1], rows.pair_label
+        a, b = rows.ids[starts + 1] - 5, rows.ids[starts + rows.second_segment] - 5
+        assert ((a != b) == (label == RANDOM_NEXT))[label != UNLABELLED].all()
+        seen += np.bincount(b[label == RANDOM_NEXT], minlength=40)
+        expected += chances[a[label == RANDOM_NEXT]].sum(0)
     chi_square = ((seen - expected) ** 2 / expected).sum()
     assert seen.sum() > 50_000 and chi_square < 39 + 4 * sqrt(2 * 39)
 

@@ -12,6 +12,7 @@ from pipeline.data.tokenizers.token_ids import Tokens
 Flags = npt.NDArray[np.bool_]
 NGRAM = [6 / 11, 3 / 11, 2 / 11]
 SPAN = [0.8**more / sum(0.8**k for k in range(10)) for more in range(10)]
+FIRST_ID = 10
 SCHEMES = ["token", "electra", "whole_word", "ngram", "span"]
 
 
@@ -31,6 +32,13 @@ def random_tokens(documents: int, sentences: int, length: int, ids: int) -> Toke
     starts = np.concatenate([[0], np.cumsum(lengths)])
     ends = starts[np.concatenate([[0], np.cumsum(counts)])]
     return Tokens(rng.integers(5, ids, starts[-1]).astype(np.uint16), ends, starts[:-1])
+
+
+def with_own_ids(tokens: Tokens) -> Tokens:
+    """Every token of document d becomes FIRST_ID + d."""
+    sizes = np.diff(tokens.document_offsets)
+    ids = np.repeat(FIRST_ID + np.arange(len(sizes), dtype=np.uint16), sizes)
+    return Tokens(ids, tokens.document_offsets, tokens.sentence_starts)
 
 
 def lists(rows: Rows) -> list[list[int]]:

@@ -1,6 +1,5 @@
 """documents.parquet names exactly the sequences that hold a part of a document."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +19,15 @@ from pipeline.data.shards.document_index import (
 )
 from tests.pipeline.data.parquet_reads import count_reads
 from tests.pipeline.data.rows.test_pack import BOS, EOS, FORMATS, SIZE, VOCABULARY, data
-from tests.pipeline.data.rows.toys import lists, random_tokens
+from tests.pipeline.data.rows.toys import FIRST_ID, lists, random_tokens, with_own_ids
 
 COUNT = 30
-FIRST_ID = 10
-"""The id of document 0; every token of document d is FIRST_ID + d."""
 
 
 def made(settings: str, draws: int) -> tuple[pa.Table, pa.Table, list[set[int]]]:
     """The index, columns of the rows, and the documents whose ids are in each row."""
-    source = random_tokens(COUNT, 20, 30, SIZE)
-    ids = np.repeat(FIRST_ID + np.arange(COUNT, dtype=np.uint16), np.diff(source.document_offsets))
-    rows = pack(data(settings), replace(source, ids=ids), VOCABULARY, "news", 0, draws)
+    source = with_own_ids(random_tokens(COUNT, 20, 30, SIZE))
+    rows = pack(data(settings), source, VOCABULARY, "news", 0, draws)
     sequences = np.arange(7 << 32, (7 << 32) + len(rows), dtype=np.uint64)
     hashes = np.arange(COUNT, dtype=np.uint64) << np.uint64(50)
     table = document_table("news", [[str(d) for d in range(COUNT)]] * 3, hashes, rows, sequences)
@@ -89,7 +85,7 @@ def test_a_shard_costs_the_same_however_many_parts_there_are(
     parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts have train documents, then held-out ones, as those of prepare."""
-    reads = count_reads(monkeypatch)
+    opened, read = count_reads(monkeypatch)
     bases = [part << 33 for part in range(parts)]
     held_out = [base | 1 << 32 for base in bases]
     groups = [[base, base + 1, held] for base, held in zip(bases, held_out)]
@@ -97,10 +93,10 @@ def test_a_shard_costs_the_same_however_many_parts_there_are(
     for base in bases[:4]:
         found = index.documents_of(np.array([base, base + 1], np.uint64))
         assert found["first_sequence"].to_pylist() == [base, base + 1]
-    assert (reads.opened, reads.groups) == (1, [0, 1, 2, 3])
+    assert (len(opened), read) == (1, [0, 1, 2, 3])
     found = index.documents_of(np.array(held_out[2:4], np.uint64))
     assert found["first_sequence"].to_pylist() == held_out[2:4]
-    assert (reads.opened, reads.groups[4:]) == (1, [2, 3])
+    assert (len(opened), read[4:]) == (1, [2, 3])
 
 
 @pytest.mark.parametrize("statistics", [True, False])

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,30 +13,20 @@ from pipeline.data.selection.signature_store import INDEX, SIGNATURES, read_stor
 from pipeline.data.shards.earlier_shards import read_earlier, signatures_of
 from pipeline.data.shards.manifest import read_manifest
 from tests.benchmarks.planted import copy_of, document
-from tests.pipeline.preparing import (
-    FORKED,
-    MPIEXEC,
-    SMALL_SPLITS,
-    Call,
-    contents,
-    finish,
-    tiny,
-    write_jsonl,
-)
+from tests.pipeline.preparing import Call, contents, tiny, write_jsonl
 
 TINY = ["--dedup", "near", "--workers", 1, "--set", "data.duplicates=1"]
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(root: Path) -> Path:
     """Texts of two months in april.jsonl and may.jsonl: five of may are near-copies of april's."""
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
     rng = np.random.default_rng(0)
     april = [document(rng, 60) for _ in range(30)]
     may = [copy_of(words, 0.9, rng) for words in april[:5]] + [document(rng, 60) for _ in range(25)]
     for name, its in (("april", april), ("may", may)):
-        write_jsonl(tmp_path / f"{name}.jsonl", [" ".join(words) for words in its])
-    return tmp_path / "root"
+        write_jsonl(root.with_name(f"{name}.jsonl"), [" ".join(words) for words in its])
+    return root
 
 
 @pytest.fixture
@@ -145,28 +134,3 @@ def test_what_is_refused(month: Call, root: Path) -> None:
     with pytest.raises(ConfigError, match=r"unicode 3\.0"):
         read_earlier([april])
     assert "unicode 3.0" in month("may", "--against", april, "--dry-run", code=2)
-
-
-@pytest.mark.slow
-def test_ranks_and_parts_give_the_bytes_of_one_process(
-    root: Path, tmp_path: Path, tiny_tokenizer: Path
-) -> None:
-    """Both months: store, decisions and shards, in several splits."""
-    found: dict[str, list[dict[str, str]]] = {}
-    here = (sys.executable, SMALL_SPLITS, "--workers", 1)
-    parts: tuple[tuple[object, ...], ...] = ((*here, "--part", "1/2"), (*here, "--part", "2/2"))
-    ranks = (MPIEXEC, "-n", 2, *FORKED, SMALL_SPLITS)
-    for name, commands in {"one": (here,), "ranks": (ranks,), "parts": parts}.items():
-        place = tmp_path / name
-        against = ["--against", place / "april"]
-        for month, more in {"april": [], "may": against}.items():
-            words = ["--corpus", "news", "--input", tmp_path / f"{month}.jsonl", "--dedup", "near",
-                     "--set", "data.duplicates=1", "--keep-signatures", *more,
-                     *tiny(tiny_tokenizer, place / month)]  # fmt: skip
-            for command in commands:
-                result = finish(*command, *words, TENFOLD_ROOT=str(place))
-                assert result.returncode == 0, result.stderr
-        folders = ("april", "may", SIGNATURES, "documents/decisions")
-        found[name] = [contents(place / folder) for folder in folders]
-    assert found["one"] == found["ranks"] == found["parts"]
-    assert len(found["one"][2]) == 8  # of each store its lock, its index and two files

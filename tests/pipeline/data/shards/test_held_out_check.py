@@ -13,7 +13,6 @@ from pipeline.base.errors import DataError
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.held_out_check import check_held_out
 from pipeline.data.shards.manifest import read_manifest
-from tests.conftest import Command
 from tests.pipeline.data.small_shards import documents_of, prepare_here, with_column
 from tests.pipeline.preparing import Call, write_jsonl
 
@@ -44,7 +43,7 @@ def grown(made: Path, tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_a_grown_corpus_is_not_mixed_with_its_earlier_shards(
-    grown: tuple[Path, Path], tmp_path: Path, call: Call, command: Command
+    grown: tuple[Path, Path], tmp_path: Path, call: Call
 ) -> None:
     """Equal texts have equal hashes in both directories, although their ids differ."""
     first, second = grown
@@ -55,13 +54,8 @@ def test_a_grown_corpus_is_not_mixed_with_its_earlier_shards(
     message = str(error.value)
     for part in (str(first), str(second), "first.jsonl@", "second.jsonl@"):
         assert part in message
-    output = tmp_path / "run"
-    arguments = ["roberta_tiny", "--data", first, second, "--output", output, *ONE_MASK]
-    refused = call(train.main, *arguments, "--dry-run", code=2)
-    assert refused == f"error: {message}\n"
-    result = command("train", *arguments)
-    assert result.returncode == 2 and result.stderr.splitlines()[-1] == refused.strip()
-    assert not (output / "checkpoints").exists()
+    arguments = ["roberta_tiny", "--data", first, second, "--output", tmp_path / "run", *ONE_MASK]
+    assert call(train.main, *arguments, "--dry-run", code=2) == f"error: {message}\n"
 
 
 def test_documents_that_were_taken_down_do_not_conflict(

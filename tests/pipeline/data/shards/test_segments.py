@@ -18,21 +18,12 @@ from pipeline.data.shards.document_index import (
     document_table,
 )
 from pipeline.data.shards.segments import taken_tokens
-from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
+from tests.pipeline.data.rows.toys import FIRST_ID, random_tokens, with_own_ids
 
 PAIRS = ["data.format=segment_pair", "data.segments.label=next"]
 SEPARATORS = 2
-
-
-def documents(rng: np.random.Generator, count: int) -> Tokens:
-    """Document i is made of the ids 10 + i alone; many are short, so that pairs of two repeat."""
-    sizes = [rng.integers(1, 12, rng.integers(1, rng.choice([2, 4, 12]))) for _ in range(count)]
-    ends = np.cumsum([0, *(int(each.sum()) for each in sizes)])
-    starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))[:-1]])
-    ids = np.repeat(np.arange(10, 10 + count), np.diff(ends)).astype(np.uint16)
-    return Tokens(ids, ends, starts)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +42,8 @@ def test_taken_tokens_are_those_of_the_documents(
     tables, named = [], []
     for part, count in enumerate((2, 30, 1)):  # as in a validation shard
         base = (2 * part + 1) << 32
-        rows = pack(data, documents(rng, count), tiny_vocabulary, "news", base, draws)
+        source = with_own_ids(random_tokens(count, 12, 12, 1000))
+        rows = pack(data, source, tiny_vocabulary, "news", base, draws)
         sequences = np.arange(base, base + len(rows), dtype=np.uint64)
         content = arrow_files.encode_rows(rows, "news", ["news"], sequences, "none")
         tables.append(pa.ipc.open_file(content).read_all())
@@ -60,7 +52,8 @@ def test_taken_tokens_are_those_of_the_documents(
     rows, index = pa.concat_tables(tables), pa.concat_tables(named)
     parts = np.repeat(np.arange(3), list(map(len, tables)))
     ids, offsets = arrow_files.ragged(rows["input_ids"])
-    owners = np.where(ids >= 10, 100 * np.repeat(parts, np.diff(offsets)) + ids - 10, -1)
+    documents = 100 * np.repeat(parts, np.diff(offsets)) + ids - FIRST_ID
+    owners = np.where(ids >= FIRST_ID, documents, -1)
     every = np.concatenate([100 * part + np.arange(len(n)) for part, n in enumerate(named)])
     if draws > 1 and settings == PAIRS:
         crossing = rows.filter(pa.array(rows["pair_label"].to_numpy() == RANDOM_NEXT))

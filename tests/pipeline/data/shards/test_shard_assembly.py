@@ -155,9 +155,8 @@ def test_pieces_that_another_process_has_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick_workers")
-@pytest.mark.parametrize("way", ["two workers", "two parts", "after a kill"])
-def test_the_same_bytes_in_any_way(
-    way: str, apart_and_together: tuple[Path, Path], make: Prepare, tmp_path: Path,
+def test_two_workers_continue_a_killed_part_with_the_same_bytes(
+    apart_and_together: tuple[Path, Path], make: Prepare, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(prepare, "SPLIT_BYTES", 1 << 13)
@@ -171,12 +170,9 @@ def test_the_same_bytes_in_any_way(
         if path.name == "shard-000001.json":
             raise KeyboardInterrupt
 
-    if way == "two parts":
-        make(*given, "--part", "2/2")
-    if way == "after a kill":
-        with monkeypatch.context() as patch:
-            patch.setattr(shard_assembly, "write_whole", killed)
-            make(*given, code=130)
-        assert [*(out / ".work").glob("shard-*.json")] and not (out / "manifest.json").exists()
-    make(*given, "--workers", 2 if way == "two workers" else 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_assembly, "write_whole", killed)
+        make(*given, "--part", "2/2", code=130)
+    assert [*(out / ".work").glob("shard-*.json")] and not (out / "manifest.json").exists()
+    make(*given, "--workers", 2)
     assert contents(out) == contents(apart_and_together[1])

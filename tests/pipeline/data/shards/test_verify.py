@@ -33,10 +33,10 @@ def test_every_mask_derives_again(prepared: Path, monkeypatch: pytest.MonkeyPatc
     assert all(len(shard.masks) == 10 for shard in manifest.shards)
     assert "documents.parquet" in manifest.files and "tokenizer/word_starts.bin" in manifest.files
     assert pq.read_metadata(prepared / "documents.parquet").num_row_groups == 5
-    reads = count_reads(monkeypatch)
+    opened, groups = count_reads(monkeypatch)
     vocabulary = verify(prepared, manifest, local_executor(1))
     assert vocabulary.sha256 == manifest.tokenizer["sha256"]
-    assert reads.opened == 1 and sorted(reads.groups) == sorted([*range(5)] * 2)
+    assert len(opened) == 1 and sorted(groups) == sorted([*range(5)] * 2)
 
 
 def test_all_files_that_are_wrong_are_named_in_order(copy: Path) -> None:
