@@ -1,10 +1,7 @@
 """Text arrives as it was written: by every reader the same, and in the shards' ids in full."""
 
-import csv
 import functools
 import html
-import io
-import json
 import random
 import unicodedata
 from collections.abc import Callable
@@ -29,16 +26,14 @@ from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.extract import extract
-from tests.golden.formats import parquet
+from tests.golden.formats import json_lines, parquet, separated
 from tests.pipeline.ingest.dump import dump, page
+from tests.pipeline.ingest.files import put
 from tests.pipeline.ingest.web_archive import page as web_page
 from tests.pipeline.ingest.web_archive import response
-from tests.pipeline.preparing import Prepare, tiny
+from tests.pipeline.preparing import Prepare, tiny, write_jsonl
 
-Document = list[str]
-"""Paragraphs."""
-
-PROSE: dict[str, Document] = {
+PROSE = {
     "fr": [
         "« Où allez-vous ? » demanda-t-elle ; il ne répondit pas : la pluie tombait trop fort !",
         "Le prix était de 12\u202f500 francs\u00a0: « C’est trop\u00a0! » dit le marchand ; "
@@ -76,7 +71,7 @@ PROSE: dict[str, Document] = {
 
 
 @functools.cache
-def documents() -> dict[str, Document]:
+def documents() -> dict[str, str]:
     """PROSE, and paragraphs of words of one random script each, from all planes of Unicode."""
     letters = [
         chr(code)
@@ -94,36 +89,19 @@ def documents() -> dict[str, Document]:
         return " ".join(words) + "."
 
     found = {f"random {seed}": random.Random(seed) for seed in range(4)}
-    return PROSE | {name: [sentence(rng) for _ in range(6)] for name, rng in found.items()}
+    more = {name: [sentence(rng) for _ in range(6)] for name, rng in found.items()}
+    return {name: "\n\n".join(parts) for name, parts in (PROSE | more).items()}
 
 
-def joined(paragraphs: Document) -> str:
-    return "\n\n".join(paragraphs)
-
-
-def json_text(texts: list[Document], **more: str) -> str:
-    return "".join(json.dumps(more | {"text": joined(text)}) + "\n" for text in texts)
-
-
-def csv_text(texts: list[Document]) -> str:
-    stream = io.StringIO()
-    csv.writer(stream).writerows([["id", "text"], *enumerate(map(joined, texts))])
-    return stream.getvalue()
-
-
-def parquet_content(texts: list[Document]) -> bytes:
-    return parquet(pa.table({"text": [joined(text) for text in texts]}))
-
-
-def wikiextractor_text(texts: list[Document]) -> str:
+def wikiextractor_text(texts: list[str]) -> bytes:
     return "".join(
         f'<doc id="{number}" url="https://fr.wikipedia.org/wiki?curid={number}" title="T">\n'
-        f"{joined(text)}\n\n</doc>\n"
+        f"{text}\n\n</doc>\n"
         for number, text in enumerate(texts)
-    )
+    ).encode()
 
 
-def dump_content(texts: list[Document]) -> bytes:
+def dump_content(texts: list[str]) -> bytes:
     """Text is shielded from wikitext where it has its characters, as editors do."""
 
     def shielded(paragraph: str) -> str:
@@ -131,25 +109,25 @@ def dump_content(texts: list[Document]) -> bytes:
         return f"<nowiki>{escape(paragraph)}</nowiki>" if marked else paragraph
 
     return dump([
-        page(number, f"Page {number}", "\n\n".join(map(shielded, text)))
+        page(number, f"Page {number}", "\n\n".join(map(shielded, text.split("\n\n"))))
         for number, text in enumerate(texts, 1)
     ])  # fmt: skip
 
 
-def warc_content(texts: list[Document]) -> bytes:
+def warc_content(texts: list[str]) -> bytes:
+    pages = (web_page("", map(html.escape, text.split("\n\n"))) for text in texts)
     return b"".join(
-        response(web_page("", map(html.escape, text)), f"https://www.p{n}.org/", number=n)
-        for n, text in enumerate(texts)
+        response(page, f"https://www.p{n}.org/", number=n) for n, page in enumerate(pages)
     )
 
 
 WIKIPEDIA = {"id": "1", "revid": "1", "url": "https://fr.wikipedia.org/wiki?curid=1", "title": "T"}
-MANY: dict[str, Callable[[list[Document]], str | bytes]] = {
-    "text.jsonl": json_text,
-    "text.parquet": parquet_content,
-    "text.csv": csv_text,
+MANY: dict[str, Callable[[list[str]], bytes]] = {
+    "text.jsonl": lambda texts: json_lines([{"text": text} for text in texts]),
+    "text.parquet": lambda texts: parquet(pa.table({"text": texts})),
+    "text.csv": lambda texts: separated(texts, ","),
     "wiki_00": wikiextractor_text,
-    "wiki_00.json": lambda texts: json_text(texts, **WIKIPEDIA),
+    "wiki_00.json": lambda texts: json_lines([WIKIPEDIA | {"text": text} for text in texts]),
     "dump.xml": dump_content,
     "pages.warc": warc_content,
 }
@@ -163,11 +141,6 @@ SINGLE = {
     ),
 }
 """Files of one document."""
-
-
-def written(path: Path, content: str | bytes) -> Path:
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
 
 
 def read_back(path: Path, folder: Path) -> list[str]:
@@ -188,13 +161,13 @@ def read_back(path: Path, folder: Path) -> list[str]:
 def test_every_reader_gives_the_same_text(name: str, tmp_path: Path) -> None:
     path, texts = tmp_path / name, [*documents().values()]
     if name in MANY:
-        found = read_back(written(path, MANY[name](texts)), tmp_path)
+        found = read_back(put(path, MANY[name](texts)), tmp_path)
     else:
-        files = (SINGLE[name].format(joined(text)) for text in texts)
-        found = [text for file in files for text in read_back(written(path, file), tmp_path)]
+        files = (SINGLE[name].format(text) for text in texts)
+        found = [text for file in files for text in read_back(put(path, file), tmp_path)]
     if name == "dump.xml":  # an article begins with its title
         found = [text.partition("\n")[2] for text in found]
-    expected = clean([joined(text) for text in texts]).texts()
+    expected = clean(texts).texts()
     for document, one, other in zip(documents(), found, expected, strict=True):
         assert one == other, document
 
@@ -204,11 +177,11 @@ def test_decoded_ids_of_a_shard_are_the_cleaned_text(
     kind: str, run: Prepare, tmp_path: Path
 ) -> None:
     """The vocabularies know all characters here."""
-    texts = [joined(text) for text in PROSE.values()]
+    texts = [documents()[name] for name in PROSE]
     recipe = {"byte-bpe": "roberta_tiny", "wordpiece": "spanbert_tiny", "unigram": "albert_tiny"}
     vocabulary = train_vocabulary(kind, lambda: iter(texts * 2), 1200, lower_case=False)
     save_vocabulary(vocabulary, tmp_path / "tokenizer", 32)
-    path, out = written(tmp_path / "text.jsonl", json_text([*PROSE.values()])), tmp_path / "out"
+    path, out = write_jsonl(tmp_path / "text.jsonl", texts), tmp_path / "out"
     settings = (
         f"data.vocab_size={vocabulary.size}", "data.lower_case=false", "data.format=doc_sentences",
         "data.segments.label=none", "objective.kind=mlm", "data.masking=token",

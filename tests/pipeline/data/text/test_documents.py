@@ -27,8 +27,7 @@ def pieces(tmp_path: Path) -> tuple[Piece, ...]:
 
 
 def texts(batch: DocumentBatch) -> list[str]:
-    bounds = zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True)
-    return [batch.buffer[start : stop - 1].tobytes().decode() for start, stop in bounds]
+    return CleanText(batch.buffer, batch.offsets, np.diff(batch.offsets)).texts()
 
 
 def test_documents_come_cleaned_and_what_does_not_come_is_counted(

@@ -12,7 +12,8 @@ from pipeline.data.text.losses import CLEANING, LARGE_FILE, READ, describe_losse
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.books import LICENCE
 from pipeline.ingest.documents.read import cut
-from tests.pipeline.preparing import Prepare, tiny
+from tests.pipeline.ingest.files import put
+from tests.pipeline.preparing import Prepare
 
 HEADER = "The Project Gutenberg eBook of A\n\n*** START OF THE PROJECT GUTENBERG EBOOK ***\n\n"
 FOOTER = "\n\n*** END OF THE PROJECT GUTENBERG EBOOK ***\n"
@@ -82,19 +83,11 @@ def test_a_large_file_is_judged_by_all_of_its_parts() -> None:
     assert described(total) == []
 
 
-@pytest.mark.usefixtures("quick_workers")
-def test_prepare_warns_from_all_workers(
-    tiny_tokenizer: Path, tmp_path: Path, run: Prepare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
-    books = tmp_path / "books"
-    books.mkdir()
+@pytest.mark.usefixtures("root")
+def test_prepare_warns(tmp_path: Path, make: Prepare) -> None:
     for number in range(12):
-        (books / f"{number}.txt").write_text(f"Book {number}. {SENTENCE * 60}")
-    (books / "short.txt").write_text(f"{HEADER}{SENTENCE}{FOOTER}{TERMS * 90}")
-    said = run(
-        "--corpus", "bookcorpus", "--input", books, "--workers", 2,
-        *tiny(tiny_tokenizer, tmp_path / "out"),
-    )  # fmt: skip
+        put(tmp_path / "books" / f"{number}.txt", f"Book {number}. {SENTENCE * 60}")
+    put(tmp_path / "books" / "short.txt", f"{HEADER}{SENTENCE}{FOOTER}{TERMS * 90}")
+    said = make("--corpus", "bookcorpus", "--input", tmp_path / "books")
     [files] = [line for line in said.split("\n") if "over half" in line]
     assert "bookcorpus: over half was cut from short.txt (of 3," in files and repr(LICENCE) in files

@@ -20,11 +20,10 @@ TEXT = "One sentence of a document that is as long as others. " * 40
 
 
 @pytest.mark.usefixtures("quick_workers")
-@pytest.mark.parametrize("workers", [1, 2])
 def test_workers_store_the_same_sample_of_the_right_size(
-    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.data.text.sample._FILE_BYTES", 100_000)
+    monkeypatch.setattr(sample, "_FILE_BYTES", 100_000)
     _, sources = corpus_sources("sample", [])
     some = sample.cut_shares(sources, 2 * LEAST_SHARE)
     assert [share.task.corpus for share in some] == ["articles", "news"]  # of five
@@ -33,15 +32,16 @@ def test_workers_store_the_same_sample_of_the_right_size(
     assert expected.documents == len(texts)
     longest = max(len(text.encode()) for text in texts)
     assert 500_000 <= expected.bytes <= 500_000 + 5 * longest
-    target, executor = tmp_path / "tokenizer", local_executor(workers)
-    with sample.stored_sample(sources, 500_000, target, executor) as (read, counts):
-        (folder,) = tmp_path.iterdir()
-        tasks = sorted(path.name for path in folder.iterdir())
-        assert len(tasks) > 1
-        assert tasks == [sample.SampleTask(n, ()).marker for n in range(len(tasks))]
-        assert list(read()) == texts and list(read()) == texts
-        assert counts == expected
-    assert not any(tmp_path.iterdir())
+    target = tmp_path / "tokenizer"
+    for executor in map(local_executor, (1, 2)):
+        with sample.stored_sample(sources, 500_000, target, executor) as (read, counts):
+            (folder,) = tmp_path.iterdir()
+            tasks = sorted(path.name for path in folder.iterdir())
+            assert len(tasks) > 1
+            assert tasks == [sample.SampleTask(n, ()).marker for n in range(len(tasks))]
+            assert list(read()) == texts and list(read()) == texts
+            assert counts == expected
+        assert not any(tmp_path.iterdir())
 
 
 def big_file(folder: Path, kind: str) -> Source:

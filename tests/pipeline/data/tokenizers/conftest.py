@@ -34,6 +34,17 @@ def toy(tokens: list[str], **options: bool) -> Vocabulary:
     return vocabulary(wordpiece_json(ids, **{"lower_case": False} | options), "toy")
 
 
+def random_texts(count: int, highest: int, lowest: int = 33) -> list[str]:
+    """Words of characters from `lowest` to below `highest`, not cleaned."""
+    rng = np.random.default_rng(highest)
+    texts = []
+    for _ in range(count):
+        codes = rng.integers(lowest, highest, rng.integers(1, 41))
+        codes = np.where(rng.random(len(codes)) < 0.2, 32, codes)
+        texts.append("x" + "".join(chr(code) for code in codes if not 0xD800 <= code <= 0xDFFF))
+    return texts
+
+
 def buffers(texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Bytes with a NUL after each document, where documents start, and where sentences do."""
     encoded = [text.encode() + b"\0" for text in texts]

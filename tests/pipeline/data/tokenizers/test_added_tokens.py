@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tokenizers import AddedToken
 from transformers import AutoTokenizer
@@ -84,22 +85,16 @@ def test_ids_are_those_of_transformers(kind: str, extended: Extended, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["byte-bpe", "wordpiece", "wordpiece-uncased", "unigram"])
-def test_few_documents_with_added_tokens(
+def test_documents_without_added_tokens_are_left_to_the_fast_engine(
     kind: str, extended: Extended, sample_text: list[str]
 ) -> None:
-    """Their ids are their text; the others are left to the fast engine."""
     contents = ("[GENE]", "<url>", "zyxw")
-    tokenizer, vocabulary = extended(kind, [AddedToken(content) for content in contents])
+    _, vocabulary = extended(kind, [AddedToken(content) for content in contents])
     encoder = TextEncoder.create(vocabulary)
     assert encoder.fast is not None and encoder.fast.added is not None
-    text = clean(sample_text[:50])
-    assert not encoder.fast.added(text.buffer, text.offsets).any()
-    texts = ["The [GENE] gene: zyxw of [GENE]s.", "No zyxws here"]
-    for found, given in zip(documents(encode(encoder, texts)), texts):
-        back = tokenizer.decode(found, clean_up_tokenization_spaces=False)
-        sides = [side.replace(" ", "") for side in (back, given)]
-        assert len({side.lower() if vocabulary.lower_case else side for side in sides}) == 1
-        assert vocabulary.size - 1 in found  # zyxw
+    text = clean([*sample_text[:50], "The gene: zyxw"])
+    has_added = encoder.fast.added(text.buffer, text.offsets)
+    assert np.flatnonzero(has_added).tolist() == [50]
 
 
 def test_tokens_of_the_vocabulary_that_are_listed_as_added(

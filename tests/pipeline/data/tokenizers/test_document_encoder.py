@@ -46,7 +46,6 @@ class Spoilt:
 def test_documents_are_spliced(tiny_vocabulary: Vocabulary) -> None:
     """Those of which the fast engine is unsure among its own."""
     encoder = TextEncoder.create(tiny_vocabulary)
-    assert encoder.fast is not None
     expected = encode(replace(encoder, fast=None), [])
     for unsure in ([], [0], [2], [0, 1, 2, 3], [1, 3]):
         spoilt = Spoilt(encoder.fast, "ids" if 2 in unsure else "", unsure)
@@ -58,7 +57,6 @@ def test_a_difference_in_a_checked_document_is_an_error(
     place: str, tiny_vocabulary: Vocabulary
 ) -> None:
     encoder = TextEncoder.create(tiny_vocabulary)
-    assert encoder.fast is not None
     spoilt = replace(encoder, fast=Spoilt(encoder.fast, place, []))
     assert encode(spoilt, [0, 1, 3]) != encode(encoder, [])
     with pytest.raises(EngineMismatch, match=r"document 2 .*Naïve"):
@@ -74,7 +72,6 @@ def test_ids_cover_the_text_of_checked_documents(
     encoder = TextEncoder.create(vocabularies[kind], fast=fast)
     encode(encoder, [0, 1, 2, 3])
     if fast:  # documents that `tokenizers` encodes for the fast engine are checked as well
-        assert encoder.fast is not None
         encoder.fast = Spoilt(encoder.fast, "", [0, 1, 2, 3])
     whole, normalized = encoder.reference.tokenizer, encoder.reference.normalized
     for direction in ("left", "right"):

@@ -1,22 +1,9 @@
 """gigatoken's ids against those of `tokenizers`, and the fallback where they differ."""
 
-import numpy as np
-
 from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.gigatoken_engine import CACHE_BYTES, DIFFERING, GigatokenEngine
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from tests.pipeline.data.tokenizers.conftest import documents, encode
-
-
-def random_texts(highest: int) -> list[str]:
-    """1,000 texts of characters below `highest`."""
-    rng = np.random.default_rng(highest)
-    texts = []
-    for _ in range(1000):
-        codes = rng.integers(1, highest, rng.integers(1, 40))
-        codes = codes[(codes < 0xD800) | (codes > 0xDFFF)]
-        texts.append("x" + "".join(map(chr, codes)))
-    return texts
+from tests.pipeline.data.tokenizers.conftest import documents, encode, random_texts
 
 
 def test_ids_are_those_of_the_reference_and_cover_every_byte(tiny_vocabulary: Vocabulary) -> None:
@@ -24,7 +11,8 @@ def test_ids_are_those_of_the_reference_and_cover_every_byte(tiny_vocabulary: Vo
     encoder = TextEncoder.create(tiny_vocabulary)
     ends = [chr(code) for first, last in DIFFERING for code in (first, last)]
     differing = ["plain text", *(f"a{end}b {end}1" for end in ends), "plain again"]
-    for texts in (*map(random_texts, (0x80, 0x3000, 0x110000)), differing):
+    random = (random_texts(1000, highest, lowest=1) for highest in (0x80, 0x3000, 0x110000))
+    for texts in (*random, differing):
         found = documents(encode(encoder, texts, checked=False))
         tokenizer = encoder.reference.tokenizer
         assert found == [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]

@@ -12,6 +12,7 @@ from pipeline.data.tokenizers import sentencepiece_model
 from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 from tests.pipeline.data.tokenizers.conftest import documents, encode
+from tests.pipeline.data.tokenizers.test_word_engine import AWKWARD, same
 
 ALBERT = {
     "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1,
@@ -49,7 +50,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> Path:
 
 
 def test_ids_are_those_of_sentencepiece(model: Path, sample_text: list[str]) -> None:
-    """By both engines, after what ALBERT's own code does to text."""
+    """By both engines, after what ALBERT's own code does to text, with its table of characters."""
     import sentencepiece
 
     reference = sentencepiece.SentencePieceProcessor(model_file=str(model))
@@ -63,6 +64,7 @@ def test_ids_are_those_of_sentencepiece(model: Path, sample_text: list[str]) -> 
         expected = reference.encode(sentencepiece_model.albert_text(clean, True))
         for encoder in encoders:
             assert documents(encode(encoder, [clean])) == [expected], text
+    same(encoders[0], [*sample_text[:30], *AWKWARD])
 
 
 def test_user_defined_symbols_are_taken_wherever_they_stand(

@@ -6,9 +6,6 @@ import pytest
 from pipeline.data.text.cleaning import clean
 from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.trainers import train_vocabulary
-from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.data.tokenizers.word_engine import WordEngine
-from tests.pipeline.data.tokenizers.conftest import WORD_KINDS, buffers, columns
 from tests.pipeline.data.tokenizers.test_word_engine import same
 
 
@@ -26,18 +23,3 @@ def test_sentences_without_white_space_between(lower_case: bool) -> None:
     vocabulary = train_vocabulary("unigram", lambda: iter(texts), 200, lower_case=lower_case)
     expected = same(TextEncoder.create(vocabulary), clean(texts).texts())
     assert len(expected.sentence_starts) > 4 * len(texts)
-
-
-@pytest.mark.parametrize("kind", WORD_KINDS)
-def test_a_broken_table_is_noticed(
-    kind: str, word_vocabularies: dict[str, Vocabulary], sample_text: list[str]
-) -> None:
-    """The check would see a wrong id; what it does then is tested in test_document_encoder."""
-    engine = TextEncoder.create(word_vocabularies[kind]).fast
-    assert isinstance(engine, WordEngine)
-    given = buffers(sample_text[:5])
-    expected = columns(engine.reference.encode(*given)[0])
-    scores = engine.matcher.scores + np.linspace(0, 50, len(engine.matcher.scores))
-    spoilt = WordEngine(engine.vocabulary, engine.reference)
-    spoilt.matcher = engine.matcher._replace(scores=scores, longest=3)
-    assert columns(spoilt.encode(*given)[0]) != expected

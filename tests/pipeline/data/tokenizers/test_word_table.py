@@ -14,7 +14,6 @@ def test_bytes_of_long_words_are_compared(word_vocabularies: dict[str, Vocabular
     """Two words with the same tag are distinguished by their bytes."""
     encoder = TextEncoder.create(word_vocabularies["unigram"])
     engine = encoder.fast
-    assert isinstance(engine, WordEngine)
     given = buffers(["extraordinary", "distinguished"])
     expected = columns(encoder.reference.encode(*given)[0])
     engine.encode(*buffers(["extraordinary"]))
