@@ -18,9 +18,7 @@ def planned(
     nodes: int = 1,
     per_node: int = 0,
     nics: int = 0,
-    cores: int = 2,
-    stage: int = 1,
-    ds: str = "",
+    ds: str = "zero1",
     tokens: int = 36 * 10**9,
     site: SiteRates = NO_RATES,
 ) -> PlannedRun:
@@ -29,10 +27,10 @@ def planned(
     train, validation = expected_datasets(run, tokens)
     ranks = per_node or (8 if gpu else 1)
     hardware = Hardware(
-        device=GPUS[gpu] if gpu else None, nodes=nodes, per_node=ranks, cores=cores,
+        device=GPUS[gpu] if gpu else None, nodes=nodes, per_node=ranks, cores=2,
         nics=nics or ranks,
     )  # fmt: skip
     return PlannedRun(
-        run=run, train=train, validation=validation, file=read_deepspeed_file(ds or f"zero{stage}"),
+        run=run, train=train, validation=validation, file=read_deepspeed_file(ds),
         hardware=hardware, site=site,
     )  # fmt: skip

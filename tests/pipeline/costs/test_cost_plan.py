@@ -56,17 +56,15 @@ def test_phases_have_a_step_each_and_the_answer_is_of_all() -> None:
 
 def test_the_whole_band_has_to_fit() -> None:
     for least, most, words in (
-        (70e9, 80e9, "fits"),
-        (70e9, 81e9, "may not fit"),
-        (81e9, 90e9, "does not fit"),
-    ):
+        (70e9, 80e9, "fits"), (70e9, 81e9, "may not fit"), (81e9, 90e9, "does not fit"),
+    ):  # fmt: skip
         needed = Estimate("sum", least, "bytes", "estimated", "", least, most)
         said = _fits(planned("roberta_base", gpu="h100"), needed)
         assert said.endswith(f"per rank, {words} in 80 GB of each H100")
 
 
 def test_a_stage_that_runs_as_another_is_listed_once_and_offload_has_a_section() -> None:
-    plain = sections(make_cost_plan(planned("roberta_base", gpu="h100", stage=0), 0.0, []))
+    plain = sections(make_cost_plan(planned("roberta_base", gpu="h100", ds="zero0"), 0.0, []))
     sums = [name for name in plain["memory"] if name.startswith("sum")]
     assert sums == ["sum at stage 1 (this plan)", "sum at stage 2", "sum at stage 3"]
     assert "host" not in plain

@@ -50,13 +50,13 @@ def test_a_site_without_a_file_has_no_rates(
 def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "site.json"
     for content, why in (
-        ("", "it is empty"),
-        ('{"schema_version": 2, "rates": {}}', "schema version 2, not 1"),
-        ('{"schema_version": 1, "rates": {"x": [{"flops": 1}]}}', "is missing"),
-        ('{"schema_version": 1, "rates": []}', "rates is a list, not an object"),
+        ("", "empty"),
+        ('{"schema_version": 2, "rates": {}}', "version 2, not 1"),
+        ('{"schema_version": 1, "rates": {"x": [{"flops": 1}]}}', "missing"),
+        ('{"schema_version": 1, "rates": []}', "rates is a list"),
     ):
         file.write_text(content)
-        with pytest.raises(DataError, match=f"site.json cannot be read .*{why}.*remove it"):
+        with pytest.raises(DataError, match=f"site.json .*{why}"):
             read_site(file)
 
 
@@ -67,8 +67,7 @@ def link(bandwidth: float, flops: float = 50e9) -> MachineRates:
     )  # fmt: skip
 
 
-def test_impossible_rates_are_refused(tmp_path: Path) -> None:
-    """Every number is checked."""
+def test_a_number_that_no_machine_reaches_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "site.json"
     add_rate(file, NAME, rate(5))
     add_rate(file, machine_key("cpu", 2, 1), link(2e9))
@@ -82,7 +81,7 @@ def test_impossible_rates_are_refused(tmp_path: Path) -> None:
         (found,) = content[section].values()
         found[0][name] = value
         file.write_text(json.dumps(content))
-        with pytest.raises(DataError, match="has a rate that no machine reaches"):
+        with pytest.raises(DataError, match="no machine"):
             read_site(file)
 
 
@@ -109,7 +108,7 @@ def test_a_file_that_stays_locked_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(site_rates, "_LOCK_SECONDS", 0.0)
     file = tmp_path / "site.json"
-    why = r"\.site\.json\.lock is locked by another process"
-    with one_at_a_time(tmp_path / ".site.json.lock"), pytest.raises(DataError, match=why):
+    lock = tmp_path / ".site.json.lock"
+    with one_at_a_time(lock), pytest.raises(DataError, match=f"{lock} is locked"):
         add_rate(file, NAME, rate(5))
     add_rate(file, NAME, rate(5))

@@ -1,14 +1,13 @@
 """`--dry-run` compared with the shards prepared afterwards."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -70,20 +69,12 @@ def about(tiny_vocabulary: Vocabulary) -> About:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
-    """Stands for `time`: only what a test counts takes time."""
-    clock = FakeClock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Stands for `time`: only what a test adds to `now` takes time."""
+    clock = SimpleNamespace(now=0.0, process_time=lambda: clock.now)
     for timed in (module, raw_sample):
         monkeypatch.setattr(timed, "time", clock)
     return clock
-
-
-@dataclass
-class FakeClock:
-    now: float = 0.0
-
-    def process_time(self) -> float:
-        return self.now
 
 
 def zipped(path: Path, lines: str) -> None:
@@ -144,7 +135,7 @@ def test_a_sample_estimates_the_whole(
 
 
 def test_what_a_part_costs_by_itself_is_not_multiplied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, about: About
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace, about: About
 ) -> None:
     """Start-up and restarts of the encoder take time once, the text takes it by the byte."""
     do, done = Worker.do, list[int]()
@@ -162,7 +153,7 @@ def test_what_a_part_costs_by_itself_is_not_multiplied(
 
 
 def test_reading_of_a_table_is_timed_over_whole_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, about: About
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace, about: About
 ) -> None:
     """The first row of a batch takes as long as all of them, and a sample has many first rows."""
     given = raw_sample.read
@@ -234,7 +225,7 @@ def test_documents_far_longer_than_the_sample(
 
 
 def test_few_documents_are_read_once_more_to_choose_the_held_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, about: About
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace, about: About
 ) -> None:
     """By one process: more workers do not help. Of many, only the first 2,000 are read."""
     given = module.read_batches
