@@ -12,9 +12,3 @@ def values(table: Table) -> dict[str, dict[str, Any]]:
     first, *_ = flat.values()
     paths = [path for path in first if any(each[path] != first[path] for each in flat.values())]
     return {name: {path: each[path] for path in paths} for name, each in flat.items()}
-
-
-def differing(table: Table) -> set[str]:
-    """The settings that are not the same in all arms of a table."""
-    first, *_ = values(table).values()
-    return set(first)

@@ -45,7 +45,7 @@ def test_all_arms_have_the_common_settings_and_their_own() -> None:
     assert {(arm.run.steps, arm.run.validation.every) for arm in (one, two)} == {(40, 4)}
     given = [("one", []), ("two", ["data.validation_fraction=0.1"])]
     table = arms_from_arguments("roberta_tiny", given)
-    with pytest.raises(ConfigError, match=r"data.validation_fraction is 0.\d+ and 0.1"):
+    with pytest.raises(ConfigError, match=r"data.validation_fraction .* 0.1"):
         make_arms(table, [], 0)
 
 
@@ -83,11 +83,10 @@ def test_equal_seeds_start_with_the_weights_that_are_said(
     )
     encoder = [key for key in mine if key.startswith("encoder.")]
     equal = {key: key in theirs and torch.equal(mine[key], theirs[key]) for key in mine}
-    is_same = all(equal[key] for key in encoder)
     if common == "all":
         assert all(equal.values()) and mine.keys() == theirs.keys()
-    if common == "encoder":
-        assert is_same
-    if common == "none":
-        assert not is_same or mine.keys() != theirs.keys()
+    elif common == "encoder":
+        assert all(equal[key] for key in encoder)
+    else:
+        assert not all(equal[key] for key in encoder) or mine.keys() != theirs.keys()
     assert not torch.equal(other[encoder[0]], theirs[encoder[0]])

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pipeline.base.errors import EXIT_USER_ERROR, ConfigError
-from pipeline.config.run import Run
 from pipeline.experiments import ablation_estimate as module
 from pipeline.experiments.ablation import Ablation, make_arms
 from pipeline.experiments.ablation_estimate import check_arms, describe_arms, describe_costs
@@ -37,13 +37,8 @@ class Looking(Children):
         return ""
 
 
-class TwoHours:
-    """Times of a run that takes as long, whatever it is."""
-
-    start, prepare, held_out = 60.0, 120.0, 10
-
-    def of_run(self, run: Run, held_out: int, scorings: int) -> float:
-        return 7200.0
+TWO_HOURS = SimpleNamespace(start=60.0, prepare=120.0, held_out=10, of_run=lambda *_, **__: 7200.0)
+"""Times of a run that takes as long, whatever it is."""
 
 
 def several(output: Path, *inputs: str) -> Ablation:
@@ -72,8 +67,8 @@ def test_what_each_arm_differs_in_is_told(tmp_path: Path) -> None:
 def test_all_arms_are_looked_at_before_any_is_prepared(tmp_path: Path) -> None:
     """URLs are copied before a dry run; an arm whose runs have begun is not looked at again."""
     seen = look(several(tmp_path, "a"))
-    kinds = [line.split()[0] for line in seen]
-    assert kinds == [f"pipeline.{name}" for name in ("prepare", "plan", "plan", "prepare", "plan")]
+    kinds = [line.split()[0].removeprefix("pipeline.") for line in seen]
+    assert kinds == ["prepare", "plan", "plan", "prepare", "plan"]
     assert all(" --output " not in line for line in seen)
     assert seen[0].startswith("pipeline.prepare --input a --run ")
     assert seen[0].endswith(" --dry-run") and " --tokens 1e9 --cpu" in seen[1]
@@ -89,19 +84,19 @@ def test_all_arms_are_looked_at_before_any_is_prepared(tmp_path: Path) -> None:
 
 def test_an_arm_that_cannot_run_is_refused_with_the_others(tmp_path: Path) -> None:
     given = several(tmp_path, "a")
-    with pytest.raises(ConfigError, match="3 of 3 arms cannot run") as error:
+    with pytest.raises(ConfigError, match="3 of 3") as error:
         look(given, "full_sentences-32", "three.json")
     assert error.value.problems == (
         "one, two: full_sentences-32 is refused", "three: three.json is refused"
     )  # fmt: skip
-    with pytest.raises(ConfigError, match=r"^two: two\.json is refused$"):
+    with pytest.raises(ConfigError, match=r"^two: two\.json"):
         look(given, "two.json")
 
 
 def test_finished_runs_are_taken_before_measured_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "measure_runs", lambda runs, _: [TwoHours()] * len(runs))
+    monkeypatch.setattr(module, "measure_runs", lambda runs, _: [TWO_HOURS] * len(runs))
     given = ablation(tmp_path, 3)
     jobs = given.jobs()
     for job, seconds in zip(jobs[:3:2], (10.0, 20.0), strict=True):  # one:0 and one:1
@@ -124,19 +119,14 @@ def test_finished_runs_are_taken_before_measured_steps(
     assert last.endswith("are counted as for the sample corpus, until there are shards")
     tuned = AblationRunner(replace(given, tasks=(("mrpc", tmp_path),)), Children())
 
-    def said() -> tuple[str, str]:
-        *_, line, last = describe_costs(tuned, [one, two])
-        return line, last
+    def expect(line: str, hours: str) -> None:
+        *_, its_line, last = describe_costs(tuned, [one, two])
+        assert its_line.startswith(f"  mrpc: {line}") and last.startswith(f"{hours} h left")
 
-    assert (
-        said()[0] == "  mrpc: 9 runs to fine-tune, 0 done; not in the hours below, as none is done"
-    )
+    expect("9 runs to fine-tune, 0 done; not in the hours below, as none is done", "6.1")
     save_score(given, jobs[0], seconds=7200)
-    line, last = said()
-    assert line == "  mrpc: 9 runs to fine-tune, 1 done; 2 h each" and last.startswith("22.1 h")
+    expect("9 runs to fine-tune, 1 done; 2 h each", "22.1")
     save_score(given, jobs[2], None, seconds=0.0)
-    line, last = said()
-    assert "2 done; 2 h each" in line and last.startswith("20.1 h left")
+    expect("9 runs to fine-tune, 2 done; 2 h each", "20.1")
     save_result(given, jobs[4], diverged_result(jobs[4], 0.1, "not finite"))
-    line, last = said()  # nothing is left to fine-tune of it
-    assert "mrpc: 8 runs to fine-tune, 2 done" in line and last.startswith("18.1 h left")
+    expect("8 runs to fine-tune, 2 done", "18.1")  # nothing is left to fine-tune of it

@@ -72,5 +72,5 @@ def test_formats_are_prepared_once_from_the_same_text_and_hold_out_the_same(
     shutil.rmtree(path.parent)
     corpus = Path(given.inputs[3])
     corpus.write_text(corpus.read_text().replace("the", "teh"))
-    with pytest.raises(DataError, match="was prepared from other text than"):
+    with pytest.raises(DataError, match="other text"):
         prepare_shards(given, words, Children())

@@ -30,7 +30,7 @@ def test_every_arm_is_a_run_that_reads_as_many_tokens(name: str, scale: str) -> 
 def test_arms_of_tables_and_of_arguments() -> None:
     with pytest.raises(ConfigError, match="did you mean roberta/masking"):
         table("roberta/maskin", "smoke")
-    with pytest.raises(ConfigError, match="unknown scale 'large'; choose one of smoke, mini, base"):
+    with pytest.raises(ConfigError, match=r"'large'.* smoke, mini, base"):
         table("roberta/masking", "large")
     found = arms.arms_from_arguments("roberta_tiny", [("a", []), ("b", ["steps=7"])])
     assert found.baseline == "a"
@@ -48,22 +48,22 @@ def test_a_file_of_arms_is_the_users_program(tmp_path: Path) -> None:
 def test_a_file_without_arms_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "arms.py"
     for text, said in (
-        ("x = 1\n", "defines no ARMS; write ARMS = "),
-        ("ARMS = 3\n", "has an ARMS that is not a list of Arm; write"),
+        ("x = 1\n", "defines no ARMS"),
+        ("ARMS = 3\n", "not a list"),
         ("ARMS = []\n", "has 0 arms"),
         ("ARMS = [\n", ", line 1: SyntaxError: '[' was never closed"),
         ("\n\nARMS = missing\n", ", line 3: NameError: name 'missing' is not defined"),
-        ("import sys\nsys.exit(3)\n", ", line 2: SystemExit: 3; fix the file"),
-        (f"{ONE}ARMS = [Arm(1, 'x', ()), Arm('b', 'x', ())]", "[0] has name=1, which is not text"),
-        (f"{ONE}ARMS = [Arm('a', [], ()), Arm('b', 'x', ())]", "recipe=[], which is not text"),
-        (f"{ONE}ARMS = [Arm('a', 'x', 'y=1')]", "changes='y=1', which is not a tuple"),
-        (f"{ONE}ARMS = [Arm('a', 'x', (1,))]", "changes=(1,), which is not a tuple"),
-        (f"{ONE}ARMS = [Arm('a', 'x', (), '', 3)]", "published=3, which has no number by measure"),
+        ("import sys\nsys.exit(3)\n", ", line 2: SystemExit: 3"),
+        (f"{ONE}ARMS = [Arm(1, 'x', ()), Arm('b', 'x', ())]", "[0] has name=1,"),
+        (f"{ONE}ARMS = [Arm('a', [], ()), Arm('b', 'x', ())]", "recipe=[],"),
+        (f"{ONE}ARMS = [Arm('a', 'x', 'y=1')]", "changes='y=1',"),
+        (f"{ONE}ARMS = [Arm('a', 'x', (1,))]", "changes=(1,),"),
+        (f"{ONE}ARMS = [Arm('a', 'x', (), '', 3)]", "published=3,"),
         ("from pipeline.recipes import recipe\nrecipe('x')\n", "py, line 2: unknown recipe 'x'"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError) as raised:
             arms_from_file(path)
         assert said in str(raised.value) and "\n" not in str(raised.value)
-    with pytest.raises(ConfigError, match="absent is not a file; give a Python file"):
+    with pytest.raises(ConfigError, match="absent is not"):
         arms_from_file(tmp_path / "absent")

@@ -4,8 +4,6 @@ import fcntl
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,8 @@ import pytest
 from pipeline.base.errors import EXIT_INTERRUPTED
 from pipeline.execution.ledger import hold_lock
 from pipeline.experiments.children import ChildError, Children
-
-ROOT = Path(__file__).parents[3]
+from tests.launching.process import ROOT
+from tests.pipeline.preparing import wait_until
 
 
 @pytest.fixture
@@ -24,21 +22,15 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "child_module.py"
 
 
-def parent(code: str, tmp_path: Path) -> "subprocess.Popen[bytes]":
-    """Runs code that has Children, Path, hold_lock and `folder`."""
+def parent(code: str, tmp_path: Path) -> "subprocess.Popen[str]":
+    """Runs code that has fcntl, Children, hold_lock and `folder`."""
     begin = (
         "import fcntl; from pathlib import Path; from pipeline.execution.ledger import hold_lock\n"
         "from pipeline.experiments.children import Children\n"
         f"folder = Path({str(tmp_path)!r})\n"
     )
-    return subprocess.Popen([sys.executable, "-c", begin + code], stdout=subprocess.PIPE)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    command = [sys.executable, "-c", begin + code]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def test_what_it_prints_is_read_or_logged(module: Path, tmp_path: Path) -> None:
@@ -76,7 +68,7 @@ def test_a_request_to_stop_reaches_the_child(module: Path, tmp_path: Path) -> No
     )
     code = "x = Children(); x.listen(); x.run(['child_module'], folder / 'log')"
     with parent(code, tmp_path) as process:
-        wait_until(lambda: (tmp_path / "ready").exists() or process.poll() is not None)
+        wait_until((tmp_path / "ready").exists, process)
         process.send_signal(signal.SIGUSR1)
         assert process.wait(30) == EXIT_INTERRUPTED
 
@@ -90,7 +82,7 @@ def test_a_process_without_a_child_ends_at_once(module: Path, tmp_path: Path) ->
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with parent(code, tmp_path) as process:
-            assert process.stdout and process.stdout.readline() == b"ready\n"
+            assert process.stdout and process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == EXIT_INTERRUPTED
 

@@ -66,7 +66,7 @@ def test_damage_is_said(tmp_path: Path) -> None:
     for content in (b"", b"{}\n", b'{"step": 1}\n', b"nonsense\n"):
         (tmp_path / "metrics.jsonl").write_bytes(content)
         (tmp_path / "run.json").write_text(json.dumps({"plans": []}))
-        with pytest.raises(DataError, match="no readable metrics"):
+        with pytest.raises(DataError):
             from_metrics(tmp_path)
 
 
@@ -103,7 +103,7 @@ def test_a_loss_that_is_not_finite_is_missing(tmp_path: Path, measure: Measure) 
         assert (found["measures"], found["missing"]) == (known, missing), loss
 
 
-def test_an_accuracy_that_is_not_known_is_missing_and_scored_pairs_are_kept(
+def test_an_unknown_accuracy_is_missing_and_scored_pairs_are_kept(
     tmp_path: Path, measure: Measure
 ) -> None:
     table = arms_from_arguments("albert_tiny", [("sop", []), ("same", [])])
@@ -128,7 +128,7 @@ def test_losses_of_sequences(tmp_path: Path) -> None:
     for lost in ("", "{}", '{"mask_loss": [1], "mask_count": []}',
                  '{"mask_loss": [NaN], "mask_count": [1.0]}'):  # fmt: skip
         file.write_text(lost)
-        with pytest.raises(DataError, match=r"sequences\.json is damaged: .*result\.json"):
+        with pytest.raises(DataError, match=r"sequences\.json .*result\.json"):
             module.sequence_losses(tmp_path)
 
 

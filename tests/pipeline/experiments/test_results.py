@@ -92,7 +92,7 @@ def test_p_values_are_corrected_for_the_number_of_arms(tmp_path: Path) -> None:
     assert all(row["significant"] == (row["p_holm"] <= 0.05) for row in rows)
 
 
-def test_without_a_head_in_the_baseline_pairs_are_compared_with_the_first_arm_that_has_one(
+def test_pairs_are_compared_with_the_first_arm_that_has_a_head_for_them(
     tmp_path: Path,
 ) -> None:
     """As in albert/pair; other measures that the baseline lacks have no differences."""
@@ -123,7 +123,7 @@ def test_without_a_head_in_the_baseline_pairs_are_compared_with_the_first_arm_th
     assert loss["visible"] / loss["standard_deviation"] == pytest.approx(visible_effect(5, 2))
 
 
-def test_ten_pairs_of_seeds_bootstrap_without_those_that_diverged_and_one_has_no_difference(
+def test_ten_seeds_that_finished_bootstrap_and_one_has_no_difference(
     tmp_path: Path,
 ) -> None:
     for seeds, diverged, bootstraps in (
@@ -215,8 +215,8 @@ def test_a_run_that_diverged_while_a_rate_was_chosen_is_kept(tmp_path: Path) -> 
             lost = arm.name == "two" and job.factor != 1
             result = diverged_result(job, 0.1, "not finite") if lost else finished_result(job, 4.0)
             save_result(given, job, result)
-    errors = [[point["error"] for point in arm["tuning"]] for arm in collected(given)["arms"]]
-    assert errors == [[""] * 3, ["not finite", "", "not finite"]]
+    one, two = ([point["error"] for point in arm["tuning"]] for arm in collected(given)["arms"])
+    assert (one, two) == ([""] * 3, ["not finite", "", "not finite"])
 
 
 def test_without_all_results_nothing_is_written(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_urls_are_kept_without_secrets_and_known_again_with_others(tmp_path: Pat
     assert "first" not in settings and "https://host/a (object" in settings
     add_shards(tmp_path)
     claim_ablation(replace(given, inputs=signed("https://host/a", "second")))
-    with pytest.raises(ConfigError, match="was made with inputs") as error:
+    with pytest.raises(ConfigError, match="inputs") as error:
         claim_ablation(replace(given, inputs=signed("https://host/c", "second")))
     assert "first" not in str(error.value) and "second" not in str(error.value)
 
@@ -192,23 +192,23 @@ def test_an_output_is_of_one_ablation_but_takes_more_seeds(tmp_path: Path) -> No
     given = ablation(tmp_path)
     claim_ablation(given)
     claim_ablation(replace(given, seeds=9))
-    with pytest.raises(ConfigError, match="was made with tune False, not True"):
+    with pytest.raises(ConfigError, match="tune False, not True"):
         claim_ablation(replace(given, tune=True))
     changed = replace(given.arms[1], run=override(given.arms[1].run, ["encoder.dropout=0.3"]))
-    with pytest.raises(ConfigError, match=r"other arms or settings of arms \(two\)"):
+    with pytest.raises(ConfigError, match=r"\(two\)"):
         claim_ablation(replace(given, arms=(given.arms[0], changed)))
     corrected = replace(given, inputs=("--corpus", "mine", "--input", "b.txt"))
     claim_ablation(corrected)  # nothing was prepared yet
     add_shards(tmp_path)
     claim_ablation(corrected)
-    with pytest.raises(ConfigError, match=r"was made with inputs .*b\.txt"):
+    with pytest.raises(ConfigError, match=r"inputs .*b\.txt"):
         claim_ablation(given)
     whole = json.loads((tmp_path / "settings.json").read_text())
     tasks = (None, 3, {"rte": 5}, {"rte": {}}, {"rte": {"data": 3, "seeds": 1}})
     damaged = [json.dumps(whole | {"finetune": found}) for found in tasks]
     for content in ("[", "{}", *damaged):
         (tmp_path / "settings.json").write_text(content)
-        with pytest.raises(DataError, match="is damaged"):
+        with pytest.raises(DataError, match=r"settings\.json"):
             with_scored_tasks(given)
 
 
@@ -230,7 +230,7 @@ def test_scored_tasks_of_an_output_are_kept_and_not_changed(tmp_path: Path) -> N
     assert (kept.tasks, kept.finetune_seeds, kept.protocol) == (mrpc, 3, "small")
     claim_ablation(kept)
     for tasks, seeds in ((mrpc, 2), (wrong, 3)):
-        with pytest.raises(ConfigError, match=r"scores of mrpc with .*/a and"):
+        with pytest.raises(ConfigError, match=r"mrpc with .*/a"):
             with_scored_tasks(replace(given, tasks=tasks, finetune_seeds=seeds))
 
 
@@ -246,7 +246,7 @@ def test_a_damaged_result_is_said(tmp_path: Path) -> None:
         {name: value for name, value in whole.items() if name != "peak_lr"},
     ):  # fmt: skip
         save_result(given, job, content)
-        with pytest.raises(DataError, match=r"result.json is damaged: "):
+        with pytest.raises(DataError, match=r"result\.json"):
             runner.result(job)
     save_result(given, job, whole)
     assert runner.result(job) == whole

@@ -11,9 +11,7 @@ SHARED = {"all": "all", "attention": "attention", "feed-forward": "feed_forward"
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_arms_differ_in_sharing_and_width_of_words_or_in_the_pair_objective_alone(
-    scale: str,
-) -> None:
+def test_arms_differ_only_in_sharing_and_width_of_words_or_in_the_pairs(scale: str) -> None:
     expected = {
         f"{arm}{suffix}": {"encoder.sharing": shared, "encoder.embedding_width": width}
         for suffix, width in (("", NARROW[scale]), ("-wide", 0))

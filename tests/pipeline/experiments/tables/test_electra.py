@@ -6,9 +6,7 @@ from tests.pipeline.experiments.differences import values
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_arms_differ_in_the_objective_alone_with_the_scores_of_their_columns(
-    scale: str,
-) -> None:
+def test_arms_differ_only_in_the_objective_with_the_scores_of_their_columns(scale: str) -> None:
     kinds = {
         "electra": "rtd", "all-tokens-mlm": "all_tokens_mlm", "replace-mlm": "replace_mlm",
         "electra-15": "rtd_masked", "bert": "mlm",

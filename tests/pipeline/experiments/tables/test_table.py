@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from pipeline.base.errors import ConfigError
@@ -26,14 +28,13 @@ def test_all_contradictions_of_an_arm_are_in_one_line_that_names_it() -> None:
 def test_a_table_has_two_arms_each_a_recipe_with_a_name_and_changes() -> None:
     assert table(ONE, TWO).arms == (ONE, TWO)
     for arms, said in (
-        ((ONE,), "mine has 1 arms, and a comparison needs two"),
+        ((ONE,), "mine has 1 arms"),
         ((ONE, ONE), "several arms called one"),
-        ((ONE, Arm("../x", "roberta_tiny", ())), "called '../x', which cannot name a directory"),
+        ((ONE, Arm("../x", "roberta_tiny", ())), "called '../x'"),
     ):
-        with pytest.raises(ConfigError) as raised:
+        with pytest.raises(ConfigError, match=re.escape(said)):
             table(*arms)
-        assert said in str(raised.value)
-    with pytest.raises(ConfigError, match=r"no arm called three, .* choose one of one, two"):
+    with pytest.raises(ConfigError, match=r"three, .* one, two"):
         table(ONE, TWO, baseline="three")
     assert run_of(ONE).steps == 2_400
     assert run_of(TWO).steps == 10
