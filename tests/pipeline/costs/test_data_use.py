@@ -27,6 +27,6 @@ def test_passes_masks_and_tokens_per_parameter() -> None:
 def test_less_than_a_pass_is_a_warning() -> None:
     job = planned("roberta_tiny", tokens=10**8)
     (line,) = data_warnings(job.phases(job.hardware))
-    assert "9 of 10 stored masks never" in line and line.startswith("the run reads 4.")
+    assert "9 of 10 stored masks" in line and " 4." in line
     job = planned("roberta_tiny", tokens=10**6)
     assert data_warnings(job.phases(job.hardware)) == []

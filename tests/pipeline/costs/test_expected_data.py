@@ -10,19 +10,16 @@ from pipeline.planning.phases import make_phases
 from pipeline.recipes import recipe
 
 
-@pytest.mark.parametrize(
-    ("length", "rate", "size"),
-    [
+def test_masks_at_a_higher_rate_take_more_space() -> None:
+    """size: bytes per token of ten masks, as pipeline.prepare wrote them of the sample."""
+    for length, rate, size in (
         (128, 0.15, 3.183), (128, 0.3, 3.843), (128, 0.4, 4.282),
         (512, 0.15, 2.251), (512, 0.3, 2.923), (512, 0.4, 3.370),
-    ],
-)  # fmt: skip
-def test_masks_at_a_higher_rate_take_more_space(length: int, rate: float, size: float) -> None:
-    """size: bytes per token of ten masks, as pipeline.prepare wrote them of the sample."""
-    settings = [f"data.sequence_length={length}", f"data.masks.rate={rate}"]
-    (train,), _ = expected_datasets(override(recipe("roberta_base"), settings), 10**7)
-    masks = sum(mask.bytes for shard in train.shards for mask in shard.masks)
-    assert masks / sum(shard.tokens for shard in train.shards) == pytest.approx(size, rel=0.06)
+    ):  # fmt: skip
+        settings = [f"data.sequence_length={length}", f"data.masks.rate={rate}"]
+        (train,), _ = expected_datasets(override(recipe("roberta_base"), settings), 10**7)
+        masks = sum(mask.bytes for shard in train.shards for mask in shard.masks)
+        assert masks / sum(shard.tokens for shard in train.shards) == pytest.approx(size, rel=0.06)
 
 
 def test_expected_shards_are_like_prepared_ones(prepared: Path) -> None:
@@ -43,8 +40,10 @@ def test_expected_shards_are_like_prepared_ones(prepared: Path) -> None:
 
 
 def test_every_recipe_can_be_planned_without_shards() -> None:
-    names = "bert_base_published", "electra_small", "albert_tiny", "spanbert_base"
-    for name in (*names, "modernbert_base_published"):
+    for name in (
+        "bert_base_published", "electra_small", "albert_tiny", "spanbert_base",
+        "modernbert_base_published",
+    ):  # fmt: skip
         run = recipe(name)
         train, held_out = expected_datasets(run, 10**9)
         phases = make_phases(run, 8, 1, train, held_out)
@@ -65,7 +64,7 @@ def test_a_mixture_needs_shards() -> None:
     mixture = 'batch.mixture=[{"corpus": "books", "weight": 1}]'
     for setting in (mixture, "batch.mixture_exponent=0.3", 'batch.corpora=["books"]'):
         run = override(recipe("roberta_tiny"), [setting])
-        with pytest.raises(ConfigError, match="tell corpora apart, which --tokens cannot; give"):
+        with pytest.raises(ConfigError, match="--tokens"):
             expected_datasets(run, 10**6)
 
 

@@ -7,10 +7,10 @@ from tests.pipeline.preparing import Said
 
 def test_a_plan_needs_data_and_a_device(said: Said) -> None:
     for words, why in (
-        ("roberta_tiny --cpu", "one of the arguments --data --tokens is required"),
-        ("roberta_tiny --tokens 1e6", "one of the arguments --gpu --cpu is required"),
-        ("roberta_tiny --tokens 1e6 --cpu --gpu h100", "not allowed with argument"),
-        ("roberta_tiny --tokens 1e6 --gpu v100", "invalid choice: 'v100'"),
+        ("roberta_tiny --cpu", "--data --tokens is required"),
+        ("roberta_tiny --tokens 1e6", "--gpu --cpu is required"),
+        ("roberta_tiny --tokens 1e6 --cpu --gpu h100", "not allowed"),
+        ("roberta_tiny --tokens 1e6 --gpu v100", "'v100'"),
     ):
         code, line = said(parse_plan, *words.split())
         assert code == 2 and why in line
@@ -18,5 +18,4 @@ def test_a_plan_needs_data_and_a_device(said: Said) -> None:
 
 def test_help_names_every_basis_of_a_figure(said: Said) -> None:
     _, text = said(parse_plan, "--help")
-    assert "computed, published, estimated or measured here, and" in " ".join(text.split())
-    assert set(get_args(Basis)) == {"computed", "published", "estimated", "measured here"}
+    assert all(basis in " ".join(text.split()) for basis in get_args(Basis))

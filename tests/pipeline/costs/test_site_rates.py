@@ -37,9 +37,7 @@ def test_rates_are_written_and_read(tmp_path: Path) -> None:
     assert {path.name for path in file.parent.iterdir()} == {"site.json", ".site.json.lock"}
 
 
-def test_a_site_without_a_file_has_no_rates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_file_no_rates_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_site(tmp_path / "site.json") == SiteRates() == read_site(None)
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
     assert site_file() == tmp_path / "site.json"
@@ -103,9 +101,7 @@ def test_the_doctor_s_rates_are_of_their_machines(tmp_path: Path) -> None:
     assert read_site(file).products("cpu") == () and read_site(file).rates == found.rates
 
 
-def test_a_file_that_stays_locked_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_file_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site_rates, "_LOCK_SECONDS", 0.0)
     file = tmp_path / "site.json"
     lock = tmp_path / ".site.json.lock"

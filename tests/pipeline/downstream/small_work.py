@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 
 from model.tasks.task_model import TaskDesign
@@ -12,9 +14,17 @@ from pipeline.downstream.jobs import TuningWork
 from pipeline.downstream.protocols import BERT
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.starting_weights import load_start
+from tests.launching.process import ROOT
 
-EXPORTS = Path(__file__).parents[2] / "golden/exports"
+EXPORTS = ROOT / "tests/golden/exports"
 LABELS = ("0", "1")
+FAMILIES = ("bert", "roberta", "albert", "electra", "spanbert", "modernbert")
+every_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+def example(index: int, gold: Any = None, group: str = "") -> Example:
+    """One whose text does not matter."""
+    return Example(str(index), ("text",), gold, group)
 
 
 def small_examples(count: int) -> list[Example]:
@@ -25,7 +35,7 @@ def small_examples(count: int) -> list[Example]:
     ]
 
 
-def small_work(output: Path, **changes: object) -> TuningWork:
+def small_work(output: Path) -> TuningWork:
     """Two grid points of a BERT on sst2."""
     start = load_start(EXPORTS / "bert")
     encoder = RowEncoder(start.vocabulary, 32)

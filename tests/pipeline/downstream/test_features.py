@@ -15,10 +15,8 @@ from pipeline.downstream.features import (
 )
 from pipeline.downstream.reading.examples import Answer, Example
 from pipeline.downstream.reading.published import read_squad
+from tests.pipeline.downstream.small_work import EXPORTS, every_family
 
-EXPORTS = Path(__file__).parents[2] / "golden/exports"
-FAMILIES = ("roberta", "bert", "albert", "electra", "spanbert", "modernbert")
-every_family = pytest.mark.parametrize("family", FAMILIES)
 A, B = "The cats sat, on Washington's mat.", "Where? É  on the mat"
 
 

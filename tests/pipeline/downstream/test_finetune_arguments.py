@@ -26,32 +26,31 @@ def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
 
 
 COLUMNS = "--text a --target b"
-CONTRADICTIONS = {
-    "--task sst3": "--task sst3 is unknown; known: cola",
-    "--task sst2 --text a": "has columns of its own",
-    "--task spans COLUMNS": "spans takes 2",
-    "--task tags --choices a": "--choices goes with --task choices, not with",
-    "--task tags --text a --target a": "is a column of --text too",
-    "--task tags COLUMNS --answer-start c": "spans, not",
-    "--task tags COLUMNS --group c": "no effect without",
-    "--task sst2 --labels 0 1": "has columns of its own",
-    "--task regression COLUMNS --labels 0 -1": "goes",
-    "--task tags --train a --labels O O": "'O' 'O' must be two or more",
-    "--task sst2 --group c": "has columns of its own",
-    "--task sst2": "give the task's folder with --data",
-    "--task sst2 --train a": "give --dev FILE or --dev-share as well",
-    "--task sst2 --train a --dev-share 2": "must be from 0 to below 1",
-    "--task sst2 --dev a --dev-share 0.1": "exclude each other",
-    "--task tags COLUMNS --data d": "needs --train FILE",
-    "--task sst2 --fetch": "keeps the task in --data DIR",
-    "--task tags --data d --fetch": "goes with a published task",
-    "--task wikigold --data d --fetch": "--fetch knows cola, sst2",
-    "--task sst2 --part 6/5": "--part 6/5 is not I/N",
-}
 
 
 def test_contradictions(parse: Parse) -> None:
-    for words, said in CONTRADICTIONS.items():
+    for words, said in {
+        "--task sst3": "sst3 .* cola",
+        "--task sst2 --text a": "columns of its own",
+        "--task spans COLUMNS": "spans takes 2",
+        "--task tags --choices a": "--choices goes",
+        "--task tags --text a --target a": "of --text too",
+        "--task tags COLUMNS --answer-start c": "spans, not",
+        "--task tags COLUMNS --group c": "no effect",
+        "--task sst2 --labels 0 1": "columns of its own",
+        "--task regression COLUMNS --labels 0 -1": "goes",
+        "--task tags --train a --labels O O": "'O' 'O' must",
+        "--task sst2 --group c": "columns of its own",
+        "--task sst2": "with --data",
+        "--task sst2 --train a": "--dev FILE or --dev-share",
+        "--task sst2 --train a --dev-share 2": "from 0 to below 1",
+        "--task sst2 --dev a --dev-share 0.1": "exclude",
+        "--task tags COLUMNS --data d": "needs --train FILE",
+        "--task sst2 --fetch": "in --data DIR",
+        "--task tags --data d --fetch": "a published task",
+        "--task wikigold --data d --fetch": "--fetch knows cola, sst2",
+        "--task sst2 --part 6/5": "6/5 is not I/N",
+    }.items():
         with pytest.raises(ConfigError, match=said):
             arguments = parse(words)
             choose_part(arguments)
@@ -75,16 +74,11 @@ def test_numbers(parse: Parse, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(apply_changes(BERT, parse("--task sst2 --grid published")).points()) == 4
     assert found.precision == "fp32"
     assert apply_changes(BERT, parse("--task sst2 --bf16")).precision == "bf16"
-    with pytest.raises(ConfigError, match="Clark has no grid"):
+    with pytest.raises(ConfigError, match="Clark"):
         apply_changes(ELECTRA, parse("--task sst2 --grid published"))
-    for words, said in (
-        ("--rows 0", "--rows must be 1 or more, got 0"),
-        ("--length 15", "--length must be 16 or more, got 15"),
-        ("--epochs inf", "--epochs must be positive, got inf"),
-        ("--learning-rate nan", "--learning-rate must be positive, got nan"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            apply_changes(BERT, parse(f"--task sst2 {words}"))
+    for option, value in (("rows", 0), ("length", 15), ("epochs", "inf"), ("learning-rate", "nan")):
+        with pytest.raises(ConfigError, match=f"--{option} must .*, got {value}"):
+            apply_changes(BERT, parse(f"--task sst2 --{option} {value}"))
     assert choose_part(parse("--task sst2 --part 2/5")) == (1, 5)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -77,7 +77,7 @@ def test_a_share_of_a_file_is_for_development_and_has_its_labels(tmp_path: Path)
         assert Counter(e.gold for e in data.dev.examples) == {"neg": 4, "pos": 4}
     assert {e.group for e in data.dev.examples}.isdisjoint(e.group for e in data.train.examples)
     path.write_text("".join(["sentence\tlabel\tby\n", *rows[:2], *rows[20:22]]))
-    with pytest.raises(DataError, match="no share of 4 examples in 2 groups"):
+    with pytest.raises(DataError, match="4 examples in 2 groups"):
         read_task(grouped, path, None, (), 0.2)
 
 
@@ -94,7 +94,7 @@ def test_few_examples_have_the_labels_of_the_whole_file(tmp_path: Path) -> None:
 
 def test_missing_files(tmp_path: Path) -> None:
     task = TASKS["sst2"]
-    with pytest.raises(DataError, match=r"has none of train\.tsv, the files of sst2"):
+    with pytest.raises(DataError, match=r"none of train\.tsv, .* sst2"):
         find_file(tmp_path, ("train.tsv",), task)
     (tmp_path / "train.tsv.gz").write_bytes(gzip.compress(b'sentence\tlabel\n"a\t1\n'))
     path = find_file(tmp_path, ("train.tsv",), task)

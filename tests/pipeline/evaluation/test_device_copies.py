@@ -1,7 +1,8 @@
 """Order of copies and of what is handed out, with streams that only note what they are asked."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,42 +10,6 @@ import torch
 
 from pipeline.evaluation import device_copies
 from pipeline.evaluation.device_copies import on_device
-
-
-class Noted:
-    """A micro-batch, its only tensor, and its event."""
-
-    def __init__(self, said: list[str], number: int) -> None:
-        self.said, self.number = said, number
-
-    def to(self, device: torch.device) -> Noted:
-        self.said.append(f"{device} copies {self.number}")
-        return self
-
-    def tensors(self) -> dict[str, Noted]:
-        return {"input_ids": self}
-
-    def record_stream(self, stream: object) -> None:
-        self.said.append(f"kernels own {self.number}")
-
-
-class Stream:
-    """Stands for both streams."""
-
-    def __init__(self, said: list[str]) -> None:
-        self.said = said
-
-    def __enter__(self) -> None:
-        self.said.append("beside")
-
-    def __exit__(self, *_: object) -> None:
-        self.said.append("back")
-
-    def record_event(self) -> int:
-        return sum("copies" in line for line in self.said) - 1
-
-    def wait_event(self, number: int) -> None:
-        self.said.append(f"kernels wait for {number}")
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -56,16 +21,36 @@ def test_each_copy_starts_before_the_kernels_of_the_one_before_it(
     batches: Any = iter([object()])
     assert on_device(batches, torch.device("cpu")) is batches
     said: list[str] = []
-    stream = Stream(said)
-    monkeypatch.setattr(torch.cuda, "stream", lambda given: given)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
-    monkeypatch.setattr(device_copies, "_copy_stream", lambda device: stream)
 
     def read() -> Any:
         for number in range(count):
             said.append(f"read {number}")
-            yield Noted(said, number)
+            yield batch_of(number)
 
+    def batch_of(number: int) -> SimpleNamespace:
+        """With a tensor that notes which stream it belongs to."""
+
+        def to(device: torch.device) -> SimpleNamespace:
+            said.append(f"{device} copies {number}")
+            return batch
+
+        tensor = SimpleNamespace(record_stream=lambda _: said.append(f"kernels own {number}"))
+        batch = SimpleNamespace(number=number, to=to, tensors=lambda: {"input_ids": tensor})
+        return batch
+
+    @contextmanager
+    def beside(_: object) -> Iterator[None]:
+        said.append("beside")
+        yield
+        said.append("back")
+
+    stream = SimpleNamespace(
+        record_event=lambda: sum("copies" in line for line in said) - 1,
+        wait_event=lambda number: said.append(f"kernels wait for {number}"),
+    )
+    monkeypatch.setattr(torch.cuda, "stream", beside)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    monkeypatch.setattr(device_copies, "_copy_stream", lambda device: stream)
     for batch in on_device(read(), torch.device("cuda")):
         said.append(f"kernels of {batch.number}")  # type: ignore[attr-defined]
     expected: list[str] = []

@@ -8,6 +8,7 @@ from pipeline.experiments.ablation import Ablation, AblationJob
 from pipeline.experiments.fine_tuning import score_file
 from pipeline.experiments.measures import RESULT
 from tests.launching.process import quick_python
+from tests.pipeline.preparing import write_jsonl
 
 SETTINGS = (
     "encoder.layers=1", "encoder.width=32", "encoder.feed_forward=64",
@@ -22,22 +23,18 @@ TIMES = ("seconds", "wall_seconds", "memory_gb")
 def write_corpus(path: Path, texts: list[str], documents: int = 150) -> Path:
     """Pieces of the sample as documents of 2,000 characters."""
     pieces = [text[i : i + 2000] for text in texts for i in range(0, len(text), 2000)]
-    lines = [json.dumps({"text": piece}) + "\n" for piece in pieces[:documents]]
-    path.write_text("".join(lines))
-    return path
+    return write_jsonl(path, pieces[:documents])
 
 
 def words(corpus: Path, tokenizer: Path, output: Path, *more: object) -> list[str]:
     """Arguments of pipeline.ablate."""
     common = [word for setting in SETTINGS for word in ("--set", setting)]
-    return [
-        *map(str, (
-            "--recipe", "roberta_tiny", *common, "--arm", "low", "--arm", "high",
-            "--set", "optimizer.peak_lr=0.02", "--corpus", "mine", "--input", corpus,
-            "--tokenizer", tokenizer, "--seeds", 2, "--train-steps", STEPS, "--output", output,
-            *more,
-        ))
-    ]  # fmt: skip
+    found = (
+        "--recipe", "roberta_tiny", *common, "--arm", "low", "--arm", "high",
+        "--set", "optimizer.peak_lr=0.02", "--corpus", "mine", "--input", corpus,
+        "--tokenizer", tokenizer, "--seeds", 2, "--train-steps", STEPS, "--output", output, *more,
+    )  # fmt: skip
+    return [*map(str, found)]
 
 
 def environment() -> dict[str, str]:

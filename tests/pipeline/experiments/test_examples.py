@@ -1,16 +1,13 @@
 """The ablations that are shown are complete, and their pages and README repeat their figures."""
 
-from pathlib import Path
-
 import pytest
 
-from pipeline import experiments
 from pipeline.base.typed_json import read_object
 from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_page, as_text
+from tests.launching.process import ROOT
 
-EXAMPLES = Path(experiments.__file__).with_name("examples")
-ROOT = EXAMPLES.parents[2]
+EXAMPLES = ROOT / "pipeline/experiments/examples"
 NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 
 

@@ -3,7 +3,6 @@
 import gzip
 import json
 import lzma
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.recipes import recipe
+from tests.golden.formats import zipped
 from tests.pipeline.ingest.web_archive import lz4, members, response
 from tests.pipeline.preparing import write_jsonl
 
@@ -77,11 +77,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
-def zipped(path: Path, lines: str) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("lines.jsonl", lines)
-
-
 WRITERS: dict[str, Callable[[Path], object]] = {
     "plain.jsonl": lambda path: path.write_text(LINES),
     "blank.txt": lambda path: path.write_text("\n\n".join(TEXTS)),
@@ -102,17 +97,14 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "table.arrow": lambda path: feather.write_feather(
         pa.table({"text": TEXTS}), path, "uncompressed", chunksize=100
     ),
-    "packed.zip": lambda path: zipped(path, LINES),
+    "packed.zip": lambda path: path.write_bytes(zipped({"lines.jsonl": LINES.encode()})),
     "array.json": lambda path: path.write_text(json.dumps([{"text": text} for text in TEXTS])),
 }
-
-
 FAST = ("plain.jsonl", "packed.gz", "packed.warc.gz", "packed.zip", "table.parquet")
 
 
 @pytest.mark.parametrize(
-    "name",
-    [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in WRITERS if name not in FAST)],
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in WRITERS]
 )
 def test_a_sample_estimates_the_whole(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, about: About
@@ -186,30 +178,25 @@ def test_books_are_sampled_whole(tmp_path: Path, about: About) -> None:
     assert about(tmp_path, "bookcorpus").documents == pytest.approx(40)
 
 
-GIANTS: dict[str, Callable[[Path], object]] = {
-    "lines.txt": lambda path: path.write_text("\n".join(TEXTS)),  # read as one document
-    "two.txt": lambda path: path.write_text(
-        "\n".join(TEXTS[:2000]) + "\n\n" + "\n".join(TEXTS[2000:])
-    ),
-    "books.jsonl": lambda path: write_jsonl(
-        path, ["\n".join(TEXTS[n : n + 500]) for n in range(0, 3000, 500)]
-    ),
-}
-
-
 @pytest.mark.parametrize(
-    ("name", "pieces"), [("lines.txt", 1), ("lines.txt", 7), ("two.txt", 7), ("books.jsonl", 7)]
+    ("documents", "ending", "pieces"),
+    [(1, "txt", 1), (1, "txt", 7), (2, "txt", 7), (6, "jsonl", 7)],
 )
 def test_documents_far_longer_than_the_sample(
-    name: str, pieces: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, about: About
-) -> None:
+    documents: int, ending: str, pieces: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    about: About,
+) -> None:  # fmt: skip
     """Of each only the start is prepared, and one that goes through many pieces counts once."""
-    size = sum(map(len, TEXTS))
+    size, step = sum(map(len, TEXTS)), 3000 // documents
     monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", size // 20)
     monkeypatch.setattr(raw_sample, "SPLIT_BYTES", size // pieces + 1)
-    for folder in ("a", "b", "c"):
-        (tmp_path / folder).mkdir()
-        GIANTS[name](tmp_path / folder / name)
+    giants = ["\n".join(TEXTS[n : n + step]) for n in range(0, 3000, step)]
+    for name in "abc":
+        path = tmp_path / f"{name}.{ending}"
+        if ending == "txt":
+            path.write_text("\n\n".join(giants))
+        else:
+            write_jsonl(path, giants)
     given, prepared = Worker.do, list[int]()
 
     def do(worker: Worker, task: SplitTask) -> None:
@@ -219,8 +206,7 @@ def test_documents_far_longer_than_the_sample(
     monkeypatch.setattr(Worker, "do", do)
     found = about(tmp_path)
     assert found.text == pytest.approx(3 * size, rel=0.1)
-    documents = {"two.txt": 6, "books.jsonl": 18}.get(name, 3)
-    assert found.documents == pytest.approx(documents, rel=0.35)
+    assert found.documents == pytest.approx(3 * documents, rel=0.35)
     assert max(prepared) < size / 4
 
 

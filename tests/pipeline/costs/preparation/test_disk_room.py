@@ -37,7 +37,6 @@ from tests.pipeline.costs.preparation.test_raw_sample import texts
 from tests.pipeline.ingest.dump import dump, page
 from tests.pipeline.preparing import Call, Prepare, write_jsonl
 
-
 SetFree = Callable[[float], None]
 
 
@@ -129,9 +128,7 @@ def test_each_worker_has_a_shard_in_pieces() -> None:
     ("dedup", "filters"),
     [("near", []), ("none", ["min-words=3"]), pytest.param("exact", [], marks=pytest.mark.slow)],
 )
-def test_what_selects_documents_is_estimated(
-    dedup: str, filters: list[str], tmp_path: Path
-) -> None:
+def test_selection_is_estimated(dedup: str, filters: list[str], tmp_path: Path) -> None:
     """And what exists of it takes no more room. Tolerance: 1.5 times."""
     tales = [f"Tale {number} of {number * number} ducks." for number in range(5000)]
     _, sources = corpus_sources("mine", [str(write_jsonl(tmp_path / "tales.jsonl", tales))])
@@ -152,9 +149,7 @@ def test_what_selects_documents_is_estimated(
 
 
 @pytest.mark.parametrize("most", [1 << 30, 200_000])
-def test_the_sample_of_a_tokenizer_is_estimated(
-    most: int, tmp_path: Path, set_free: SetFree
-) -> None:
+def test_a_tokenizers_sample_is_estimated(most: int, tmp_path: Path, set_free: SetFree) -> None:
     """All of a small corpus, or its share. Tolerance: 1.5 times."""
     (tmp_path / "news.csv").write_bytes(separated(texts(), ","))
     _, sources = corpus_sources("mine", [str(tmp_path / "news.csv")])

@@ -93,9 +93,7 @@ def test_pages_of_a_site_are_limited_as_in_the_whole_file(tmp_path: Path) -> Non
     assert len(sample.read_text().splitlines()) > expected / growth  # if that were all
 
 
-def test_an_archive_is_sampled_at_even_distances(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_is_sampled_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So all formats in it are, each once, and by their bytes."""
     monkeypatch.setattr(raw_sample, "SAMPLE_BYTES", 1 << 16)
     rng = np.random.default_rng(0)

@@ -81,11 +81,6 @@ def test_equals_what_autograd_saves(family: str, pieces: tuple[int, ...], precis
     assert_predicted(run, pieces)
 
 
-def test_documents_in_a_row_are_pieces() -> None:
-    run = override(recipe("roberta_tiny"), [*DROPOUT, "batch.attention=document"])
-    assert_predicted(run, (20, 12))
-
-
 @pytest.mark.parametrize("law", get_args(Initializer))
 def test_the_law_of_initial_weights_does_not_matter(law: str) -> None:
     """Nor does it stop the count: some laws look at what they drew, and fake tensors are empty."""

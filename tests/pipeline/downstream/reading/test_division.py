@@ -4,10 +4,7 @@ from collections import Counter
 
 from pipeline.downstream.reading.division import divide_examples
 from pipeline.downstream.reading.examples import Answer, Example, Gold
-
-
-def example(index: int, gold: Gold = None, group: str = "") -> Example:
-    return Example(str(index), ("text",), gold, group)
+from tests.pipeline.downstream.small_work import example
 
 
 def shares(examples: list[Example]) -> Counter[object]:

@@ -111,15 +111,15 @@ def test_quotes_of_a_table_are_text_unless_all_rows_then_fit(tmp_path: Path) -> 
 
 def test_what_is_no_table(tmp_path: Path) -> None:
     for name, content, message in (
-        ("x.xlsx", b"PK\x03\x04rest", "is a zip archive or a workbook"),
-        ("x.csv", b"t,l\n\xff\xe9,1\n", "is not UTF-8: invalid start byte"),
-        ("x.csv", b"\xff\xfet\0,\0l\0\n\0a", "is not UTF-16-LE: truncated data"),
+        ("x.xlsx", b"PK\x03\x04rest", "zip archive"),
+        ("x.csv", b"t,l\n\xff\xe9,1\n", "UTF-8: invalid start byte"),
+        ("x.csv", b"\xff\xfet\0,\0l\0\n\0a", "UTF-16-LE: truncated data"),
         ("x", bytes(range(32)) * 9, "is binary"),
-        ("x.json", b'[{"a": 1}, 5]', "element 2 is not a JSON object; fix it"),
+        ("x.json", b'[{"a": 1}, 5]', "element 2 is not"),
         ("x.json", b'[{"a": 1}, {"a"', "is not one JSON array: "),
-        ("x.gz", gzip.compress(b"t,l\na,1\n" * 99)[:-9], "is truncated; fetch it again"),
-        ("x.parquet", parquet()[:-9], "is truncated or damaged"),
-        ("x.arrow", arrow(pa.ipc.new_file)[:-300], "is truncated or damaged"),
+        ("x.gz", gzip.compress(b"t,l\na,1\n" * 99)[:-9], "is truncated;"),
+        ("x.parquet", parquet()[:-9], "or damaged"),
+        ("x.arrow", arrow(pa.ipc.new_file)[:-300], "or damaged"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(DataError, match=message) as error:
@@ -132,10 +132,13 @@ def test_what_is_no_table(tmp_path: Path) -> None:
 
 
 def test_names() -> None:
-    endings = [
-        labelled_files.name_ending(Path(name)) for name in ("a.CSV", "b.tsv.gz", "c.txt", "d.jsonl")
-    ]
-    assert endings == ["csv", "tsv", "", "jsonl"]
+    for name, ending in {
+        "a.CSV": "csv",
+        "b.tsv.gz": "tsv",
+        "c.txt": "",
+        "d.jsonl": "jsonl",
+    }.items():
+        assert labelled_files.name_ending(Path(name)) == ending
     assert is_json(Path("x"), ' {"a": 1}') and not is_json(Path("x"), "{\tO\n")
     assert columns_shown(["a"]) == "'a'"
     assert columns_shown([str(i) for i in range(14)]).endswith("'11' and 2 more")

@@ -7,20 +7,16 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.downstream.reading import labels
-from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.labels import check_labels, check_meant, describe_labels, labels_of
-
-
-def example(index: int, gold: object) -> Example:
-    return Example(str(index), ("text",), gold)  # type: ignore[arg-type]
+from tests.pipeline.downstream.small_work import example
 
 
 def test_labels_are_sorted_numbers_first_and_listed_with_their_counts() -> None:
     examples = [example(0, "b"), example(1, ("O", "a"))]
     assert labels_of(examples) == ("O", "a", "b")
-    with pytest.raises(DataError, match="example 2 has label 'c', which no training example has"):
+    with pytest.raises(DataError, match="example 2 has label 'c'"):
         check_labels([example(2, "c")], ["a"], Path("dev.tsv"))
-    with pytest.raises(DataError, match="label 'c', which --labels lacks; it names b, a"):
+    with pytest.raises(DataError, match=r"'c'.* --labels .* b, a"):
         check_labels([example(2, "c")], ["b", "a"], Path("dev.tsv"), are_named=True)
     golds = ["10", "b", "9", "-1", "1.5", "a", "nan", "1"]
     found = labels_of(example(index, gold) for index, gold in enumerate(golds))
@@ -36,9 +32,8 @@ def test_labels_that_mean_none_are_refused_unless_they_are_named() -> None:
     none = ("", "-", "-1", "-1.0", "nan", "NaN")
     for label, gold in [(each, gold) for each in none for gold in (each, (each, "O"))]:
         examples = [example(0, "yes"), example(1, gold), example(2, label)]
-        with pytest.raises(DataError) as error:
+        with pytest.raises(DataError, match=f"^a.tsv has 2 with label {label!r},"):
             check_meant(examples, (), Path("a.tsv"))
-        assert str(error.value).startswith(f"a.tsv has 2 with label {label!r}, which usually means")
         check_meant(examples, ("yes", label), Path("a.tsv"))
     assert not any(map(labels.is_no_label, ["0", "1", "none", "O", "inf", "--", 0, 1.0, False]))
 

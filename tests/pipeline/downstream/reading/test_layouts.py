@@ -35,14 +35,14 @@ def test_layouts(tmp_path: Path) -> None:
 def test_columns_that_are_to_be_named(tmp_path: Path) -> None:
     for kind, columns, name, content, message in (
         ("classification", NONE, "x.csv", "review;stars\na;1\n",
-         "needs --text COLUMN and --target COLUMN; the columns of .*x.csv are 'review', 'stars'"),
+         "--text COLUMN and --target COLUMN; .*x.csv are 'review', 'stars'"),
         ("regression", TableColumns(texts=("t",)), "x", '{"t": "a", "n": 1}\n', "are 't', 'n'"),
-        ("spans", NONE, "x.csv", "q,p,a\n", "needs --text QUESTION PARAGRAPH and --target ANSWER"),
+        ("spans", NONE, "x.csv", "q,p,a\n", "--text QUESTION PARAGRAPH and --target ANSWER"),
         ("choices", TableColumns(texts=("t",), label="l"), "x.csv", "t,a,b,l\n",
-         "--text COLUMN, --choices COLUMN... and --target COLUMN; the columns of .* are 't', 'a'"),
-        ("tags", NONE, "x.csv", "w,t\na,O\n", "the columns of .*x.csv are 'w', 't'"),
-        ("classification", NONE, "x.csv", "", "the columns of .*x.csv are none"),
-        ("tags", TableColumns(texts=(), group="g"), "x", "a O\n", "a word per line, no --group g"),
+         "--text COLUMN, --choices COLUMN... and --target COLUMN; .* 't', 'a'"),
+        ("tags", NONE, "x.csv", "w,t\na,O\n", "x.csv are 'w', 't'"),
+        ("classification", NONE, "x.csv", "", "x.csv are none"),
+        ("tags", TableColumns(texts=(), group="g"), "x", "a O\n", "--group g"),
     ):  # fmt: skip
         (tmp_path / name).write_text(content)
         with pytest.raises(DataError, match=message) as error:

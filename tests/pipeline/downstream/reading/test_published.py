@@ -25,12 +25,12 @@ def test_squad(tmp_path: Path) -> None:
     assert second.gold == ()
     answers[0]["answer_start"] = 5
     path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
-    with pytest.raises(DataError, match="question 1: the answer 'me' is not in its paragraph"):
+    with pytest.raises(DataError, match=r"question 1: .* 'me'"):
         read_squad(path)
     none = json.dumps({"data": [{"paragraphs": [paragraph | {"context": None}]}]})
-    for content, said in ((none, r" \(TypeError: None is not text"), ('{"data": [{}]}', "")):
+    for content, said in ((none, "SQuAD.*None is not text"), ('{"data": [{}]}', "SQuAD")):
         path.write_text(content)
-        with pytest.raises(DataError, match=f"does not have SQuAD's layout{said}"):
+        with pytest.raises(DataError, match=said):
             read_squad(path)
     path.write_text('{"data": 5}\n')
     assert not is_squad(path)
@@ -51,5 +51,5 @@ def test_race(tmp_path: Path) -> None:
                     {"options": [["x", "y"], ["p"]], "answers": ["A", "B"]},
                     {"options": [[], ["p"]]}, {"options": [["x", None], ["p"]]}, None):  # fmt: skip
         (tmp_path / "high/8.txt").write_text(json.dumps(content | changes if changes else {}))
-        with pytest.raises(DataError, match="does not have RACE's layout"):
+        with pytest.raises(DataError, match="RACE"):
             read_race(tmp_path)

@@ -15,11 +15,10 @@ from minicons.scorer import MaskedLMScorer  # not in the environment that types 
 def score(scorer: MaskedLMScorer, texts: list[str]) -> list[float]:
     scores: list[float] = []
     for first in range(0, len(texts), 32):
+        # its own way calls a method that transformers 5 has no more
+        tokens = scorer.tokenizer(texts[first : first + 32], padding=True)
         scores += scorer.sequence_score(
-            # its own way calls a method that transformers 5 has no more
-            scorer.tokenizer(texts[first : first + 32], padding=True),
-            reduction=lambda found: found.sum(0).item(),
-            PLL_metric="within_word_l2r",
+            tokens, reduction=lambda found: found.sum(0).item(), PLL_metric="within_word_l2r"
         )
     return scores
 

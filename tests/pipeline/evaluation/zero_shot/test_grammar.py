@@ -9,15 +9,13 @@ import pyarrow.ipc
 import pytest
 import torch
 
-from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot import grammar
 from pipeline.evaluation.zero_shot.grammar import GrammarTest, PairScore, report_grammar
 from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
 from pipeline.loading.dataset import Dataset
-from pipeline.planning.build import Model, build_model
-from pipeline.recipes import recipe
+from tests.pipeline.evaluation.zero_shot.small_model import small_model
 
 CPU = torch.device("cpu")
 PARADIGMS = [
@@ -30,22 +28,15 @@ PARADIGMS = [
 ]  # fmt: skip
 
 
-def build(scale: float) -> Model:
-    settings = ["data.vocab_size=2048", f"encoder.initializer_range={scale}"]
-    return build_model(override(recipe("roberta_tiny"), settings), seed=0).eval()
-
-
 def score(
     paradigms: Sequence[Paradigm], vocabulary: Vocabulary, counts: Any = None, scale: float = 0.3
 ) -> grammar.GrammarScores:
     test = GrammarTest.of(paradigms, vocabulary, 32)
-    return grammar.score_grammar(build(scale), test, CPU, counts)
+    return grammar.score_grammar(small_model(scale=scale), test, CPU, counts)
 
 
-def test_the_sentence_with_the_higher_sum_wins_and_identical_ones_tie(
-    tiny_vocabulary: Vocabulary,
-) -> None:
-    model, found = build(0.3), score(PARADIGMS, tiny_vocabulary)
+def test_the_higher_sum_wins_and_identical_sentences_tie(tiny_vocabulary: Vocabulary) -> None:
+    model, found = small_model(), score(PARADIGMS, tiny_vocabulary)
     wins: dict[str, list[float]] = {}
     for paradigm in PARADIGMS:
         for pair in paradigm.pairs:
@@ -67,10 +58,7 @@ def test_the_sentence_with_the_higher_sum_wins_and_identical_ones_tie(
     assert "--data DIR adds" in report_grammar(found)
 
 
-def test_a_model_that_knows_nothing_ties_on_sentences_of_one_length(
-    tiny_vocabulary: Vocabulary,
-) -> None:
-    """Equal logits must not score 100 %."""
+def test_equal_logits_tie_on_sentences_of_one_length(tiny_vocabulary: Vocabulary) -> None:
     paradigm = Paradigm("x", "x", (("a b c", "c b a"), ("a a b", "b a a")))
     found = score([paradigm], tiny_vocabulary, scale=1e-30)
     assert found.overall == PairScore(0.5, 0.0, found.overall.frequency_accuracy, 2)
@@ -99,9 +87,7 @@ def test_word_frequencies_are_scored_beside(tiny_vocabulary: Vocabulary) -> None
     assert found.overall.frequency_accuracy == 0.5  # the same words in another order
 
 
-def test_means_weigh_paradigms_alike_and_one_pair_has_no_error(
-    tiny_vocabulary: Vocabulary,
-) -> None:
+def test_means_weigh_paradigms_alike_and_one_pair_has_no_error(tiny_vocabulary: Vocabulary) -> None:
     found = score(PARADIGMS[2:], tiny_vocabulary)
     assert found.fields()["paradigms"]["order"]["standard_error"] is None
     json.dumps(found.fields(), allow_nan=False)

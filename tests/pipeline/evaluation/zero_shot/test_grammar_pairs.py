@@ -34,21 +34,19 @@ def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> Non
 
 
 def test_what_is_malformed_is_named(tmp_path: Path) -> None:
-    cases: list[tuple[str, str | bytes, str]] = [
-        ("a-b.txt", "one\ntwo\nthree\n", "a-b.txt has 3 lines; pairs need an even number"),
-        ("a-b.txt", "one\n\nthree\nfour\n", "a-b.txt:2: the line is empty"),
-        ("a-b.txt", "", "a-b.txt is empty"),
+    for name, content, message in (
+        ("a-b.txt", b"one\ntwo\nthree\n", "a-b.txt has 3 lines"),
+        ("a-b.txt", b"one\n\nthree\nfour\n", "a-b.txt:2: .*empty"),
+        ("a-b.txt", b"", "a-b.txt is empty"),
         ("a-b.txt", b"\xff\xfeo", "a-b.txt is not UTF-8"),
-        ("a.jsonl", "{}\n", "a.jsonl:1: sentence_good is not a sentence"),
-        ("a.jsonl", BLIMP + "[]\n", "a.jsonl:2: not a JSON object: it holds a list"),
-        ("a.jsonl", BLIMP.replace("Cats sleeps.", " "), "a.jsonl:1: sentence_bad is not a"),
-        ("a.zip", b"PK", r"a.zip is truncated or damaged"),
-        ("a.csv", "1", "has no pairs; expected .txt"),
-        ("a.jsonl", BLIMP.replace('"regular_plural"', "null"), "a.jsonl:1: UID is None"),
-    ]
-    for name, content, message in cases:
-        encoded = content.encode() if isinstance(content, str) else content
-        (tmp_path / name).write_bytes(encoded)
+        ("a.jsonl", b"{}\n", "a.jsonl:1: sentence_good"),
+        ("a.jsonl", BLIMP.encode() + b"[]\n", "a.jsonl:2: .* list"),
+        ("a.jsonl", BLIMP.replace("Cats sleeps.", " ").encode(), "a.jsonl:1: sentence_bad"),
+        ("a.zip", b"PK", "a.zip is"),
+        ("a.csv", b"1", "expected .txt"),
+        ("a.jsonl", BLIMP.replace('"regular_plural"', "null").encode(), "a.jsonl:1: UID is None"),
+    ):
+        (tmp_path / name).write_bytes(content)
         with pytest.raises(DataError, match=message):
             read_paradigms(tmp_path)
         (tmp_path / name).unlink()
@@ -78,10 +76,10 @@ def test_missing_doubled_huge_and_outer_files_are_refused(
         with pytest.raises(DataError, match="lies outside the archive"):
             read_paradigms(tmp_path / "a.zip")
     (tmp_path / "a.zip").unlink()
-    with pytest.raises(DataError, match="no such directory or file"):
+    with pytest.raises(DataError, match="none: no such"):
         read_paradigms(tmp_path / "none")
-    (tmp_path / "a.jsonl").write_text(BLIMP)
-    (tmp_path / "b.jsonl").write_text(BLIMP)
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(BLIMP)
     with pytest.raises(DataError, match="'regular_plural' appears twice"):
         read_paradigms(tmp_path)
     monkeypatch.setattr(grammar_pairs, "MOST_BYTES", 10)

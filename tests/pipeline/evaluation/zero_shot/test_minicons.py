@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.evaluation import zero_shot
 from pipeline.evaluation.zero_shot.grammar_pairs import read_paradigms
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
 from pipeline.training.weights.model_folders import load_folder
+from tests.pipeline.conftest import PAIRS_SHIPPED
+from tests.pipeline.downstream.small_work import EXPORTS, every_family
 from tests.pipeline.evaluation.zero_shot.minicons_environment import Minicons, install
 
-EXPORTS = Path(__file__).parents[3] / "golden" / "exports"
-PAIRS_SHIPPED = Path(zero_shot.__file__).with_name("zorro")
 PAIRS = 500
 
 
@@ -40,9 +39,7 @@ def short_sentences(longest: int, folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "family", ["roberta", "bert", "albert", "electra", "spanbert", "modernbert"]
-)
+@every_family
 def test_scores_equal_those_of_minicons(family: str, python: Path, tmp_path: Path) -> None:
     """ELECTRA's is its generator: minicons wants a head that predicts words."""
     folder = EXPORTS / family

@@ -8,12 +8,11 @@ from model.objectives.masked_language import Inputs, Sums
 from model.pieces import pieces_of
 from pipeline.base.errors import DataError
 from pipeline.cluster.ranks import Alone
-from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot import pseudo_likelihood
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
-from pipeline.planning.build import Model, build_model
-from pipeline.recipes import recipe
+from pipeline.planning.build import Model
+from tests.pipeline.evaluation.zero_shot.small_model import small_model
 
 CPU = torch.device("cpu")
 SENTENCES = ["The quixotically coloured bird sang.", "It rained.", "Zanzibar is an archipelago ."]
@@ -21,8 +20,7 @@ SENTENCES = ["The quixotically coloured bird sang.", "It rained.", "Zanzibar is 
 
 @pytest.fixture(scope="module", params=["roberta", "electra"])
 def model(request: pytest.FixtureRequest) -> Model:
-    settings = ["data.vocab_size=2048", "encoder.initializer_range=0.3"]
-    return build_model(override(recipe(f"{request.param}_tiny"), settings), seed=0).eval()
+    return small_model(request.param)
 
 
 @pytest.mark.parametrize("within_word", [True, False])
@@ -91,11 +89,10 @@ def test_rows_of_shards_have_all_text_tokens_masked_one_at_a_time(model: Model) 
 def test_sentences_that_cannot_be_scored(
     tiny_vocabulary: Vocabulary, word_vocabularies: dict[str, Vocabulary]
 ) -> None:
-    with pytest.raises(DataError, match=r"'It rained.' has \d tokens .* has 4 positions"):
+    with pytest.raises(DataError, match=r"'It rained.' has \d .* 4 positions"):
         encode_sentences(["It rained."], tiny_vocabulary, 4)
-    with pytest.raises(DataError, match="'' has no tokens; remove it"):
+    with pytest.raises(DataError, match="'' has no"):
         encode_sentences([""], tiny_vocabulary, 32)
-    for vocabulary in word_vocabularies.values():
-        if vocabulary.kind == "wordpiece":
-            with pytest.raises(DataError, match=r"the tokenizer has no token for .*\u16a0"):
-                encode_sentences(["It \u16a0 rained."], vocabulary, 32)
+    for name in ("wordpiece", "wordpiece-uncased"):
+        with pytest.raises(DataError, match=r"no token for .*\u16a0"):
+            encode_sentences(["It \u16a0 rained."], word_vocabularies[name], 32)

@@ -2,20 +2,17 @@ from pathlib import Path
 
 import torch
 
-from pipeline.config.settings import override
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot.grammar_pairs import pairs_hash, read_paradigms
 from pipeline.evaluation.zero_shot.scored_sentences import score_sentences
-from pipeline.planning.build import build_model
-from pipeline.recipes import recipe
+from tests.pipeline.evaluation.zero_shot.small_model import small_model
 
 
 def test_each_kind_has_its_fields_and_table(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
-    model = build_model(override(recipe("roberta_tiny"), ["data.vocab_size=2048"]), seed=0).eval()
     pairs, text = tmp_path / "verbs-run.txt", tmp_path / "text"
     pairs.write_text("he run .\nhe runs .\nwe runs .\nwe run .\n")
     text.write_text("He runs to the [MASK].\n")
-    given = (model, tiny_vocabulary, [], torch.device("cpu"))
+    given = (small_model(), tiny_vocabulary, [], torch.device("cpu"))
     assert score_sentences(*given, text=None, grammar=None, cloze=None) == ({}, [])
     found, tables = score_sentences(*given, text=text, grammar=pairs, cloze=text)
     assert found["pseudo_perplexity"] > 1 and found["pseudo_perplexity_sequences"] == 1
