@@ -3,13 +3,16 @@
     python tests/breaks.py                 every mistake, a quarter of an hour on two cores
     python tests/breaks.py seek kernels/   those whose name or file contains one of these words
 
-The mistakes are in `tests/faults`, by file: a piece of text that occurs once there is replaced.
-Then the tests of that file run, in its room only, and one has to fail. A mistake that nothing
-catches, or whose tests take over `MOST_SECONDS` of CPU, is an error: the exit code counts them.
+The mistakes are in `tests/faults/*.txt`, by file of the product: after what a mistake would do to a
+user, the text that occurs once in the file (-), what replaces it (+), and the tests that have to
+notice (@), if they are not those of the file itself. These run, and one has to fail. A mistake that
+nothing catches, or whose tests take over `MOST_SECONDS` of CPU, is an error: the exit code counts
+them.
 """
 
 import multiprocessing
 import os
+import re
 import resource
 import shutil
 import signal
@@ -28,9 +31,6 @@ import pytest
 from numba.core.config import reload_config as reload_numba_config
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-from tests.faults import commands, data, ingest, model, training  # noqa: E402
-
 MOST_SECONDS = 120
 """Of CPU, for the tests of one mistake."""
 PATIENCE = 8
@@ -50,21 +50,25 @@ class Fault(NamedTuple):
     """What it would do to a user."""
     old: str
     new: str
-    tests: str = ""
+    tests: str
     """File or folder of the tests that notice it."""
 
 
-def _tests_of(file: str) -> str:
-    folder, _, name = file.rpartition("/")
-    return f"tests/{folder}/test_{name}"
+def _read_faults(path: Path) -> Iterator[Fault]:
+    for block in path.read_text(encoding="utf-8").rstrip().split("\n\n")[1:]:
+        file, *entries = re.split(r"\n  (?=\S)", block)
+        folder, _, stem = file.rpartition("/")
+        for entry in entries:
+            name, *lines = entry.split("\n")
+            marks = [line[4:5] for line in lines]
+            assert {*marks} <= {*"-+@"}, entry
+            old, new, tests = (
+                "\n".join(line[6:] for line in lines if line[4] == mark) for mark in "-+@"
+            )
+            yield Fault(file, name, old, new, tests or f"tests/{folder}/test_{stem}")
 
 
-FAULTS = [
-    Fault(file, name, old, new, *(noticed_by or [_tests_of(file)]))
-    for floor in (model, ingest, data, training, commands)
-    for file, faults in floor.FAULTS.items()
-    for name, old, new, *noticed_by in faults
-]
+FAULTS = [fault for path in sorted(ROOT.glob("tests/faults/*.txt")) for fault in _read_faults(path)]
 
 
 def notices(fault: Fault, checkout: Path) -> str:
