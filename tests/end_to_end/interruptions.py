@@ -37,10 +37,9 @@ from pipeline.base.command_line import Parser
 from pipeline.base.errors import EXIT_INTERRUPTED, run_command
 from pipeline.training.checkpoints.read import saved_steps, verify
 from tests.pipeline.preparing import children, wait_for_end
+from tests.pipeline.test_train import lines, tensors
 from tests.pipeline.training.points import Points
 
-TIMES = ("_seconds", "tokens_per_second", "time", "memory_gb")
-"""Ends of fields that differ between equal runs, as those that start with `slowest` do."""
 COLUMNS = (
     "signal", "after, s", "exit code", "steps made", "last checkpoint", "steps lost",
     "next good step after, s", "same bits",
@@ -113,14 +112,7 @@ def saved_step(run: Path) -> int:
 def found(run: Path) -> dict[str, Any]:
     """What must not depend on interruptions: the last checkpoint's tensors, and the metrics."""
     latest = (run / "checkpoints" / "latest").read_text().strip()
-    folder = run / "checkpoints" / latest
-    tensors = {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    kept = [
-        {k: v for k, v in line.items() if not (k.endswith(TIMES) or k.startswith("slowest"))}
-        for line in lines
-    ]
-    return {"latest": latest, "metrics": kept, **tensors}
+    return {"latest": latest, "metrics": lines(run), **tensors(run, saved_step(run))}
 
 
 def check(runs: Runs, run: Path, expected: dict[str, Any], what: str) -> float:

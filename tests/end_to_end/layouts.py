@@ -11,6 +11,7 @@ that starts with other weights: the bytes must be those saved, and the next loss
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,14 @@ from pipeline.cluster.stop_request import StopRequest
 from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
 from pipeline.planning.schedule import learning_rate
 from pipeline.training.checkpoints.fragment_files import divide
-from pipeline.training.checkpoints.read import Checkpoint, State, open_checkpoint, step_name
+from pipeline.training.checkpoints.read import Checkpoint, open_checkpoint, step_name
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
 from pipeline.training.run_progress import restore
 from tests.pipeline.training.toy import Toy, batches, records, toy_run
+from tests.pipeline.training.toy_checkpoints import state
 
-SAVED_AT, STEPS, SEQUENCES = 5, 10, 16
+SAVED_AT, STEPS, SEQUENCES = 5, 10, 15
 RUN = toy_run("lamb", "fp32", 1.0, SEQUENCES, SAVED_AT + STEPS)
 LAYOUTS = {
     **{f"stage {stage}": read_deepspeed_file(f"zero{stage}") for stage in range(4)},
@@ -64,15 +66,10 @@ def save(engine: ZeroEngine, cluster: Cluster, folder: Path) -> Saver:
     fragments = engine.optimizer.fragments()
     if engine.stage == 0:
         fragments = divide(fragments, cluster.rank, cluster.world_size)
-    state = State(
-        step=SAVED_AT, readings=(), updates=engine.optimizer.steps, counters={},
-        left_out=(), recent_losses=(),
-        run={}, fingerprints={"tokenizer": ""}, world_size=cluster.world_size, stage=engine.stage,
-        shapes={part.name: tuple(part.shape) for part in engine.optimizer.logical}, versions={},
-        device="",
-    )  # fmt: skip
+    shapes = {part.name: tuple(part.shape) for part in engine.optimizer.logical}
+    own = {"updates": engine.optimizer.steps, "stage": engine.stage, "shapes": shapes}
     saver = Saver(folder, cluster, keep=1, keep_every=0)
-    saver.begin(fragments, state)
+    saver.begin(fragments, replace(state(SAVED_AT, cluster.world_size), **own))
     return saver
 
 
@@ -86,13 +83,11 @@ def content(engine: ZeroEngine) -> dict[tuple[str, int], bytes]:
 
 def stored(checkpoint: Checkpoint, engine: ZeroEngine) -> dict[tuple[str, int], bytes]:
     """The same, from a checkpoint."""
-    return {
-        (part.name, part.start): b"".join(
-            tensor.numpy().tobytes()
-            for tensor in checkpoint.read(part.name, part.start, part.start + part.weight.numel())
-        )
-        for part in engine.optimizer.fragments()
-    }
+    found = {}
+    for part in engine.optimizer.fragments():
+        tensors = checkpoint.read(part.name, part.start, part.start + part.weight.numel())
+        found[part.name, part.start] = b"".join(tensor.numpy().tobytes() for tensor in tensors)
+    return found
 
 
 def measure(name: str, file: DeepSpeedFile, cluster: Cluster, folder: Path) -> dict[str, Any]:

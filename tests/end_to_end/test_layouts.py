@@ -1,4 +1,4 @@
-"""Every ZeRO stage on 1, 2 and 4 ranks saves its state and loads that of any other."""
+"""Every ZeRO stage on one rank and on three saves its state and loads that of any other."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ LAYOUTS = Path(__file__).with_name("layouts.py")
 
 def test_all_layouts_save_and_load_the_same_bytes(tmp_path: Path) -> None:
     reference: list[float] = []
-    for count in (1, 2, 4):
+    for count in (1, 3):
         output = tmp_path / f"{count}.json"
         succeed(*forkrun(LAYOUTS, tmp_path, output, count=count))
         found = json.loads(output.read_text())
