@@ -20,7 +20,7 @@ WORKER = Path(__file__).with_name("zero_worker.py")
 
 
 @functools.cache
-def measured(world_size: int, what: str = "usual") -> dict[str, Any]:
+def measured(world_size: int, what: str) -> dict[str, Any]:
     """The worker's measurements on `world_size` ranks, and its output; what: see zero_worker.py."""
     ranks = ["-m", "tests.launching.ranks", world_size] if world_size > 1 else []
     with tempfile.TemporaryDirectory() as folder:
