@@ -14,8 +14,8 @@ def held_bytes(engine: ZeroEngine) -> int:
 
     Call this between a micro-batch and the next step, which may drop the gradients.
     """
-    storages = {part.data_ptr(): part.nbytes() for part in map(_storage, _tensors(engine))}
-    return sum(storages.values())
+    storages = [tensor.untyped_storage() for tensor in _tensors(engine)]
+    return sum({part.data_ptr(): part.nbytes() for part in storages}.values())
 
 
 def whole_weights(engine: ZeroEngine) -> dict[str, torch.Tensor]:
@@ -40,7 +40,3 @@ def _tensors(engine: ZeroEngine) -> Iterator[torch.Tensor]:
         yield from group["params"]
     for state in optimizer.state.values():
         yield from state.values()
-
-
-def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
-    return tensor.untyped_storage()
