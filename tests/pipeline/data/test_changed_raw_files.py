@@ -26,6 +26,7 @@ from tests.golden.formats import zipped
 from tests.pipeline.data.small_shards import flip
 from tests.pipeline.ingest.dump import dump, page
 from tests.pipeline.ingest.extraction.test_extract import stopping_after
+from tests.pipeline.ingest.files import put
 from tests.pipeline.ingest.tars import tar
 from tests.pipeline.ingest.web_archive import articles, members
 from tests.pipeline.ingest.web_archive import page as web_page
@@ -58,14 +59,11 @@ def given(tmp_path: Path) -> Given:
 
     def write(name: str) -> Path:
         path = tmp_path / "in" / name
-        path.parent.mkdir()
         if name == "html":
-            path.mkdir()
             for number in range(3):
-                (path / f"{number}.html").write_text(web_page(f"Story {number}"))
-        else:
-            path.write_bytes(RAW[name]())
-        return path
+                put(path / f"{number}.html", web_page(f"Story {number}"))
+            return path
+        return put(path, RAW[name]())
 
     return write
 

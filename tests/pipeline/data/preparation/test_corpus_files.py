@@ -1,56 +1,49 @@
 """The --corpus and --input of a command -> the files of its corpus."""
 
-from argparse import Namespace
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from pipeline.data.preparation.corpus_files import find_sources
+from pipeline.data.preparation.corpus_files import FoundCorpus, find_sources
+from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from pipeline.ingest.documents import read as reading
 from pipeline.recipes import recipe
+from tests.pipeline.ingest.files import put, put_all
 from tests.pipeline.preparing import Prepare, write_jsonl
 
-DATA = recipe("roberta_tiny").data
 
-
-def arguments(corpus: object, *inputs: object, by_folder: bool = False) -> Namespace:
-    return Namespace(
-        corpus=str(corpus), input=[str(path) for path in inputs], revision="", text_field="",
-        plain_text="", pages_per_domain=0, months="", dump="", mirror=[],
-        keep_downloads=False, skip_missing=False, language="", by_folder=by_folder,
-        map="", filter=[],
-    )  # fmt: skip
+def found_of(*words: object) -> FoundCorpus:
+    arguments = prepare_arguments([*map(str, ("--corpus", *words))])
+    return find_sources(arguments, recipe("roberta_tiny").data)
 
 
 def test_whose_corpus_it_is_and_its_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A user's own, one for each language, a named one and the sample."""
-    for name in ("sw/a.jsonl", "sw/b/c.jsonl", "en/x.jsonl", "yo.jsonl"):
-        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-        write_jsonl(tmp_path / "in" / name, ["One."])
-    file = write_jsonl(tmp_path / "mine.jsonl", ["One."])
-    own = find_sources(arguments(file), DATA)
+    put_all(tmp_path / "in", "sw/a.jsonl", "sw/b/c.jsonl", "en/x.jsonl", "yo.jsonl")
+    file = put(tmp_path / "mine.jsonl")
+    own = found_of(file)
     assert capsys.readouterr().out.startswith("input: 1 JSON lines")
     assert [source.name for source in own.files] == ["mine.jsonl"]
-    folders = find_sources(arguments("mine", tmp_path / "in", by_folder=True), DATA)
+    folders = found_of("mine", "--input", tmp_path / "in", "--by-folder")
     assert [source.corpus for source in folders.files] == ["en", "sw", "sw", "yo"]
     for found, name, named, description in (
         (own, "mine", False, "your corpus mine"),
         (folders, "mine", False, "your corpus en, sw, yo"),
-        (find_sources(arguments("cc-news", file), DATA), "cc-news", True, "cc-news"),
-        (find_sources(arguments("sample"), DATA), "sample", False, "the sample"),
+        (found_of("cc-news", "--input", file), "cc-news", True, "cc-news"),
+        (found_of("sample"), "sample", False, "the sample"),
     ):
         assert (found.corpus, found.name, found.named) == (name, name, named)
         assert found.description == description
 
 
+@pytest.mark.usefixtures("root")
 def test_the_ends_of_a_file_are_read_once(
     tmp_path: Path, run: Prepare, make: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokenizer's folders and the shards' fingerprint share one read."""
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
     read: Counter[str] = Counter()
     ends = reading.file_ends
 

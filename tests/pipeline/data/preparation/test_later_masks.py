@@ -33,7 +33,7 @@ def masks_of(directory: Path, file: str) -> Masks:
 
 
 @pytest.mark.usefixtures("quick_workers")
-def test_the_same_bytes_for_any_workers_and_after_a_kill(
+def test_two_workers_continue_a_killed_part_with_the_same_bytes(
     corpus: Path, make: Prepare, tmp_path: Path, show: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The masks are drawn in a stage of their own, from counts of all splits."""
@@ -45,11 +45,6 @@ def test_the_same_bytes_for_any_workers_and_after_a_kill(
         return tmp_path / name
 
     one = made("1")
-    expected = contents(one)
-    assert contents(made("2", "--workers", 2)) == expected
-    made("parts", "--part", "2/2")
-    assert contents(made("parts", "--part", "1/2")) == expected
-
     draws = itertools.count(1)
     draw = later_masks._draw
 
@@ -60,9 +55,9 @@ def test_the_same_bytes_for_any_workers_and_after_a_kill(
 
     with monkeypatch.context() as patch:
         patch.setattr(later_masks, "_draw", killed)
-        made("killed", code=130)
+        made("killed", "--part", "2/2", code=130)
     assert len([*(tmp_path / "killed" / ".work").glob("masks-*.json")]) == 3
-    assert contents(made("killed")) == expected
+    assert contents(made("killed", "--workers", 2)) == contents(one)
 
     manifest, vocabulary = read_manifest(one), read_vocabulary(one / "tokenizer")
     rows = [arrow_files.read_table(one / shard.file) for shard in manifest.of(TRAIN)]

@@ -18,14 +18,15 @@ from tests.pipeline.preparing import Prepare
         ("nothing --explain", "did you mean"),
         ("sample --input x", "drop --input"),
         ("sample --tokenizer /nonexistent", "no such directory"),
-        ("sample --workers 0", "--workers must be positive, got 0"),
         ("sample --max-bad-fraction 1.5", "--max-bad-fraction 1.5"),
         ("sample --against x", "--against compares documents as --dedup near"),
         ("sample --dedup exact --against x", "does, not as exact; add"),
         ("sample --keep-signatures", "--keep-signatures compares documents as"),
-        *((f"sample --part={part}", f"--part {part}: ") for part in ("0/4", "5/4", "1", "1/0")),
-        *((f"sample --part={part}", f"--part {part}: ") for part in ("a/b", "-1/4", "")),
         ("sample --part 5/4", "1/4 to 4/4"),
+        ("wikipedia --months 2019-02 --mirror http://a", "files of cc-news, not of wikipedia"),
+        ("sample --dump enwiki/20260101 --mirror http://a", "files of wikipedia, not of sample"),
+        ("16gb --months 2019-02 --mirror http://a", "files of cc-news, not of 16gb"),
+        ("cc-news --months 2019-02 --input x --mirror http://a", "--months and --input both give"),
     ],
 )
 def test_bad_arguments_are_one_line(arguments: str, message: str, run: Prepare) -> None:

@@ -11,12 +11,13 @@ import pytest
 from pipeline.data.preparation import publication, tokenizer
 from pipeline.data.preparation.tokenizer import ChosenTokenizer
 from pipeline.data.shards.manifest import Manifest, read_manifest
-from pipeline.data.tokenizers.definitions import wordpiece_json
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.quality import FEWEST_IDS
-from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
+from tests.pipeline.data.tokenizers.test_quality import english
+from tests.pipeline.ingest.files import put
 from tests.pipeline.ingest.web_archive import articles, members
 from tests.pipeline.preparing import Prepare, at_once_without_locks, contents, write_jsonl
 
@@ -24,12 +25,6 @@ SMALL = ("--recipe", "roberta_tiny", "--workers", 1, "--set", "data.duplicates=1
 FEW = (*SMALL, "--set", "data.vocab_size=270")
 """So few ids that any text is enough to train them."""
 NAME = "byte-bpe-270"
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path / "root"))
-    return tmp_path / "root"
 
 
 def text_of(path: Path, word: str) -> Path:
@@ -231,8 +226,7 @@ def test_an_obstacle_to_the_shared_folder_is_named(root: Path, run: Prepare) -> 
         (shared / "word_starts.bin", "1"),
         (other / "tokenizer.json", "{"), (other / "tokenizer_config.json", "{"),
     ):  # fmt: skip
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        put(path, text)
     news = of(root, "cc-news", "dog")
     assert f"{shared} has no tokenizer.json" in run(*news)
     assert "complete already" in run(*news)
@@ -266,16 +260,12 @@ def test_text_of_another_language_than_a_given_tokenizers_is_warned_of(
     root: Path, tmp_path: Path, run: Prepare
 ) -> None:
     """Before the work, and by --dry-run; not for text that the vocabulary has words for."""
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{a}" for a in letters)]
-    tokens += ["the", "says", "cat", *(f"qzx{i}" for i in range(FEWEST_IDS - len(tokens) - 3))]
-    ids = {token: index for index, token in enumerate(tokens)}
-    save_vocabulary(vocabulary(wordpiece_json(ids, lower_case=True), "own"), tmp_path / "own", 128)
+    save_vocabulary(english("The cat says"), tmp_path / "own", 128)
     settings = ("data.tokenizer=wordpiece", "data.lower_case=true", f"data.vocab_size={FEWEST_IDS}")
     given = (*SMALL, *(part for text in settings for part in ("--set", text)), "--tokenizer",
              tmp_path / "own", "--corpus", "cc-news", "--input")  # fmt: skip
     own = write_jsonl(tmp_path / "own.jsonl", ["The cat says the cat says the cat."] * 3)
-    other = write_jsonl(tmp_path / "other.jsonl", [f"Le chat boit du lait {a}." for a in letters])
+    other = write_jsonl(tmp_path / "other.jsonl", [f"Le chat boit du lait {a}." for a in "abcde"])
     assert "tokenizer: warning:" not in run(*given, own, "--dry-run")
     for how in ("--dry-run", "--allow-unknown"):
         said = run(*given, other, how)
