@@ -3,21 +3,18 @@
     python -m tests.benchmarks.bench_checkpoint [stall] [memory] [resume]
 
 - stall: roberta_base with LAMB in our engine on a CPU, one row of 512 per step, the shortest
-  realistic step. Measures `Saver.begin`, and the extra time of steps during the write, by the clock
-  and by CPU seconds, since other work on the machine affects the clock; together as a share of 50
-  steps. For comparison, a save that the loop waits for.
+  realistic step. Measures `Saver.begin`, and the extra time of steps during the write; together as
+  a share of 50 steps.
 - memory: weights and moments of roberta_large in a separate process, saved, wiped, read back and
   compared; the kernel's figure of its peak, minus the size of the checkpoint.
-- resume: from the start of `pipeline.train` to its first new line of metrics, roberta_tiny on the
-  sample, from a checkpoint of step 10 and from one labelled step 1,000,000.
+- resume: from the start of `pipeline.train roberta_base` to its first new line of metrics, on the
+  sample, one row per step.
 """
 
 import argparse
 import json
 import math
 import os
-import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,25 +26,23 @@ import torch
 import xxhash
 
 from model.hugging_face.conversion import logical_parameters
-from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from model.pieces import pieces_of
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.base.errors import run_command
-from pipeline.cluster.process_group import init_distributed
 from pipeline.cluster.ranks import Alone
-from pipeline.planning.deepspeed_config import read_deepspeed_file
 from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.checkpoints.read import State, open_checkpoint, open_latest, step_name
+from pipeline.training.checkpoints.read import State, open_checkpoint, step_name
 from pipeline.training.checkpoints.saver import Saver
-from pipeline.training.optimizer import engine as engines
 from pipeline.training.optimizer.optimizer import FragmentState
-from tests.benchmarks.bench_training import Seconds
+from tests.benchmarks.models import masked_language_model, random_inputs, zero_engine
+from tests.benchmarks.timing import Seconds, median, run_alone
+from tests.pipeline.conftest import keep_held_out
+from tests.pipeline.training import toy_checkpoints
 
-PARTS = ("stall", "memory", "resume")
 INTERVAL = 50
 STEPS, SAVES = 3, 2
-GOAL_STALL, GOAL_MEMORY_GB = 0.05, 2.0
-TINY = ["--set", "checkpoint.every=10", "--set", "logging.every=1"]
+GOAL_STALL, GOAL_MEMORY_GB, GOAL_RESUME = 0.05, 2.0, 15
+RESUMED = "roberta_base"
 
 
 def saver_in(folder: Path) -> Saver:
@@ -55,36 +50,22 @@ def saver_in(folder: Path) -> Saver:
 
 
 def state(step: int, shapes: dict[str, tuple[int, ...]]) -> State:
-    return State(
-        step=step, readings=(), updates=step, counters={}, run={}, fingerprints={},
-        left_out=(), recent_losses=(),
-        world_size=1, stage=0, shapes=shapes, versions={}, device="",
-    )  # fmt: skip
+    return replace(toy_checkpoints.state(step), shapes=shapes)
 
 
 def bench_stall(folder: Path) -> None:
     run = replace(recipe("roberta_base"), precision="fp32")
-    model = MaskedLanguageModel(encoder_config(run), seed=0).train()
-    logical = logical_parameters(model)
-    init_distributed()
-    engine = engines.initialize_engine(
-        model, run, read_deepspeed_file("zero0"), logical, rows=1, accumulation=1
-    )
-    shapes = {part.name: tuple(part.shape) for part in logical}
-    ids = torch.randint(5, 50_000, (1, 512), generator=torch.Generator().manual_seed(0))
-    places = torch.arange(0, 512, 7)
-    inputs = Inputs(
-        ids[0], pieces_of([ids.shape[1]]), places, ids[0, places], torch.ones(len(places)), 4
-    )
+    model = masked_language_model(run)
+    shapes = {part.name: tuple(part.shape) for part in logical_parameters(model)}
+    engine = zero_engine(model, run, "zero0")
+    inputs = random_inputs(run.data.vocab_size, 1, run.data.sequence_length, 77)
 
     def step() -> None:
-        engine.backward(engine(inputs)["mlm_loss"], len(places))
+        engine.backward(engine(inputs)["mlm_loss"], len(inputs.positions_K))
         engine.step(1e-4)
 
     saver = saver_in(folder)
-    undisturbed: list[Seconds] = []
-    disturbed: list[Seconds] = []
-    begins: list[Seconds] = []
+    undisturbed, disturbed, begins = list[Seconds](), list[Seconds](), list[Seconds]()
     step()
     for number in range(1, SAVES + 1):
         undisturbed += [Seconds.of(step) for _ in range(STEPS)]
@@ -93,30 +74,20 @@ def bench_stall(folder: Path) -> None:
         while saver.writing:
             disturbed.append(Seconds.of(step))
         assert saver.finish() == ""
-    fragments = engine.optimizer.fragments()
-    waited = Seconds.of(lambda: saver.save(fragments, state(SAVES + 1, shapes)))
     engine.close()
-    usual = Seconds(*(statistics.median(part) for part in zip(*undisturbed)))
-    begin = begins[-1]
-    slower = [sum(part) / SAVES for part in zip(*disturbed)]
+    usual, begin = median(undisturbed), begins[-1]
     meanwhile = len(disturbed) / SAVES
+    slower = (sum(part) / SAVES for part in zip(*disturbed))
     more = Seconds(*(max(0.0, found - meanwhile * one) for found, one in zip(slower, usual)))
     wall, cpu = ((begin[side] + more[side]) / (INTERVAL * usual[side]) for side in (0, 1))
     print(
-        f"checkpoint: roberta_base ({saver_size(folder) / 1e9:.2f} GB): the loop is blocked for "
-        f"{begins[0].wall:.2f} s the first time, then {begin.wall:.2f} s (CPU {begin.cpu:.2f}); "
-        f"{meanwhile:.1f} steps of {usual.wall:.2f} s (CPU {usual.cpu:.2f}) meanwhile take "
-        f"{more.wall:.2f} s more (CPU {more.cpu:.2f}, the writer's included); together {wall:.1%} "
-        f"of {INTERVAL} steps, {cpu:.1%} by CPU seconds (goal <= {GOAL_STALL:.0%}); a save that "
-        f"the loop waits for takes {waited.wall:.1f} s (CPU {waited.cpu:.1f})",
+        f"checkpoint: roberta_base: the loop is blocked for {begins[0].wall:.2f} s the first time, "
+        f"then {begin.wall:.2f} s (CPU {begin.cpu:.2f}); {meanwhile:.1f} steps of "
+        f"{usual.wall:.2f} s (CPU {usual.cpu:.2f}) meanwhile take {more.wall:.2f} s more (CPU "
+        f"{more.cpu:.2f}, the writer's included); together {wall:.1%} of {INTERVAL} steps, "
+        f"{cpu:.1%} by CPU seconds (goal <= {GOAL_STALL:.0%})",
         flush=True,
     )
-
-
-def saver_size(folder: Path) -> int:
-    found = open_latest(folder, Alone())[0]
-    assert found
-    return sum(file.bytes for file in found.files)
 
 
 def measure_memory(folder: Path) -> None:
@@ -150,99 +121,78 @@ def measure_memory(folder: Path) -> None:
             tensor.copy_(saved)
     times.append(time.perf_counter())
     assert digest() == before
-    peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert peak
-    size = sum(file.bytes for file in checkpoint.files)
-    over = int(peak[1]) * 1024 - size
-    print(
-        f"checkpoint: roberta_large, {size / 1e9:.2f} GB: written in {times[1] - times[0]:.1f} s, "
-        f"read in {times[2] - times[1]:.1f} s, equal; the process that holds it peaks at its size "
-        f"+ {over / 1e9:.2f} GB (goal <= {GOAL_MEMORY_GB:.0f} GB)"
-    )
+    size = sum(file.bytes for file in checkpoint.files) / 1e9
+    print(size, times[1] - times[0], times[2] - times[1])
 
 
 def bench_memory(folder: Path) -> None:
-    module = "tests.benchmarks.bench_checkpoint"
-    subprocess.run([sys.executable, "-m", module, "--alone", str(folder)], check=True)
-
-
-def bench_resume(folder: Path) -> None:
-    shards, early, late = folder / "shards", folder / "early", folder / "late"
-    quiet = {"check": True, "stdout": subprocess.DEVNULL}
-    prepare = ["-m", "pipeline.prepare", "--corpus", "sample", "--recipe", "roberta_tiny"]
-    subprocess.run([sys.executable, *prepare, "--output", str(shards)], **quiet)  # type: ignore[call-overload]
-    settings = [*TINY, "--set", "steps=2000000"]
-
-    def train(run: Path, step: int) -> list[str]:
-        return [
-            sys.executable, "-m", "pipeline.train", "roberta_tiny", "--data", str(shards),
-            "--output", str(run), "--stop-at", str(step), *settings,
-        ]  # fmt: skip
-
-    subprocess.run(train(early, 10), **quiet)  # type: ignore[call-overload]
-    pretend(early, late, 1_000_000)
-    found: dict[int, list[tuple[float, float]]] = {10: [], 1_000_000: []}
-    for turn in range(3):
-        for run, first in ((early, 10), (late, 1_000_000)):
-            found[first].append(
-                seconds_to_step(train(run, first + 1 + turn), run, first + 1 + turn)
-            )
-    early_s, late_s = ([statistics.median(part) for part in zip(*one)] for one in found.values())
+    command = (sys.executable, "-m", "tests.benchmarks.bench_checkpoint", "--alone", folder)
+    _, peak, said = run_alone(*command)
+    size, written, read = map(float, said.split())
     print(
-        f"checkpoint: resume to the first new line of metrics: {early_s[0]:.1f} s (CPU "
-        f"{early_s[1]:.1f}) from step 10, {late_s[0]:.1f} s (CPU {late_s[1]:.1f}) from step "
-        f"1,000,000: ratio {late_s[0] / early_s[0]:.2f}, by CPU seconds "
-        f"{late_s[1] / early_s[1]:.2f} (goal: 1)",
+        f"checkpoint: roberta_large, {size:.2f} GB: written in {written:.1f} s, read in "
+        f"{read:.1f} s, equal; the process that holds it peaks at its size + "
+        f"{peak * 2**20 / 1e9 - size:.2f} GB (goal <= {GOAL_MEMORY_GB:.0f} GB)",
         flush=True,
     )
 
 
-def seconds_to_step(command: list[str], run: Path, step: int) -> tuple[float, float]:
-    """Wall and CPU seconds of a command until `step` is in the metrics of a run."""
+def bench_resume(folder: Path) -> None:
+    shards, run = folder / "shards", folder / "run"
+
+    def command(name: str, *words: object) -> list[str]:
+        return [sys.executable, "-m", f"pipeline.{name}", *map(str, words)]
+
+    settings = ("precision=fp32", "steps=1000000", "checkpoint.every=1", "logging.every=1",
+                "batch.sequences=1", "batch.per_device=1", "validation.every=1000000")  # fmt: skip
+    train = ("train", RESUMED, "--data", shards, "--output", run)
+    train = (*train, *(f"--set={setting}" for setting in settings), "--stop-at")
+    prepare = command("prepare", "--corpus", "sample", "--recipe", RESUMED, "--output", shards)
+    subprocess.run(prepare, check=True, stdout=subprocess.DEVNULL)
+    keep_held_out(shards, shards, 1)  # a command validates at its end
+    subprocess.run(command(*train, 1), check=True, stdout=subprocess.DEVNULL)
+    seconds = [seconds_to_step(command(*train, step), run, step) for step in (2, 3)]
+    print(
+        f"checkpoint: {RESUMED} resumes to its first new line of metrics in "
+        f"{' and '.join(f'{wall:.1f} s (CPU {cpu:.1f})' for wall, cpu in seconds)} (goal <= "
+        f"{GOAL_RESUME} s)",
+        flush=True,
+    )
+
+
+def seconds_to_step(command: list[str], run: Path, step: int) -> Seconds:
+    """Of a command until `step` is in the metrics of a run."""
     metrics = run / "metrics.jsonl"
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            lines = metrics.read_text().splitlines() if metrics.exists() else []
-            if lines and lines[-1].endswith("}") and json.loads(lines[-1])["step"] == step:
-                seconds = time.perf_counter() - began
+            lines = metrics.read_text().splitlines()
+            if lines[-1].endswith("}") and json.loads(lines[-1])["step"] == step:
+                wall = time.perf_counter() - began
                 process.wait()
-                return seconds, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                ticks = int(fields[11]) + int(fields[12])
+                return Seconds(wall, ticks / os.sysconf("SC_CLK_TCK"))
             time.sleep(0.01)
     raise SystemExit(f"{run} ended before step {step}")
 
 
-def pretend(early: Path, late: Path, step: int) -> None:
-    """A copy of the run `early` whose checkpoint is labelled with another step."""
-    found = open_latest(early, Alone())[0]
-    assert found
-    late.mkdir()
-    (late / "run.json").write_bytes((early / "run.json").read_bytes())
-    readings = tuple(
-        reading._replace(sequences=reading.sequences // found.state.step * step)
-        for reading in found.state.readings
-    )
-    fragments = [
-        FragmentState(name, 0, *found.read(name, 0, math.prod(shape)))
-        for name, shape in found.state.shapes.items()
-    ]
-    saver_in(late).save(fragments, replace(found.state, step=step, readings=readings))
+BENCHES = {"memory": bench_memory, "resume": bench_resume, "stall": bench_stall}
+"""In this order: processes would inherit what the last one sets, which joins a group of ranks."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
+    parser.add_argument("parts", nargs="*", choices=[*BENCHES, []], default=[])
     parser.add_argument("--alone", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.alone:
         measure_memory(options.alone)
         return
-    benches = {"stall": bench_stall, "memory": bench_memory, "resume": bench_resume}
     loads = [os.getloadavg()[0]]
-    for name in options.parts or PARTS:
+    for name in options.parts or BENCHES:
         with tempfile.TemporaryDirectory() as folder:
-            benches[name](Path(folder))
+            BENCHES[name](Path(folder))
     loads.append(os.getloadavg()[0])
     print(f"checkpoint: load before {loads[0]:.1f}, after {loads[1]:.1f} (ours alone: <= 2)")
 

@@ -9,23 +9,23 @@ with one worker; the peak is the kernel's figure. The other libraries, if instal
 of the first size, and sign and join them.
 """
 
-import argparse
 import json
 import re
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from tests.benchmarks.planted import copy_of, document, jaccard, shingle_set
+from tests.benchmarks.timing import parse, run_alone
 
 STAGE = """
-import re, sys, time
+import sys, time
 from pathlib import Path
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.data.text.text_tasks import cut_tasks
@@ -36,7 +36,6 @@ _, sources = corpus_sources("web", [sys.argv[1]])
 decided = plan_selection(cut_tasks(sources), "near", [], [], Path(sys.argv[2]))
 decide(decided, local_executor(1))
 print("seconds", time.process_time() - began_at)
-print("peak", re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 print("decisions", decided.directory)
 """
 
@@ -68,65 +67,65 @@ def write_corpus(path: Path, count: int) -> dict[int, Copy]:
 
 def find(path: Path, folder: Path) -> tuple[set[int], float, float]:
     """Lines that the stage drops, CPU seconds, peak in MB."""
-    command = [sys.executable, "-c", STAGE, str(path), str(folder)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    seconds, peak, directory = (
-        re.search(rf"{name} (\S+)", said)[1]  # type: ignore[index]
-        for name in ("seconds", "peak", "decisions")
-    )
-    dropped = [
-        reason is not None
-        for file in sorted(Path(directory).iterdir())
-        for reason in pq.read_table(file)["dropped"].to_pylist()
-    ]
-    return set(np.flatnonzero(dropped).tolist()), float(seconds), int(peak) / 1024
+    _, peak, said = run_alone(sys.executable, "-c", STAGE, path, folder)
+    return dropped_lines(said), float(re.search(r"seconds (\S+)", said)[1]), peak
 
 
-def peers(path: Path, copies: dict[int, Copy]) -> None:
+def dropped_lines(said: str) -> set[int]:
+    """Those that STAGE drops; said: its output."""
+    directory = Path(re.search(r"decisions (.+)", said)[1])
+    tables = (pq.read_table(file)["dropped"] for file in sorted(directory.iterdir()))
+    reasons = [reason for table in tables for reason in table.to_pylist()]
+    return {line for line, reason in enumerate(reasons) if reason is not None}
+
+
+def print_peers(path: Path, copies: dict[int, Copy]) -> None:
     """The same with libraries for it, if installed: 256 permutations, 32 bands of 8, at 0.75."""
     with path.open() as file:
         texts = [json.loads(line)["text"] for line in file]
     size = sum(map(len, texts))
-    for name, dropped_by in (("datasketch", by_datasketch), ("rensa", by_rensa)):
+    for name, prepared in (("datasketch", datasketch), ("rensa", rensa)):
         began_at = time.process_time()
         try:
-            found = dropped_by(texts)
+            sketch_of, index = prepared()
         except ImportError:
             print(f"{name}: not installed")
             continue
+        sketches, found = [], set()
+        for line, text in enumerate(texts):
+            sketch = sketch_of([" ".join(words) for words in shingle_set(text)])
+            if any(sketches[other].jaccard(sketch) >= 0.75 for other in index.query(sketch)):
+                found.add(line)
+            index.insert(line, sketch)
+            sketches.append(sketch)
         seconds = time.process_time() - began_at
         print(f"{name}: {size / seconds / 1e6:.1f} MB/s, {seconds:.1f} s; {judged(found, copies)}")
 
 
-def by_datasketch(texts: list[str]) -> set[int]:
-    """Lines with an earlier near-duplicate."""
-    import datasketch
-
-    lsh = datasketch.MinHashLSH(num_perm=256, params=(32, 8))
-    made, found = [], set()
-    for line, text in enumerate(texts):
-        shingles = [" ".join(words).encode() for words in shingle_set(text)]
-        made.append(datasketch.MinHash(num_perm=256))
-        made[-1].update_batch(shingles)
-        if any(made[other].jaccard(made[-1]) >= 0.75 for other in lsh.query(made[-1])):
-            found.add(line)
-        lsh.insert(line, made[-1])
-    return found
+Sketched = tuple[Callable[[list[str]], Any], Any]
+"""What sketches shingles, and an empty index."""
 
 
-def by_rensa(texts: list[str]) -> set[int]:
-    """Lines with an earlier near-duplicate."""
-    import rensa
+def datasketch() -> Sketched:
+    from datasketch import MinHash, MinHashLSH
 
-    lsh = rensa.RMinHashLSH(threshold=0.75, num_perm=256, num_bands=32)
-    made, found = [], set()
-    for line, text in enumerate(texts):
-        made.append(rensa.RMinHash(num_perm=256, seed=0))
-        made[-1].update([" ".join(words) for words in shingle_set(text)])
-        if any(made[other].jaccard(made[-1]) >= 0.75 for other in lsh.query(made[-1])):
-            found.add(line)
-        lsh.insert(line, made[-1])
-    return found
+    def sketch_of(shingles: list[str]) -> Any:
+        sketch = MinHash(num_perm=256)
+        sketch.update_batch([shingle.encode() for shingle in shingles])
+        return sketch
+
+    return sketch_of, MinHashLSH(num_perm=256, params=(32, 8))
+
+
+def rensa() -> Sketched:
+    from rensa import RMinHash, RMinHashLSH
+
+    def sketch_of(shingles: list[str]) -> Any:
+        sketch = RMinHash(num_perm=256, seed=0)
+        sketch.update(shingles)
+        return sketch
+
+    return sketch_of, RMinHashLSH(threshold=0.75, num_perm=256, num_bands=32)
 
 
 def judged(found: set[int], copies: dict[int, Copy]) -> str:
@@ -145,13 +144,12 @@ def judged(found: set[int], copies: dict[int, Copy]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--documents", type=int, nargs="+", default=[20_000, 300_000, 1_000_000])
+    counts = parse(__doc__, documents=[20_000, 300_000, 1_000_000]).documents
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "in.jsonl"
         write_corpus(path, 100)
         find(path, Path(folder) / "compiled")
-        for place, count in enumerate(parser.parse_args().documents):
+        for count in counts:
             copies = write_corpus(path, count)
             found, seconds, peak = find(path, Path(folder) / f"documents-{count}")
             size = path.stat().st_size / 1e6
@@ -160,8 +158,8 @@ def main() -> None:
                 f"{seconds:.1f} s of CPU, peak {peak:,.0f} MB; {judged(found, copies)}",
                 flush=True,
             )
-            if place == 0:
-                peers(path, copies)
+            if count == counts[0]:
+                print_peers(path, copies)
 
 
 if __name__ == "__main__":

@@ -4,50 +4,43 @@
 
 Forward and backward of the same encoder, fp32, on the same random batch: once with only the
 masked-word head, once with a generator before it and a head at all tokens after it, sampling
-included. FLOPs are those of `model.objectives.flops`. Interleaved; medians over rounds of seconds /
-predicted seconds, by the clock and by CPU seconds. The base encoder and its generator are cut to
-three layers, so that a round takes seconds.
+included. FLOPs are those of `model.objectives.flops`. Both take turns; medians over rounds of
+seconds / predicted seconds. The base encoder and its generator are cut to three layers, so that a
+round takes seconds.
 """
 
-import argparse
 from dataclasses import replace
 
 import torch
 
-from model.config import EncoderConfig
 from model.hugging_face.conversion import Model
 from model.objectives.flops import detection_flops, step_flops
-from model.objectives.masked_language import Inputs, MaskedLanguageModel
+from model.objectives.masked_language import Inputs
 from model.objectives.replaced_tokens import ReplacedTokenModel
-from model.pieces import pieces_of
 from pipeline.config.data_settings import prediction_count
+from pipeline.config.run import Run
 from pipeline.evaluation.loss_parts import loss_sum
 from pipeline.loading.micro_batch import LossCounts
 from pipeline.planning.phase_plan import encoder_config, generator_config
 from pipeline.recipes import recipe
-from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
+from tests.benchmarks.models import masked_language_model, random_inputs
+from tests.benchmarks.timing import THREADS, in_turn, parse, ratio
 
 CASES = {"electra_small": (12, 8), "electra_base": (3, 2)}
 """Layers of the encoder, and rows of a batch."""
 ROUNDS = 7
-MASK_ID = 103
 
 
-def batch(config: EncoderConfig, rows: int, length: int, rate: float) -> Inputs:
-    """Random words, some of which are predicted."""
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(1000, config.vocab_size, (rows, length), generator=generator)
-    count = prediction_count(length - 2, rate)
-    inside = torch.rand(rows, length - 2, generator=generator).argsort(-1)[:, :count] + 1
-    positions = (inside.sort(-1).values + torch.arange(rows)[:, None] * length).flatten()
-    labels = ids.flatten()[positions].clone()
-    ids.view(-1)[positions] = MASK_ID
-    draws = torch.randint(-(2**62), 2**62, positions.shape, generator=generator)
-    return Inputs(
-        ids.flatten(), pieces_of([length] * rows), positions, labels,
-        torch.ones(len(positions)), MASK_ID, draws_K=draws,
-        segment_ids_T=torch.zeros_like(ids).flatten(), token_weights_T=torch.ones(ids.numel()),
-    )  # fmt: skip
+def inputs_of(run: Run, rows: int, length: int) -> Inputs:
+    """With all that an objective may take, but for labels of pairs."""
+    predictions = prediction_count(length - 2, run.data.masks.rate)
+    inputs = random_inputs(encoder_config(run).vocab_size, rows, length, predictions)
+    drawn = torch.Generator().manual_seed(1)
+    return inputs._replace(
+        draws_K=torch.randint(-(2**62), 2**62, inputs.positions_K.shape, generator=drawn),
+        segment_ids_T=torch.zeros_like(inputs.input_ids_T),
+        token_weights_T=torch.ones(len(inputs.input_ids_T)),
+    )
 
 
 def bench(name: str) -> None:
@@ -56,14 +49,10 @@ def bench(name: str) -> None:
     run = recipe(name)
     run = replace(run, encoder=replace(run.encoder, layers=layers))
     config, generator, length = encoder_config(run), generator_config(run), run.data.sequence_length
-    inputs = batch(config, rows, length, run.data.masks.rate)
+    inputs = inputs_of(run, rows, length)
     predictions, tokens = len(inputs.positions_K), rows * length
     sizes = {"sequences": rows, "sequence_length": length, "predictions": predictions}
-    flops = detection_flops(config, generator, **sizes), step_flops(config, **sizes)
-    models: tuple[Model, Model] = (
-        ReplacedTokenModel(config, generator, weight=50.0, seed=0).train(),
-        MaskedLanguageModel(config, seed=0).train(),
-    )
+    more = detection_flops(config, generator, **sizes) / step_flops(config, **sizes)
     counts = LossCounts(predictions, tokens, 0)
 
     def step(model: Model) -> None:
@@ -71,24 +60,21 @@ def bench(name: str) -> None:
             parameter.grad = None
         loss_sum(model.parts, model(inputs), counts).backward()
 
-    found = []
-    for counted in rounds(ROUNDS):
-        pair = Seconds.of(lambda: step(models[0])), Seconds.of(lambda: step(models[1]))
-        if counted:
-            found.append(pair)
-    wall, cpu = (ratio * flops[1] / flops[0] for ratio in ratios(found))
+    detector = ReplacedTokenModel(config, generator, weight=50.0, seed=0).train()
+    masked = masked_language_model(run)
+    found = in_turn({"electra": lambda: step(detector), "mlm": lambda: step(masked)}, ROUNDS)
+    slower = ratio(found["electra"], found["mlm"])
     print(
         f"electra: {name}, {layers} layers, {rows} x {length} tokens, {predictions} predicted: "
-        f"{wall:.3f} of the predicted time by the clock, {cpu:.3f} by CPU seconds (FLOPs "
-        f"{flops[0] / flops[1]:.3f} x masked language modelling's), "
-        f"{torch.get_num_threads()} threads, {len(found)} rounds",
+        f"{slower.wall / more:.3f} of the predicted time by the clock, {slower.cpu / more:.3f} by "
+        f"CPU seconds (FLOPs {more:.3f} x masked language modelling's), "
+        f"{torch.get_num_threads()} threads, {len(found['mlm'])} rounds",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parse_threads(parser)
+    parse(__doc__, threads=THREADS)
     for name in CASES:
         bench(name)
 

@@ -18,10 +18,9 @@ import argparse
 import html
 import json
 import re
-import statistics
-import time
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,8 @@ from pipeline.ingest.extraction import mediawiki
 from pipeline.ingest.extraction.units import format_of
 from pipeline.ingest.wikitext.prose import prose
 from pipeline.ingest.wikitext.wiki import Wiki
-from tests.benchmarks.bench_web import scores
+from tests.benchmarks.bench_web import mean_scores
+from tests.benchmarks.timing import in_turn, median
 
 ROUNDS = 3
 HOLE = re.compile(r"\( ?[;,:]|[;,] ?\)|\( ?\)| [,;](?= )|, ?,")
@@ -73,38 +73,33 @@ def folded(text: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("dump", nargs="?")
+    parser.add_argument("dump")
     parser.add_argument("--labels", type=Path, default=Path(__file__).parent / "wiki_labels.json")
     given = parser.parse_args()
-    if not given.dump:
-        print("no dump given: nothing to measure")
-        return
     pages = articles(given.dump)
     ways: dict[str, Callable[[str], str]] = {
         "ours": lambda page: prose(page, Wiki(language="en")),
         "strip_code": lambda page: str(mwparserfromhell.parse(page).strip_code()),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
     texts: dict[str, dict[str, str]] = {}
-    for _ in range(ROUNDS):
-        for name, way in ways.items():
-            began_at = time.process_time()
-            texts[name] = {number: way(page) for number, page in pages.items()}
-            seconds[name].append(time.process_time() - began_at)
+
+    def convert(name: str) -> None:
+        texts[name] = {number: ways[name](page) for number, page in pages.items()}
+
+    found = in_turn({name: partial(convert, name) for name in ways}, ROUNDS)
     size = sum(len(page.encode()) for page in pages.values())
     labels = [one for one in json.loads(given.labels.read_bytes()) if one["page"] in pages]
-    gold = {label["page"]: shown(pages[label["page"]], label) for label in labels}
+    gold = {label["page"]: folded(shown(pages[label["page"]], label)) for label in labels}
     print(f"{len(pages)} articles, {size / 1e6:.1f} MB of wikitext, {len(gold)} pages labelled")
     for name, said in texts.items():
-        speed = size / statistics.median(seconds[name]) / 1e6
         holes = sum(len(HOLE.findall(text)) for text in said.values())
         prose_size = sum(map(len, said.values())) / 1e6
-        print(f"{name}: {speed:.2f} MB/s of wikitext, {prose_size:.2f} MB of text, {holes} holes")
-        rows = [scores(folded(said[page]), folded(text)) for page, text in gold.items()]
-        if rows:
-            means = [statistics.mean(row[column] for row in rows) for column in range(3)]
-            print(f"{name}: precision, recall, F1 " + ", ".join(f"{mean:.3f}" for mean in means))
-            print("; ".join(f"{label['title']} {row[2]:.3f}" for label, row in zip(labels, rows)))
+        print(
+            f"{name}: {size / median(found[name]).cpu / 1e6:.2f} MB/s of wikitext, "
+            f"{prose_size:.2f} MB of text, {holes} holes"
+        )
+        if gold:
+            print(f"{name}: {mean_scores({page: folded(said[page]) for page in gold}, gold)}")
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from pipeline.data.text.line_rules import CITATION
 from pipeline.data.text.scripts import SPACELESS
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.kernels.bits import Bytes
+from tests.benchmarks.timing import Seconds, peer
 from tests.golden.filters import REASONS, SETS, VERDICTS, real_documents, reasons
 
 ROUNDS, TIMES = 3, 10
@@ -73,11 +73,12 @@ def verdict(name, document):
     return "" if kept is True else kept[1]
 
 current = {}
-print(json.dumps([version("datatrove"), version("spacy")]), flush=True)
 for line in sys.stdin:
     request = json.loads(line)
     use_words(request.get("given", False))
-    if "given" in request:  # document by document, as the words of the last few are kept
+    if "version" in request:
+        found = version("datatrove")
+    elif "given" in request:  # document by document, as the words of the last few are kept
         found = [[verdict(name, document) for name in filters] for document in documents]
     else:
         their_text.split_into_parts.cache_clear()
@@ -101,26 +102,13 @@ def main() -> None:
         for text in texts:
             file.write(json.dumps(with_parts(text)) + "\n")
         file.flush()
-        peer = subprocess.Popen(
-            [arguments.peer, "-c", PEER, file.name],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        with peer:
-            assert peer.stdin and peer.stdout
-            stdin, stdout = peer.stdin, peer.stdout
-            versions = json.loads(stdout.readline())
-
-            def ask(**request: object) -> Any:
-                print(json.dumps(request), file=stdin, flush=True)
-                return json.loads(stdout.readline())
-
+        with peer(arguments.peer, PEER, file.name) as ask:
             given = by_set(ask(given=True))
             compare(documents, given, "our words")
             if arguments.record:
-                record(documents, given, versions)
+                record(documents, given, ask(version=True))
             compare(documents, by_set(ask(given=False)), "its own words")
             measure(clean(texts[::EVERY]), ask)
-            stdin.close()
 
 
 def by_set(found: list[list[str]]) -> dict[str, list[str]]:
@@ -169,19 +157,22 @@ def compare(documents: CleanText, theirs: dict[str, list[str]], words: str) -> N
 def measure(documents: CleanText, ask: Callable[..., float]) -> None:
     """Print rates of all sets on a share of the documents; ask: the peer for its CPU seconds."""
     size = len(documents.buffer) / 1e6
+
+    def judge(name: str) -> None:
+        for _ in range(TIMES):
+            reasons(documents, name)
+
     for name in SETS:
         rates: tuple[list[float], list[float]] = ([], [])
         for _ in range(ROUNDS):
-            began_at = time.process_time()
-            for _ in range(TIMES):
-                reasons(documents, name)
-            rates[0].append(TIMES * size / (time.process_time() - began_at))
+            seconds = Seconds.of(partial(judge, name))
+            rates[0].append(TIMES * size / seconds.cpu)
             rates[1].append(size / ask(set=name, every=EVERY))
         mine, other = map(statistics.median, rates)
         print(f"{name}: ours {mine:.1f} MB/s, datatrove {other:.2f} MB/s, {mine / other:.0f}x")
 
 
-def record(documents: CleanText, found: dict[str, list[str]], versions: list[str]) -> None:
+def record(documents: CleanText, found: dict[str, list[str]], version: str) -> None:
     """Write the verdicts, as the indices of the documents of each reason."""
     chosen = {
         name: {
@@ -191,7 +182,7 @@ def record(documents: CleanText, found: dict[str, list[str]], versions: list[str
         for name, verdicts in found.items()
     }
     content = {
-        "datatrove": versions[0],
+        "datatrove": version,
         "documents": len(documents.raw_bytes),
         "xxh3_64": xxhash.xxh3_64_hexdigest(documents.buffer),
         "verdicts": chosen,

@@ -5,13 +5,11 @@
 Random weights of a recipe's shapes with the head of a sentence's label, in float32, on the CPU;
 random ids, 32 sentences per step. Both sides train on batches of the same lengths, theirs padded
 to the longest sentence. Trainer reads them in order, because its own grouping by length sorts a
-quarter of the examples at most; how many pads each side's grouping makes of all of SST-2 is printed
-beside. Making the model is not counted; optimizer, batches and training are. Trainer needs
-accelerate: if this environment lacks it, the benchmark runs in one beside it. Both sides take
-turns: medians of ratios, by the clock and by CPU seconds.
+quarter of the examples at most. Making the model is not counted; optimizer, batches and training
+are. Trainer needs accelerate: if this environment lacks it, the benchmark runs in one beside it.
+Both sides take turns: medians of ratios.
 """
 
-import argparse
 import importlib.util
 import statistics
 import subprocess
@@ -37,18 +35,16 @@ from pipeline.downstream.protocols import ROBERTA, TuningProtocol
 from pipeline.downstream.training import fine_tune
 from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
-from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
+from tests.benchmarks.models import CPU
+from tests.benchmarks.timing import THREADS, in_turn, median, parse, ratio
 from tests.launching.environments import install_beside
 
 SHARES = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
 LENGTHS = (4, 6, 7, 8, 9, 11, 14, 17, 21, 28, 34, 45, 67)
 """Tokens that these shares of SST-2's training sentences do not exceed, in RoBERTa's ids."""
-SST2 = 67_349
-"""Training sentences."""
 ROWS = 32
 ROUNDS = 3
 GOAL = 1.0
-CPU = torch.device("cpu")
 KIND = "classification"
 
 
@@ -67,21 +63,6 @@ def sentences(count: int, ids: int) -> list[Feature]:
         Feature(i, (Row([0, *rng.integers(5, ids, n - 2).tolist(), 2], int(n), [0]),), (i % 2,))
         for i, n in enumerate(lengths)
     ]
-
-
-def padded_tokens() -> tuple[float, float]:
-    """Tokens per sentence of SST-2 with the pads of Trainer's grouping and of ours."""
-    from transformers.trainer_pt_utils import get_length_grouped_indices
-
-    lengths = random_lengths(SST2).tolist()
-    flat = get_length_grouped_indices(lengths, ROWS)
-    orders = (
-        [flat[at : at + ROWS] for at in range(0, SST2, ROWS)], epoch_order(lengths, ROWS, 0, 0),
-    )  # fmt: skip
-    theirs, ours = (
-        sum(len(part) * max(lengths[i] for i in part) for part in order) / SST2 for order in orders
-    )
-    return theirs, ours
 
 
 def make_trainer(
@@ -127,33 +108,24 @@ def bench(name: str, steps: int, work: Path) -> None:
     trainer = make_trainer(model, features, protocol, work)
     lengths = [len(feature.rows[0].ids) for feature in features]
     shown = sum(ROWS * max(lengths[at : at + ROWS]) for at in range(0, len(lengths), ROWS))
-    measured: list[tuple[Seconds, Seconds]] = []
-    sides = [trainer.train, lambda: fine_tune(model, features, KIND, protocol, 0, CPU)]
-    for counted in rounds(ROUNDS):
-        first = len(measured) % 2
-        seconds = {side: Seconds.of(sides[side]) for side in (first, 1 - first)}
-        if counted:
-            measured.append((seconds[0], seconds[1]))
-    wall, cpu = ratios(measured)
-    each = [
-        statistics.median(pair[side].wall for pair in measured) / len(features) for side in (0, 1)
-    ]
-    theirs, ours = padded_tokens()
+    sides = {
+        "Trainer": trainer.train,
+        "ours": lambda: fine_tune(model, features, KIND, protocol, 0, CPU),
+    }
+    found = in_turn(sides, ROUNDS)
+    faster = ratio(found["Trainer"], found["ours"])
+    each = [1e3 * median(found[side]).wall / len(features) for side in sides]
     print(
         f"finetune: {name}, {len(features):,} sentences of {statistics.fmean(lengths):.1f} tokens, "
-        f"{shown / len(features):.1f} with pads: Trainer {1e3 * each[0]:.1f} ms, ours "
-        f"{1e3 * each[1]:.1f} ms per example by the clock, ratio {wall:.2f}, by CPU seconds "
-        f"{cpu:.2f} (goal >= {GOAL:g}), {torch.get_num_threads()} threads, {len(measured)} rounds; "
-        f"all of SST-2 grouped by Trainer {theirs:.2f} tokens with pads, by ours {ours:.2f}",
+        f"{shown / len(features):.1f} with pads: Trainer {each[0]:.1f} ms, ours {each[1]:.1f} "
+        f"ms per example by the clock, ratio {faster.wall:.2f}, by CPU seconds {faster.cpu:.2f} "
+        f"(goal >= {GOAL:g}), {torch.get_num_threads()} threads, {len(found['ours'])} rounds",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--recipe", default="roberta_base")
-    parser.add_argument("--steps", type=int, default=16, help="steps of an epoch")
-    options = parse_threads(parser)
+    options = parse(__doc__, recipe="roberta_base", steps=16, threads=THREADS)
     with tempfile.TemporaryDirectory() as folder:
         if importlib.util.find_spec("accelerate"):
             bench(options.recipe, options.steps, Path(folder))

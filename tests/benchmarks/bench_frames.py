@@ -7,16 +7,14 @@ writing of files, and deals the tasks of 60 files to the ranks as the executor d
 first, each to the rank that is free first, and no stage before the one before it has ended.
 """
 
-import argparse
 import gzip
 import heapq
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from pipeline.data.preparation.worker import PrepareJob, Worker
+from pipeline.data.preparation.worker import Worker
 from pipeline.data.text.text_tasks import FINER, SPLIT_BYTES, cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.compression.frames import find_frames
@@ -27,7 +25,9 @@ from pipeline.ingest.extraction import units
 from pipeline.ingest.extraction.extract import extract
 from pipeline.recipes import recipe
 from tests.benchmarks.text import write_jsonl
+from tests.benchmarks.timing import Seconds, parse
 from tests.benchmarks.vocabulary import bench_vocabulary
+from tests.benchmarks.workers import CORPUS, new_worker
 
 RANKS, FILES, FILE_BYTES = 2048, 60, 1 << 30
 SPLITS = 8
@@ -49,18 +49,12 @@ def busy(stages: Stages) -> tuple[float, float]:
     return total, sum(map(sum, stages.values())) / (RANKS * total)
 
 
-def seconds_of(function: Callable[[], object]) -> float:
-    started_at = time.process_time()
-    function()
-    return time.process_time() - started_at
-
-
 def write_gzip(path: Path, content: bytes, member: int) -> Source:
     """A gzip file with so many bytes in a member."""
     with path.open("wb") as file:
         for start in range(0, len(content), member):
             file.write(gzip.compress(content[start : start + member], 6, mtime=0))
-    return sniff(path, "news", path.name)
+    return sniff(path, CORPUS, path.name)
 
 
 def split_seconds(source: Source, worker: Worker, split_bytes: int, place: Path) -> float:
@@ -70,7 +64,7 @@ def split_seconds(source: Source, worker: Worker, split_bytes: int, place: Path)
     first, *tasks = cut_tasks([source], split_bytes, finer=1)[: SPLITS + 1]
     worker.do(first)  # fills caches
     whole = [task for task in tasks if task.weight >= split_bytes // 2]
-    return sum(seconds_of(lambda task=task: worker.do(task)) for task in whole) / len(whole)  # type: ignore[misc]
+    return sum(Seconds.of(partial(worker.do, task)).cpu for task in whole) / len(whole)
 
 
 def all_splits(source: Source, size: int, worker: Worker, place: Path) -> list[float]:
@@ -85,7 +79,7 @@ def all_splits(source: Source, size: int, worker: Worker, place: Path) -> list[f
     )
     per_byte = (large - small) / (SPLIT_BYTES - small_bytes)
     files = [
-        Source("news", f"/{number}", str(number), size, "jsonl", "", "", "file", "")
+        Source(CORPUS, f"/{number}", str(number), size, "jsonl", "", "", "file", "")
         for number in range(FILES)
     ]
     return [small + per_byte * (task.weight - small_bytes) for task in cut_tasks(files)]
@@ -93,42 +87,36 @@ def all_splits(source: Source, size: int, worker: Worker, place: Path) -> list[f
 
 def stages_of(source: Source, size: int, place: Path, worker: Worker) -> Stages:
     """The tasks of FILES files like this small one of `size` bytes of content."""
-    _, scale = place.mkdir(), FILE_BYTES / source.size
-    hashing = seconds_of(lambda: PieceReading().take_file(source.path)) * scale
+    scale = FILE_BYTES / source.size
+    hashing = Seconds.of(lambda: PieceReading().take_file(source.path)).cpu * scale
     made = extract([source], place / "documents", local_executor(1))
     stages = {}
     if made[0].frames:
-        found = seconds_of(lambda: find_frames(source.path, "gz", 0, source.size, is_sure=True))
+        search = partial(find_frames, source.path, "gz", 0, source.size, is_sure=True)
         count = FILE_BYTES // units.UNIT_BYTES
-        stages["find members"] = [found * scale / count] * (FILES * count)
+        stages["find members"] = [Seconds.of(search).cpu * scale / count] * (FILES * count)
         stages["find members"] += [hashing] * FILES  # beside each other
     else:
-        again = place / "again"
-        extraction = seconds_of(lambda: extract([source], again, local_executor(1)))
-        stages["extract"] = [extraction * scale] * FILES
+        again = partial(extract, [source], place / "again", local_executor(1))
+        stages["extract"] = [Seconds.of(again).cpu * scale] * FILES
     stages["splits"] = all_splits(made[0], round(size * scale), worker, place)
     return stages
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=128)
-    size = parser.parse_args().megabytes << 20
+    size = parse(__doc__, megabytes=128).megabytes << 20
     read.MOST_WHOLE_BYTES = 1 << 20
-    with tempfile.TemporaryDirectory() as place:
-        work = Path(place)
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
         write_jsonl(work / "text.jsonl", size)
         content = (work / "text.jsonl").read_bytes()
         vocabulary = bench_vocabulary(work / "tokenizer")
         print("| files of | stage: tasks, seconds of the longest | seconds | ranks busy |")
         print("| --- | --- | ---: | ---: |")
         for kind, member in (("many members", MEMBER_BYTES), ("one member", len(content))):
-            job = PrepareJob(
-                work, recipe("roberta_base").data, ("news",), {"news": 2**64 // 200},
-                SPLIT_BYTES, "none", "fast",
-            )  # fmt: skip
             source = write_gzip(work / f"{kind}.jsonl.gz", content, member)
-            stages = stages_of(source, len(content), work / kind, Worker.create(job, vocabulary))
+            worker = new_worker(work / kind, recipe("roberta_base").data, vocabulary)
+            stages = stages_of(source, len(content), work / kind, worker)
             total, share = busy(stages)
             told = "; ".join(f"{name}: {len(t):,}, {max(t):.2f}" for name, t in stages.items())
             print(f"| {kind} | {told} | {total:.1f} | {share:.0%} |", flush=True)

@@ -8,27 +8,22 @@ the longest; it makes a batch of each sentence's copies. Loading is not counted,
 sides take turns: medians of ratios, by the clock and by CPU seconds.
 """
 
-import argparse
-import statistics
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from pipeline.base.errors import run_command
 from pipeline.data.preparation.tokenizer_training import train_tokenizer
-from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation import zero_shot
 from pipeline.evaluation.zero_shot.grammar_pairs import read_paradigms
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
 from pipeline.ingest.corpora.sources import corpus_sources
-from pipeline.planning.build import Model, build_model
+from pipeline.planning.build import build_model
 from pipeline.recipes import recipe
 from pipeline.training.weights.model_folders import write_folder
-from tests.benchmarks.bench_training import Seconds, parse_threads, ratios, rounds
+from tests.benchmarks.timing import THREADS, Seconds, median, parse, ratio, rounds
 from tests.benchmarks.vocabulary import bench_vocabulary
 from tests.pipeline.evaluation.zero_shot.minicons_environment import Minicons, install
 
@@ -50,47 +45,37 @@ def bench(name: str, pairs: int, work: Path, python: Path) -> None:
     write_folder(model, tokenizer, folder)
     paradigms = [paradigm.sample(pairs) for paradigm in read_paradigms(PAIRS_SHIPPED)]
     sentences = [side for paradigm in paradigms for pair in paradigm.pairs for side in pair]
-    measured: list[tuple[Seconds, Seconds]] = []
-    farthest = 0.0
+    ours, theirs = list[Seconds](), list[Seconds]()
+
+    def score() -> None:
+        """As `pipeline.evaluate` does."""
+        sequences = encode_sentences(sentences, vocabulary, model.config.positions)
+        log_probabilities(model, sequences, vocabulary.mask, torch.device("cpu"))
+
     with Minicons(python, folder, sentences, work, torch.get_num_threads()) as minicons:
         for counted in rounds(ROUNDS):
-            started = time.perf_counter(), time.process_time()
-            ours = score(model, vocabulary, sentences)
-            mine = Seconds(time.perf_counter() - started[0], time.process_time() - started[1])
-            theirs, *seconds = minicons.score()
-            farthest = max(farthest, float(np.abs(np.array(ours) - theirs).max()))
+            seconds = Seconds.of(score)
+            _, *others = minicons.score()
             if counted:
-                measured.append((Seconds(*seconds), mine))
-    wall, cpu = ratios(measured)
-    each = [
-        statistics.median(pair[side].cpu for pair in measured) / len(sentences) for side in (0, 1)
-    ]
+                ours.append(seconds)
+                theirs.append(Seconds(*others))
+    faster = ratio(theirs, ours)
+    each = [1e3 * median(side).cpu / len(sentences) for side in (theirs, ours)]
     print(
         f"grammar: {name}, {vocabulary.size:,} ids, {len(sentences):,} sentences: minicons "
-        f"{1e3 * each[0]:.1f} ms, ours {1e3 * each[1]:.1f} ms a sentence of CPU time, ratio "
-        f"{wall:.2f} by the clock, {cpu:.2f} by CPU seconds (goal >= {GOAL:g}), "
-        f"{torch.get_num_threads()} threads, {len(measured)} rounds; scores differ by "
-        f"{farthest:.1e} at most",
+        f"{each[0]:.1f} ms, ours {each[1]:.1f} ms a sentence of CPU time, ratio "
+        f"{faster.wall:.2f} by the clock, {faster.cpu:.2f} by CPU seconds (goal >= {GOAL:g}), "
+        f"{torch.get_num_threads()} threads, {len(ours)} rounds",
         flush=True,
     )
 
 
-def score(model: Model, vocabulary: Vocabulary, sentences: list[str]) -> list[float]:
-    """The score of each sentence, as `pipeline.evaluate` computes it."""
-    sequences = encode_sentences(sentences, vocabulary, model.config.positions)
-    found = log_probabilities(model, sequences, vocabulary.mask, torch.device("cpu"))
-    return [float(part.sum()) for part in found]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--recipe", nargs="+", default=["roberta_mini", "roberta_base"])
-    parser.add_argument("--pairs", type=int, default=16, help="pairs of each of six paradigms")
-    parser.add_argument("--python", type=Path, help="an environment's that has minicons")
-    options = parse_threads(parser)
+    recipes = ["roberta_mini", "roberta_base"]
+    options = parse(__doc__, recipe=recipes, pairs=16, threads=THREADS)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        python = options.python or install(work / "environment")
+        python = install(work / "environment")
         for name in options.recipe:
             bench(name, options.pairs, work, python)
 

@@ -1,27 +1,26 @@
 """Batches of 64 x 512 with masks as int64 tensors: our loader and two common ones, in one run.
 
-    python -m tests.benchmarks.bench_loader [--shards DIR]
+    python -m tests.benchmarks.bench_loader
 
 - ours: shards with stored masks, mapped into memory, global order; drawn: the same masks, drawn as
   with data.mask_mode=per-epoch instead of stored.
 - memmap: rows gathered from a np.memmap of uint16 ids, masked by transformers' torch code.
 - collator: a shuffled `datasets` table through DataCollatorForLanguageModeling.
 
-All read the same rows, warm, on one core; CPU seconds, interleaved, medians. Without --shards the
-rows are random ids, which makes no difference: no loader's work depends on the ids.
+All read the same rows, warm, on one core, in turn; CPU seconds, medians. The rows are full and of
+random ids, which makes no difference: no loader's work depends on the ids.
 """
 
-import argparse
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from unittest.mock import patch
 
 os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
-
-import itertools
 
 import datasets
 import numpy as np
@@ -31,145 +30,47 @@ from tokenizers import Tokenizer, models
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
-from pipeline.data.rows.masks import Masking
-from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
-from pipeline.data.shards.manifest import (
-    MANIFEST,
-    Manifest,
-    MaskFile,
-    Shard,
-    mask_file,
-    rows_file,
-    shard_name,
-)
-from pipeline.data.shards.verify import masking_of
-from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
+from tests.benchmarks.timing import in_turn, median
+from tests.pipeline.data.small_shards import random_rows
+from tests.pipeline.loading import conftest as loading
 
 ROWS, LENGTH, VOCABULARY, BATCH, STEP = 32_768, 512, 50_265, 64, 8192
 SPECIAL = 5
 ROUNDS = 9
-BATCHES = {"ours": 512, "ours, drawn": 512, "ours, step of 64": 512, "memmap": 40, "collator": 6}
-GOALS = {"memmap": 12, "collator": 150}
-GOAL_DRAWN = 0.9
+BATCHES = {"ours": 512, "ours, drawn": 512, "memmap": 40, "collator": 6}
+GOALS = {"ours, drawn": 1 / 0.9, "memmap": 12, "collator": 150}
+"""Our speed relative to each."""
 GOAL_SPEED = 250e6
 
 
-def random_shards(directory: Path) -> None:
-    """A prepared directory of ROWS full rows in two shards, with two mask duplicates."""
-    rng = np.random.default_rng(0)
-    count = ROWS // 2
-    special = np.arange(VOCABULARY) < SPECIAL
-    described = {"scheme": "token", "rate": 0.15, "split": [0.8, 0.1]}
-    masking = Masking.described(described, special, special, 0)
-    described = []
-    for number in range(2):
-        ids = rng.integers(SPECIAL, VOCABULARY, (count, LENGTH)).astype(np.uint16)
-        ids[:, 0], ids[:, -1] = 0, 2
-        offsets = np.arange(count + 1, dtype=np.int64) * LENGTH
-        sequences = np.arange(number * count, (number + 1) * count, dtype=np.uint64)
-        rows = Rows(
-            ids=ids.ravel(),
-            offsets=offsets,
-            document_starts=np.zeros(count, np.uint16),
-            document_offsets=np.arange(count + 1, dtype=np.int32),
-            first_row=np.zeros(1, np.int64),
-            last_row=np.zeros(1, np.int64),
-            elsewhere=np.empty((0, 2), np.int64),
-            second_segment=np.zeros(count, np.uint16),
-            pair_label=np.full(count, -1, np.int8),
+def random_shards(directory: Path) -> Dataset:
+    """A new directory of ROWS full rows in two shards, with two mask duplicates."""
+
+    def full_rows(_: object, count: int, vocabulary: int, id_type: np.dtype) -> object:
+        return random_rows([LENGTH] * count, vocabulary, id_type)
+
+    with patch.multiple(loading, LENGTH=LENGTH, SLOTS=77, random_rows=full_rows):
+        loading.prepare_directory(
+            directory, (ROWS // 2, ROWS // 2), duplicates=2, vocabulary=VOCABULARY
         )
-        name = shard_name("train", number)
-        content = arrow_files.encode_rows(rows, "x", ["x"], sequences, "none")
-        for file in (rows_file(name), *(mask_file(name, number) for number in range(2))):
-            (directory / file).parent.mkdir(parents=True, exist_ok=True)
-        (directory / rows_file(name)).write_bytes(content)
-        masks = []
-        drawn = list(masking.draw_duplicates(ids.ravel(), offsets, "x", sequences, range(2)))
-        for duplicate, mask in enumerate(drawn):
-            encoded = arrow_files.encode_masks(mask, "none")
-            (directory / mask_file(name, duplicate)).write_bytes(encoded)
-            masks.append(
-                MaskFile(
-                    file=mask_file(name, duplicate),
-                    predictions=mask.predictions,
-                    bytes=encoded.size,
-                    xxh3_64="",
-                )
-            )
-        described.append(
-            Shard(
-                file=rows_file(name),
-                split="train",
-                sequences=count,
-                tokens=ids.size,
-                bytes=content.size,
-                xxh3_64="",
-                masks=tuple(masks),
-            )
-        )
-    names = ("bos", "pad", "eos", "unk", "mask")
-    special = {name: number for number, name in enumerate(names)}
-    manifest = Manifest(
-        fingerprint="",
-        data={},
-        masking=masking.describe(),
-        sequence_length=LENGTH,
-        max_predictions=77,
-        duplicates=2,
-        seed=0,
-        compression="none",
-        engine={"recipe": "none", "ids": "none", "mismatches": []},
-        tokenizer={"sha256": "", "kind": "byte-bpe", "size": VOCABULARY, **special},
-        corpora={},
-        totals={
-            "documents": 0,
-            "sequences": sum(shard.sequences for shard in described),
-            "tokens": sum(shard.tokens for shard in described),
-        },
-        files={
-            name: {"bytes": 0, "xxh3_64": ""} for name in ("documents.parquet", "inputs.parquet")
-        },
-        shards=tuple(described),
-    )
-    (directory / MANIFEST).write_bytes(manifest.to_json())
+    return Dataset.open(directory)
 
 
-def with_drawn_masks(dataset: Dataset) -> Dataset:
-    """The same rows; their masks are drawn instead of read."""
-    manifest = dataset.manifest
-    if (dataset.directory / "tokenizer").is_dir():
-        vocabulary = read_vocabulary(dataset.directory / "tokenizer")
-        masking = masking_of(dataset.directory, manifest, vocabulary)
-    else:
-        special = np.arange(VOCABULARY) < SPECIAL
-        masking = Masking.described(manifest.masking, special, special, manifest.seed)
-    return Dataset(dataset.directory, manifest, dataset.shards, masking)
+def rows_of(dataset: Dataset) -> npt.NDArray[np.uint16]:
+    """The rows as the other loaders store them [ROWS, LENGTH]."""
+    tables = (arrow_files.read_table(dataset.directory / shard.file) for shard in dataset.shards)
+    ids = [arrow_files.ragged(table["input_ids"])[0] for table in tables]
+    return np.concatenate(ids).reshape(ROWS, LENGTH)
 
 
-def padded_rows(dataset: Dataset) -> npt.NDArray[np.uint16]:
-    """The first rows of a dataset as the other loaders store them [n, LENGTH]."""
-    out = np.full((min(ROWS, int(dataset.piece_rows.sum())), LENGTH), 1, np.uint16)
-    row = 0
-    for shard in dataset.shards:
-        ids, offsets = arrow_files.ragged(
-            arrow_files.read_table(dataset.directory / shard.file)["input_ids"]
-        )
-        for start, stop in itertools.pairwise(offsets):
-            if row == len(out):
-                return out
-            out[row, : stop - start] = ids[start:stop]
-            row += 1
-    return out
-
-
-def ours(dataset: Dataset, step: int) -> Iterator[int]:
-    """Tokens of each batch of our loader, `step` sequences per optimizer step."""
+def ours(dataset: Dataset) -> Iterator[int]:
+    """Tokens of each batch of our loader, STEP sequences per optimizer step."""
     order = Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,))
-    loader = Loader([dataset], order, Share(sequences=step, per_device=BATCH))
+    loader = Loader([dataset], order, Share(sequences=STEP, per_device=BATCH))
     for batch in loader.micro_batches():
         yield batch.input_ids.numel()
 
@@ -177,7 +78,7 @@ def ours(dataset: Dataset, step: int) -> Iterator[int]:
 def tokens_and_seconds(directory: Path) -> tuple[int, float]:
     """Tokens of batches after the first hundred, and the CPU seconds that they took: five."""
     torch.set_num_threads(1)
-    batches = ours(Dataset.open(directory), STEP)
+    batches = ours(Dataset.open(directory))
     for _ in range(100):
         next(batches)
     began_at, tokens = time.process_time(), 0
@@ -191,9 +92,8 @@ def memmap(path: Path, collator: DataCollatorForLanguageModeling) -> Iterator[in
     rows = np.memmap(path, np.uint16, "r").reshape(-1, LENGTH)
     rng = np.random.default_rng(0)
     while True:
-        chosen = rng.permutation(len(rows))
-        for start in range(0, len(chosen) - BATCH + 1, BATCH):
-            inputs = torch.from_numpy(rows[chosen[start : start + BATCH]].astype(np.int64))
+        for chosen in rng.permutation(len(rows)).reshape(-1, BATCH):
+            inputs = torch.from_numpy(rows[chosen].astype(np.int64))
             collator.torch_mask_tokens(inputs, special_tokens_mask=inputs < SPECIAL)
             yield inputs.numel()
 
@@ -216,80 +116,59 @@ def collated(
 
 def tokenizer_of_size(size: int) -> PreTrainedTokenizerFast:
     """A vocabulary for the collator, which needs only its size and special ids."""
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    words = {token: number for number, token in enumerate(special)}
-    words |= {f"w{number}": number for number in range(SPECIAL, size)}
+    special = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>"}
+    words = [*special.values(), *(f"w{number}" for number in range(SPECIAL, size))]
+    ids = {word: number for number, word in enumerate(words)}
     return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="<unk>")),
-        bos_token="<s>",
-        pad_token="<pad>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        mask_token="<mask>",
+        tokenizer_object=Tokenizer(models.WordLevel(ids, unk_token="<unk>")),
+        **{f"{name}_token": word for name, word in special.items()},
     )
 
 
-def measure(loaders: dict[str, Iterator[int]]) -> dict[str, float]:
-    """Median tokens per CPU second of each loader, interleaved."""
-    speeds: dict[str, list[float]] = {name: [] for name in loaders}
-    for number in range(ROUNDS + 1):
-        for name, batches in loaders.items():
-            started = time.process_time()
-            tokens = sum(next(batches) for _ in range(BATCHES[name]))
-            if number > 0:  # the first round maps files, compiles and warms up
-                speeds[name].append(tokens / (time.process_time() - started))
-    return {name: statistics.median(found) for name, found in speeds.items()}
-
-
-def run(directory: Path, work: Path) -> dict[str, float]:
-    """Measure on a prepared directory; prints as it goes."""
-    dataset = Dataset.open(directory)
-    rows = padded_rows(dataset)
+def measure(work: Path) -> dict[str, float]:
+    """Tokens per CPU second of each loader; prints them, and how much faster ours is."""
+    dataset = random_shards(work / "shards")
+    rows = rows_of(dataset)
     rows.tofile(work / "rows.bin")
     collator = DataCollatorForLanguageModeling(tokenizer_of_size(VOCABULARY))
-    speeds = measure(
-        {
-            "ours": ours(dataset, STEP),
-            "ours, drawn": ours(with_drawn_masks(dataset), STEP),
-            "ours, step of 64": ours(dataset, BATCH),
-            "memmap": memmap(work / "rows.bin", collator),
-            "collator": collated(rows, collator),
-        }
-    )
-    speed, goal = speeds["ours"] / 1e6, f"(goal >= {GOAL_SPEED / 1e6:.0f})"
-    print(f"loader: ours {speed:.0f} M tokens/s per core {goal}")
-    drawn = speeds["ours, drawn"] / speeds["ours"]
-    print(f"loader: masks drawn instead of read: {drawn:.2f}x the speed (goal >= {GOAL_DRAWN})")
+    loaders = {
+        "ours": ours(dataset),
+        "ours, drawn": ours(loading.drawing(dataset.directory)),
+        "memmap": memmap(work / "rows.bin", collator),
+        "collator": collated(rows, collator),
+    }
+
+    def take(name: str) -> None:
+        assert sum(islice(loaders[name], BATCHES[name])) == BATCHES[name] * BATCH * LENGTH
+
+    found = in_turn({name: partial(take, name) for name in loaders}, ROUNDS)
+    speeds = {name: BATCHES[name] * BATCH * LENGTH / median(found[name]).cpu for name in loaders}
+    speed = speeds["ours"]
+    print(f"loader: ours {speed / 1e6:.0f} M tokens/s per core (goal >= {GOAL_SPEED / 1e6:.0f})")
     for name in list(speeds)[1:]:
-        ratio = speeds["ours"] / speeds[name]
-        goal = f" (goal >= {GOALS[name]})" if name in GOALS else ""
-        print(f"loader: {name} {speeds[name] / 1e6:.1f} M tokens/s, ours is {ratio:.1f}x{goal}")
+        goal = f" (goal {GOALS[name]:.3g})" if name in GOALS else ""
+        print(
+            f"loader: {name} {speeds[name] / 1e6:.1f} M tokens/s, ours is "
+            f"{speed / speeds[name]:.2f}x{goal}"
+        )
     return speeds
 
 
-def main(argv: list[str] | None = None) -> dict[str, float]:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--shards", type=Path, help="a prepared directory at 512; default: random rows"
-    )
-    options = parser.parse_args(argv)
+def main() -> dict[str, float]:
     torch.set_num_threads(1)
     datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        if options.shards is None:
-            random_shards(work)
-        return on_one_core(lambda: run(options.shards or work, work))
+        return on_one_core(lambda: measure(Path(folder)))
 
 
-def on_one_core(measured: Callable[[], dict[str, float] | None]) -> dict[str, float]:
+def on_one_core(measured: Callable[[], dict[str, float]]) -> dict[str, float]:
     """Run with this process pinned to one core, if the system supports it."""
     if not hasattr(os, "sched_setaffinity"):
-        return measured() or {}
+        return measured()
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
-        return measured() or {}
+        return measured()
     finally:
         os.sched_setaffinity(0, allowed)
 

@@ -18,23 +18,19 @@ included; the peak is the kernel's figure of the largest of them. The loader's a
 batches after the first hundred.
 """
 
-import argparse
 import json
 import os
-import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
-
-import pyarrow.parquet as pq
 
 from tests.benchmarks import bench_dedup, bench_loader
 from tests.benchmarks.text import write_jsonl
+from tests.benchmarks.timing import Alone, parse, run_alone
 from tests.benchmarks.vocabulary import bench_vocabulary
 
 LETTERS = str.maketrans("0123456789", "etaoinshrd")
@@ -197,67 +193,43 @@ if __name__ == "__main__":
     os._exit(0)
 """
 
-# A small process starts the command: the kernel's peak counts what a process was forked from.
-MEASURED = """
-import os, sys
-child = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
-_, status, usage = os.wait4(child, 0)
-print(f"\\n{usage.ru_utime + usage.ru_stime} {usage.ru_maxrss / 1024}", end="")
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-
-
-@dataclass
-class Result:
-    """What one command took: CPU seconds, the peak of its largest process in MB, its output."""
-
-    seconds: float
-    peak: float
-    said: str
-
-
-def run(command: list[str], work: Path) -> Result | str:
-    """Run a command with an empty folder `work`; returns the error's last line if it fails."""
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", MEASURED, *command],
-        capture_output=True,
-        text=True,
-        env=os.environ | ONE_THREAD,
-        check=False,
-    )
-    said, _, figures = done.stdout.rpartition("\n")
-    if done.returncode:
-        return (done.stderr.strip().splitlines() or ["no message"])[-1]
-    seconds, peak = map(float, figures.split())
-    return Result(seconds, peak, said)
+Commands = dict[str, list[object]]
+"""By library."""
 
 
 def in_turn(
-    commands: dict[str, list[str]], work: Path, rounds: int, look: Callable[[str, Result], None]
-) -> dict[str, list[Result]]:
-    """Run every command once a round; `look` sees each result while its files are there."""
-    found: dict[str, list[Result]] = {}
+    commands: Commands, work: Path, rounds: int, look: Callable[[str, Alone], object] | None = None
+) -> dict[str, list[Alone]]:
+    """Run every command once a round, with an empty folder `work`; `look` sees each result while
+    its files are there."""
+    found: dict[str, list[Alone]] = {}
     for _ in range(rounds):
         for name, command in commands.items():
-            result = run(command, work)
-            if isinstance(result, str):
-                print(f"{name}: failed: {result}", flush=True)
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir()
+            try:
+                result = run_alone(*command, **ONE_THREAD)
+            except RuntimeError as error:
+                print(f"{name}: failed: {str(error).strip().splitlines()[-1]}", flush=True)
                 continue
-            look(name, result)
+            if look:
+                look(name, result)
             found.setdefault(name, []).append(result)
     return found
 
 
-def report(title: str, size: float, found: dict[str, list[Result]]) -> None:
-    """Print MB/s per CPU second (median and range) and the peak of each command."""
+def spread(values: Iterable[float]) -> str:
+    """`2.30 (2.21 to 2.35)`: median and range."""
+    ordered = sorted(values)
+    return f"{statistics.median(ordered):.2f} ({ordered[0]:.2f} to {ordered[-1]:.2f})"
+
+
+def report(title: str, size: float, found: dict[str, list[Alone]]) -> None:
+    """Print MB/s per CPU second and the peak of each command."""
     for name, results in found.items():
-        speeds = [size / 1e6 / result.seconds for result in results]
         print(
-            f"{title}: {name}: {statistics.median(speeds):.2f} MB/s per CPU second "
-            f"({min(speeds):.2f} to {max(speeds):.2f}), peak "
-            f"{max(result.peak for result in results):,.0f} MB",
+            f"{title}: {name}: {spread(size / 1e6 / result.cpu for result in results)} MB/s per "
+            f"CPU second, peak {max(result.peak for result in results):,.0f} MB",
             flush=True,
         )
 
@@ -268,16 +240,14 @@ def ids(peers: dict[str, str], work: Path, size: int, rounds: int) -> None:
     source.mkdir()
     bench_vocabulary(tokenizer)
     written = write_jsonl(source / "in.jsonl", size)
-    prepare = [sys.executable, "-m", "pipeline.prepare", "--workers", "1", "--output"]
-    ours = [*prepare, str(made / "out"), "--tokenizer", str(tokenizer), "--corpus"]
-    given = [str(source), str(made), str(tokenizer)]
-    commands = {
-        "ours": [*ours, str(source / "in.jsonl")],
+    ours = (sys.executable, "-m", "pipeline.prepare", "--workers", 1, "--output", made / "out")
+    commands: Commands = {
+        "ours": [*ours, "--tokenizer", tokenizer, "--corpus", source / "in.jsonl"]
     }
     for name, script in (("datatrove", DATATROVE_IDS), ("datasets", DATASETS_IDS)):
         if name in peers:
-            commands[name] = [peers[name], "-c", script, *given]
-    report("ids", written, in_turn(commands, made, rounds, lambda name, result: None))
+            commands[name] = [peers[name], "-c", script, source, made, tokenizer]
+    report("ids", written, in_turn(commands, made, rounds))
 
 
 def copies(peers: dict[str, str], work: Path, size: int, rounds: int) -> None:
@@ -287,38 +257,27 @@ def copies(peers: dict[str, str], work: Path, size: int, rounds: int) -> None:
     path = source / "in.jsonl"
     planted = bench_dedup.write_corpus(path, size // BYTES_A_DOCUMENT)
     rows = [json.loads(line) for line in path.open()]
-    count = len(rows)
-    with path.open("w") as file:
-        for row in rows:
-            row["text"] = row["text"].translate(LETTERS)
-            file.write(json.dumps(row) + "\n")
+    texts = ({"id": row["id"], "text": row["text"].translate(LETTERS)} for row in rows)
+    path.write_text("".join(json.dumps(row) + "\n" for row in texts))
     judged: dict[str, str] = {}
 
-    def look(name: str, result: Result) -> None:
+    def look(name: str, result: Alone) -> None:
         if name == "ours":
-            decisions = Path(re.search(r"decisions (.+)", result.said)[1])  # type: ignore[index]
-            reasons = [
-                reason
-                for file in sorted(decisions.iterdir())
-                for reason in pq.read_table(file)["dropped"].to_pylist()
-            ]
-            dropped = {line for line, reason in enumerate(reasons) if reason is not None}
+            dropped = bench_dedup.dropped_lines(result.said)
         else:
-            kept = set()
-            for file in sorted((made / "kept").iterdir()):
-                kept |= {int(json.loads(line)["id"]) for line in file.open()}
-            dropped = set(range(count)) - kept
+            files = (made / "kept").iterdir()
+            dropped = {*range(len(rows))}
+            dropped -= {int(json.loads(line)["id"]) for file in files for line in file.open()}
         judged[name] = bench_dedup.judged(dropped, planted)
 
-    given = [str(source), str(made)]
-    commands = {"ours": [sys.executable, "-c", bench_dedup.STAGE, str(path), str(made)]}
+    commands: Commands = {"ours": [sys.executable, "-c", bench_dedup.STAGE, path, made]}
     for name, script in (
         ("datatrove", DATATROVE_COPIES),
         ("rensa", RENSA_COPIES),
         ("text-dedup", TEXT_DEDUP_COPIES),
     ):
         if name in peers:
-            commands[name] = [peers[name], "-c", script, *given]
+            commands[name] = [peers[name], "-c", script, source, made]
     report("copies", path.stat().st_size, in_turn(commands, made, rounds, look))
     for name, words in judged.items():
         print(f"copies: {name}: {words}")
@@ -328,29 +287,20 @@ def loader(peers: dict[str, str], work: Path, size: int, rounds: int) -> None:
     """Shuffled batches with masks."""
     del size  # the same rows as bench_loader's
     shards, made, script = work / "shards", work / "made", work / "batches.py"
-    shards.mkdir()
-    bench_loader.random_shards(shards)
-    dataset = bench_loader.Dataset.open(shards)
-    bench_loader.padded_rows(dataset).tofile(work / "rows.bin")
+    bench_loader.rows_of(bench_loader.random_shards(shards)).tofile(work / "rows.bin")
     script.write_text(BATCHES_OF_PEERS)  # litdata starts a process that imports it
     ours = (
         "import json, sys; from pathlib import Path; from tests.benchmarks import bench_loader; "
         "print(json.dumps(bench_loader.tokens_and_seconds(Path(sys.argv[1]))))"
     )
-    commands = {"ours": [sys.executable, "-c", ours, str(shards)]}
+    commands: Commands = {"ours": [sys.executable, "-c", ours, shards]}
     for name in ("mosaicml-streaming", "litdata"):
         if name in peers:
-            commands[name] = [peers[name], str(script), str(work / "rows.bin"), str(made), name]
-    found = in_turn(commands, made, rounds, lambda name, result: None)
-    for name, results in found.items():
-        speeds = []
-        for result in results:
-            tokens, seconds = json.loads(result.said.splitlines()[-1])
-            speeds.append(tokens / seconds / 1e6)
-        print(
-            f"loader: {name}: {statistics.median(speeds):.1f} M tokens/s per core "
-            f"({min(speeds):.1f} to {max(speeds):.1f})"
-        )
+            commands[name] = [peers[name], script, work / "rows.bin", made, name]
+    for name, results in in_turn(commands, made, rounds).items():
+        pairs = [json.loads(result.said.splitlines()[-1]) for result in results]
+        speeds = (tokens / seconds / 1e6 for tokens, seconds in pairs)
+        print(f"loader: {name}: {spread(speeds)} M tokens/s per core")
 
 
 PARTS = {"ids": ids, "copies": copies, "loader": loader}
@@ -378,12 +328,7 @@ def find(environments: list[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", nargs="+", default=[], help="pythons of their environments")
-    parser.add_argument("--megabytes", type=int, default=300, help="size of the input")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    given = parser.parse_args()
+    given = parse(__doc__, peers=[sys.executable], megabytes=300, rounds=3, parts=[*PARTS])
     peers = find(given.peers)
     print(f"load before: {os.getloadavg()[0]:.1f}", flush=True)
     for name in given.parts:

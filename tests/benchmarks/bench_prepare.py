@@ -4,21 +4,18 @@
 
 The common path: `datasets.map` with a transformers tokenizer, `group_texts` from run_mlm.py, ten
 passes of DataCollatorForLanguageModeling, int64 columns as zstd Arrow files. One core each: CPU
-seconds of one thread, without start-up and compilation. The last figure is the whole command,
-start-up included.
+seconds of one thread, without start-up and compilation.
 """
 
-import argparse
 import os
-import resource
 import shutil
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
@@ -32,16 +29,16 @@ import torch
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling, PreTrainedTokenizerBase
 
 from pipeline.config.settings import override
-from pipeline.data.preparation.worker import PrepareJob, Worker
 from pipeline.data.rows.masks import Masking
-from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.tokenizers.folders import read_vocabulary
-from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
 from tests.benchmarks.text import write_jsonl
+from tests.benchmarks.timing import in_turn, median, parse
 from tests.benchmarks.vocabulary import bench_vocabulary
+from tests.benchmarks.workers import do_file, do_next, new_worker
 
 ROUNDS = 3
+DATA = recipe("roberta_base").data
 NEXT, ORDER = "data.segments.label=next", "data.segments.label=order"
 FORMATS = {
     "full sentences": (),
@@ -64,9 +61,8 @@ MASKS = {
 PEER_BYTES = 1_500_000
 
 
-def usual_path(path: Path, tokenizer: PreTrainedTokenizerBase, work: Path) -> None:
+def usual_path(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
     """The common path, on one file."""
-    raw = datasets.Dataset.from_json(str(path), cache_dir=str(work / "cache"))
 
     def tokenize(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
         return dict(tokenizer(batch["text"], return_special_tokens_mask=True))
@@ -76,68 +72,70 @@ def usual_path(path: Path, tokenizer: PreTrainedTokenizerBase, work: Path) -> No
         total = len(joined["input_ids"]) // 512 * 512
         return {k: [v[i : i + 512] for i in range(0, total, 512)] for k, v in joined.items()}
 
-    tokens = raw.map(tokenize, batched=True, remove_columns=raw.column_names)
-    rows = tokens.map(group_texts, batched=True)
     collator = DataCollatorForLanguageModeling(tokenizer)
-    for duplicate in range(10):
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        writer = None
-        for start in range(0, len(rows), 64):
-            batch = collator([rows[i] for i in range(start, min(start + 64, len(rows)))])
-            columns = {
-                key: pa.FixedSizeListArray.from_arrays(pa.array(value.numpy().ravel()), 512)
-                for key, value in batch.items()
-            }
-            table = pa.RecordBatch.from_pydict(columns)
-            if writer is None:
-                writer = pa.ipc.new_file(
-                    str(work / f"{duplicate}.arrow"), table.schema, options=options
-                )
-            writer.write_batch(table)
-        if writer is not None:
-            writer.close()
+    with tempfile.TemporaryDirectory() as folder:
+        raw = datasets.Dataset.from_json(str(path), cache_dir=folder)
+        tokens = raw.map(tokenize, batched=True, remove_columns=raw.column_names)
+        rows = tokens.map(group_texts, batched=True)
+        for duplicate in range(10):
+            tables = (table_of(collator(examples)) for examples in batched(rows, 64))
+            first = next(tables)
+            with pa.ipc.new_file(
+                f"{folder}/{duplicate}.arrow", first.schema,
+                options=pa.ipc.IpcWriteOptions(compression="zstd"),
+            ) as writer:  # fmt: skip
+                for table in chain([first], tables):
+                    writer.write_batch(table)
+
+
+def batched(rows: datasets.Dataset, size: int) -> Iterator[list[dict[str, Any]]]:
+    for start in range(0, len(rows), size):
+        yield [rows[i] for i in range(start, min(start + size, len(rows)))]
+
+
+def table_of(batch: Mapping[str, torch.Tensor]) -> pa.RecordBatch:
+    columns = {
+        key: pa.FixedSizeListArray.from_arrays(pa.array(value.numpy().ravel()), 512)
+        for key, value in batch.items()
+    }
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=70, help="text for our side")
-    megabytes = parser.parse_args().megabytes
+    megabytes = parse(__doc__, megabytes=70).megabytes
     torch.set_num_threads(1)
     datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         large = write_jsonl(work / "large.jsonl", megabytes * 1_000_000)
-        ours, usual = measure(work, large)
+        speeds = measure(work, large)
+        usual = speeds.pop("usual")
         print(f"prepare: the usual path {usual:.2f} MB/s of JSONL per core")
-        for compression, speed in ours.items():
+        for compression, speed in speeds.items():
             print(
                 f"prepare: ours, {compression}: {speed:.1f} MB/s per core, "
                 f"{speed / usual:.0f}x (goals: 75 MB/s, 100x)"
             )
         _formats_and_masks(work)
-        _whole_command(work, large)
 
 
-def measure(work: Path, large: int) -> tuple[dict[str, float], float]:
-    """MB/s of JSONL per core: ours by compression, and the usual path.
+def measure(work: Path, large: int) -> dict[str, float]:
+    """MB/s of JSONL per core: ours by compression, and of the `usual` path.
 
     large: bytes of `large.jsonl` in work, where the vocabulary is left, too.
     """
-    bench_vocabulary(work / "tokenizer")
+    vocabulary = bench_vocabulary(work / "tokenizer")
     tokenizer = AutoTokenizer.from_pretrained(work / "tokenizer")
     small = write_jsonl(work / "small.jsonl", PEER_BYTES)
-    ours: dict[str, list[float]] = {"none": [], "zstd": []}
-    theirs = []
-    for number in range(ROUNDS):
-        for compression, speeds in ours.items():
-            speeds.append(large / 1e6 / _our_seconds(work, compression))
-        peer = work / f"peer-{number}"
-        peer.mkdir()
-        started = time.process_time()
-        usual_path(work / "small.jsonl", tokenizer, peer)
-        theirs.append(small / 1e6 / (time.process_time() - started))
-    speed = {compression: statistics.median(speeds) for compression, speeds in ours.items()}
-    return speed, statistics.median(theirs)
+    works: dict[str, Callable[[], None]] = {}
+    for name in ("none", "zstd"):
+        places = (work / f"{name}-{number}" for number in range(ROUNDS + 1))
+        workers = [new_worker(place, DATA, vocabulary, name) for place in places]  # type: ignore[arg-type]
+        works[name] = partial(do_next, workers, work / "large.jsonl")
+    works["usual"] = lambda: usual_path(work / "small.jsonl", tokenizer)
+    found = in_turn(works, ROUNDS)
+    sizes = {"none": large, "zstd": large, "usual": small}
+    return {name: sizes[name] / 1e6 / median(found[name]).cpu for name in works}
 
 
 def _formats_and_masks(work: Path) -> None:
@@ -145,63 +143,22 @@ def _formats_and_masks(work: Path) -> None:
 
     One worker, whose encoder has cached the words: then formats and masks weigh most.
     """
-    worker, seconds = _worker(work, "none"), dict[tuple[str, str], list[float]]()
-    for _ in range(ROUNDS):
-        for form, of_format in FORMATS.items():
-            for masks, of_masks in MASKS.items():
-                data = override(recipe("roberta_base"), of_format + of_masks).data
-                worker.job = replace(worker.job, data=data)
-                special, words = worker.vocabulary.special, worker.vocabulary.word_starts
-                worker.masking = Masking.of(data, special, words)
-                seconds.setdefault((form, masks), []).append(_seconds(work, worker))
-    least = min(seconds["full sentences", "token"])
-    for form in FORMATS:
-        ratios = [f"{masks} {min(seconds[form, masks]) / least:.2f}" for masks in MASKS]
+    worker = new_worker(work / "parts", DATA, read_vocabulary(work / "tokenizer"))
+
+    def do(settings: tuple[str, ...]) -> None:
+        data = override(recipe("roberta_base"), settings).data
+        worker.job = replace(worker.job, data=data)
+        worker.masking = Masking.of(data, worker.vocabulary.special, worker.vocabulary.word_starts)
+        shutil.rmtree(work / "parts")
+        (work / "parts").mkdir()
+        do_file(worker, work / "large.jsonl")
+
+    for form, of_format in FORMATS.items():
+        works = {masks: partial(do, of_format + of_masks) for masks, of_masks in MASKS.items()}
+        found = in_turn({"least": partial(do, ())} | works, ROUNDS)
+        least, *others = (min(part.cpu for part in each) for each in found.values())
+        ratios = [f"{masks} {seconds / least:.2f}" for masks, seconds in zip(MASKS, others)]
         print(f"prepare: {form}: {', '.join(ratios)} times as long (goal <= 2)")
-
-
-def _our_seconds(work: Path, compression: str) -> float:
-    """CPU seconds of a new worker for the large file, including writing files."""
-    return _seconds(work, _worker(work, compression))
-
-
-def _worker(work: Path, compression: str) -> Worker:
-    job = PrepareJob(
-        work / "parts",
-        recipe("roberta_base").data,
-        ("large",),
-        {"large": 2**64 // 200},
-        SPLIT_BYTES,
-        compression,
-        "fast",  # type: ignore[arg-type]
-    )
-    return Worker.create(job, read_vocabulary(work / "tokenizer"))
-
-
-def _seconds(work: Path, worker: Worker) -> float:
-    shutil.rmtree(work / "parts", ignore_errors=True)
-    (work / "parts").mkdir()
-    _, sources = corpus_sources(str(work / "large.jsonl"), [])
-    started = time.process_time()
-    for task in cut_tasks(sources):
-        worker.do(task)
-    return time.process_time() - started
-
-
-def _whole_command(work: Path, size: int) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.perf_counter()
-    subprocess.run(
-        [
-            sys.executable, "-m", "pipeline.prepare", "--corpus", str(work / "large.jsonl"),
-            "--tokenizer", str(work / "tokenizer"), "--output", str(work / "out"),
-        ],
-        check=True,
-    )  # fmt: skip
-    wall = time.perf_counter() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"prepare: whole command, all cores: {size / 1e6 / wall:.1f} MB/s wall, {cpu:.1f} CPU s")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """What the file system is asked where it hurts at 160 GB (7,000 shard files) on 1,024 ranks.
 
-    python -m tests.benchmarks.bench_scale [--rows publish sample start mapping resume]
+    python -m tests.benchmarks.bench_scale
 
 Counts calls for metadata, which a clock on a local disk does not show, on small cases of two sizes,
 and scales their differences up: calls per split, file and rank. Threads act as the ranks. Of a
 tokenizer's sample, bytes are counted.
 """
 
-import argparse
 import io
 import json
 import os
@@ -15,11 +14,11 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -41,10 +40,11 @@ from pipeline.loading.dataset import Dataset
 from pipeline.released.choice import read_settings
 from pipeline.training.checkpoints.fragment_files import divide, write_fragments
 from pipeline.training.checkpoints.publish import publish, temporary_directory
-from pipeline.training.checkpoints.read import CHECKPOINTS, State, open_latest
+from pipeline.training.checkpoints.read import CHECKPOINTS, open_latest
 from pipeline.training.optimizer.optimizer import FragmentState
 from tests.benchmarks.file_system_calls import METADATA, FileSystemCalls, counted, metadata
 from tests.pipeline.loading.conftest import prepare_directory
+from tests.pipeline.training import toy_checkpoints
 from tests.pipeline.training.toy_checkpoints import on_ranks
 
 SPLITS, FILES, RANKS = 5_000, 7_000, 1024
@@ -61,9 +61,8 @@ ROWS_PER_SHARD = 8
 PARAMETERS, ELEMENTS = 24, 960
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row of the table."""
+class Row(NamedTuple):
+    """One row of the table; its small case is made in a folder, in which calls count."""
 
     what: str
     calls: Counter[str]
@@ -113,8 +112,8 @@ def publish_splits(folder: Path) -> Row:
 def sample(folder: Path) -> Row:
     """Bytes that are read for the sample of a tokenizer."""
     corpus, splits = folder / "sampled.jsonl", 3
-    lines = splits * SPLIT_BYTES // 2048
-    corpus.write_text("".join(line_of(number, 2048) for number in range(lines)))
+    lines = "".join(line_of(number, 2048) for number in range(512))
+    corpus.write_text(lines * (splits * SPLIT_BYTES // len(lines)))
     _, sources = corpus_sources("mine", [str(corpus)])
     stored = folder.with_name("sample")  # what is written there and read again does not count
 
@@ -195,11 +194,8 @@ def save(run: Path, ranks: int) -> None:
     temporary.mkdir(parents=True)
     for rank in range(ranks):
         write_fragments(temporary, rank, divide(fragments(), rank, ranks))
-    state = State(
-        step=1, readings=(), updates=1, counters={}, left_out=(), recent_losses=(), run={},
-        fingerprints={"tokenizer": ""}, world_size=ranks, stage=1,
-        shapes={part.name: (ELEMENTS,) for part in fragments()}, versions={}, device="",
-    )  # fmt: skip
+    shapes = {part.name: (ELEMENTS,) for part in fragments()}
+    state = replace(toy_checkpoints.state(1, ranks), shapes=shapes)
     publish(temporary, state, keep=1, keep_every=0)
 
 
@@ -212,29 +208,19 @@ def read_share(run: Path, ranks: RankGroup) -> None:
     assert all(len(found) == 3 for found in checkpoint.read_each(ranges))
 
 
-ROWS: dict[str, Callable[[Path], Row]] = {
-    "publish": publish_splits, "sample": sample, "start": start, "mapping": mapping,
-    "resume": resume,
-}  # fmt: skip
-"""Each makes what it needs in a folder, in which calls count."""
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
-    names = parser.parse_args().rows
     if "CALLS_BELOW" not in os.environ:
         with tempfile.TemporaryDirectory() as place:
             work = Path(place)
             (work / "counted").mkdir()
             calls = FileSystemCalls.below(work / "counted", work / "counter")
-            again = [sys.executable, "-m", "tests.benchmarks.bench_scale", "--rows", *names]
+            again = [sys.executable, "-m", "tests.benchmarks.bench_scale"]
             environment = calls.environment() | {"TENFOLD_ROOT": str(work / "root")}
             sys.exit(subprocess.run(again, env=environment).returncode)
     print(f"| what is asked | each | at {FILES:,} files, {RANKS:,} ranks | a small case |")
     print("| --- | --- | ---: | --- |")
-    for name in names:
-        row = ROWS[name](Path(os.environ["CALLS_BELOW"]))
+    for counted_row in (publish_splits, sample, start, mapping, resume):
+        row = counted_row(Path(os.environ["CALLS_BELOW"]))
         kinds = ", ".join(f"{row.calls[kind]} {kind}" for kind in METADATA if row.calls[kind])
         print(f"| {row.what} | {row.each} | {row.at_scale:,.0f} | {kinds} |", flush=True)
 

@@ -7,7 +7,6 @@ of 5 ms at each read, as on a shared file system that others keep busy. Splits a
 what is done for each of them shows; eight are a shard, as of full size.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from pipeline.data.shards.manifest import TRAIN, read_manifest
 from tests.benchmarks.file_system_calls import FileSystemCalls, metadata
 from tests.benchmarks.text import write_jsonl
+from tests.benchmarks.timing import parse
 from tests.launching.process import ROOT
 
 META_US, READ_US = 1000, 5000
@@ -83,10 +83,7 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--splits", type=int, default=200)
-    parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
+    given = parse(__doc__, splits=200, workers=2)
     with tempfile.TemporaryDirectory() as place:
         local, slow = Path(place, "local"), Path(place, "slow")
         for folder in (local, slow):

@@ -11,86 +11,40 @@
 - Engine: our engine under ZeRO-1 with accumulation 8, and a bare loop on our model with PyTorch's
   fused AdamW and clipping.
 
-All comparisons are interleaved, piece by piece; medians of ratios, by the clock and by CPU seconds,
-since other work on the machine affects the clock. A part that takes too long on a busy machine ends
-after fewer rounds, and prints how many there were.
+Both sides take turns; medians of ratios. A part that takes too long on a busy machine ends after
+fewer rounds, and prints how many there were.
 """
 
-from __future__ import annotations
-
-import argparse
 import os
-import re
-import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import NamedTuple
 
 import torch
 import transformers
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
-from model.hugging_face.conversion import logical_parameters, to_hugging_face
 from model.objectives.masked_language import Inputs, MaskedLanguageModel
 from model.pieces import pieces_of
 from pipeline.base.errors import run_command
-from pipeline.cluster.process_group import init_distributed
 from pipeline.config.run import Run
-from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.optimizer import engine as engines
-from tests.benchmarks.bench_loader import SPECIAL, tokenizer_of_size
+from pipeline.training.optimizer.engine import ZeroEngine
+from tests.benchmarks.bench_loader import tokenizer_of_size
+from tests.benchmarks.models import (
+    MASK_ID,
+    SPECIAL,
+    fused_adamw,
+    masked_language_model,
+    roberta_of_transformers,
+    zero_engine,
+)
+from tests.benchmarks.timing import THREADS, in_turn, median, parse, ratio, run_alone
 
-LENGTH, MASK_ID = 512, 4
-ROWS, ROUNDS = 4, 5
-"""Rows of the micro-step."""
+LENGTH, ROWS, ROUNDS = 512, 4, 5
 ACCUMULATION, ENGINE_STEPS = 8, 3
-MOST_SECONDS = 75
-"""Seconds for a part; then it ends with the rounds it has, at least one."""
+ALONE = ("ours", "theirs", "theirs, AdamW", "zero0", "zero1")
 GOAL_SPEED, GOAL_MEMORY, GOAL_ENGINE = 1.3, 0.8, 1.05
-
-
-class Seconds(NamedTuple):
-    """Duration of a piece of work."""
-
-    wall: float
-    cpu: float
-
-    @classmethod
-    def of(cls, work: Callable[[], object]) -> Seconds:
-        started = time.perf_counter(), time.process_time()
-        work()
-        return cls(time.perf_counter() - started[0], time.process_time() - started[1])
-
-    def __add__(self, other: Seconds) -> Seconds:  # type: ignore[override]
-        return Seconds(self.wall + other.wall, self.cpu + other.cpu)
-
-
-def rounds(most: int) -> Iterator[bool]:
-    """False for a warm-up round, then True for up to `most` rounds that count."""
-    yield False
-    until = time.perf_counter() + MOST_SECONDS
-    for number in range(most):
-        if number and time.perf_counter() > until:
-            return
-        yield True
-
-
-def parse_threads(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The command line, with --threads, which is set in torch."""
-    parser.add_argument(
-        "--threads", type=int, metavar="N", default=torch.get_num_threads(),
-        help="torch threads; 1 on a busy machine, so that other work does not inflate CPU seconds",
-    )  # fmt: skip
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    return options
 
 
 def base_run(kind: str = "adamw") -> Run:
@@ -98,18 +52,14 @@ def base_run(kind: str = "adamw") -> Run:
     return replace(run, precision="fp32", optimizer=replace(run.optimizer, kind=kind))
 
 
-def collated(rows: int, seed: int) -> dict[str, Tensor]:
+def collated(rows: int) -> dict[str, Tensor]:
     """Random full rows through transformers' collator: 15 % masked, a label at every position."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     vocabulary = base_run().data.vocab_size
     ids = torch.randint(SPECIAL, vocabulary, (rows, LENGTH))
     ids[:, 0], ids[:, -1] = 0, 2
     examples = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in ids]
-    return dict(collator()(examples))
-
-
-def collator() -> DataCollatorForLanguageModeling:
-    return DataCollatorForLanguageModeling(tokenizer_of_size(base_run().data.vocab_size))
+    return dict(DataCollatorForLanguageModeling(tokenizer_of_size(vocabulary))(examples))
 
 
 def as_inputs(batch: dict[str, Tensor]) -> Inputs:
@@ -122,186 +72,110 @@ def as_inputs(batch: dict[str, Tensor]) -> Inputs:
     return Inputs(ids.flatten(), pieces, positions, labels[positions], weights, MASK_ID)
 
 
-def our_model() -> MaskedLanguageModel:
-    return MaskedLanguageModel(encoder_config(base_run()), seed=0).train()
+def our_micro_step(model: MaskedLanguageModel, inputs: Inputs, accumulation: int = 1) -> None:
+    (model(inputs)["mlm_loss"] / (accumulation * len(inputs.positions_K))).backward()
 
 
-def their_model() -> transformers.RobertaForMaskedLM:
-    """transformers' model of the same size, configured by our converter."""
-    with torch.device("meta"):
-        _, config = to_hugging_face(MaskedLanguageModel(encoder_config(base_run()), seed=0))
-    config.pop("architectures"), config.pop("model_type")
-    settings = transformers.RobertaConfig(**config, attn_implementation="sdpa")
-    return transformers.RobertaForMaskedLM(settings).train()
-
-
-def our_micro_step(model: MaskedLanguageModel, inputs: Inputs) -> None:
-    (model(inputs)["mlm_loss"] / len(inputs.positions_K)).backward()
-
-
-def their_micro_step(model: transformers.RobertaForMaskedLM, batch: dict[str, Tensor]) -> None:
-    model(**batch).loss.backward()
+def our_engine_micro_step(engine: ZeroEngine, inputs: Inputs, accumulation: int) -> None:
+    engine.backward(engine(inputs)["mlm_loss"], accumulation * len(inputs.positions_K))
 
 
 def bench_micro_step() -> tuple[float, float]:
-    """Print and return sequences per second of ours and of theirs, interleaved."""
-    ours, theirs = our_model(), their_model()
-    batch = collated(ROWS, 0)
+    """Print and return sequences per second of ours and of theirs."""
+    ours = masked_language_model(base_run())
+    theirs = roberta_of_transformers(base_run(), weights=False)
+    batch = collated(ROWS)
     inputs = as_inputs(batch)
-    found: list[tuple[Seconds, Seconds]] = []
-    for counts in rounds(ROUNDS):
-        pair = (
-            Seconds.of(lambda: our_micro_step(ours, inputs)),
-            Seconds.of(lambda: their_micro_step(theirs, batch)),
-        )
-        if counts:
-            found.append(pair)
-    speeds = [ROWS / statistics.median(pair[side].wall for pair in found) for side in (0, 1)]
-    wall, cpu = ratios([(their, our) for our, their in found])
+    found = in_turn(
+        {
+            "ours": lambda: our_micro_step(ours, inputs),
+            "theirs": lambda: theirs(**batch).loss.backward(),
+        },
+        ROUNDS,
+    )
+    speed, peer = (ROWS / median(found[side]).wall for side in ("ours", "theirs"))
+    faster = ratio(found["theirs"], found["ours"])
     print(
         f"training: micro-step {ROWS} x {LENGTH}, fp32, dropout 0.1, {torch.get_num_threads()} "
-        f"threads: ours {speeds[0]:.2f} sequences/s, transformers {speeds[1]:.2f}, ratio "
-        f"{wall:.2f} by the clock, {cpu:.2f} by CPU seconds (goal >= {GOAL_SPEED}), "
-        f"{len(found)} rounds",
+        f"threads: ours {speed:.2f} sequences/s, transformers {peer:.2f}, ratio {faster.wall:.2f} "
+        f"by the clock, {faster.cpu:.2f} by CPU seconds (goal >= {GOAL_SPEED}), "
+        f"{len(found['ours'])} rounds",
         flush=True,
     )
-    return speeds[0], speeds[1]
-
-
-def ratios(pairs: list[tuple[Seconds, Seconds]]) -> tuple[float, float]:
-    """Medians of first / second, by the clock and by CPU seconds."""
-    return (
-        statistics.median(first.wall / second.wall for first, second in pairs),
-        statistics.median(first.cpu / second.cpu for first, second in pairs),
-    )
+    return speed, peer
 
 
 def bench_memory() -> None:
     """Measure peaks of processes that do one thing."""
-    peaks = {name: alone(name) for name in ("ours", "transformers", "zero0", "zero1")}
-    ours, theirs = peaks["ours"][0], peaks["transformers"][0]
-    print(
-        f"training: peak memory of the micro-step: ours {ours:,.0f} MB, transformers "
-        f"{theirs:,.0f} MB, {ours / theirs:.0%} (goal <= {GOAL_MEMORY:.0%})"
-    )
-    theirs = peaks["transformers"][-1]
-    for name in ("zero0", "zero1"):
-        ours = peaks[name][-1]
+    module = (sys.executable, "-m", "tests.benchmarks.bench_training")
+    threads = ("--threads", torch.get_num_threads())
+    peaks = {name: run_alone(*module, *threads, "--alone", name).peak for name in ALONE}
+    for name, peer in (("ours", "theirs"), ("zero0", "theirs, AdamW"), ("zero1", "theirs, AdamW")):
         print(
-            f"training: peak memory with AdamW: our engine ({name}) {ours:,.0f} MB, transformers "
-            f"{theirs:,.0f} MB, {ours / theirs:.0%} (goal <= {GOAL_MEMORY:.0%} at zero0)",
+            f"training: peak memory: {name} {peaks[name]:,.0f} MB, {peer} {peaks[peer]:,.0f} MB, "
+            f"{peaks[name] / peaks[peer]:.0%} (goal <= {GOAL_MEMORY:.0%}, but for zero1)",
             flush=True,
         )
 
 
-def alone(name: str) -> list[float]:
-    """Peak memory in megabytes of a separate process, at several points."""
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.bench_training", "--alone", name,
-         "--threads", str(torch.get_num_threads())],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return [float(number) / 1024 for number in re.findall(r"peak (\d+)", result.stdout)]
-
-
 def measure_alone(name: str) -> None:
-    """The work of the process that `alone` starts."""
-    batch = collated(ROWS, 0)
+    """The work of a process that `bench_memory` starts."""
+    batch = collated(ROWS)
     inputs = as_inputs(batch)
-    if name.startswith("zero"):
-        engine = our_engine(our_model(), ROWS, 2, name)
+    if name.startswith("theirs"):
+        theirs = roberta_of_transformers(base_run(), weights=False)
+        optimizer = fused_adamw(theirs, base_run())
+        for _ in range(2):
+            theirs(**batch).loss.backward()
+        if name == "theirs, AdamW":
+            optimizer.step()
+            theirs(**batch).loss.backward()
+    elif name == "ours":
+        ours = masked_language_model(base_run())
+        for _ in range(2):
+            our_micro_step(ours, inputs)
+    else:
+        model = masked_language_model(base_run())
+        engine = zero_engine(model, base_run(), name, rows=ROWS, accumulation=2)
         for _ in range(2):
             our_engine_micro_step(engine, inputs, 2)
         engine.step(1e-4)
         our_engine_micro_step(engine, inputs, 2)
-    elif name == "ours":
-        model = our_model()
-        for _ in range(2):
-            our_micro_step(model, inputs)
-    else:
-        peer = their_model()
-        for _ in range(2):
-            their_micro_step(peer, batch)
-        print_peak()
-        optimizer = adamw(peer)  # keeps the moments
-        optimizer.step()
-        their_micro_step(peer, batch)
-    print_peak()
 
 
-def print_peak() -> None:
-    # not ru_maxrss: it includes the memory of the process that started this one
-    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert found
-    print("peak", found[1])
+def bench_engine() -> None:
+    """Measure steps of the engine and of a bare loop."""
+    run, model = base_run(), masked_language_model(base_run())
+    engine = zero_engine(masked_language_model(run), run, accumulation=ACCUMULATION)
+    optimizer = fused_adamw(model, run)
+    inputs = as_inputs(collated(1))
 
-
-def our_engine(
-    model: MaskedLanguageModel, rows: int, accumulation: int, stage: str = "zero1"
-) -> engines.ZeroEngine:
-    """A ZeRO stage with AdamW on this process alone."""
-    init_distributed()
-    return engines.initialize_engine(
-        model, base_run(), read_deepspeed_file(stage), logical_parameters(model),
-        rows=rows, accumulation=accumulation,
-    )  # fmt: skip
-
-
-def our_engine_micro_step(engine: engines.ZeroEngine, inputs: Inputs, accumulation: int) -> None:
-    engine.backward(engine(inputs)["mlm_loss"], accumulation * len(inputs.positions_K))
-
-
-def adamw(model: torch.nn.Module) -> torch.optim.Optimizer:
-    """PyTorch's fused AdamW with the recipe's settings."""
-    settings = base_run().optimizer
-    matrices = [part for part in model.parameters() if part.dim() > 1]
-    vectors = [part for part in model.parameters() if part.dim() == 1]
-    groups = [
-        {"params": matrices, "weight_decay": settings.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    betas = (settings.beta1, settings.beta2)
-    return torch.optim.AdamW(groups, lr=1e-4, betas=betas, eps=settings.eps, fused=True)
-
-
-def bench_engine(engine: engines.ZeroEngine) -> None:
-    """Measure steps of the engine and of a bare loop, interleaved by micro-batch."""
-    model = our_model()
-    optimizer = adamw(model)
-    inputs = as_inputs(collated(1, 0))
-
-    def bare_micro_step() -> None:
-        (model(inputs)["mlm_loss"] / (ACCUMULATION * len(inputs.positions_K))).backward()
+    def engine_step() -> None:
+        for _ in range(ACCUMULATION):
+            our_engine_micro_step(engine, inputs, ACCUMULATION)
+        engine.step(1e-4)
 
     def bare_step() -> None:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), base_run().optimizer.clip_norm)
+        for _ in range(ACCUMULATION):
+            our_micro_step(model, inputs, ACCUMULATION)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), run.optimizer.clip_norm)
         optimizer.step()
         optimizer.zero_grad()
 
-    found = []
-    for counts in rounds(ENGINE_STEPS):
-        ours = bare = Seconds(0, 0)
-        for _ in range(ACCUMULATION):
-            ours += Seconds.of(lambda: our_engine_micro_step(engine, inputs, ACCUMULATION))
-            bare += Seconds.of(bare_micro_step)
-        ours += Seconds.of(lambda: engine.step(1e-4))
-        bare += Seconds.of(bare_step)
-        if counts:
-            found.append((ours, bare))
-    wall, cpu = ratios(found)
-    seconds = [statistics.median(pair[side].wall for pair in found) for side in (0, 1)]
+    found = in_turn({"engine": engine_step, "bare": bare_step}, ENGINE_STEPS)
+    engine.close()
+    slower = ratio(found["engine"], found["bare"])
     print(
-        f"training: step of {ACCUMULATION} x 1 x {LENGTH} with AdamW: our engine {seconds[0]:.1f} "
-        f"s, bare loop {seconds[1]:.1f} s, ratio {wall:.3f} by the clock, {cpu:.3f} by CPU seconds "
-        f"(goal <= {GOAL_ENGINE}), {len(found)} rounds",
+        f"training: step of {ACCUMULATION} x 1 x {LENGTH} with AdamW: our engine "
+        f"{median(found['engine']).wall:.1f} s, bare loop {median(found['bare']).wall:.1f} s, "
+        f"ratio {slower.wall:.3f} by the clock, {slower.cpu:.3f} by CPU seconds (goal <= "
+        f"{GOAL_ENGINE}), {len(found['bare'])} rounds",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--alone", help=argparse.SUPPRESS)
-    name = parse_threads(parser).alone
+    name = parse(__doc__, threads=THREADS, alone="").alone
     transformers.logging.set_verbosity_error()
     if name:
         measure_alone(name)
@@ -309,9 +183,7 @@ def main() -> None:
     loads = [os.getloadavg()[0]]
     bench_memory()
     bench_micro_step()
-    engine = our_engine(our_model(), 1, ACCUMULATION)
-    bench_engine(engine)
-    engine.close()
+    bench_engine()
     loads.append(os.getloadavg()[0])
     print(f"training: load before {loads[0]:.1f}, after {loads[1]:.1f} (ours alone would be <= 2)")
 

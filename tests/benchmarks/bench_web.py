@@ -21,9 +21,8 @@ import argparse
 import json
 import re
 import statistics
-import subprocess
-import time
 from collections import Counter
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -32,9 +31,10 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 from pipeline.ingest.documents.records import Extract
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.warc import WarcRecord, parse_response, read_records
+from tests.benchmarks.timing import Seconds, peer, rounds
 from tests.pipeline.ingest.web_archive import whole_web_file
 
-ROUNDS = 5
+ROUNDS, TIMES = 5, 5
 PEER = """
 import json, logging, resource, sys
 from pathlib import Path
@@ -52,7 +52,6 @@ def read():
         reader = WarcReader(str(path.parent), glob_pattern=path.name)
         yield from Trafilatura().run(reader.run())
 
-list(read())  # what is compiled or cached the first time
 for line in sys.stdin:
     began_at = cpu()
     for _ in range(int(sys.argv[1])):
@@ -60,19 +59,12 @@ for line in sys.stdin:
     print(json.dumps([cpu() - began_at, texts]), flush=True)
 """
 
-INLINE = frozenset(
-    {
-        "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "dfn",
-        "em", "font", "i", "ins", "kbd", "label", "mark", "q", "rp", "rt", "ruby", "s",
-        "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var",
-        "wbr",
-    }
-)  # fmt: skip
-UNSEEN = frozenset(
-    {
-        "script", "style", "noscript", "template", "svg", "head", "iframe", "object",
-    }
-)  # fmt: skip
+INLINE = {
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "dfn", "em", "font",
+    "i", "ins", "kbd", "label", "mark", "q", "rp", "rt", "ruby", "s", "samp", "small", "span",
+    "strike", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
+}  # fmt: skip
+UNSEEN = {"script", "style", "noscript", "template", "svg", "head", "iframe", "object"}
 
 
 class Blocks(HTMLParser):
@@ -111,17 +103,14 @@ class Blocks(HTMLParser):
             self.parts.append(data)
 
 
-def ours(paths: list[str], times: int) -> tuple[float, dict[str, str]]:
-    """CPU seconds, and the texts by record id."""
-    began_at = time.process_time()
-    for _ in range(times):
-        texts = {
-            item.id: item.text
-            for path in paths
-            for item in whole_web_file(sniff(path, "cc-news", path))
-            if isinstance(item, Extract) and item.text
-        }
-    return time.process_time() - began_at, texts
+def ours(paths: list[str]) -> dict[str, str]:
+    """The texts by record id."""
+    return {
+        item.id: item.text
+        for path in paths
+        for item in whole_web_file(sniff(path, "cc-news", path))
+        if isinstance(item, Extract) and item.text
+    }
 
 
 def main_texts(paths: list[str], labels: Path) -> dict[str, str]:
@@ -154,26 +143,27 @@ def scores(text: str, gold: str) -> tuple[float, float, float]:
     return precision, recall, 2 * precision * recall / (precision + recall)
 
 
+def mean_scores(texts: Mapping[str, str], gold: Mapping[str, str]) -> str:
+    """Of all pages that have a label; one that is missing has no text."""
+    rows = (scores(texts.get(page, ""), text) for page, text in gold.items())
+    means = (f"{statistics.mean(column):.3f}" for column in zip(*rows))
+    return f"precision, recall, F1 {', '.join(means)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("warc", nargs="*")
-    parser.add_argument("--peer")
+    parser.add_argument("warc", nargs="+")
+    parser.add_argument("--peer", required=True)
     parser.add_argument("--labels", type=Path, default=Path(__file__).parent / "web_labels.json")
-    parser.add_argument("--times", type=int, default=5)
     given = parser.parse_args()
-    if not given.warc or not given.peer:
-        print("no WARC files or no peer given: nothing to measure")
-        return
     paths = [str(Path(path).absolute()) for path in given.warc]
-    size, seconds, texts = measure(paths, given.peer, given.times)
+    size, seconds, texts = measure(paths, given.peer, TIMES)
     gold = main_texts(paths, given.labels)
     print(f"{size / 1e6:.1f} MB of pages, {len(gold)} of them labelled")
     for name, taken in seconds.items():
-        rows = [scores(texts[name].get(page, ""), text) for page, text in gold.items()]
-        means = (statistics.mean(row[column] for row in rows) for column in range(3))
         print(
-            f"{name}: {size / taken / 1e6:.1f} MB/s, {len(texts[name])} pages kept; precision, "
-            "recall, F1 " + ", ".join(f"{mean:.3f}" for mean in means)
+            f"{name}: {size / taken / 1e6:.1f} MB/s, {len(texts[name])} pages kept; "
+            f"{mean_scores(texts[name], gold)}"
         )
 
 
@@ -189,19 +179,18 @@ def measure(
     )
     seconds: dict[str, list[float]] = {"ours": [], "datatrove": []}
     texts: dict[str, dict[str, str]] = {}
-    command = [peer_python, "-c", PEER, str(times), *paths]
-    ours(paths, 1)
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as peer:
-        assert peer.stdin and peer.stdout
-        for _ in range(ROUNDS):
-            taken, texts["ours"] = ours(paths, times)
-            seconds["ours"].append(taken)
-            print("go", file=peer.stdin, flush=True)
-            taken, texts["datatrove"] = json.loads(peer.stdout.readline())
-            seconds["datatrove"].append(taken)
-        peer.stdin.close()
+
+    def read() -> None:
+        for _ in range(times):
+            texts["ours"] = ours(paths)
+
+    with peer(peer_python, PEER, times, *paths) as ask:
+        for counted in rounds(ROUNDS):
+            own = Seconds.of(read).cpu
+            theirs, texts["datatrove"] = ask()
+            if counted:
+                seconds["ours"].append(own)
+                seconds["datatrove"].append(theirs)
     return size, {name: statistics.median(taken) / times for name, taken in seconds.items()}, texts
 
 

@@ -29,18 +29,18 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from model.hugging_face.conversion import logical_parameters, to_hugging_face
-from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.base.errors import run_command
 from pipeline.base.null_device import NULL
 from pipeline.cluster.process_group import device_name, init_distributed
@@ -52,22 +52,27 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader, Step
 from pipeline.loading.micro_batch import BatchForm, MicroBatch
 from pipeline.loading.order import Order, Share
-from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.planning.phase_plan import encoder_config, make_plan
+from pipeline.planning.phase_plan import make_plan
 from pipeline.planning.schedule import learning_rate
-from pipeline.training.optimizer import engine as engines
 from tests.benchmarks.gpu_attention import attention_kernels
-from tests.benchmarks.gpu_cache import load_cache, save_cache
 from tests.benchmarks.gpu_gradients import gradients
 from tests.benchmarks.gpu_parts import (
     Gate,
     flops_of,
+    load_cache,
     optimizer_steps,
     product_rates,
+    save_cache,
     table,
     utilisation,
 )
-from tests.benchmarks.gpu_steps import Trace, Tracer, compile_layers, micro_steps, size_sweep
+from tests.benchmarks.gpu_steps import Trace, compile_layers, micro_steps, size_sweep, traced
+from tests.benchmarks.models import (
+    fused_adamw,
+    masked_language_model,
+    roberta_of_transformers,
+    zero_engine,
+)
 
 BUDGET_SECONDS = 570
 """Of the whole process, imports and preparation included."""
@@ -75,6 +80,18 @@ WARM_UP = 2
 """Steps of a training that are not timed: of the first one compiles."""
 START_SECONDS = 60
 """Of these, until the first part."""
+
+
+WHOLE: dict[str, Any] = {
+    "recipes": ("roberta_large", "roberta_base"),
+    "checked": ("roberta_tiny", "albert_tiny", "modernbert_tiny"),
+    "sizes": (64, 66, 132), "rows": 64, "batch": 256, "steps": 300, "repeats": 10,
+}  # fmt: skip
+TOY: dict[str, Any] = {
+    "recipes": ("roberta_tiny",), "checked": ("roberta_tiny",),
+    "sizes": (2, 4), "rows": 2, "batch": 4, "steps": 3, "repeats": 1,
+}  # fmt: skip
+"""Of a dry run."""
 
 
 class Trained(NamedTuple):
@@ -91,20 +108,17 @@ class Trained(NamedTuple):
     """Of one more step."""
 
 
-@contextlib.contextmanager
-def training_data(gate: Gate, run: Run) -> Iterator[Loader]:
-    """Yield a loader of the same steps for both sides."""
+def loader_of(gate: Gate, run: Run) -> Loader:
+    """Of the same steps for both sides."""
     dataset = Dataset.open(gate.shards)
     share = Share(sequences=run.batch.sequences, per_device=run.batch.per_device)
     on_gpu = gate.device.type == "cuda"
     plan = make_plan(run, 1, 1, [dataset], [], run.steps)
-    loader = Loader(
+    return Loader(
         [dataset], Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,)), share,
         prefetch=2 * share.accumulation,
         form=BatchForm(capacity=plan.on_gpu.capacity if on_gpu else None, pin_memory=on_gpu),
     )  # fmt: skip
-    yield loader
-    loader.close()
 
 
 def train(
@@ -113,17 +127,17 @@ def train(
     micro_batch: Callable[[MicroBatch, int], Tensor],
     update: Callable[[float], object],
     share: float,
-    traced: bool = False,
+    is_traced: bool,
 ) -> Trained:
     """Train some steps.
 
     micro_batch: runs forward and backward, given the predictions of the whole step, and returns
-    the sum of losses; update: given the learning rate; share: of the remaining time; traced: trace
-    one more step.
+    the sum of losses; update: given the learning rate; share: of the remaining time; is_traced:
+    trace one more step.
     """
     until = time.perf_counter() + share * gate.left()
     losses: list[Tensor] = []
-    started, warm_up, tokens, places, sequences = 0.0, 0, 0, 0, 0
+    tokens = places = sequences = 0
 
     def one(step: Step) -> None:
         nonlocal tokens, places, sequences
@@ -135,47 +149,40 @@ def train(
         update(learning_rate(run, len(losses) + 1))
         losses.append(torch.stack(sums).sum() / step.counts.predictions)
 
-    with training_data(gate, run) as loader:
+    with contextlib.closing(loader_of(gate, run)) as loader:
         steps = iter(loader.steps())
-        for step in steps:
+        for step in islice(steps, WARM_UP):
             one(step)
-            if len(losses) == WARM_UP:
-                gate.wait()
-                started, warm_up = time.perf_counter(), len(losses)
-            late = len(losses) > WARM_UP and time.perf_counter() > until
-            if len(losses) == run.steps or (late and len(losses) % 2 == 0):
+        gate.wait()
+        started = time.perf_counter()
+        for step in islice(steps, run.steps - WARM_UP):
+            one(step)
+            if time.perf_counter() > until and len(losses) % 2 == 0:
                 break
         gate.wait()
         seconds = time.perf_counter() - started
-        speed = (len(losses) - warm_up) * run.batch.sequences / seconds
+        speed = (len(losses) - WARM_UP) * run.batch.sequences / seconds
         trace = None
-        if traced and (step := next(steps, None)):
-            with Tracer(gate, step.accumulation) as tracer:
-                one(step)
-            trace = tracer.trace()
+        if is_traced and (step := next(steps, None)):
+            trace = traced(gate, step.accumulation, partial(one, step))
     found = [float(loss) for loss in losses]
     return Trained(found, speed, tokens / sequences, 1 - tokens / places, trace)
 
 
-def train_ours(gate: Gate, run: Run, share: float, traced: bool = False) -> Trained:
-    """Our engine: ZeRO-1, bf16, compiled layers; share, traced: as in `train`."""
-    device = init_distributed()
-    model = MaskedLanguageModel(encoder_config(run), seed=0)
-    logical = logical_parameters(model)
-    compile_layers(gate, model.to(device))
+def train_ours(gate: Gate, run: Run, share: float, is_traced: bool = False) -> Trained:
+    """Our engine: ZeRO-1, bf16, compiled layers; share, is_traced: as in `train`."""
+    model = masked_language_model(run).to(init_distributed())
+    compile_layers(gate, model)
     accumulation = Share(sequences=run.batch.sequences, per_device=gate.rows).accumulation
     mask_id = Dataset.open(gate.shards).manifest.tokenizer["mask"]
-    engine = engines.initialize_engine(
-        model, run, read_deepspeed_file("zero1"), logical,
-        rows=gate.rows, accumulation=accumulation,
-    )  # fmt: skip
+    engine = zero_engine(model, run, rows=gate.rows, accumulation=accumulation)
 
     def micro_batch(batch: MicroBatch, predictions: int) -> Tensor:
         scored = engine(model_inputs(batch, mask_id))
         engine.backward(scored["mlm_loss"], predictions)
         return scored["mlm_loss"].detach()
 
-    found = train(gate, run, micro_batch, engine.step, share, traced)
+    found = train(gate, run, micro_batch, engine.step, share, is_traced)
     engine.close()
     return found
 
@@ -185,14 +192,8 @@ def train_theirs(gate: Gate, run: Run) -> Trained:
     import transformers
 
     transformers.logging.set_verbosity_error()
-    with torch.no_grad():
-        state, config = to_hugging_face(MaskedLanguageModel(encoder_config(run), seed=0))
-    config = {name: value for name, value in config.items() if name != "model_type"}
-    settings = transformers.RobertaConfig(**config, attn_implementation="sdpa")
-    model = transformers.RobertaForMaskedLM(settings).train()
-    model.load_state_dict(state, strict=False)
-    model.to(gate.device)
-    optimizer = adamw(model, run)
+    model = roberta_of_transformers(run, weights=True).to(gate.device)
+    optimizer = fused_adamw(model, run)
 
     def micro_batch(batch: MicroBatch, predictions: int) -> Tensor:
         used = batch.predictions
@@ -215,38 +216,25 @@ def train_theirs(gate: Gate, run: Run) -> Trained:
         optimizer.step()
         optimizer.zero_grad()
 
-    return train(gate, run, micro_batch, update, 0.8)
-
-
-def adamw(model: torch.nn.Module, run: Run) -> torch.optim.Optimizer:
-    """PyTorch's fused AdamW with the run's settings."""
-    groups = [
-        {
-            "params": [part for part in model.parameters() if (part.dim() > 1) == matrices],
-            "weight_decay": run.optimizer.weight_decay if matrices else 0.0,
-        }
-        for matrices in (True, False)
-    ]
-    betas = (run.optimizer.beta1, run.optimizer.beta2)
-    return torch.optim.AdamW(groups, betas=betas, eps=run.optimizer.eps, fused=True)
+    return train(gate, run, micro_batch, update, 0.8, is_traced=False)
 
 
 def training(gate: Gate) -> str:
     """A short training of the smallest recipe on both sides: loss curves and speed."""
     run = gate.run(gate.recipes[-1])
-    ours, our_speed, *_ = train_ours(gate, run, 0.4)
-    theirs, their_speed, *_ = train_theirs(gate, run)
-    common = min(len(ours), len(theirs))
-    every = max(1, common // 10)
-    marks = sorted({0, *range(every - 1, common, every), common - 1})
-    gaps = [abs(our - their) for our, their in zip(ours, theirs)]
+    ours, theirs = train_ours(gate, run, 0.4), train_theirs(gate, run)
     speeds = [
-        [name, f"{speed:.0f}", utilisation(gate, speed * sequence_flops(run)), str(len(losses))]
-        for name, speed, losses in (
-            ("ours", our_speed, ours), ("transformers + AdamW", their_speed, theirs)
-        )
+        [
+            name, f"{side.speed:.0f}", utilisation(gate, side.speed * sequence_flops(run)),
+            str(len(side.losses)),
+        ]
+        for name, side in (("ours", ours), ("transformers + AdamW", theirs))
     ]  # fmt: skip
-    curves = [[str(mark + 1), f"{ours[mark]:.4f}", f"{theirs[mark]:.4f}"] for mark in marks]
+    pairs = [*zip(ours.losses, theirs.losses)]
+    every = max(1, len(pairs) // 10)
+    gap = sum(abs(our - their) for our, their in pairs[-every:]) / every
+    marks = sorted({0, *range(every - 1, len(pairs), every), len(pairs) - 1})
+    curves = [[str(mark + 1), *(f"{loss:.4f}" for loss in pairs[mark])] for mark in marks]
     return "\n\n".join(
         [
             f"{run.name}, bf16, AdamW on both sides, batch {gate.batch} in micro-batches of "
@@ -254,8 +242,8 @@ def training(gate: Gate) -> str:
             "the same order, data loading and optimizer steps included. Ours: engine under ZeRO-1, "
             "layers compiled. Theirs: autocast, eager, head at every position, fused AdamW.",
             table(["side", "sequences/s", "utilisation", "steps"], speeds),
-            f"Ratio {our_speed / their_speed:.2f}. Losses; mean gap of the last tenth "
-            f"{sum(gaps[-every:]) / every:.4f} (dropout draws differ):",
+            f"Ratio {ours.speed / theirs.speed:.2f}. Losses; mean gap of the last tenth {gap:.4f} "
+            "(dropout draws differ):",
             table(["step", "ours", "transformers"], curves),
         ]
     )
@@ -272,7 +260,7 @@ def largest_with_lamb(gate: Gate) -> str:
     """What the recipes train with: the largest model, LAMB, real rows."""
     run = gate.run(gate.recipes[0], "lamb")
     gate.forget_peak()
-    found = train_ours(gate, run, 0.8, traced=True)
+    found = train_ours(gate, run, 0.8, is_traced=True)
     assert found.trace
     tokens = found.speed * found.tokens
     peak = gate.peak_gb()
@@ -354,23 +342,20 @@ def version_of(package: str) -> str:
         return "missing"
 
 
-def heading(device: torch.device, dry_run: bool) -> str:
+def heading(device: torch.device) -> str:
     """Date, device and versions."""
     where = "CPU, a DRY RUN: its figures mean nothing"
-    if device.type == "cuda" and not dry_run:
+    if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
-        where = "device: null, which computes nothing: its figures mean nothing"
-        if device_name(device) != NULL:
-            where = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
-    packages = ("torch", "deepspeed", "transformers", "triton", "numpy")
+        where = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
+        if device_name(device) == NULL:
+            where = "device: null, which computes nothing: its figures mean nothing"
     versions = {"Python": platform.python_version(), "CUDA": torch.version.cuda or "none"}
-    versions |= {package: version_of(package) for package in packages}
+    for package in ("torch", "deepspeed", "transformers", "triton", "numpy"):
+        versions[package] = version_of(package)
+    named = ", ".join(f"{name} {number}" for name, number in versions.items())
     command = shlex.join(["python", "-m", "tests.benchmarks.gpu_gate", *sys.argv[1:]])
-    return (
-        f"## GPU gate, {datetime.date.today().isoformat()}\n\n{where}; "
-        + ", ".join(f"{name} {number}" for name, number in versions.items())
-        + f"; `{command}`"
-    )
+    return f"## GPU gate, {datetime.date.today()}\n\n{where}; {named}; `{command}`"
 
 
 def say_to(file: Path | None) -> Callable[[str], None]:
@@ -418,21 +403,11 @@ def main() -> None:
     if options.cache:
         load_cache(options.cache)
     say = say_to(options.append)
-    say(heading(device, options.dry_run))
+    say(heading(device))
     with tempfile.TemporaryDirectory() as folder:
-        first = "roberta_tiny" if options.dry_run else "roberta_base"
-        shards = options.shards or prepared_sample(Path(folder), first)
-        gate = Gate(
-            device=device,
-            recipes=(first,) if options.dry_run else ("roberta_large", "roberta_base"),
-            sizes=(2, 4) if options.dry_run else (64, 66, 132),
-            rows=2 if options.dry_run else 64,
-            batch=4 if options.dry_run else 256,
-            steps=3 if options.dry_run else 300,
-            repeats=1 if options.dry_run else 10,
-            shards=shards,
-            deadline=deadline,
-        )
+        sizes = TOY if options.dry_run else WHOLE
+        shards = options.shards or prepared_sample(Path(folder), sizes["recipes"][-1])
+        gate = Gate(device=device, shards=shards, deadline=deadline, **sizes)
         scale = options.seconds / BUDGET_SECONDS
         parts = [part._replace(seconds=scale * part.seconds) for part in PARTS]
         lost = measure(gate, parts, say, options.cache)

@@ -7,6 +7,7 @@ those of a model at its start, and also takes compiled layers.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,14 +15,14 @@ from torch import Tensor
 
 from model.attention import AttentionKernel, attention_kernel
 from model.layers import attend_by
-from model.objectives.masked_language import Inputs, MaskedLanguageModel
+from model.objectives.masked_language import Inputs
 from model.pieces import pieces_of
 from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from tests.benchmarks.gpu_parts import Gate, table
 from tests.benchmarks.gpu_steps import compile_layers
+from tests.benchmarks.models import MASK_ID, masked_language_model
 
-RECIPES = ("roberta_tiny", "albert_tiny", "modernbert_tiny")
 ROWS = 32
 PARTS = ("query", "key", "value", "output", "feed_forward", "norm", "embeddings", "head", "other")
 """Of the weights: the first of the last ones that a name has."""
@@ -29,14 +30,13 @@ PARTS = ("query", "key", "value", "output", "feed_forward", "norm", "embeddings"
 
 def gradients(gate: Gate) -> str:
     """Relative distances by part of the weights, eager cases first, which take no compilation."""
-    exact = {name: gradients_of(gate, Case(name, torch.float64, None, False)) for name in RECIPES}
+    exact = {
+        name: gradients_of(gate, Case(name, torch.float64, None, False)) for name in gate.checked
+    }
     rows = []
     for case in cases(gate):
         title = [case.recipe, str(case.dtype)[6:], str(case.kernel), str(case.compiled)]
-        if gate.left() < 5:
-            rows.append([*title, "no time"])
-            continue
-        rows.append([*title, *distances(gradients_of(gate, case), exact[case.recipe])])
+        rows.append([*title, *gate.cells(5, partial(distances, gate, case, exact[case.recipe]))])
     columns = ["model", "type", "attention", "compiled", *PARTS]
     return (
         f"{ROWS} rows of many lengths, weights as at the start, no dropout. Relative to float64 on "
@@ -57,7 +57,7 @@ class Case(NamedTuple):
 def cases(gate: Gate) -> Iterator[Case]:
     """By the kernel of a training, then by the other one that is left to a GPU."""
     for compiled in (False, True):
-        for name in RECIPES:
+        for name in gate.checked:
             config = encoder_config(recipe(name))
             for dtype in (torch.float32, torch.bfloat16):
                 size = config.width // config.heads
@@ -71,7 +71,7 @@ def gradients_of(gate: Gate, case: Case) -> dict[str, Tensor]:
     run = recipe(case.recipe)
     run = replace(run, encoder=replace(run.encoder, dropout=0.0, attention_dropout=0.0))
     device = torch.device("cpu") if case.dtype == torch.float64 else gate.device
-    model = MaskedLanguageModel(encoder_config(run), seed=0).to(device, case.dtype).train()
+    model = masked_language_model(run).to(device, case.dtype)
     if case.kernel:
         attend_by(model, case.kernel)
     if case.compiled:
@@ -90,11 +90,12 @@ def ragged_inputs(longest: int, vocabulary: int, device: torch.device) -> Inputs
     positions = torch.arange(3, len(ids), 7)
     labels = torch.randint(5, vocabulary, (len(positions),), generator=drawn)
     given = (part.to(device) for part in (positions, labels, torch.ones(len(positions))))
-    return Inputs(ids.to(device), pieces_of(lengths, device), *given, 4)
+    return Inputs(ids.to(device), pieces_of(lengths, device), *given, MASK_ID)
 
 
-def distances(found: dict[str, Tensor], exact: dict[str, Tensor]) -> list[str]:
+def distances(gate: Gate, case: Case, exact: dict[str, Tensor]) -> list[str]:
     """The worst of each of PARTS."""
+    found = gradients_of(gate, case)
     worst = dict.fromkeys(PARTS, 0.0)
     for name, wanted in exact.items():
         for part, own, other in parts_of(name, found[name], wanted):

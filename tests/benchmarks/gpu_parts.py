@@ -1,26 +1,26 @@
 """What the parts of gpu_gate.py share, and two of them: products and optimizers."""
 
+import lzma
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from model.hugging_face.conversion import logical_parameters
 from model.objectives.flops import step_flops
-from model.objectives.masked_language import MaskedLanguageModel
+from pipeline.base.files import write_whole
 from pipeline.cluster.process_group import init_distributed
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
-from pipeline.planning.deepspeed_config import read_deepspeed_file
 from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
-from pipeline.training.optimizer import engine as engines
 from pipeline.training.run_directory.metrics_log import peak_flops
+from tests.benchmarks.models import masked_language_model, zero_engine
 
 Kind = Literal["adamw", "lamb", "stable_adamw"]
 
@@ -32,6 +32,8 @@ class Gate:
     device: torch.device
     recipes: tuple[str, ...]
     """The largest first."""
+    checked: tuple[str, ...]
+    """Recipes whose gradients are compared with exact ones."""
     sizes: tuple[int, ...]
     """Rows of a micro-batch to try."""
     rows: int
@@ -61,6 +63,18 @@ class Gate:
 
     def left(self) -> float:
         return self.deadline - time.perf_counter()
+
+    def cells(
+        self, least: float, measured: Callable[[], list[str]], *expected: type[Exception]
+    ) -> list[str]:
+        """Of a row, or why there are none: without so many seconds, or after an expected error."""
+        if self.left() < least:
+            return ["no time"]
+        try:
+            return measured()
+        except expected as failed:
+            reason = str(failed).strip().partition("\n")[0]
+            return [f"{type(failed).__name__}: {reason[:80]}"]
 
     def wait(self) -> None:
         if self.device.type == "cuda":
@@ -153,42 +167,53 @@ def optimizer_steps(gate: Gate) -> str:
     block = torch.empty((1 << 30 if gate.device.type == "cuda" else 1 << 20) // 4)
     source, target = block.to(gate.device), torch.empty_like(block, device=gate.device)
     bandwidth = 2 * block.nbytes / gate.seconds(lambda: target.copy_(source), 5)
-    rows = []
     kinds: tuple[tuple[Kind, int], ...] = (("adamw", 28), ("lamb", 40), ("stable_adamw", 40))
-    for name in gate.recipes:
-        for kind, traffic in kinds:
-            if gate.left() < 5:
-                rows.append([name, kind, "skipped, no time"])
-                continue
-            rows += optimizer_rows(gate, name, kind, traffic / bandwidth)
+    rows = [
+        [
+            name,
+            kind,
+            *gate.cells(5, partial(optimizer_cells, gate, name, kind, traffic / bandwidth)),
+        ]
+        for name in gate.recipes
+        for kind, traffic in kinds
+    ]
     return (
         f"fp32, one flat tensor as under ZeRO-1; a copy moves {bandwidth / 1e12:.2f} TB/s. Floor: "
         "AdamW reads weight, gradient and moments and writes all but the gradient, 28 bytes per "
         "parameter; LAMB and StableAdamW also keep the update until they have the sums of each "
         "weight, 40 bytes.\n\n"
-        + table(["model", "optimizer", "ms", "floor, ms", "times the floor"], rows)
+        + table(["model", "optimizer", "ms", "floor, ms", "times the floor", "torch's, ms"], rows)
     )
 
 
-def optimizer_rows(gate: Gate, name: str, kind: Kind, floor_a_parameter: float) -> list[list[str]]:
-    """Of the optimizer that a run has in its engine; after AdamW also of torch's, on its tensor."""
-    device, run = init_distributed(), gate.run(name, kind)
-    model = MaskedLanguageModel(encoder_config(run), seed=0).to(device)
-    engine = engines.initialize_engine(
-        model, run, read_deepspeed_file("zero1"), logical_parameters(model),
-        rows=gate.rows, accumulation=1,
-    )  # fmt: skip
+def optimizer_cells(gate: Gate, name: str, kind: Kind, floor_a_parameter: float) -> list[str]:
+    """Of the optimizer that a run has in its engine; for AdamW also torch's fused one."""
+    run = gate.run(name, kind)
+    engine = zero_engine(masked_language_model(run).to(init_distributed()), run, rows=gate.rows)
     flats = engine.optimizer.param_groups[0]["params"]
     for flat in flats:
         flat.grad = torch.full_like(flat, 1e-3)
-    steps: list[tuple[str, Callable[[], object]]] = [(kind, engine.optimizer.step)]
-    if kind == "adamw":
-        steps.append(("torch's fused AdamW", torch.optim.AdamW(flats, lr=1e-4, fused=True).step))
+    spent = gate.seconds(engine.optimizer.step)
     floor = floor_a_parameter * sum(flat.numel() for flat in flats)
-    rows = []
-    for title, step in steps:
-        spent = gate.seconds(step)
-        ratio = f"{spent / floor:.2f}"
-        rows.append([name, title, f"{spent * 1e3:.2f}", f"{floor * 1e3:.2f}", ratio])
+    theirs = ""
+    if kind == "adamw":
+        fused = torch.optim.AdamW(flats, lr=1e-4, fused=True)
+        theirs = f"{gate.seconds(fused.step) * 1e3:.2f}"
     engine.close()
-    return rows
+    return [f"{spent * 1e3:.2f}", f"{floor * 1e3:.2f}", f"{spent / floor:.2f}", theirs]
+
+
+def load_cache(file: Path) -> None:
+    """Put what a gate compiled, if the file exists, where torch looks before it compiles.
+
+    Torch keeps it by the code and the device; on other ones the file has no effect. Load only a
+    file that you wrote: its code runs.
+    """
+    if file.exists():
+        torch.compiler.load_cache_artifacts(lzma.decompress(file.read_bytes()))
+
+
+def save_cache(file: Path) -> None:
+    """Write all that this process has compiled or loaded so far."""
+    if found := torch.compiler.save_cache_artifacts():
+        write_whole(file, lzma.compress(found[0], preset=1))

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from model.objectives.masked_language import Inputs, MaskedLanguageModel
-from model.pieces import pieces_of
+from model.objectives.masked_language import MaskedLanguageModel
 from pipeline.config.data_settings import max_predictions
 from pipeline.config.run import Run
 from pipeline.costs.kernel_rates import KERNEL_RATES, StepWork, step_seconds
 from pipeline.planning import build
-from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
 from tests.benchmarks.gpu_parts import Gate, flops_of, table, utilisation
+from tests.benchmarks.models import masked_language_model, random_inputs
+from tests.benchmarks.timing import Seconds
 
 COUNTED = Path(__file__).parents[1] / "null_gpu" / "expected.json"
 """What the null GPU counted of the same micro-steps."""
@@ -36,7 +36,7 @@ KINDS = (
 )
 """Kinds of kernels, each with parts of their names; a kernel is of the first that fits."""
 LONGEST_KERNELS = 12
-"""Of a trace, to print; and as many that are neither products, attention nor compiled."""
+"""Of a trace, to print."""
 
 
 def micro_steps(gate: Gate) -> str:
@@ -48,11 +48,10 @@ def micro_steps(gate: Gate) -> str:
         for title, dropout, in_attention in (
             ("0.1", 0.1, 0.1), ("0.1, in attention 0", 0.1, 0.0), ("0", 0.0, 0.0)
         ):  # fmt: skip
-            if gate.left() < 15:
-                rows.append([name, title, "skipped, no time"])
-                continue
             encoder = replace(run.encoder, dropout=dropout, attention_dropout=in_attention)
-            cells = micro_step_cells(gate, replace(run, encoder=encoder), gate.rows)
+            cells = gate.cells(
+                15, partial(micro_step_cells, gate, replace(run, encoder=encoder), gate.rows)
+            )
             predicted = ""
             if title == "0.1" and (work := counted_work(name, gate.rows)):
                 predicted = f"{gate.rows / sum(step_seconds(work, rates_here(gate)).values()):.0f}"
@@ -69,13 +68,8 @@ def size_sweep(gate: Gate) -> str:
     rows = []
     for name in gate.recipes:
         for size in gate.sizes:
-            if gate.left() < 15:
-                rows.append([name, str(size), "skipped, no time"])
-                continue
-            try:
-                rows.append([name, str(size), *micro_step_cells(gate, gate.run(name), size)])
-            except torch.OutOfMemoryError:
-                rows.append([name, str(size), "out of memory"])
+            measured = partial(micro_step_cells, gate, gate.run(name), size)
+            rows.append([name, str(size), *gate.cells(15, measured, torch.OutOfMemoryError)])
     return "As above, dropout 0.1.\n\n" + table(["model", "rows", *MICRO_STEP_COLUMNS], rows)
 
 
@@ -84,8 +78,9 @@ MICRO_STEP_COLUMNS = ["sequences/s", "ms", "host ms", "utilisation", "peak GB", 
 
 def micro_step_cells(gate: Gate, run: Run, rows: int) -> list[str]:
     """A row of `MICRO_STEP_COLUMNS`."""
-    inputs = random_inputs(gate, run, rows)
-    model = MaskedLanguageModel(encoder_config(run), seed=0).to(gate.device).bfloat16().train()
+    data, predictions = run.data, max_predictions(run.data)
+    inputs = random_inputs(data.vocab_size, rows, data.sequence_length, predictions, gate.device)
+    model = masked_language_model(run).to(gate.device).bfloat16()
     compile_layers(gate, model)
 
     def micro_step() -> None:
@@ -99,27 +94,13 @@ def micro_step_cells(gate: Gate, run: Run, rows: int) -> list[str]:
     seconds = gate.seconds(micro_step)
     peak = gate.peak_gb()
     gate.wait()
-    started = time.perf_counter()
-    micro_step()
-    host = time.perf_counter() - started
+    host = Seconds.of(micro_step).wall
     gate.wait()
-    rate = flops_of(run, rows, len(inputs.positions_K)) / seconds
+    rate = flops_of(run, rows, rows * predictions) / seconds
     return [
         f"{rows / seconds:.0f}", f"{seconds * 1e3:.1f}", f"{host * 1e3:.1f}",
         utilisation(gate, rate), f"{peak:.1f}", f"{first:.0f}",
     ]  # fmt: skip
-
-
-def random_inputs(gate: Gate, run: Run, rows: int) -> Inputs:
-    """A micro-batch of full rows with as many predictions as they may have."""
-    length, slots = run.data.sequence_length, max_predictions(run.data)
-    ids = torch.randint(5, run.data.vocab_size, (rows, length), device=gate.device)
-    places = torch.rand(rows, length, device=gate.device).topk(slots).indices
-    positions = (places + length * torch.arange(rows, device=gate.device)[:, None]).flatten()
-    pieces = pieces_of([length] * rows, gate.device)
-    labels = ids.flatten()[positions]
-    weights = torch.ones(len(labels), device=gate.device)
-    return Inputs(ids.flatten(), pieces, positions, labels, weights, 4)
 
 
 def compile_layers(gate: Gate, model: MaskedLanguageModel) -> None:
@@ -168,56 +149,50 @@ class Trace(NamedTuple):
     def markdown(self, gate: Gate, name: str) -> str:
         """By kind beside the prediction, the constants that this step would give the model, and
         the longest kernels."""
-        work, rates = counted_work(name, gate.rows), rates_here(gate)
-        predicted: dict[str, float] = defaultdict(float)
+        predicted: dict[str, float] = {}
         refit = []
-        if work:
-            (ahead, back) = work.attention_flops["flash"]
-            ahead_rate, back_rate = rates.attention["flash"]
-            predicted |= {
-                "products": work.product_flops / rates.products,
-                "attention, forward": ahead / ahead_rate,
-                "attention, backward": back / back_rate,
-                "compiled": work.moved_bytes / rates.bandwidth,
-            }
-            moving = self.of("compiled")[0] + self.of("eager")[0]
-            for title, amount, seconds, old in (
-                ("products, TFLOP/s", work.product_flops, self.of("products")[0], rates.products),
-                ("flash forward, TFLOP/s", ahead, self.of("attention, forward")[0], ahead_rate),
-                ("flash backward, TFLOP/s", back, self.of("attention, backward")[0], back_rate),
-                ("moving, TB/s", work.moved_bytes, moving, rates.bandwidth),
+        if work := counted_work(name, gate.rows):
+            rates = rates_here(gate)
+            (ahead, back), (ahead_rate, back_rate) = (
+                both["flash"] for both in (work.attention_flops, rates.attention)
+            )
+            for title, kinds, amount, rate in (
+                ("products, TFLOP/s", ("products",), work.product_flops, rates.products),
+                ("flash forward, TFLOP/s", ("attention, forward",), ahead, ahead_rate),
+                ("flash backward, TFLOP/s", ("attention, backward",), back, back_rate),
+                ("moving, TB/s", ("compiled", "eager"), work.moved_bytes, rates.bandwidth),
             ):
-                if seconds:
+                predicted[kinds[0]] = amount / rate
+                if seconds := sum(self.of(kind)[0] for kind in kinds):
                     new = self.micro_batches * amount / seconds
-                    refit.append([title, f"{old / 1e12:.1f}", f"{new / 1e12:.1f}"])
-        kinds = []
+                    refit.append([title, f"{rate / 1e12:.1f}", f"{new / 1e12:.1f}"])
+        rows = []
         for kind, *_ in KINDS:
             seconds, count = self.of(kind)
             per = f"{1e3 * seconds / self.micro_batches:.2f}"
             guess = f"{1e3 * predicted[kind]:.2f}" if kind in predicted else ""
-            kinds.append([kind, guess, per, str(count)])
+            rows.append([kind, guess, per, str(count)])
         busy = sum(seconds for seconds, _ in self.kernels.values())
         idle = f"{1e3 * (self.seconds - busy) / self.micro_batches:.2f}"
-        kinds.append(["nothing", "0", idle, ""])
-        ordered = sorted(self.kernels.items(), key=lambda item: -item[1][0])
-        around = [item for item in ordered if kind_of(item[0]) in ("eager", "copies")]
-        longest = [
-            [
-                [f"`{kernel[:110]}`", f"{1e3 * seconds:.2f}", str(count)]
-                for kernel, (seconds, count) in part[:LONGEST_KERNELS]
-            ]
-            for part in (ordered, around)
-        ]
+        longest = sorted(self.kernels.items(), key=lambda item: -item[1][0])[:LONGEST_KERNELS]
         return "\n\n".join(
             [
                 f"A traced step of {self.micro_batches} micro-batches, {1e3 * self.seconds:.0f} ms "
                 "with its update; ms are per micro-batch, predictions are of a bare micro-step, "
                 "where `compiled` stands for all that moves bytes.",
-                table(["kernels", "predicted ms", "ms", "launches"], kinds),
+                table(
+                    ["kernels", "predicted ms", "ms", "launches"],
+                    [*rows, ["nothing", "0", idle, ""]],
+                ),
                 "The constants of pipeline/costs/kernel_rates.py, and what this step gives.",
                 table(["constant", "is", "measured"], refit),
-                table(["longest kernels", "ms of the step", "launches"], longest[0]),
-                table(["longest eager kernels", "ms of the step", "launches"], longest[1]),
+                table(
+                    ["longest kernels", "ms of the step", "launches"],
+                    [
+                        [f"`{kernel[:110]}`", f"{1e3 * seconds:.2f}", str(count)]
+                        for kernel, (seconds, count) in longest
+                    ],
+                ),
             ]
         )
 
@@ -227,31 +202,18 @@ def kind_of(kernel: str) -> str:
     return next(kind for kind, *parts in KINDS if any(part in kernel for part in parts))
 
 
-class Tracer:
-    """Traces the step inside `with`."""
-
-    def __init__(self, gate: Gate, micro_batches: int) -> None:
-        self.gate, self.micro_batches = gate, micro_batches
-        on_gpu = gate.device.type == "cuda"
-        self._profile = profile(
-            activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]
-        )
-
-    def __enter__(self) -> Tracer:
-        self.gate.wait()
-        self._profile.__enter__()
-        self._started = time.perf_counter()
-        return self
-
-    def __exit__(self, *about: Any) -> None:
-        self.gate.wait()
-        self._seconds = time.perf_counter() - self._started
-        self._profile.__exit__(*about)
-
-    def trace(self) -> Trace:
-        """What was seen."""
-        kernels: dict[str, tuple[float, int]] = {}
-        for event in self._profile.key_averages():
-            if event.device_type == torch.autograd.DeviceType.CUDA:
-                kernels[event.key] = (event.self_device_time_total / 1e6, event.count)
-        return Trace(self._seconds, self.micro_batches, kernels)
+def traced(gate: Gate, micro_batches: int, step: Callable[[], object]) -> Trace:
+    """What a step of so many micro-batches does."""
+    on_gpu = gate.device.type == "cuda"
+    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as seen:
+        gate.wait()
+        started = time.perf_counter()
+        step()
+        gate.wait()
+        seconds = time.perf_counter() - started
+    kernels = {
+        event.key: (event.self_device_time_total / 1e6, event.count)
+        for event in seen.key_averages()
+        if event.device_type == torch.autograd.DeviceType.CUDA
+    }
+    return Trace(seconds, micro_batches, kernels)

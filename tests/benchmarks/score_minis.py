@@ -79,20 +79,18 @@ def main() -> None:
         list(pool.map(finish, arguments.only))
 
 
-def task_row(name: str, arguments: argparse.Namespace) -> str:
+def task_row(name: str, given: argparse.Namespace) -> str:
     """The row of a task. `pipeline.finetune` skips the seeds that are finished."""
-    output = arguments.output / name
-    seeds = 1 if name in ONE_SEED else arguments.seeds
-    command = [str(arguments.run), "--task", name, "--output", str(output), "--bf16"]
-    command += ["--epochs", "3", "--train-rows", str(arguments.train_rows), "--seeds", str(seeds)]
-    for option, file in TASKS[name].items():
-        folder = arguments.output if name in SQUAD else arguments.eval
-        command += [option, str(folder / file)]
-    if name in DIVIDED:
-        command += ["--dev-share", "0.2"]
-    if arguments.skip_random:
-        command += ["--baselines", "bag"]
-    call("pipeline.finetune", command, output.with_suffix(".log"))
+    output = given.output / name
+    seeds = 1 if name in ONE_SEED else given.seeds
+    folder = given.output if name in SQUAD else given.eval
+    call(
+        "pipeline.finetune", output.with_suffix(".log"), given.run, "--task", name, "--bf16",
+        "--output", output, "--epochs", 3, "--train-rows", given.train_rows, "--seeds", seeds,
+        *(f"{option}={folder / file}" for option, file in TASKS[name].items()),
+        *(["--dev-share", 0.2] if name in DIVIDED else []),
+        *(["--baselines", "bag"] if given.skip_random else []),
+    )  # fmt: skip
     scores = json.loads((output / "scores.json").read_text())
     metric, baselines = scores["metric"], scores["baselines"]
     sizes = f"{scores['data']['train']:,} / {scores['data']['dev']:,}"
@@ -110,15 +108,15 @@ def percent(summary: dict[str, Any]) -> str:
     return f"{mean} ({100 * summary['low']:.1f} to {100 * summary['high']:.1f})"
 
 
-def grammar_row(name: str, arguments: argparse.Namespace) -> str:
+def grammar_row(name: str, given: argparse.Namespace) -> str:
     """The row of a set of minimal pairs; word frequencies stand in the column of the bag."""
     scores = []
-    random = [] if arguments.skip_random else [arguments.output / "random"]
-    for model in (arguments.run, *random):
-        command = [str(model), "--grammar", str(arguments.eval / GRAMMAR[name]), "--json"]
-        command += ["--data", str(arguments.shards)]
-        log = arguments.output / f"{name}-{model.name}.log"
-        scores.append(json.loads(call("pipeline.evaluate", command, log))["grammar"]["overall"])
+    for model in (given.run, *([] if given.skip_random else [given.output / "random"])):
+        said = call(
+            "pipeline.evaluate", given.output / f"{name}-{model.name}.log", model, "--json",
+            "--grammar", given.eval / GRAMMAR[name], "--data", given.shards,
+        )  # fmt: skip
+        scores.append(json.loads(said)["grammar"]["overall"])
     accuracies = [
         f"{100 * score['accuracy']:.1f} ± {100 * score['standard_error']:.1f}" for score in scores
     ]
@@ -128,16 +126,16 @@ def grammar_row(name: str, arguments: argparse.Namespace) -> str:
     return f"| {' | '.join(cells)} | {frequencies} (frequencies) | 50.0 |"
 
 
-def call(module: str, arguments: list[str], log: Path) -> bytes:
-    """Run a command with one thread; returns what it printed."""
+def call(module: str, log: Path, *arguments: object) -> bytes:
+    """Run a command with one thread; returns what it printed, which is logged, too."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     with log.open("a") as file:
         done = subprocess.run(
-            [sys.executable, "-m", module, *arguments],
-            stdout=subprocess.PIPE, stderr=file, env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+            command, stdout=subprocess.PIPE, stderr=file, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )
         file.write(done.stdout.decode())
     if done.returncode:
-        raise SystemExit(f"{module} {' '.join(arguments)} ended with {done.returncode}, see {log}")
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}, see {log}")
     return done.stdout
 
 
@@ -153,12 +151,9 @@ def write_squad(eval_sets: Path, path: Path, *, unanswerable: bool) -> None:
         for paragraph in article["paragraphs"]
     }
     for article in squad["data"]:
-        article["paragraphs"] = [
-            paragraph
-            for paragraph in article["paragraphs"]
-            if paragraph["context"].strip() not in repeated
-        ]
-        for paragraph in article["paragraphs"]:
+        kept = [part for part in article["paragraphs"] if part["context"].strip() not in repeated]
+        article["paragraphs"] = kept
+        for paragraph in kept:
             paragraph["qas"] = [
                 question
                 for question in paragraph["qas"]

@@ -19,10 +19,10 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from pipeline.base.command_line import cores
 from pipeline.base.errors import ConfigError, run_command
@@ -41,8 +41,7 @@ WARC = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """Two speeds and what they are of."""
 
     what: str
@@ -50,8 +49,6 @@ class Row:
     """MB/s, or a noun per second, which gets a prefix."""
     peer: str
     """What the other side is."""
-    measure: Callable[[str], tuple[float, float]]
-    """The speeds, ours first, in bytes or nouns per second; takes --peer."""
 
 
 def main() -> None:
@@ -61,7 +58,7 @@ def main() -> None:
     parser.add_argument("--row", choices=ROWS, help="print one row's speeds as JSON, write nothing")
     options = parser.parse_args()
     if options.row:
-        print(json.dumps(ROWS[options.row].measure(options.peer)), flush=True)
+        print(json.dumps(measure(options.row, options.peer)), flush=True)
         return
     load = os.getloadavg()[0]
     if load > IDLE and not options.busy:
@@ -136,50 +133,40 @@ def warc_files() -> list[Path]:
     return [folder / path for path in WARC]
 
 
-# Each imports its benchmark when it is called, in a process of its own: importing one sets threads
-# and variables of the environment.
+def measure(name: str, peer: str) -> tuple[float, float]:
+    """Speeds of a row, ours first, in bytes or nouns per second.
 
+    Imports the benchmark here, in a process of its own: importing one sets threads and variables.
+    """
+    if name == "prepare":
+        from tests.benchmarks import bench_prepare
+        from tests.benchmarks.text import write_jsonl
 
-def _prepare(_peer: str) -> tuple[float, float]:
-    from tests.benchmarks import bench_prepare
-    from tests.benchmarks.text import write_jsonl
+        with tempfile.TemporaryDirectory() as folder:
+            size = write_jsonl(Path(folder) / "large.jsonl", 70_000_000)
+            found = bench_prepare.measure(Path(folder), size)
+        return found["none"] * 1e6, found["usual"] * 1e6
+    if name == "ids":
+        from tests.benchmarks import bench_tokens
 
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        ours, theirs = bench_prepare.measure(work, write_jsonl(work / "large.jsonl", 70_000_000))
-    return ours["none"] * 1e6, theirs * 1e6
+        kind, ours, theirs, _ = next(bench_tokens.measure(20))
+        assert kind.startswith("byte-bpe")
+        return ours * 1e6, theirs * 1e6
+    if name == "masks":
+        from tests.benchmarks import bench_masking
 
+        speeds, _, _ = bench_masking.measure(("token",))
+        return speeds["token"], speeds["collator"]
+    if name == "loader":
+        from tests.benchmarks import bench_loader
 
-def _ids(_peer: str) -> tuple[float, float]:
-    from tests.benchmarks import bench_tokens
+        speeds = bench_loader.main()
+        return speeds["ours"], speeds["memmap"]
+    if name == "web":
+        from tests.benchmarks import bench_web
 
-    name, ours, theirs, _ = next(bench_tokens.measure(20))
-    assert name.startswith("byte-bpe")
-    return ours * 1e6, theirs * 1e6
-
-
-def _masks(_peer: str) -> tuple[float, float]:
-    from tests.benchmarks import bench_masking
-
-    speeds, _, _ = bench_masking.measure(("token",))
-    return speeds["token"], speeds["collator"]
-
-
-def _loader(_peer: str) -> tuple[float, float]:
-    from tests.benchmarks import bench_loader
-
-    speeds = bench_loader.main([])
-    return speeds["ours"], speeds["memmap"]
-
-
-def _web(peer: str) -> tuple[float, float]:
-    from tests.benchmarks import bench_web
-
-    size, seconds, _ = bench_web.measure([str(path) for path in warc_files()], peer, 3)
-    return size / seconds["ours"], size / seconds["datatrove"]
-
-
-def _training(_peer: str) -> tuple[float, float]:
+        size, seconds, _ = bench_web.measure([*map(str, warc_files())], peer, 3)
+        return size / seconds["ours"], size / seconds["datatrove"]
     from tests.benchmarks import bench_training
 
     return bench_training.bench_micro_step()
@@ -188,19 +175,16 @@ def _training(_peer: str) -> tuple[float, float]:
 ROWS = {
     "prepare": Row(
         "JSON lines to shards with ten masks, one core", "MB/s",
-        "`group_texts`, ten collator passes", _prepare,
+        "`group_texts`, ten collator passes",
     ),
-    "ids": Row("token ids, byte-level BPE, one core", "MB/s", "`tokenizers`", _ids),
-    "masks": Row(
-        "masks drawn, one core", "tokens x masks/s", "transformers' data collator", _masks
-    ),
+    "ids": Row("token ids, byte-level BPE, one core", "MB/s", "`tokenizers`"),
+    "masks": Row("masks drawn, one core", "tokens x masks/s", "transformers' data collator"),
     "loader": Row(
         "loader, batches of 64 x 512, one core", "tokens/s", "memory map and masking in torch",
-        _loader,
     ),
-    "web": Row("main text of web pages, one core", "MB/s", "datatrove with Trafilatura", _web),
+    "web": Row("main text of web pages, one core", "MB/s", "datatrove with Trafilatura"),
     "training": Row(
-        "RoBERTa-base, forward and backward, all cores", "sequences/s", "transformers", _training
+        "RoBERTa-base, forward and backward, all cores", "sequences/s", "transformers"
     ),
 }  # fmt: skip
 """The rows of the table, in order."""

@@ -1,44 +1,36 @@
 """The GPU gate runs from end to end without a GPU; its figures there mean nothing."""
 
-import os
-import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from tests.benchmarks import gpu_gate
-from tests.benchmarks.gpu_gate import BUDGET_SECONDS, PARTS, START_SECONDS, Part, measure
+from tests.benchmarks import gpu_gate, gpu_parts
+from tests.benchmarks.gpu_gate import BUDGET_SECONDS, PARTS, START_SECONDS, Part, measure, say_to
 from tests.benchmarks.gpu_parts import Gate
 from tests.launching import process
-from tests.pipeline.conftest import started
-from tests.pipeline.test_train import wait_for
-
-GATE = [sys.executable, "-m", "tests.benchmarks.gpu_gate"]
-
-
-def gate(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return process.run([*GATE, *arguments], env=os.environ | environment)
 
 
 @pytest.fixture
 def here() -> Gate:
     return Gate(
-        device=torch.device("cpu"), recipes=(), sizes=(), rows=1, batch=1, steps=1,
-        repeats=1, shards=Path(), deadline=time.perf_counter() + 600,
+        device=torch.device("cpu"), recipes=(), checked=(), sizes=(), rows=1, batch=1,
+        steps=1, repeats=1, shards=Path(), deadline=time.perf_counter() + 600,
     )  # fmt: skip
 
 
 def test_dry_run(prepared: Path, tmp_path: Path) -> None:
     """Every part works, and is appended as it is printed; versions first."""
-    results = tmp_path / "RESULTS.md"
+    results, cache = tmp_path / "RESULTS.md", tmp_path / "cache"
     results.write_text("# Results\n")
-    cache = tmp_path / "cache"
-    result = gate("--dry-run", "--shards", prepared, "--append", results, "--cache", cache)
+    result = process.run(
+        [sys.executable, "-m", "tests.benchmarks.gpu_gate", "--dry-run", "--shards", prepared,
+         "--append", results, "--cache", cache]
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr
     titles = [line[4:].partition(" (")[0] for line in result.stdout.splitlines() if "###" in line]
     assert "FAILED" not in result.stdout and titles == [part.title for part in PARTS]
@@ -47,44 +39,32 @@ def test_dry_run(prepared: Path, tmp_path: Path) -> None:
     assert results.read_text() == f"# Results\n\n{result.stdout.removesuffix(chr(10))}"
 
 
-def test_a_killed_gate_leaves_what_was_measured(prepared: Path, tmp_path: Path) -> None:
-    """Killed in its third part of five, at toy size."""
-    script, results = tmp_path / "script.py", tmp_path / "RESULTS.md"
-    script.write_text(
-        "import time\nfrom pathlib import Path\nfrom tests.benchmarks import gpu_gate\n"
-        "from tests.benchmarks.gpu_gate import Part\n"
-        f"def hangs(gate):\n    Path({str(tmp_path / 'third')!r}).touch()\n    time.sleep(60)\n"
-        "first = gpu_gate.PARTS[0]\n"
-        "gpu_gate.PARTS = (first, Part('B', 9, lambda gate: 'fine'), Part('C', 60, hangs))\n"
-        "gpu_gate.main()\n"
-    )
-    with started(
-        sys.executable, script, "--dry-run", "--shards", prepared, "--append", results
-    ) as running:
-        wait_for(tmp_path / "third", running)
-        running.send_signal(signal.SIGKILL)
-        output, _ = running.communicate(timeout=60)
-    assert results.read_text() == f"\n{output.removesuffix(chr(10))}"
-    assert output.startswith("## GPU gate") and "| whole step |" in output
-    assert output.endswith("\n\nfine\n\n") and "### C" not in output
+def test_what_was_measured_is_in_the_file_before_the_next_part_starts(
+    here: Gate, tmp_path: Path
+) -> None:
+    """So it stays if the gate is killed. A part that fails does not end the rest."""
+    results = tmp_path / "RESULTS.md"
 
-
-def test_without_a_gpu() -> None:
-    result = gate(CUDA_VISIBLE_DEVICES="")
-    assert result.returncode == 2 and result.stdout == ""
-    assert (
-        result.stderr.startswith("error: PyTorch finds no GPU") and result.stderr.count("\n") == 1
-    )
-
-
-def test_a_failing_part_does_not_end_the_rest(here: Gate) -> None:
     def fails(gate: Gate) -> str:
         raise RuntimeError("no such kernel\nand more")
 
-    said: list[str] = []
-    parts = (Part("A", 20, fails), Part("B", 20, lambda gate: "fine"))
-    assert measure(here, parts, said.append) == ["A"]
-    assert said[0].endswith("FAILED: RuntimeError: no such kernel") and said[1].endswith("fine")
+    def fine(gate: Gate) -> str:
+        return f"was: {results.read_text()!r}"
+
+    assert measure(here, (Part("A", 20, fails), Part("B", 20, fine)), say_to(results)) == ["A"]
+    first, second = results.read_text().split("\n### ")[1:]
+    assert first.startswith("A (") and first.endswith("\n\nFAILED: RuntimeError: no such kernel\n")
+    assert second.startswith("B (") and "no such kernel" in second
+
+
+def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu_gate"])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit) as ended:
+        gpu_gate.main()
+    said = capsys.readouterr()
+    assert ended.value.code == 2 and said.out == ""
+    assert said.err.startswith("error: PyTorch finds no GPU") and said.err.count("\n") == 1
 
 
 def test_each_part_has_its_share_of_the_time(here: Gate) -> None:
@@ -110,6 +90,20 @@ def test_a_missing_package_is_a_version_too(monkeypatch: pytest.MonkeyPatch) -> 
         raise gpu_gate.PackageNotFoundError(package)
 
     monkeypatch.setattr(gpu_gate, "version", version)
-    assert "deepspeed missing, transformers missing" in gpu_gate.heading(
-        torch.device("cpu"), dry_run=True
-    )
+    assert "deepspeed missing, transformers missing" in gpu_gate.heading(torch.device("cpu"))
+
+
+def test_what_was_compiled_is_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The null GPU's gate does it for real."""
+    compiled: list[Any] = [None, (b"kernels " * 1000, None)]
+    loaded: list[bytes] = []
+    monkeypatch.setattr(torch.compiler, "save_cache_artifacts", lambda: compiled.pop(0))
+    monkeypatch.setattr(torch.compiler, "load_cache_artifacts", loaded.append)
+    file = tmp_path / "cache"
+    gpu_parts.load_cache(file)
+    gpu_parts.save_cache(file)  # nothing was compiled
+    assert not file.exists()
+    gpu_parts.save_cache(file)
+    assert file.stat().st_size < 1000
+    gpu_parts.load_cache(file)
+    assert loaded == [b"kernels " * 1000]

@@ -6,18 +6,13 @@ from pipeline.base.errors import ConfigError
 from tests.benchmarks.speed_table import END, PAGES, ROWS, START, row_line, shown, with_table
 
 
-def block(text: str) -> str:
-    return text.partition(START)[2].partition(END)[0]
-
-
-def test_both_pages_have_the_same_table() -> None:
-    readme, results = (block(page.read_text("utf-8")) for page in PAGES)
+def test_both_pages_have_the_same_table_of_rows_that_are_measured() -> None:
+    readme, results = (
+        page.read_text("utf-8").partition(START)[2].partition(END)[0] for page in PAGES
+    )
     assert readme == results and "Measured on 20" in readme
-
-
-def test_its_rows_are_those_that_are_measured() -> None:
-    lines = block(PAGES[0].read_text("utf-8")).splitlines()
-    named = [line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("| ")][1:]
+    lines = [line for line in readme.splitlines() if line.startswith("| ")]
+    named = [line.split(" | ")[0].removeprefix("| ") for line in lines][1:]
     assert named == [row.what for row in ROWS.values() if row.what in named] and len(named) > 4
 
 
@@ -45,5 +40,5 @@ def test_only_the_text_between_the_markers_changes() -> None:
     once = with_table(page, "Measured.", ["| x | 1 | 2: y | 3x |"])
     assert once.startswith(f"a\n{START}\nMeasured.\n\n| what |") and once.endswith(f"|\n{END}\nb\n")
     assert "stale" not in once and with_table(once, "Measured.", ["| x | 1 | 2: y | 3x |"]) == once
-    with pytest.raises(ConfigError, match="has no lines"):
+    with pytest.raises(ConfigError):
         with_table("a\n", "Measured.", [])

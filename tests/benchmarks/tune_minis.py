@@ -18,11 +18,10 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.recipes import recipe
 
@@ -37,15 +36,14 @@ HALF_HOUR_STEPS = 5_300
 """Steps of a curve that CURVE_STEPS does not name: in bfloat16 half an hour on one core."""
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """One run: a family's recipe for some steps; rate: None for the recipe's."""
 
     family: str
     steps: int
     rate: float | None
     precision: str
-    seed: int = 0
+    seed: int
 
     @property
     def name(self) -> str:
@@ -54,30 +52,19 @@ class Trial:
         name = f"{self.family}-{rate}-{self.steps}-{self.precision}-{initializer}"
         return f"{name}-{self.seed}" if self.seed else name
 
-    def settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {
-            "steps": self.steps,
-            "precision": self.precision,
-            "seed": self.seed,
-            "logging.every": 50,
-        }
-        if self.rate is not None:
-            settings |= {
-                "optimizer.peak_lr": self.rate,
-                "validation.every": self.steps,
-                "checkpoint.every": self.steps,
-            }
-        return settings
-
 
 def train(trial: Trial, shards: Path, output: Path) -> dict[str, Any]:
     """Run to the end, from where it stands: its held-out losses and its CPU seconds."""
     run = output / trial.name
-    command = [sys.executable, "-m", "pipeline.train", f"{trial.family}_mini"]
-    command += ["--data", str(shards / SHARDS_OF.get(trial.family, trial.family))]
-    command += ["--output", str(run)]
-    for name, value in trial.settings().items():
-        command += ["--set", f"{name}={value}"]
+    settings = {
+        "steps": trial.steps, "precision": trial.precision, "seed": trial.seed, "logging.every": 50,
+    }  # fmt: skip
+    if trial.rate is not None:
+        settings |= {"optimizer.peak_lr": trial.rate}
+        settings |= dict.fromkeys(("validation.every", "checkpoint.every"), trial.steps)
+    command = [sys.executable, "-m", "pipeline.train", f"{trial.family}_mini", "--output", run]
+    command += ["--data", shards / SHARDS_OF.get(trial.family, trial.family)]
+    command += [f"--set={name}={value}" for name, value in settings.items()]
     with (output / f"{trial.name}.log").open("a") as log:
         child = subprocess.Popen(
             command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"}
@@ -87,12 +74,11 @@ def train(trial: Trial, shards: Path, output: Path) -> dict[str, Any]:
     if child.returncode:
         raise SystemExit(f"{trial.name} ended with {child.returncode}, see {log.name}")
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
-    found = {name: value for name, value in last.items() if name.startswith("validation_")}
     return {
-        "name": trial.name, "family": trial.family, "peak_lr": trial.rate, "steps": trial.steps,
-        "precision": trial.precision, "seed": trial.seed, "tokens": last["tokens"],
+        "name": trial.name, **trial._asdict(), "tokens": last["tokens"],
         "cpu_seconds": round(used.ru_utime + used.ru_stime),
-        "date": datetime.now(timezone.utc).date().isoformat(), **found,
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        **{name: value for name, value in last.items() if name.startswith("validation_")},
     }  # fmt: skip
 
 
@@ -125,16 +111,14 @@ def main() -> None:
             flush=True,
         )
 
-    rates = (None,) if arguments.curves else RATES
-    seeds = arguments.seeds if arguments.curves else (0,)
-
-    def steps(family: str) -> int:
-        if not arguments.curves:
-            return POINT_STEPS
-        return arguments.steps or CURVE_STEPS.get(family, HALF_HOUR_STEPS)
-
+    if arguments.curves:
+        steps_of = {family: arguments.steps or CURVE_STEPS.get(family, HALF_HOUR_STEPS)
+                    for family in FAMILIES}  # fmt: skip
+        rates, seeds = (None,), arguments.seeds
+    else:
+        steps_of, rates, seeds = dict.fromkeys(FAMILIES, POINT_STEPS), RATES, [0]
     trials = [
-        Trial(family, steps(family), rate, arguments.precision, seed)
+        Trial(family, steps_of[family], rate, arguments.precision, seed)
         for seed in seeds
         for family in arguments.only
         for rate in rates

@@ -5,10 +5,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
-
 from pipeline.data.preparation.tokenizer_training import train_tokenizer
 from pipeline.data.tokenizers.folders import read_vocabulary, save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -16,10 +12,15 @@ from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
 
 
+def given_vocabularies() -> Path | None:
+    """The folder of published ones in $TENFOLD_TEST_DATA, if there is one."""
+    folder = Path(os.environ.get("TENFOLD_TEST_DATA", "/nonexistent")) / "tokenizers"
+    return folder if folder.is_dir() else None
+
+
 def bench_vocabulary(directory: Path) -> Vocabulary:
     """Save a vocabulary of RoBERTa's size in `directory` and return it."""
-    given = Path(os.environ.get("TENFOLD_TEST_DATA", "/nonexistent")) / "tokenizers"
-    if not given.is_dir():
+    if not (given := given_vocabularies()):
         data = recipe("roberta_base").data
         return train_tokenizer(corpus_sources("sample", [])[1], data, directory)
     with tempfile.TemporaryDirectory() as folder:
@@ -28,11 +29,3 @@ def bench_vocabulary(directory: Path) -> Vocabulary:
         vocabulary = read_vocabulary(Path(folder))
     save_vocabulary(vocabulary, directory, 512)
     return vocabulary
-
-
-def gpt2_sized() -> tuple[PreTrainedTokenizerBase, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """The vocabulary for transformers, and its flags [ids]: special, and starts a word."""
-    with tempfile.TemporaryDirectory() as folder:
-        vocabulary = bench_vocabulary(Path(folder))
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        return tokenizer, vocabulary.special, vocabulary.word_starts
