@@ -1,8 +1,8 @@
 """One rank of the real engine: trains the toy under DeepSpeed in many settings, and compares.
 
 `torchrun --nproc-per-node N zero_worker.py OUT.json usual`: one start of Python and DeepSpeed for
-all settings of a world size. Slower tests pass `whole` or `drift` instead of `usual`, a benchmark
-passes `naive`. test_engine.py reads the output of rank 0.
+all settings of a world size. Slower tests pass `whole` or `drift` instead of `usual`.
+test_engine.py reads the output of rank 0.
 """
 
 import contextlib
@@ -268,10 +268,9 @@ def main() -> None:
     chosen = {
         "usual": zero_settings.usual(world), "whole": zero_settings.whole(world),
         "drift": zero_settings.DRIFT,
-        "naive": [setting for setting in zero_settings.LONGER if setting.stage in NAIVE[2]],
     }[sys.argv[2]]  # fmt: skip
     result: dict[str, Any] = {"exact": [measure(setting, plain, world) for setting in chosen]}
-    if sys.argv[2] in ("whole", "naive") or (sys.argv[2] == "usual" and world == 2):
+    if sys.argv[2] == "whole" or (sys.argv[2] == "usual" and world == 2):
         result["naive"] = [measure_naive(stage, plain, world) for stage in NAIVE.get(world, ())]
     if sys.argv[2] == "usual" and world == 2:
         result["refusals"] = measure_refusals()
