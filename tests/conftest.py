@@ -20,6 +20,7 @@ from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.recipes import recipe
 from tests.launching import process
 from tests.launching.shared import WORKER, build_once
+from tests.pipeline.data.small_shards import prepare_here
 
 LONG = (
     "test_engine", "test_readme", "test_train", "test_faults", "test_layouts", "test_families",
@@ -117,16 +118,10 @@ def command() -> Command:
 
 
 @pytest.fixture(scope="session")
-def prepared(
-    tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path, command: Command
-) -> Path:
+def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path) -> Path:
     """The sample corpus, prepared for roberta_tiny. Tests must not write into it."""
 
     def build(folder: Path) -> None:
-        result = command(
-            "prepare", "--corpus", "sample", "--recipe", "roberta_tiny",
-            "--tokenizer", tiny_tokenizer, "--output", folder / "sample", "--workers", 1,
-        )  # fmt: skip
-        assert result.returncode == 0, result.stderr
+        prepare_here(tiny_tokenizer, folder / "sample", "--corpus", "sample")
 
     return build_once(tmp_path_factory, "prepared", build) / "sample"

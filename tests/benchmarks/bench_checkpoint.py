@@ -149,7 +149,7 @@ def bench_resume(folder: Path) -> None:
     train = (*train, *(f"--set={setting}" for setting in settings), "--stop-at")
     prepare = command("prepare", "--corpus", "sample", "--recipe", RESUMED, "--output", shards)
     subprocess.run(prepare, check=True, stdout=subprocess.DEVNULL)
-    keep_held_out(shards, shards, 1)  # a command validates at its end
+    keep_held_out(shards, 1)  # a command validates at its end
     subprocess.run(command(*train, 1), check=True, stdout=subprocess.DEVNULL)
     seconds = [seconds_to_step(command(*train, step), run, step) for step in (2, 3)]
     print(

@@ -47,7 +47,7 @@ def bench(name: str, steps: int, threads: int, work: Path) -> None:
         return run_alone(sys.executable, "-m", f"pipeline.{name}", *words, **environment).said
 
     command("prepare", "--corpus", "sample", "--recipe", name, "--output", shards)
-    keep_held_out(shards, shards, 1)  # a run validates at its end, which is not measured here
+    keep_held_out(shards, 1)  # a run validates at its end, which is not measured here
     rows = BASE_ROWS if name == "roberta_base" else SEQUENCES
     chosen = (*SETTINGS, f"steps={steps}", f"batch.per_device={rows}")
     given = (name, "--data", shards, *(word for value in chosen for word in ("--set", value)))

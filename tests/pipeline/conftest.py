@@ -6,7 +6,6 @@ import functools
 import json
 import multiprocessing.spawn
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -44,10 +43,11 @@ from pipeline.training.job import Job, read_job
 from pipeline.training.network_arguments import parse_train
 from pipeline.training.run_directory.run_status import PLAN
 from pipeline.training.weights.model_folders import write_folder
-from tests.conftest import Command
 from tests.launching.process import quick_python
 from tests.launching.shared import build_once
 from tests.pipeline import preparing
+from tests.pipeline.data.small_shards import edited, prepare_here
+from tests.pipeline.phase_data import linked
 
 PYTHON = sys.executable
 PAIRS_SHIPPED = Path(zero_shot.__file__).with_name("zorro")
@@ -158,10 +158,8 @@ def poison(directory: Path, positions: range, seed: int = 0) -> None:
     dataset = Dataset.open(directory)
     order = Order(kind="global", seed=seed, piece_rows=(dataset.piece_rows,))
     rng = np.random.default_rng(0)
-    ends = np.cumsum([shard.sequences for shard in dataset.shards])
     for row in order.locate(np.arange(positions.start, positions.stop)).row:
-        shard = int(np.searchsorted(ends, row, side="right"))
-        inside = int(row - ends[shard] + dataset.shards[shard].sequences)
+        shard, inside = place_of(dataset, row)
         path = directory / dataset.shards[shard].file
         ids = arrow_files.read_table(path)["input_ids"][inside].values.to_numpy()
         content = bytearray(path.read_bytes())
@@ -171,30 +169,34 @@ def poison(directory: Path, positions: range, seed: int = 0) -> None:
         path.write_bytes(content)
 
 
+def place_of(dataset: Dataset, row: int) -> tuple[int, int]:
+    """The number of a row's shard, and of the row inside it."""
+    ends = np.cumsum([shard.sequences for shard in dataset.shards])
+    shard = int(np.searchsorted(ends, row, side="right"))
+    return shard, int(row - ends[shard] + dataset.shards[shard].sequences)
+
+
 def hold_out_less(directory: Path, target: Path, most: int = 2) -> Path:
     """The same train rows under `target`, and the `most` smallest shards of held-out rows.
 
     Validating on a held-out book would take a small run longer than its steps.
     """
-    shutil.copytree(directory, target, copy_function=os.link)
-    (target / "manifest.json").unlink()  # a hard link
-    keep_held_out(directory, target, most)
+    keep_held_out(linked(directory, target), most)
     return target
 
 
-def keep_held_out(directory: Path, target: Path, most: int) -> None:
-    """Write `target`'s manifest, that of `directory` with its `most` smallest held-out shards."""
+def keep_held_out(directory: Path, most: int) -> None:
+    """Keep the `most` smallest shards of held-out rows in the manifest."""
     whole = read_manifest(directory)
     held_out = whole.of("validation")
     gone = sorted(held_out, key=lambda shard: shard.sequences)[most:]
-    manifest = json.loads(whole.to_json())
-    for corpus, span in corpus_spans(directory, whole, held_out).items():
-        rows = sum(shard.sequences for shard in held_out[span] if shard in gone)
-        manifest["corpora"][corpus]["validation_sequences"] -= rows
-        manifest["corpora"][corpus]["sequences"] -= rows
-    names = {shard.file for shard in gone}
-    manifest["shards"] = [shard for shard in manifest["shards"] if shard["file"] not in names]
-    (target / "manifest.json").write_text(json.dumps(manifest))
+    with edited(directory) as manifest:
+        for corpus, span in corpus_spans(directory, whole, held_out).items():
+            rows = sum(shard.sequences for shard in held_out[span] if shard in gone)
+            manifest["corpora"][corpus]["validation_sequences"] -= rows
+            manifest["corpora"][corpus]["sequences"] -= rows
+        names = {shard.file for shard in gone}
+        manifest["shards"] = [shard for shard in manifest["shards"] if shard["file"] not in names]
 
 
 @pytest.fixture(scope="session")
@@ -222,23 +224,18 @@ def arguments(lesson: Path) -> Arguments:
 
 
 @pytest.fixture(scope="session")
-def short(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path, command: Command) -> Path:
+def short(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path) -> Path:
     """The sample corpus as `lesson`, in sequences of 16."""
 
     def build(folder: Path) -> None:
-        output = folder / "sample"
-        result = command(
-            "prepare", "--corpus", "sample", "--recipe", "roberta_tiny", "--set",
-            "data.sequence_length=16", "--tokenizer", tiny_tokenizer, "--output", output,
-            "--workers", 1,
-        )  # fmt: skip
-        assert result.returncode == 0, result.stderr
-        hold_out_less(output, folder / "lesson")
+        words = ("--corpus", "sample", "--set", "data.sequence_length=16")
+        shards = prepare_here(tiny_tokenizer, folder / "sample", *words)
+        hold_out_less(shards, folder / "lesson")
 
     return build_once(tmp_path_factory, "short", build) / "lesson"
 
 
-PHASES = json.dumps([{"steps": 10, "sequence_length": 16, "sequences": 24}])
+PHASE = {"steps": 10, "sequence_length": 16, "sequences": 24}
 """Of a run over `lesson` and `short`."""
 
 
@@ -257,11 +254,13 @@ def trained(
 def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) -> None:
     """The runs of `trained`, in two launches."""
     sixes: dict[str, object] = {"batch__per_device": 6, "optimizer__kind": "stable_adamw"}
+    other = ["encoder.dropout=0.3"]
     grows = NO_DROPOUT | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
 
-    def phased(name: str, *extra: object, **settings: object) -> list[str]:
-        """A command for a run of two phases, with dropout and two sizes of micro-batches."""
-        return with_data(arguments(folder / name, *extra, **settings, phases=PHASES), short, lesson)
+    def phased(name: str, *extra: object, own: Sequence[str] = (), **settings: object) -> list[str]:
+        """A command for a run of two phases; own: settings of the first."""
+        phases = json.dumps([PHASE | {"settings": own}])
+        return with_data(arguments(folder / name, *extra, **settings, phases=phases), short, lesson)
 
     river = ["river " * (100 + number) for number in range(40)]
     prepare_texts(lesson / "tokenizer", folder / "river", river)
@@ -301,7 +300,6 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         exact("2x4-zero3", "--ds", "zero3", batch__per_device=4),
         exact("2x4-grammar", "--ds", folder / "zero3-small.json", **grammar, batch__per_device=4),
         exact("2x3-zero0", "--ds", "zero0", batch__per_device=3),
-        exact("2x1-zero3", "--ds", "zero3", batch__per_device=1),
         exact("moved", "--ds", "zero2", "--stop-at", 7),
         run_of("grown-moved", "--ds", "zero2", "--stop-at", 5, **grows, batch__per_device=3),
         run_of("2x8-long", **LONG),
@@ -327,9 +325,9 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         with_data(exact("init-river", *begins, optimizer__peak_lr=0.1), folder / "river"),
         phased("phased-exact", **NO_DROPOUT),
         phased("phased-moved", **NO_DROPOUT),
-        phased("phased", batch__per_device=6),
+        phased("phased", own=other, batch__per_device=6),
         *[
-            phased("phased-stops", "--stop-at", stop, batch__per_device=6)
+            phased("phased-stops", "--stop-at", stop, own=other, batch__per_device=6)
             for stop in (9, 10, 11, STEPS)  # the second is the boundary
         ],
         run_of("1x6-dropout", **sixes),
@@ -337,6 +335,7 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         run_of("1x6-resumed", **sixes),
         exact("fork", *fork, steps=12),
         with_data(exact("fork-grown", *fork, steps=12), lesson, lesson),
+        exact("1x16"),  # has nothing to do
     ]
     for name, jobs in (("two", two), ("one", one)):
         result = train_jobs(folder / f"{name}.json", jobs, count=1 + (name == "two"))

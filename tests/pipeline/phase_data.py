@@ -1,26 +1,30 @@
 """Prepared directories for phases that differ in more than length, made of the rows of others."""
 
-import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pipeline.data.shards.corpus_spans import corpus_spans
-from pipeline.data.shards.manifest import read_manifest
+from pipeline.data.shards.manifest import MANIFEST, read_manifest
+from tests.pipeline.data.small_shards import edited
+
+
+def linked(directory: Path, target: Path) -> Path:
+    """The same files by hard links, with a manifest of its own."""
+    shutil.copytree(directory, target, copy_function=os.link)
+    (target / MANIFEST).unlink()
+    shutil.copyfile(directory / MANIFEST, target / MANIFEST)
+    return target
 
 
 def drawn_anew(directory: Path, target: Path) -> Path:
     """The same rows without stored training masks: they are drawn in each epoch."""
-
-    def change(manifest: dict[str, Any]) -> None:
+    with edited(linked(directory, target)) as manifest:
         manifest["duplicates"] = manifest["data"]["duplicates"] = 0
         manifest["data"]["mask_mode"] = "per-epoch"
         for shard in manifest["shards"]:
             shard["masks"] = shard["masks"][: shard["split"] != "train"]
-
-    return _changed(directory, target, change)
+    return target
 
 
 def of_corpus(directory: Path, corpus: str, target: Path) -> Path:
@@ -28,42 +32,26 @@ def of_corpus(directory: Path, corpus: str, target: Path) -> Path:
     whole = read_manifest(directory)
     train = whole.of("train")
     own = {shard.file for shard in train[corpus_spans(directory, whole, train)[corpus]]}
-
-    def change(manifest: dict[str, Any]) -> None:
+    with edited(linked(directory, target)) as manifest:
         manifest["corpora"] = {corpus: manifest["corpora"][corpus]}
         manifest["shards"] = [
             shard
             for shard in manifest["shards"]
             if shard["split"] != "train" or shard["file"] in own
         ]
-
-    return _changed(directory, target, change)
+    return target
 
 
 def of_rate(directory: Path, rate: float, target: Path) -> Path:
     """The same rows and masks, said to be of another rate."""
-
-    def change(manifest: dict[str, Any]) -> None:
+    with edited(linked(directory, target)) as manifest:
         manifest["data"]["masks.rate"] = rate
-
-    return _changed(directory, target, change)
+    return target
 
 
 def in_languages(directory: Path, languages: dict[str, str], target: Path) -> Path:
     """The same rows, with the languages of some corpora recorded."""
-
-    def change(manifest: dict[str, Any]) -> None:
+    with edited(linked(directory, target)) as manifest:
         for corpus, language in languages.items():
             manifest["corpora"][corpus]["language"] = language
-
-    return _changed(directory, target, change)
-
-
-def _changed(directory: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
-    shutil.copytree(directory, target, copy_function=os.link)
-    path = target / "manifest.json"
-    manifest = json.loads(path.read_text())
-    change(manifest)
-    path.unlink()  # a hard link
-    path.write_text(json.dumps(manifest))
     return target

@@ -3,8 +3,6 @@
 Each answer of the README's table "What happens when" names one of these tests, or another's.
 """
 
-import gzip
-import json
 import math
 import os
 import re
@@ -12,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.base.errors import ConfigError
 from pipeline.cluster.ranks import Alone
 from pipeline.data.shards import arrow_files
 from pipeline.loading.dataset import Dataset
@@ -34,7 +32,9 @@ from tests.pipeline.conftest import (
     STEPS,
     Arguments,
     forkrun,
+    job,
     launch,
+    place_of,
     poison,
     started,
     succeed,
@@ -58,25 +58,23 @@ def rank_of(process: int) -> str:
     return next((v.decode()[5:] for v in variables if v.startswith(b"RANK=")), "")
 
 
-def interrupt(points: int, kills: int, stops: int, arguments: Arguments, folder: Path) -> str:
-    parts = arguments(folder, checkpoint__every=5)
+@pytest.mark.parametrize(
+    ("points", "kills", "stops"), [(1, 1, 2), pytest.param(40, 20, 20, marks=pytest.mark.slow)]
+)
+def test_killed_and_stopped_at_some_moments(
+    points: int, kills: int, stops: int, arguments: Arguments, tmp_path: Path
+) -> None:
+    """Every run ends with the same bits."""
+    parts = arguments(tmp_path, checkpoint__every=5)
     place = parts.index("--output")
+    del parts[place : place + 2]
     counts = ("--points", points, "--kills", kills, "--stops", stops)
-    given = ("--", *parts[:place], *parts[place + 2 :])
-    return succeed(sys.executable, INTERRUPTIONS, folder, *counts, *given, timeout=7200).stdout
-
-
-def test_killed_and_stopped_at_some_moments(arguments: Arguments, tmp_path: Path) -> None:
-    """Every run ends with the same bits; `make test-all` tries more moments."""
-    said = interrupt(1, 1, 2, arguments, tmp_path)
+    script = (sys.executable, INTERRUPTIONS, tmp_path, *counts, "--", *parts)
+    said = succeed(*script, timeout=7200).stdout
     rows = [line.split(" | ") for line in said.splitlines() if line.startswith("| SIG")]
-    assert [row[0] for row in rows] == ["| SIGKILL", *["| SIGTERM"] * 2, *["| SIGINT"] * 2]
+    signals = ["SIGKILL"] * kills + ["SIGTERM"] * stops + ["SIGINT"] * stops
+    assert [row[0] for row in rows] == [f"| {name}" for name in signals]
     assert all(row[-1] == "yes |" for row in rows)
-
-
-@pytest.mark.slow
-def test_killed_and_stopped_at_many_moments(arguments: Arguments, tmp_path: Path) -> None:
-    interrupt(40, 20, 20, arguments, tmp_path)
 
 
 def test_a_killed_rank_is_restarted_and_the_run_ends_the_same(
@@ -170,12 +168,9 @@ def damage(directory: Path, sequences: int, step: int) -> Path:
     order = Order(kind="global", seed=0, piece_rows=(dataset.piece_rows,))
     share = Share(sequences=sequences, per_device=8, rank=1, world_size=2)
     used = order.locate(np.arange((step - 1) * sequences)).row
-    ends = np.cumsum([shard.sequences for shard in dataset.shards])
     for row in order.locate(share.positions((step - 1) * sequences, sequences)).row:
-        shard = int(np.searchsorted(ends, row, side="right"))
-        block, inside = divmod(
-            int(row - ends[shard] + dataset.shards[shard].sequences), arrow_files.BATCH_ROWS
-        )
+        shard, place = place_of(dataset, row)
+        block, inside = divmod(place, arrow_files.BATCH_ROWS)
         if inside and not np.isin([row - 1, row], used).any():
             break
     path = directory / dataset.shards[shard].masks[0].file
@@ -299,22 +294,6 @@ def test_a_damaged_shard_is_excluded_if_asked_and_every_resume_excludes_the_same
     assert_same(folder / "skips-killed", folder / "skips")
 
 
-@pytest.mark.slow
-def test_a_resume_on_other_ranks_skips_the_same_around_a_spike(
-    lesson: Path, arguments: Arguments, tmp_path: Path
-) -> None:
-    data = Path(shutil.copytree(lesson, tmp_path / "data"))
-    poison(data, range(11 * 32, 12 * 32))
-    found, moved = tmp_path / "found", tmp_path / "moved"
-    train_jobs(tmp_path / "found.json", [with_data(arguments(found, **SPIKES), data)], count=2)
-    from_step(found, 10, moved)
-    train_jobs(tmp_path / "moved.json", [with_data(arguments(moved, **SPIKES), data)])
-    for expected, line in zip(lines(found), lines(moved), strict=True):
-        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-5)
-        for count in ("sequences", "tokens", "predictions", "epoch", "skipped_sequences"):
-            assert line[count] == expected[count]
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MB."""
@@ -349,47 +328,16 @@ def test_a_full_disk_is_reported_and_training_continues(
     assert names == ["latest", "step-00000020"]
 
 
-def test_hours_end_a_run_as_a_signal_does(arguments: Arguments, tmp_path: Path) -> None:
+def test_hours_end_a_run_as_a_signal_does(
+    arguments: Arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = tmp_path / "run"
     result = launch(*command(arguments(run, "--hours", 0.001)))
     assert result.returncode == 75, result.stderr
     assert (run / "INTERRUPTED").read_text() == "step 0\n"
     assert tensors(run, 0)
-    refused = launch(*command(arguments(run, "--hours", 0))).stderr
-    assert refused.startswith("error: --hours must be positive, got 0") and refused.count("\n") == 1
-
-
-def test_a_profile_shows_the_model_at_work(trained: Path) -> None:
-    (path,) = (trained / "1x8" / "profile").iterdir()
-    assert path.name == "step-00000004.json.gz"
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    assert {"aten::embedding", "aten::gelu"} <= {event.get("name") for event in events}
-
-
-@pytest.mark.slow
-def test_hours_are_kept_with_steps_made(arguments: Arguments, tmp_path: Path) -> None:
-    run, began = tmp_path / "run", time.monotonic()
-    parts = arguments(run, "--hours", 0.025, **LONG, steps=1_000_000)
-    result = launch(*command(parts))
-    assert result.returncode == 75, result.stderr
-    assert time.monotonic() - began < 90
-    assert int((run / "INTERRUPTED").read_text().split()[1]) > 0
-
-
-@pytest.mark.slow
-def test_a_rank_that_hangs_ends_the_job(arguments: Arguments, tmp_path: Path) -> None:
-    """The other rank, which waits for it, shows where; the launcher ends both."""
-    run = tmp_path / "run"
-    settings = LONG | {"steps": 1_000_000, "logging__hang_seconds": 5}
-    with started(*torchrun("-m", "pipeline.train", *arguments(run, **settings))) as process:
-        wait_for_a_step(run, process)  # the watchdog starts here
-        (second,) = [child for child in children(process.pid) if rank_of(child) == "1"]
-        os.kill(second, signal.SIGSTOP)
-        # ten times as long as the start took, see PATIENCE
-        _, errors = process.communicate(timeout=600)
-    assert process.returncode != 0
-    assert re.search(r"error: rank 0 on \S+ has made no progress for \d+ s", errors)
-    assert "Current thread" in errors and "loop.py" in errors
+    with pytest.raises(ConfigError, match="--hours must be positive, got 0"):
+        job(monkeypatch, arguments(run, "--hours", 0))
 
 
 def test_every_answer_of_the_page_names_a_test() -> None:
