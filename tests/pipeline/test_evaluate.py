@@ -91,11 +91,11 @@ def test_the_printed_report(trained: Path, prepared: Path, call: Call) -> None:
 def test_models_and_data_that_cannot_be_scored(
     trained: Path, lesson: Path, tmp_path: Path, call: Call
 ) -> None:
-    for run, data, said in (
-        (tmp_path, lesson, "has no checkpoint"),
-        (trained / "1x16", tmp_path, "has no manifest.json"),
-    ):
-        assert said in call(evaluate.main, run, "--data", data, code=2)
+    (tmp_path / "empty").mkdir()
     (tmp_path / "config.json").write_text("{}")
-    error = call(evaluate.main, tmp_path, "--data", lesson, code=2)
-    assert "no model that can be loaded" in error
+    for model, data, said in (
+        (tmp_path / "empty", lesson, "has no checkpoint"),
+        (trained / "1x16", tmp_path, "has no manifest.json"),
+        (tmp_path, lesson, "no model that can be loaded"),
+    ):
+        assert said in call(evaluate.main, model, "--data", data, code=2)

@@ -1,5 +1,4 @@
 import functools
-import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pipeline import export as export_command
 from pipeline.downstream.starting_weights import load_start, save_folder
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights import model_folders
-from tests.pipeline.preparing import Call, at_once_without_locks, small_disk
+from tests.pipeline.preparing import Call, small_disk
 
 FILES = ["README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 
@@ -27,28 +26,20 @@ def export(call: Call) -> Call:
 def test_transformers_loads_the_folder_and_fills_masks(
     trained: Path, tmp_path: Path, export: Call
 ) -> None:
-    folder = tmp_path / "model"
-    export(trained / "1x16", "--output", folder)
+    """Of a checkpoint that two ranks have divided between them."""
+    run, folder = trained / "2x4-zero3", tmp_path / "deep" / "model"
+    assert "exported step 20 of roberta_tiny" in export(run, "--output", folder)
     assert sorted(path.name for path in folder.iterdir()) == FILES
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     assert isinstance(model, transformers.RobertaForMaskedLM)
     fill = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer)
     assert len(fill("The house was <mask> and old.", top_k=3)) == 3
-    ours = model_folders.load_run(trained / "1x16")[0].model
+    ours = model_folders.load_run(run)[0].model
     ids = torch.tensor(tokenizer("The house was <mask> and old.")["input_ids"])
     theirs = model.eval()(ids[None]).logits[0]
     torch.testing.assert_close(ours.logits(ids, pieces_of([len(ids)])), theirs, atol=1e-4, rtol=0)
     assert load_file(folder / "model.safetensors")["lm_head.bias"].shape == (2048,)
-
-
-def test_an_earlier_step_and_a_checkpoint_of_two_ranks(
-    trained: Path, tmp_path: Path, export: Call
-) -> None:
-    output = tmp_path / "deep" / "model"
-    said = export(trained / "2x4-zero3", "--step", 10, "--output", output)
-    assert "exported step 10 of roberta_tiny" in said
-    assert json.loads((output / "config.json").read_text())["vocab_size"] == 2048
 
 
 def test_a_card_is_the_same_at_every_export_of_a_step(
@@ -89,23 +80,6 @@ def test_a_run_records_the_longest_rows_of_what_it_started_from(trained: Path) -
     names = ("init", "init-moved", "fork", "fork-taken-down", "1x16")
     found = [read_record(trained / name).initial_length for name in names]
     assert found == [32, 32, 32, 32, 0]
-
-
-def test_two_exports_at_once_publish_one_whole_folder(trained: Path, tmp_path: Path) -> None:
-    """Where locks exclude nobody, too. The other one says so."""
-    output = tmp_path / "new" / "model"
-    exports = [("export", trained / "1x16", "--step", n, "--output", output) for n in (10, 20)]
-    found = at_once_without_locks(tmp_path / "meeting", *exports)
-    assert sorted(code for code, *_ in found) == [0, 2], found
-    for (code, said, error), command in zip(found, exports):
-        if code:
-            assert error.startswith(f"error: {output} was written by another process meanwhile")
-        else:
-            assert f"exported step {command[3]} of roberta_tiny" in said
-            assert f"step {command[3]}\n" in (output / "README.md").read_text()
-    assert sorted(path.name for path in output.iterdir()) == FILES
-    assert [path.name for path in output.parent.iterdir()] == ["model"]
-    assert model_folders.load_folder(output)
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(
