@@ -2,7 +2,6 @@
 
 import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,13 @@ from tests.pipeline.reporting.small_runs import write_run
 from tests.pipeline.reporting.test_ablation_section import content
 from tests.pipeline.reporting.test_score_files import FINE_TUNED
 
-Show = Callable[..., str]
-
 
 @pytest.fixture
-def show(call: Call) -> Show:
+def show(call: Call) -> Call:
     return functools.partial(call, report.main)
 
 
-def test_a_page_and_its_scores(tmp_path: Path, prepared: Path, show: Show) -> None:
+def test_a_page_and_its_scores(tmp_path: Path, prepared: Path, show: Call) -> None:
     run, page = write_run(tmp_path / "run", data=prepared), tmp_path / "page.html"
     (tmp_path / "scores.json").write_text(json.dumps(FINE_TUNED))
     said = show(run, "--scores", tmp_path / "scores.json", "--output", page)
@@ -32,7 +29,7 @@ def test_a_page_and_its_scores(tmp_path: Path, prepared: Path, show: Show) -> No
     assert "Curves" in text and "<svg" not in text
 
 
-def test_an_ablation(tmp_path: Path, show: Show) -> None:
+def test_an_ablation(tmp_path: Path, show: Call) -> None:
     (tmp_path / "ablation.json").write_text(json.dumps(content()))
     text = show("--ablation", tmp_path, "--text")
     assert text.startswith("two: -0.1000 nats to one") and "not significant" in text
@@ -40,7 +37,7 @@ def test_an_ablation(tmp_path: Path, show: Show) -> None:
     assert "the same, other seeds" in (tmp_path / "page.html").read_text()
 
 
-def test_what_cannot_be_reported_is_said(tmp_path: Path, prepared: Path, show: Show) -> None:
+def test_what_cannot_be_reported_is_said(tmp_path: Path, prepared: Path, show: Call) -> None:
     run = write_run(tmp_path / "run")
     for arguments, message in {
         (tmp_path / "none", "--text"): "no such directory",

@@ -2,7 +2,6 @@
 
 import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,10 @@ from tests.pipeline.preparing import Call, printed_without
 from tests.pipeline.training.run_directory.test_status_words import write_failed_run
 
 RUNS = Path(__file__).parents[1] / "golden" / "runs"
-Show = Callable[..., str]
 
 
 @pytest.fixture
-def show(call: Call) -> Show:
+def show(call: Call) -> Call:
     return functools.partial(call, status.main)
 
 
@@ -25,14 +23,14 @@ def run(tmp_path: Path) -> Path:
     return write_failed_run(tmp_path)
 
 
-def test_one_run_is_shown_in_full_and_several_in_a_table(run: Path, show: Show) -> None:
+def test_one_run_is_shown_in_full_and_several_in_a_table(run: Path, show: Call) -> None:
     assert show(run).startswith(f"{run}, roberta_large: failed (Slurm job 9)\n")
     table = show(run, RUNS / "bert").splitlines()
     for line, name in zip(table, ("run", run, RUNS / "bert"), strict=True):
         assert line.startswith(f"{name} ")
 
 
-def test_json_for_scripts(run: Path, show: Show) -> None:
+def test_json_for_scripts(run: Path, show: Call) -> None:
     (found,) = json.loads(show(run, "--json"))
     assert found["state"] == "failed" and found["progress"]["step"] == 22
     assert found["progress"]["validation_loss"] is None
@@ -40,7 +38,7 @@ def test_json_for_scripts(run: Path, show: Show) -> None:
     assert len(json.loads(show(run, RUNS / "bert", "--json"))) == 2
 
 
-def test_what_is_no_run_is_said(run: Path, tmp_path: Path, show: Show, prepared: Path) -> None:
+def test_what_is_no_run_is_said(run: Path, tmp_path: Path, show: Call, prepared: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.txt").write_text("text")
     for path, message in {
