@@ -20,9 +20,8 @@ from tests.pipeline.preparing import Call, wait_until
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory, sample_text: list[str]) -> Path:
-    return small_ablation.write_corpus(
-        tmp_path_factory.mktemp("corpus") / "text.jsonl", sample_text
-    )
+    path = tmp_path_factory.mktemp("corpus") / "text.jsonl"
+    return small_ablation.write_corpus(path, sample_text, documents=60)
 
 
 @pytest.fixture(scope="module")

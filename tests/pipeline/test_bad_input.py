@@ -146,13 +146,6 @@ def test_folders_without_files_and_with_broken_links(tmp_path: Path, prepare: Pr
         link.unlink()
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path, prepare: Prepare) -> None:
-    """A process's memory, unreadable at 0; a file's mode does not stop root."""
-    link = tmp_path / "in.jsonl"
-    link.symlink_to("/proc/self/mem")
-    assert f"{link} cannot be read: Input/output error" in prepare(link, code=2)
-
-
 @pytest.mark.parametrize(
     ("corpus", "size", "fills"),
     [("own", 20_000, "out/.work"), ("wikipedia", 4_000, "tight/documents")],

@@ -113,15 +113,11 @@ def test_text(name: str, options: list[str], place: Path, call: Call, follow: Fo
         path.write_text("\n".join(row["text"] for row in TEXTS))
     else:
         path.write_bytes(gzip.compress(LINES) if name.endswith(".gz") else LINES)
-    given = f"./{name}" if name.startswith("-") else name
-    assert follow(call(inspect.main, given, "--samples", 0, *options)) == ["pipeline.prepare"]
-    absolute = call(inspect.main, path, "--samples", 0, *options)
-    assert follow(absolute) == ["pipeline.prepare"]
-
-
-def test_text_of_which_nothing_is_kept(place: Path, call: Call) -> None:
-    (place / "a.jsonl").write_bytes(LINES)
-    assert "next:" not in call(inspect.main, "a.jsonl", "--filter", "min-words=500")
+    given = {"-odd.parquet": f"./{name}", "it's.jsonl": path}.get(name, name)
+    said = call(inspect.main, given, "--samples", 0, *options)
+    assert follow(said) == ["pipeline.prepare"]
+    if name == "a folder":
+        assert "next:" not in call(inspect.main, path, "--filter", "min-words=500")
 
 
 def test_extracted_documents(place: Path, call: Call, follow: Follow) -> None:

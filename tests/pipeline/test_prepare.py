@@ -154,16 +154,6 @@ def test_shards_open_with_datasets(prepared: Path, tmp_path: Path) -> None:
         assert isinstance(masks[split][0]["positions"], bytes)
 
 
-def test_zstd_holds_the_same_columns(prepared: Path, tmp_path: Path, make: Prepare) -> None:
-    make("--corpus", "sample", "--compression", "zstd")
-    small, plain = read_manifest(tmp_path / "out"), read_manifest(prepared)
-    for left, right in zip(small.shards, plain.shards):
-        for a, b in zip((left, *left.masks), (right, *right.masks)):
-            ours = arrow_files.read_table(tmp_path / "out" / a.file)
-            assert ours.equals(arrow_files.read_table(prepared / b.file))
-        assert sum(mask.bytes for mask in left.masks) < sum(mask.bytes for mask in right.masks)
-
-
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_many_splits(
     is_packed: bool, tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch

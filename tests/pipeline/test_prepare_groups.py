@@ -1,53 +1,16 @@
-"""Prepared groups have the rows of their members, and too little text is an error."""
+"""Groups: too little text is an error, and copies stay with the first member."""
 
-import json
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
-from pipeline.ingest.corpora import groups, sources
+from pipeline.ingest.corpora import groups
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from tests.conftest import Command
 from tests.pipeline.preparing import Prepare, tiny, write_jsonl
-
-SAMPLE = sources.SAMPLE_FILES
-FOLDERS = ("articles", "books", "news", "web", "stories")
-"""Folders of the sample, in the order of the members that they represent."""
-
-
-def rows(directory: Path) -> list[tuple[str, list[int]]]:
-    manifest = read_manifest(directory)
-    tables = [arrow_files.read_table(directory / shard.file) for shard in manifest.shards]
-    return [
-        (str(corpus), ids)
-        for table in tables
-        for corpus, ids in zip(table["corpus"].to_pylist(), table["input_ids"].to_pylist())
-    ]
-
-
-def test_a_group_has_the_rows_of_its_members(
-    prepared: Path, tmp_path: Path, make: Prepare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sample's five folders under the members' names."""
-    members = GROUPS["160gb"].members
-    books = replace(CORPORA["bookcorpus"], plain_text="file")  # as the sample reads its own
-    monkeypatch.setattr(sources, "CORPORA", CORPORA | {"bookcorpus": books})
-    (tmp_path / "in").mkdir()
-    for member, folder in zip(members, FOLDERS, strict=True):
-        (tmp_path / "in" / member).symlink_to(SAMPLE / folder)
-    given = ("--corpus", "160gb", "--input", tmp_path / "in")
-    make(*given, "--allow-short", "--dedup", "none")
-    names = dict(zip(FOLDERS, members))
-    assert rows(tmp_path / "out") == [(names[corpus], ids) for corpus, ids in rows(prepared)]
-    ours = json.loads((tmp_path / "out" / MANIFEST).read_bytes())["corpora"]
-    theirs = json.loads((prepared / MANIFEST).read_bytes())["corpora"]
-    assert list(ours) == list(members)
-    for folder, member in names.items():
-        assert ours[member] | {"licence": ""} == theirs[folder] | {"licence": ""}
 
 
 def test_a_group_that_is_too_short_stops_at_once(tmp_path: Path, make: Prepare) -> None:

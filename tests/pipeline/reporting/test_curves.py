@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipeline.reporting import curves
 from pipeline.reporting.curves import COLUMNS, MOST_POINTS, Curve, parse_time, read_curves
+from pipeline.training.validation.before_after import change
 
 
 def test_spikes_ends_and_order_stay_in_a_long_curve() -> None:
@@ -87,10 +88,7 @@ def test_held_out_losses_before_and_after(tmp_path: Path) -> None:
     ]
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    assert read_curves(path).change() == (
-        "held-out loss 4.0000 -> 2.5000 on your text, 3.0000 -> 3.2500 on the general sample "
-        "(forgetting: +0.2500)"
-    )
+    assert read_curves(path).change() == change(lines[0], lines[2])
     assert read_curves(path, last_step=10).change() == (
         "held-out loss 4.0000 -> 3.5000 on your text, 3.0000 on the general sample at the start"
     )
