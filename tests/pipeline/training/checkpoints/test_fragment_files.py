@@ -68,10 +68,8 @@ def test_divide_gives_each_element_to_one_rank(world_size: int) -> None:
 def test_each_element_must_be_there_once(tmp_path: Path) -> None:
     files.write_fragments(tmp_path, 0, [fragment("a", 0, [1.0, 2.0]), fragment("a", 2, [3.0])])
     tensors = files.read_index(tmp_path, 0).tensors
-    assert [t.start for t in files.in_order(reversed(tensors), {"a": (3, 1)})["a", "exp_avg"]] == [
-        0,
-        2,
-    ]
+    ordered = files.in_order(reversed(tensors), {"a": (3, 1)})
+    assert [tensor.start for tensor in ordered["a", "exp_avg"]] == [0, 2]
     shapes: dict[str, tuple[int, ...]]
     for stored, shapes, match in (
         (tensors + tensors, {"a": (3,)}, "a from element 0 on was written twice"),
