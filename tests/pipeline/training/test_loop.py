@@ -339,7 +339,7 @@ def test_micro_batches_of_a_fixed_size_give_the_same_curve(
     settings = (
         "data.sequence_length=70", "encoder.positions=70", "encoder.segment_types=2",
         "encoder.initializer_range=0.3", "data.vocab_size=1000", "batch.sequences=30",
-        "batch.per_device=4", "steps=10", "optimizer.peak_lr=1", "logging.every=1",
+        "batch.per_device=4", "steps=5", "optimizer.peak_lr=1", "logging.every=1",
     )  # fmt: skip
     if label:  # as for BERT and ALBERT
         settings += ("data.format=segment_pair", f"data.segments.label={label}")
@@ -350,7 +350,7 @@ def test_micro_batches_of_a_fixed_size_give_the_same_curve(
             monkeypatch.setattr(feed, "Loader", fixed_loader)
         if name == "leaking":
             monkeypatch.setattr(encoder, "lay_out", one_piece)
-        running = trained(directory, tmp_path / name, *settings, steps=10)
+        running = trained(directory, tmp_path / name, *settings, steps=5)
         found[name] = [line for line in read_metrics(tmp_path / name) if "loss" in line]
         micro_batches[name] = running.engine.accumulation
     for one, other, leaking in zip(*found.values(), strict=True):
