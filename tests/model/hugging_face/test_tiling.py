@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from model.hugging_face.conversion import to_hugging_face
 from model.hugging_face.families import BERT, MODERNBERT
@@ -20,12 +19,6 @@ BASE = replace(MODERN, layers=4, width=24, embedding_width=24, heads=3, feed_for
 LARGE = replace(BASE, layers=7, width=40, embedding_width=40, heads=5, feed_forward=33)
 
 
-def around(given: Tensor, new: int) -> Tensor:
-    """The reference in words: the old numbers in the middle, then each side from its end."""
-    old, left = len(given), (new - len(given)) // 2
-    return torch.stack([given[(index - left) % old] for index in range(new)])
-
-
 def test_an_axis_keeps_its_middle_and_is_wrapped_around() -> None:
     """The heads of 2 units stay whole; the numbers are those of `tile_weight` in ModernBERT."""
     ours = replace(BASE, width=10, embedding_width=10, heads=5, feed_forward=7)
@@ -36,6 +29,8 @@ def test_an_axis_keeps_its_middle_and_is_wrapped_around() -> None:
         "model.layers.0.attn.Wo.weight": torch.arange(4).expand(4, 4),
         "model.layers.12.attn.Wqkv.weight": torch.arange(12)[:, None].expand(12, 4),
         "model.layers.1.mlp.Wi.weight": torch.arange(8)[:, None].expand(8, 4),
+        "model.embeddings.tok_embeddings.weight": torch.arange(4).expand(3, 4),
+        "head.dense.weight": torch.arange(16).view(4, 4),
         "decoder.bias": torch.arange(9),
     }
     found = widen(state, MODERNBERT, ours, theirs)
@@ -49,13 +44,16 @@ def test_an_axis_keeps_its_middle_and_is_wrapped_around() -> None:
     assert found["model.layers.12.attn.Wqkv.weight"][:, 0].tolist() == stacked
     halves = [4 * part + unit for part in range(2) for unit in [3, 0, 1, 2, 3, 0, 1]]
     assert found["model.layers.1.mlp.Wi.weight"][:, 0].tolist() == halves
+    assert found["model.embeddings.tok_embeddings.weight"].tolist() == [middle] * 3
+    rows = [[4 * row + column for column in middle] for row in middle]
+    assert found["head.dense.weight"].tolist() == rows
     assert found["decoder.bias"].tolist() == list(range(9))
     for own in (BERT, MODERNBERT):
         assert own.modules.keys() - AXES.keys() == {"head"}, "a bias per word does not grow"
 
 
 def test_a_wider_modernbert() -> None:
-    """Query, key, value and both halves apart; each layer from its source; the alias too."""
+    """Each layer from its source; the alias too."""
     source, model = MaskedLanguageModel(BASE, seed=1), MaskedLanguageModel(LARGE, seed=2)
     with torch.no_grad():
         for parameter in source.parameters():
@@ -66,27 +64,12 @@ def test_a_wider_modernbert() -> None:
     assert "decoder.weight" in state
     assert differences(model, config) and not differences(model, config, wider=True)
     assert take_over(model, (state, config), None, None) == ([], [])
-    table = source.encoder.embeddings.words.weight
-    assert torch.equal(model.encoder.embeddings.words.weight, around(table.T, 40).T)
-    assert torch.equal(model.head.bias, source.head.bias)
-    dense = around(around(source.head.dense.weight, 40).T, 40).T
-    assert torch.equal(model.head.dense.weight, dense)
-    origins = source_layers(LARGE, BASE)
-    for layer, origin in zip(model.encoder.layers, origins, strict=True):
-        old = source.encoder.layers[origin]
-        projection = old.attention.query_key_value.weight.view(3, 3, 8, 24)
-        wide = around(around(projection.transpose(0, 1), 5).transpose(0, 1).flatten(0, 2).T, 40).T
-        assert torch.equal(layer.attention.query_key_value.weight, wide)
-        halves = old.feed_forward.inner.weight.view(2, 20, 24)
-        wide = torch.cat([around(around(half, 33).T, 40).T for half in halves])
-        assert torch.equal(layer.feed_forward.inner.weight, wide)
-        wide = around(around(old.feed_forward.outer.weight, 40).T, 33).T
-        assert torch.equal(layer.feed_forward.outer.weight, wide)
-        assert torch.equal(layer.attention_norm.weight, around(old.attention_norm.weight, 40))
-    norms = [source.encoder.embeddings.norm]  # before a layer's attention, and the last
-    norms += [layer.feed_forward_norm for layer in source.encoder.layers]
-    for layer, origin in zip(model.encoder.layers, [*origins[1:], BASE.layers], strict=True):
-        assert torch.equal(layer.feed_forward_norm.weight, around(norms[origin].weight, 40))
+    wide, origins = widen(state, MODERNBERT, LARGE, BASE), source_layers(LARGE, BASE)
+    for name, weight in to_hugging_face(model)[0].items():
+        origin = re.sub(r"layers\.(\d+)", lambda found: f"layers.{origins[int(found[1])]}", name)
+        # the first layer has no norm before its attention: a copy of it takes the embeddings'
+        origin = origin.replace("layers.0.attn_norm", "embeddings.norm")
+        assert torch.equal(weight, wide[origin]), name
     ids = torch.randint(5, 300, (2, 9), generator=torch.Generator().manual_seed(0))
     assert model.eval().logits(*flat(ids)).isfinite().all()
 
@@ -101,8 +84,9 @@ def test_bert_s_layers_too() -> None:
     assert not differences(model, folder[1], wider=True)
     assert take_over(model, folder, None, None) == ([], [])
     assert source_layers(wide, small) == [0, 1, 1]
-    pooler = around(around(source.pair_head.pooler.weight, 72).T, 72).T  # type: ignore[union-attr]
-    assert torch.equal(model.pair_head.pooler.weight, pooler)  # type: ignore[union-attr]
+    found, tiled = to_hugging_face(model)[0], widen(folder[0], BERT, wide, small)
+    for name, weight in tiled.items():
+        assert torch.equal(found[name], weight), name
 
 
 def test_what_is_not_tiled() -> None:

@@ -25,13 +25,17 @@ from model.tasks.task_model import (
 )
 from pipeline.base.typed_json import read_object
 from pipeline.downstream.batches import collate
-from tests.model.conftest import flat
 from tests.model.test_rotary import MODERN
 from tests.pipeline.downstream.peers import peer, random_features, their_arguments
 
 EXPORTS = Path(__file__).parents[2] / "golden/exports"
-IDS = torch.tensor([[2, 7, 8, 9, 11, 3], [2, 9, 8, 7, 6, 3]])
-PLACES = {"tags": [1, 2, 8], "spans": list(range(12)), "classification": [0, 6], "choices": [0, 6]}
+AUTO: dict[Kind, Any] = {
+    "classification": transformers.AutoModelForSequenceClassification,
+    "choices": transformers.AutoModelForMultipleChoice,
+    "tags": transformers.AutoModelForTokenClassification,
+    "spans": transformers.AutoModelForQuestionAnswering,
+}
+"""The class that transformers finds for a kind of task."""
 
 
 def in_order(found: Any, kind: Kind, shown: Tensor, inputs: TaskInputs) -> Tensor:
@@ -42,45 +46,19 @@ def in_order(found: Any, kind: Kind, shown: Tensor, inputs: TaskInputs) -> Tenso
     return logits[shown][inputs.places_N] if kind == "tags" else logits
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
-@pytest.mark.parametrize("family", HEADS)
-def test_written_weights_give_equal_logits(family: str, kind: Kind, tmp_path: Path) -> None:
-    theirs, design = peer(family, kind)
-    model = random_task_model(theirs.config.to_dict(), design, seed=3).eval()
-    state, config = write_task_model(model)
-    transformers.AutoConfig.for_model(**config).save_pretrained(tmp_path)
-    save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
-    auto = {
-        "classification": transformers.AutoModelForSequenceClassification,
-        "choices": transformers.AutoModelForMultipleChoice,
-        "tags": transformers.AutoModelForTokenClassification,
-        "spans": transformers.AutoModelForQuestionAnswering,
-    }[kind]
-    loaded = auto.from_pretrained(tmp_path).eval()
-    ids, pieces = flat(IDS)
-    inputs = TaskInputs(ids, pieces, torch.zeros_like(ids), torch.tensor(PLACES[kind]))
-    with torch.no_grad():
-        ours = model(inputs)
-        found = loaded(input_ids=IDS[None] if kind == "choices" else IDS)
-    expected = in_order(found, kind, torch.ones(IDS.shape).bool(), inputs).reshape(ours.shape)
-    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
-    again = read_task_model(load_file(tmp_path / "model.safetensors"), config, design, seed=9)
-    torch.testing.assert_close(again.eval()(inputs), ours)
-    other = random_task_model(config, design, seed=5)
-    fill_task_model(other, state)
-    torch.testing.assert_close(other.eval()(inputs), ours)
+CELLS: list[tuple[str, Kind, dict[str, str]]] = [
+    *((family, kind, {}) for family in HEADS for kind in get_args(Kind)),
+    *(("modernbert", kind, {"classifier_pooling": "mean"}) for kind in get_args(Kind)),
+]
 
 
-@pytest.mark.parametrize(
-    ("kind", "pooling"),
-    [("classification", "cls"), ("classification", "mean"), ("choices", "cls"),
-     ("choices", "mean"), ("tags", "mean"), ("spans", "mean")],
-)  # fmt: skip
-def test_modernbert_s_logits_at_rows_shorter_and_longer_than_its_window(
-    kind: Kind, pooling: str, tmp_path: Path
+@pytest.mark.parametrize(("family", "kind", "settings"), CELLS)
+def test_logits_are_transformers_and_weights_return(
+    family: str, kind: Kind, settings: dict[str, str], tmp_path: Path
 ) -> None:
-    """Its window is 8, its rows have pads; the first class is saved by transformers, ours by us."""
-    theirs, design = peer("modernbert", kind, classifier_pooling=pooling)
+    """In rows with pads, shorter and longer than ModernBERT's window of 8; from their class to ours
+    and, through the files of a folder, back to the class that transformers finds for it."""
+    theirs, design = peer(family, kind, **settings)
     torch.manual_seed(4)
     with torch.no_grad():
         for parameter in theirs.parameters():
@@ -89,20 +67,25 @@ def test_modernbert_s_logits_at_rows_shorter_and_longer_than_its_window(
     if design.labels:
         config["id2label"] = dict(enumerate(design.labels))
     model = read_task_model(theirs.state_dict(), config, design, seed=1).eval()
-    features = random_features(kind, 6)
-    batch = collate(features, segments=False, device=torch.device("cpu"))
     state, written = write_task_model(model)
     (tmp_path / "config.json").write_text(json.dumps(written))
     save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
-    again = type(theirs).from_pretrained(tmp_path).eval()
-    given = their_arguments(batch, kind)
+    again = AUTO[kind].from_pretrained(tmp_path).eval()
+    assert written.get("classifier_pooling") == config.get("classifier_pooling")
+    has_segments = config.get("type_vocab_size") == 2
+    batch = collate(random_features(kind, 6), segments=has_segments, device=torch.device("cpu"))
+    given = their_arguments(batch, kind, config["pad_token_id"])
     shown = given["attention_mask"].bool().flatten(0, -2)
     with torch.no_grad():
         ours = model(batch.inputs)
         for other in (theirs.eval(), again):
             expected = in_order(other(**given), kind, shown, batch.inputs).reshape(ours.shape)
             torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
-    assert again.config.classifier_pooling == pooling
+    read = read_task_model(load_file(tmp_path / "model.safetensors"), written, design, seed=9)
+    filled = random_task_model(written, design, seed=5)
+    fill_task_model(filled, state)
+    for same in (read, filled):
+        torch.testing.assert_close(same.eval()(batch.inputs), ours)
 
 
 def test_fine_tuning_of_modernbert_starts_with_the_head_of_masked_words() -> None:
