@@ -41,20 +41,15 @@ def test_an_address_becomes_an_array() -> None:
 
 
 @numba.njit
-def fetch_unmapped() -> None:
-    addresses.fetch(0)
-    addresses.fetch(1)
-
-
-@numba.njit
 def put(array: npt.NDArray[np.uint16], start: int, stop: int) -> int:
+    addresses.fetch(0)  # which is not mapped
+    addresses.fetch(1)
     found = addresses.part(array, start, stop)
     found[0] = 7
     return len(found)
 
 
 def test_a_prefetch_is_harmless_and_a_part_of_an_array_is_its_items() -> None:
-    fetch_unmapped()
     flat, square = np.arange(100, dtype=np.uint16), np.zeros((10, 10), np.uint16)
     assert put(flat, 10, 20) == 10 and flat[10] == 7 and (flat != np.arange(100)).sum() == 1
     assert put(square, 20, 30) == 10 and square[2, 0] == 7

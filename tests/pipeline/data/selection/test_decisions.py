@@ -15,14 +15,11 @@ IDS = [f"a@{number}" for number in range(40_000)]
 def test_decisions_match_documents_in_batches_of_any_size(tmp_path: Path) -> None:
     """Those of other, fewer or more documents do not, nor do those that are gone."""
     path = tmp_path / "000000.parquet"
-    columns = [
-        pa.array(IDS),
-        pa.array(["news"] * len(IDS)).dictionary_encode(),
-        pa.array([None if i % 3 else "exact copy" for i in range(len(IDS))]).dictionary_encode(),
-        pa.array(range(len(IDS)), pa.uint32()),
-    ]
-    assert SCHEMA.names == ["id", "corpus", "dropped", "cluster"], "of files that there are"
-    pq.write_table(pa.table(columns, schema=SCHEMA), path)
+    dropped = [None if i % 3 else "exact copy" for i in range(len(IDS))]
+    columns = {"id": IDS, "corpus": ["news"] * len(IDS), "dropped": dropped,
+               "cluster": range(len(IDS))}  # fmt: skip
+    assert SCHEMA.names == [*columns], "of files that there are"
+    pq.write_table(pa.table(columns).cast(SCHEMA), path)
     reasons: list[str | None] = []
     with Decisions.open(path) as decisions:
         for size in (1, 17_000, 3, 22_996):

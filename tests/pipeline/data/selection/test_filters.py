@@ -1,5 +1,6 @@
 """Filters against their definitions, and invalid arguments."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,24 +42,17 @@ def test_each_filter() -> None:
     assert reason == "language de" and held.tolist() == [True, False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ("min-word=5", "did you mean min-words?"),
-        ("min-words", "e.g. min-words=50"),
-        ("min-words=-1", "min-words needs"),
-        ("min-words=nan", "min-words needs"),
-        ("min-letters=80", "e.g. min-letters=0.8"),
-        ("max-repeated=two", "max-repeated needs"),
-        ("gopher", "did you mean gopher-quality?"),
-        ("c4=5", "c4 takes no value"),
+def test_invalid_filters_are_refused() -> None:
+    for given, says in (
+        ("min-word=5", "did you mean min-words?"), ("min-words", "e.g. min-words=50"),
+        ("min-words=-1", "min-words needs"), ("min-words=nan", "min-words needs"),
+        ("min-letters=80", "e.g. min-letters=0.8"), ("max-repeated=two", "max-repeated needs"),
+        ("gopher", "did you mean gopher-quality?"), ("c4=5", "c4 takes no value"),
         ("language=english", "e.g. language=en"),
         ("min-words=5 max-words=4", "min-words is above max-words"),
-    ],
-)
-def test_invalid_filters_are_refused(given: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        Filters.parse(given.split())
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=re.escape(says)):
+            Filters.parse(given.split())
 
 
 def test_sets_by_name() -> None:

@@ -54,12 +54,9 @@ def test_mistakes(directory: Path) -> None:
     empty.write_text("\n")
     binary.write_bytes(b"\xff\xfe")
     for names, said in (
-        (["x", "y", "d@7"], r"2 of 3 ids are not in .*, for example 'x'"),
-        (["a\udcff@0"], r"1 of 1 ids are not in .* for example 'a\\udcff@0'"),
-        (["d"], "for example 'd', the origin of d@7"),
-        (["a@0"], "is in the corpora news and web"),
-        ([str(empty)], "names no document"),
-        ([str(binary)], "cannot be read as a list of ids"),
-    ):
+        (["x", "y", "d@7"], "2 of 3 .* 'x'"), (["a\udcff@0"], r"1 of 1 .* 'a\\udcff@0'"),
+        (["d"], "'d', the origin of d@7"), (["a@0"], "corpora news and web"),
+        ([str(empty)], "names no document"), ([str(binary)], f"{binary} cannot be read"),
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=said):
             find_documents(directory, names)

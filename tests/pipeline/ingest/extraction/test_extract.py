@@ -27,7 +27,7 @@ from tests.pipeline.ingest.dump import large_dump, small_dump
 from tests.pipeline.ingest.files import put, read_all, sniffed
 from tests.pipeline.ingest.tars import extracted
 from tests.pipeline.ingest.web_archive import page as web_page
-from tests.pipeline.preparing import Prepare
+from tests.pipeline.preparing import Prepare, wait_until
 from tests.pipeline.remote.publishers import Publisher
 from tests.temporaries import temporary_of_the_dead
 
@@ -151,65 +151,53 @@ def one_file(server: Publisher, tmp_path: Path) -> Publisher:
 
 
 def in_small_units(
-    start: Callable[[], Callable[[AnyTask], None]], log: Path, ready: Path, stop_at: int
+    start: Callable[[], Callable[[AnyTask], None]], log: Path
 ) -> Callable[[AnyTask], None]:
-    """Prepares a worker to log process and place of each unit; it dies when `stop_at` are done.
+    """Prepares a worker to log its process and the place of each unit.
 
     Workers begin together: alone, one could do all units before the other has started.
     """
-    units.UNIT_BYTES = 3000
-    with ready.open("a") as file:
-        file.write("started\n")
-    write = unit_files.write_unit
 
-    def write_and_log(unit: units.Unit, begin: places.Place, path: Path) -> None:
-        deadline = time.monotonic() + 60
-        while ready.read_text().count("\n") < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if log.read_text().count("\n") >= stop_at:
-            os._exit(1)
+    def note(what: object) -> None:
+        with log.open("a") as file:
+            file.write(f"{os.getpid()} {what}\n")
+
+    def write_and_note(unit: units.Unit, begin: places.Place, path: Path) -> None:
+        wait_until(lambda: log.read_text().count("started") > 1)
         write(unit, begin, path)
         time.sleep(0.05)
-        with log.open("a") as file:
-            file.write(f"{os.getpid()} {unit.start}\n")
+        note(unit.start)
 
-    unit_files.write_unit = extraction.write_unit = write_and_log
+    units.UNIT_BYTES = 3000
+    write = unit_files.write_unit
+    unit_files.write_unit = extraction.write_unit = write_and_note
+    note("started")
     return start()
 
 
-def two_workers(log: Path, stop_at: int = 1000) -> Executor:
-    log.touch()
-    ready = log.with_name(f"ready-{stop_at}")
-
-    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, None]]:
-        start = functools.partial(in_small_units, stage.start, log, ready, stop_at)
-        yield from local_executor(2).runner(replace(stage, start=start), tasks)
-
-    return Executor(run)
-
-
 @pytest.mark.usefixtures("quick_workers")
-def test_two_workers_share_a_published_file_and_continue_after_a_kill(
+def test_two_workers_share_a_published_file(
     one_file: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both extract the units; the file is fetched once, and no copy stays. Only the unit that the
-    other worker was ended in may be extracted again: it can have been written, but not yet kept."""
+    """Both extract units; the file is fetched once, and no copy stays."""
     selected = Selected(dump=DUMP, mirrors=[one_file.address])
     [source] = selected.sources(tmp_path / "downloads")["wikipedia"]
     [alone] = extract([source], tmp_path / "alone", local_executor(1))
     asked = len(one_file.gets())
     monkeypatch.setattr(units, "UNIT_BYTES", 3000)
     log, documents = tmp_path / "log", tmp_path / "documents"
-    with pytest.raises(DataError, match="workers died"):
-        extract([source], documents, two_workers(log, stop_at=3))
-    killed = log.read_text().count("\n")
-    [made] = extract([source], documents, two_workers(log))
+
+    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, None]]:
+        start = functools.partial(in_small_units, stage.start, log)
+        yield from local_executor(2).runner(replace(stage, start=start), tasks)
+
+    [made] = extract([source], documents, Executor(run))
     lines = [line.split() for line in log.read_text().splitlines()]
-    done = [int(start) for _, start in lines]
-    assert len(cut_units(source)) == len(set(done)) >= 8, "each"
-    assert len(done) - len(set(done)) <= 1 and len({*done[:killed]}) == killed, "once"
-    assert len(set(done[killed:])) == len(done[killed:]), "once"
-    assert len({process for process, _ in lines[killed:]}) == 2, "both"
+    done = [(process, start) for process, start in lines if start != "started"]
+    assert str(os.getpid()) not in {process for process, _ in lines}
+    assert len({process for process, _ in done}) == 2, "both"
+    starts = {start for _, start in done}
+    assert len(done) == len(starts) == len(cut_units(source)) >= 8, "each once"
     assert Path(made.path).read_bytes() == Path(alone.path).read_bytes()
     assert len(one_file.gets()) == asked + 1
     assert not [*(tmp_path / "downloads").rglob("*.bz2*.copy")]
