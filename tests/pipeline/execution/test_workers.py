@@ -65,6 +65,8 @@ def start(directory: Path) -> Callable[[Line], None]:
     def do_task(task: Line) -> None:
         if task.name == "bad":
             raise DataError("a bad task")
+        if task.name == "deadly":
+            os._exit(1)
         with (directory / "done").open("a") as file:
             print(task.name, file=file)
         (directory / task.marker).touch()
@@ -116,6 +118,13 @@ def test_processes_stay_from_stage_to_stage_and_end_with_the_executor(tmp_path: 
     while any(map(is_running, processes | others)):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_the_death_of_a_worker_is_an_error_and_finished_work_is_kept(tmp_path: Path) -> None:
+    stage, deadly = Stage(tmp_path, partial(start, tmp_path)), Line("deadly", 0)
+    with pytest.raises(DataError, match="one of 2 workers died"):
+        local_executor(2).run(stage, [*LINES, deadly])
+    assert len(unfinished(stage, [*LINES, deadly])) <= 2
 
 
 def test_a_process_that_starts_late_ends_without_a_word(tmp_path: Path) -> None:
