@@ -14,7 +14,7 @@ def test_every_index_has_one_image() -> None:
         images = bijection(np.arange(count), count, seed)
         assert np.array_equal(np.sort(images), np.arange(count)), count
     for count in (10**10, MAX_COUNT, MAX_COUNT - 1):
-        indices = np.unique(np.random.default_rng(0).integers(0, count, 1_000_000))
+        indices = np.unique(np.random.default_rng(0).integers(0, count, 300_000))
         images = bijection(indices, count, 7)
         assert images.min() >= 0 and images.max() < count
         assert len(np.unique(images)) == len(indices)

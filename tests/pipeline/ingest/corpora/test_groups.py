@@ -16,8 +16,9 @@ SMALL = GROUPS["16gb"]
 def test_members_are_named_and_keep_the_groups_order() -> None:
     found = member_inputs("16gb", SMALL, ["bookcorpus=b", "wikipedia=w1", "w2", "bookcorpus=c=d"])
     assert list(found.items()) == [("wikipedia", ["w1", "w2"]), ("bookcorpus", ["b", "c=d"])]
-    for given in ("x", "cc-news=x", "wikipeda=x", "wikipedia="):
-        with pytest.raises(ConfigError, match=given):
+    wrong = {"x": "name", "cc-news=x": "drop", "wikipeda=x": "name", "wikipedia=": "add"}
+    for given, remedy in wrong.items():
+        with pytest.raises(ConfigError, match=f"--input {given}: .*{remedy}"):
             member_inputs("16gb", SMALL, [given])
     with pytest.raises(ConfigError, match="bookcorpus=PATH"):
         require_members("16gb", {"wikipedia": ["w"], "bookcorpus": []})
