@@ -4,17 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import prepare
 from pipeline.execution.workers import local_executor
-from pipeline.ingest.corpora.sources import corpus_sources
+from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources
 from pipeline.ingest.extraction.extract import extract
 from tests.golden import formats
 from tests.pipeline.data.selection.test_decision_summary import write
 from tests.pipeline.ingest.dump import small_dump
 from tests.pipeline.ingest.files import put
 from tests.pipeline.preparing import Call, write_jsonl
-
-SAMPLE = Path(prepare.__file__).parent / "ingest" / "corpora" / "sample"
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -61,11 +58,11 @@ def test_a_corpus_or_group_is_read_as_prepare_would(show: Call, tmp_path: Path) 
     (tmp_path / "table.jsonl").write_text('{"a": {"b": "Some text."}}\n' * 2)
     (tmp_path / "in").mkdir()
     for member, folder in (("wikipedia", "articles"), ("bookcorpus", "books")):
-        (tmp_path / "in" / member).symlink_to(SAMPLE / folder)
+        (tmp_path / "in" / member).symlink_to(SAMPLE_FILES / folder)
     for words, parts in (
-        ((SAMPLE / "books", "--corpus", "bookcorpus", "--samples", 1),
+        ((SAMPLE_FILES / "books", "--corpus", "bookcorpus", "--samples", 1),
          ["3 read", "3 plain text (book)", "kept: 1 of 3"]),
-        ((SAMPLE / "books", "--samples", 0), ["blank lines"]),
+        ((SAMPLE_FILES / "books", "--samples", 0), ["blank lines"]),
         ((tmp_path / "in", "--corpus", "16gb"), ["44   of wikipedia", "3   of bookcorpus"]),
         ((tmp_path / "lines.txt", "--plain-text", "lines"),
          ["20 documents in 1 file(s); if a file is one document, give --plain-text file",
@@ -122,8 +119,8 @@ def test_what_filters_and_a_function_would_drop(show: Call, tmp_path: Path) -> N
 def test_mistakes(show: Call, prepared: Path) -> None:
     for arguments, message in (
         ((prepared, "--filter", "c4"), "--filter are for documents"),
-        ((SAMPLE / "news", "--filter", "fine"), "did you mean fineweb?"),
-        ((SAMPLE / "news", "--map", "x.py:f"), "--map: cannot read"),
+        ((SAMPLE_FILES / "news", "--filter", "fine"), "did you mean fineweb?"),
+        ((SAMPLE_FILES / "news", "--map", "x.py:f"), "--map: cannot read"),
     ):
         error = show(*arguments, code=2)
         assert message in error and error.count("\n") == 1

@@ -1,13 +1,8 @@
 """Corpora from the lists of their publishers, from the first request to the shards."""
 
 import bz2
-import random
 import re
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +15,9 @@ from pipeline.remote import retries
 from pipeline.remote.kept_lists import PublishedFile
 from tests.pipeline.ingest.dump import dump
 from tests.pipeline.ingest.dump import page as wiki_page
-from tests.pipeline.ingest.web_archive import SENTENCES, articles, members, page, response
-from tests.pipeline.preparing import Prepare, contents, finish, started, tiny
+from tests.pipeline.ingest.files import put
+from tests.pipeline.ingest.web_archive import articles, members, page, response
+from tests.pipeline.preparing import Prepare, contents
 from tests.pipeline.remote.publishers import Publisher, Request, cut, publisher, saying
 
 GERMAN = (
@@ -70,6 +66,18 @@ def downloaded(root: Path) -> list[str]:
     return sorted(path.name for path in files if path.suffix not in (".lock", ".json"))
 
 
+def compare_with_own(
+    server: Publisher, make: Prepare, root: Path, ending: str, *words: str
+) -> None:
+    """The shards in `out` are those of the same files as a user's own."""
+    for path, content in server.files.items():
+        if path.endswith(ending):
+            put(root / "raw" / Path(path).name, content)
+    make("--input", root / "raw", "--corpus", *words, output="own")
+    ours, theirs = contents(root / "out"), contents(root / "own")
+    assert {name for name in ours if ours[name] != theirs[name]} == {"manifest.json"}
+
+
 def test_a_mirrors_password_is_not_shown() -> None:
     url = "https://me:s3cret@host/a"
     file = PublishedFile(
@@ -81,8 +89,11 @@ def test_a_mirrors_password_is_not_shown() -> None:
     assert "from host; " in told and "s3cret" not in told
 
 
-def test_months_of_news_become_shards(server: Publisher, news: News, tmp_path: Path) -> None:
-    """With a cut and a busy server on the way; no copy stays, and nothing is fetched twice."""
+def test_months_of_news_become_shards(
+    server: Publisher, news: News, make: Prepare, tmp_path: Path
+) -> None:
+    """With a cut and a busy server on the way; no copy stays, and nothing is fetched twice. They
+    are the shards of the same files as a user's own."""
     first, second = (path for path in server.files if path.endswith(".warc.gz"))
     server.moods[first] = [saying(503), cut(2000), saying(503, "1")]
     text = news()
@@ -98,6 +109,7 @@ def test_months_of_news_become_shards(server: Publisher, news: News, tmp_path: P
     news(output="again")
     assert contents(tmp_path / "again") == contents(tmp_path / "out")
     assert len(server.asked) == asked
+    compare_with_own(server, make, tmp_path, ".warc.gz", "cc-news", "--language", "en")
 
 
 def test_a_run_that_stopped_continues(server: Publisher, news: News, tmp_path: Path) -> None:
@@ -141,33 +153,20 @@ def test_other_languages(news: News, tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "out").totals["documents"] == 26
     error = news("--filter", "language=de", code=2)
     assert "--months keeps language=en only; add --language de" in error
-
-
-def equal_but_for_manifests(one: Path, other: Path) -> bool:
-    ours, theirs = contents(one), contents(other)
-    return {name for name in ours if ours[name] != theirs[name]} == {"manifest.json"}
+    assert "--revision main" in news("--revision", "main", code=2)
 
 
 def test_a_dump_is_found_checked_and_the_same_as_its_files(
     server: Publisher, tmp_path: Path, make: Prepare
 ) -> None:
-    first, second = (path for path in server.files if path.endswith(".bz2"))
+    first = next(path for path in server.files if path.endswith(".bz2"))
     dump = ("--corpus", "wikipedia", "--dump", DUMP, "--mirror", server.address)
     right, server.files[first] = server.files[first], bytes(len(server.files[first]))
     assert "fetched twice, its sha1 is" in make(*dump, code=2)
     server.files[first] = right
     make(*dump)
     assert not downloaded(tmp_path)
-    make("--corpus", "wikipedia", "--input", raw_of(server, tmp_path, first, second), output="own")
-    assert equal_but_for_manifests(tmp_path / "out", tmp_path / "own")
-
-
-def raw_of(server: Publisher, folder: Path, *paths: str) -> Path:
-    """The published files as a user's own."""
-    (folder / "raw").mkdir()
-    for path in paths:
-        (folder / "raw" / Path(path).name).write_bytes(server.files[path])
-    return folder / "raw"
+    compare_with_own(server, make, tmp_path, ".bz2", "wikipedia")
 
 
 def test_a_mixture_of_both_and_of_own_files(
@@ -177,74 +176,9 @@ def test_a_mixture_of_both_and_of_own_files(
     book.write_text("It was a cold day. " * 400)
     both = ["--corpus", "mix", "--months", "2019-02", "--dump", DUMP, "--mirror"]
     both += [f"{name}={server.address}" for name in ("cc-news", "wikipedia")]
+    error = make(*both, "--input", f"cc-news={book}", code=2)
+    assert "cc-news has files of --input" in error and error.count("\n") == 1
     make(*both, "--input", f"bookcorpus={book}")
     assert [*read_manifest(tmp_path / "out").corpora] == ["wikipedia", "bookcorpus", "cc-news"]
     make(*both, output="two")
     assert [*read_manifest(tmp_path / "two").corpora] == ["wikipedia", "cc-news"]
-
-
-@pytest.mark.slow
-def test_three_files_through_kills_cuts_and_a_busy_server(
-    server: Publisher, tmp_path: Path, tiny_tokenizer: Path
-) -> None:
-    """Pages of many sites in files of some MB, two workers, killed three times on the way."""
-    rng = random.Random(3)
-    words = [word for text in SENTENCES for word in text.split()]
-    warcs = {}
-    for number in range(3):
-        pages = []
-        for n in range(500):
-            texts = [" ".join(rng.choices(words, k=30)) + "." for _ in range(rng.randint(3, 30))]
-            url = f"https://site{rng.randint(0, 40)}.org/{number}/{n}"
-            more = f"<!-- {rng.randbytes(2000).hex()} -->"
-            pages.append(response(page(f"Title {number} {n}", texts, more), url, number=n))
-        warcs[f"1000{number}"] = members(pages)
-    paths = server.put_month("2018-05", warcs)
-    server.is_md5 = False
-    for path in paths:
-        size = len(server.files[path])
-        server.moods[path] = [
-            Request.send_file, saying(503), cut(size // 3), saying(503, "0"), cut(size // 3), slow,
-        ]  # fmt: skip
-    command = [
-        sys.executable, "-m", "pipeline.prepare", "--corpus", "cc-news", "--workers", 2, "--mirror",
-        server.address, "--months", "2018-05", *tiny(tiny_tokenizer, tmp_path / "out"),
-    ]  # fmt: skip
-    for seconds in (9, 13, 17):
-        with started(*command) as process, suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=seconds)
-        assert not [*(tmp_path / "out").rglob("manifest.json")] or process.returncode == 0
-    result = finish(*command)
-    assert result.returncode == 0, result.stderr
-    assert not downloaded(tmp_path)
-    sent = sum("Range" not in head for path in paths for head in server.gets(path))
-    assert sent <= 3 * 4, "a file starts over only after an answer without a body"
-    given = ("--workers", 2, "--input", raw_of(server, tmp_path, *paths), "--language", "en")
-    own = finish(*command[:5], *given, *tiny(tiny_tokenizer, tmp_path / "own"))
-    assert own.returncode == 0, own.stderr
-    assert equal_but_for_manifests(tmp_path / "out", tmp_path / "own")
-
-
-def slow(request: Request) -> None:
-    """All of it, in a second or so."""
-    time.sleep(1)
-    request.send_file()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("wikipedia --months 2019-02", "--months gives files of cc-news, not of wikipedia"),
-        (f"sample --dump {DUMP}", "--dump gives files of wikipedia, not of sample"),
-        ("16gb --months 2019-02", "--months gives files of cc-news, not of 16gb"),
-        ("cc-news --months 2019-02 --input x", "--months and --input both give"),
-        ("cc-news --months 2019", "--months 2019: give months as 2019-02"),
-        ("cc-news --months 2019-02 --revision main", "--revision main"),
-        ("mix --months 2019-02 --input cc-news=x", "cc-news has files of --input"),
-    ],
-)
-def test_what_does_not_go_together(
-    server: Publisher, arguments: str, message: str, run: Prepare
-) -> None:
-    error = run("--corpus", *arguments.split(), "--mirror", server.address, code=2)
-    assert message in error and error.count("\n") == 1

@@ -22,9 +22,9 @@ SCRIPTS = {
 }
 
 
-def without_spaces(script: str, documents: int = 12, letters: int = 600) -> list[str]:
+def without_spaces(script: str, documents: int = 12) -> list[str]:
     rng = random.Random(script)
-    return ["".join(rng.choices(SCRIPTS[script], k=letters)) for _ in range(documents)]
+    return ["".join(rng.choices(SCRIPTS[script], k=600)) for _ in range(documents)]
 
 
 @pytest.fixture(scope="module")

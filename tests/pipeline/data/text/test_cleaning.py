@@ -161,7 +161,8 @@ def test_cleaning_twice_changes_nothing() -> None:
 
 def test_nfc_never_changes_the_characters_that_skip_it() -> None:
     """The kernel normalizes a document only if it has a character outside this set."""
-    pairs = [unicodedata.decomposition(chr(code)).split() for code in range(sys.maxunicode + 1)]
+    planes = range(0x30000)  # the planes above have no decompositions
+    pairs = [unicodedata.decomposition(chr(code)).split() for code in planes]
     composed_second = {int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
     composed_second |= set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))  # Hangul
     spaces = {0x2000, 0x2001}  # decompose, and are white space here

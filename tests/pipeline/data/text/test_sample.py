@@ -1,6 +1,5 @@
 """The sample that a tokenizer is trained on: of fixed size, always the same, little read."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.documents.sniff import sniff
+from tests.pipeline.preparing import write_jsonl
 
 TEXT = "One sentence of a document that is as long as others. " * 40
 
@@ -51,7 +51,7 @@ def big_file(folder: Path, kind: str) -> Source:
     if kind == "parquet":
         pq.write_table(pa.table({"text": documents}), path, compression="none")
     else:
-        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
+        write_jsonl(path, documents)
     return sniff(path, path.name, "big")
 
 

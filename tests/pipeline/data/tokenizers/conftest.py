@@ -14,6 +14,21 @@ from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
 
 WORD_KINDS = ["wordpiece", "wordpiece-uncased", "unigram", "unigram-uncased"]
+AWKWARD = [
+    "x" * 99 + " " + "x" * 100 + " " + "x" * 101 + " " + "é" * 101,
+    "``quotes'' and '''three''' don't `tick` e.g. U.S.A. $1,000.00 a_b-c/d",
+    "他去。我来！好。 mixed中文and日本語カタカナ half ｶﾞ 한국어 각 x≠y ﷺ ½ ① ﬁne …",
+    "हिन्दी में। ไทยน้ำ עברית العربية Ελληνικά Σας ΣΑΣ İstanbul ǅ ß ẞ",
+    "emoji 👩\u200d🔬 🏳️\u200d🌈 é e\u0301 \u0301 ▁under ▁ x▁y ~^~^ \ufffd a\ufffdb",
+    "[MASK] [CLS]x[SEP] <pad> <unk> <s> ##ing [unused1]",
+    "\ufffd",
+    "\u0301 a \u0301",
+    "The cat's 2024 mats aren't 12,345.67; IT'S naïve café — “quoted” … €5 ½ ² ② ＡＢＣ",
+    "math ∑∞ ʰ zero\u200dwidth Ａ\u0301 ǆ ŉ ı \u0300alone ㎏ 1.000 1/2 a.b.c Русский العربية",
+    "one\n\ntwo\nthree x'x 'LL 've's ''s 're --- ....... $5.00 <mask> </s> 0x1F",
+    "1234567890 " * 20 + "a" * 300 + "é" * 50 + "=" * 300,
+]
+"""Texts that every fast engine must treat as the reference does."""
 
 
 @pytest.fixture(scope="session")

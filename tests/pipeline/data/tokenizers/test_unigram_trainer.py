@@ -68,7 +68,7 @@ def test_digamma() -> None:
 
 def test_as_good_as_the_trainer_of_tokenizers(sample_text: list[str]) -> None:
     """With as many pieces, a text takes as many tokens within 1 %."""
-    texts = [" ".join(text.split()) for text in sample_text]
+    texts = [" ".join(text.split()) for text in sample_text[::2]]
     held_out, seen = texts[::5], [text for i, text in enumerate(texts) if i % 5]
     counts = Counter("▁" + word for text in seen for word in text.split())
     pieces = train_pieces(counts, 1500)

@@ -12,18 +12,13 @@ from pipeline.data.tokenizers.document_encoder import TextEncoder
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.token_ids import Tokens
 from pipeline.data.tokenizers.vocabulary import Vocabulary, vocabulary
-from tests.pipeline.data.tokenizers.conftest import WORD_KINDS, buffers, columns, random_texts
-
-AWKWARD = [
-    "x" * 99 + " " + "x" * 100 + " " + "x" * 101 + " " + "é" * 101,
-    "``quotes'' and '''three''' don't `tick` e.g. U.S.A. $1,000.00 a_b-c/d",
-    "他去。我来！好。 mixed中文and日本語カタカナ half ｶﾞ 한국어 각 x≠y ﷺ ½ ① ﬁne …",
-    "हिन्दी में। ไทยน้ำ עברית العربية Ελληνικά Σας ΣΑΣ İstanbul ǅ ß ẞ",
-    "emoji 👩\u200d🔬 🏳️\u200d🌈 é e\u0301 \u0301 ▁under ▁ x▁y ~^~^ \ufffd a\ufffdb",
-    "[MASK] [CLS]x[SEP] <pad> <unk> <s> ##ing [unused1]",
-    "\ufffd",
-    "\u0301 a \u0301",
-]
+from tests.pipeline.data.tokenizers.conftest import (
+    AWKWARD,
+    WORD_KINDS,
+    buffers,
+    columns,
+    random_texts,
+)
 
 
 @pytest.fixture(params=WORD_KINDS)
@@ -119,4 +114,5 @@ def test_bert_on_real_text(case: str, real_data: Path) -> None:
     source = real_data / "tokenizers" / "bert" / f"bert-base-{case}-vocab.txt"
     encoder = TextEncoder.create(read_vocabulary(source))
     wiki = (real_data / "wikipedia" / "extracted" / "wiki_00").read_text().splitlines()
+    wiki = wiki[case == "cased" :: 2]  # half of the articles each
     same(encoder, clean([json.loads(line)["text"] for line in wiki]).texts())
