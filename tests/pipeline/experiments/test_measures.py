@@ -66,7 +66,7 @@ def test_damage_is_said(tmp_path: Path) -> None:
     for content in (b"", b"{}\n", b'{"step": 1}\n', b"nonsense\n"):
         (tmp_path / "metrics.jsonl").write_bytes(content)
         (tmp_path / "run.json").write_text(json.dumps({"plans": []}))
-        with pytest.raises(DataError):
+        with pytest.raises(DataError, match=str(tmp_path)):
             from_metrics(tmp_path)
 
 
