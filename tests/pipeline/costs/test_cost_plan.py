@@ -17,7 +17,7 @@ def sections(plan: CostPlan) -> dict[str, dict[str, Estimate]]:
 
 
 def test_a_plan_has_every_section_and_warns_of_what_cannot_be() -> None:
-    large = partial(planned, "roberta_large", gpu="a100", per_node=1)
+    large = partial(planned, "roberta_large", "encoder.layers=4", gpu="a100", per_node=1)
     plan = make_cost_plan(large("batch.per_device=4096"), 2.0, ["from the data"])
     found = sections(plan)
     assert list(found) == [

@@ -1,6 +1,7 @@
 """A sample of raw files tells how many bytes their documents take."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +39,13 @@ def texts() -> list[str]:
     return found
 
 
+@cache
+def corpora() -> dict[str, formats.Files]:
+    return formats.all_corpora(texts())
+
+
 def sources_of(name: str, folder: Path) -> list[Source]:
-    formats.write(formats.all_corpora(texts())[name], folder)
+    formats.write(corpora()[name], folder)
     words = formats.ARGUMENTS.get(name, ())
     plain = str(words[1]) if "--plain-text" in words else ""
     sources = corpus_sources(formats.CORPUS, [str(folder)], plain_text=plain)[1]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def test_labels() -> None:
     rng = np.random.default_rng(0)
-    for _ in range(CASES):
+    for _ in range(CASES // 4):  # scikit-learn takes 9 ms for each
         names = np.array(["0", "1", "2", "3"])[: rng.integers(1, 5)]
         gold, found = (rng.choice(names, rng.integers(1, 25)) for _ in range(2))
         size = min(len(gold), len(found))
