@@ -64,13 +64,15 @@ class Cluster:
             f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
             f"--log-file={munge}/log", f"--seed-file={munge}/seed",
         )  # fmt: skip
-        self._until("munged answers", lambda: self._succeeds("munge", f"-S{munge}/socket", "-n"))
+        asked = ("munge", f"-S{munge}/socket", "-n")
+        self._until("munged answers", lambda: self.run(*asked).returncode == 0)
         self._start("slurmctld", "slurmctld", "-D", "-i", "-f", str(self.place.slurm_conf))
         self._until("slurmctld answers", lambda: "is UP" in self.run("scontrol", "ping").stdout)
         for node in NODES:
             self.boot(node)
         for node in NODES:
-            self.wait_up(node)
+            state = ("sinfo", "-h", "-p", "main", "-n", node, "-o", "%T")
+            self._until(f"{node} is up", lambda: self.run(*state).stdout == "idle\n")  # noqa: B023
 
     def stop(self) -> None:
         """End every process of the cluster, in any state."""
@@ -95,15 +97,6 @@ class Cluster:
         link = Path(f"/proc/{daemon.pid}/ns/uts")
         self._until(f"{node} has its namespace", lambda: link.readlink() != ours)
         self._namespaces[node] = str(link.readlink())
-
-    def wait_up(self, node: str, timeout: float = 120) -> None:
-        """Wait until jobs can run on a node."""
-        usable = {"idle", "mixed", "allocated", "completing"}
-        self._until(f"{node} is up", lambda: self.node_state(node) in usable, timeout)
-
-    def node_state(self, node: str) -> str:
-        """The state as sinfo reports it in one word: idle, mixed, allocated, down, ..."""
-        return self.run("sinfo", "-h", "-p", "main", "-n", node, "-o", "%T").stdout.strip()
 
     def processes(self, node: str) -> list[int]:
         """All processes of a node, slurmd's own included."""
@@ -202,16 +195,13 @@ class Cluster:
             daemon.kill()
             daemon.wait()
 
-    def _succeeds(self, *command: str) -> bool:
-        return self.run(*command).returncode == 0
-
-    def _until(self, what: str, done: Callable[[], bool], timeout: float = 120) -> None:
-        end = time.monotonic() + timeout
+    def _until(self, what: str, done: Callable[[], bool]) -> None:
+        end = time.monotonic() + 120
         while not done():
             dead = [name for name, daemon in self._daemons.items() if daemon.poll() is not None]
             assert not dead, f"{dead[0]} ended by itself:\n{self._said(dead[0])}"
             names = "".join(self._said(name) for name in self._daemons)
-            assert time.monotonic() < end, f"not within {timeout} s: {what}\n{names}"
+            assert time.monotonic() < end, f"not within 120 s: {what}\n{names}"
             time.sleep(POLL_SECONDS)
 
     def _said(self, name: str) -> str:
@@ -226,16 +216,16 @@ class Job:
     """A submitted job."""
 
     cluster: Cluster
-    id: int
+    id: int | str
 
-    def fields(self) -> dict[str, str]:
-        """The fields of `scontrol show job`."""
-        text = self.cluster.run("scontrol", "-o", "show", "job", self.id).stdout
-        return dict(re.findall(r"(\w[\w:/]*)=(\S*)", text))
+    def element(self, number: int) -> Job:
+        """An element of a job array."""
+        return Job(self.cluster, f"{self.id}_{number}")
 
     def field(self, name: str) -> str:
-        """One field: JobState, Restarts, ExitCode, NodeList, ExcNodeList, StartTime, ..."""
-        return self.fields()[name]
+        """A field of `scontrol show job`: JobState, Restarts, ExitCode, NodeList, ..."""
+        text = self.cluster.run("scontrol", "-o", "show", "job", self.id).stdout
+        return dict(re.findall(r"(\w[\w:/]*)=(\S*)", text))[name]
 
     def state(self) -> str:
         """PENDING, RUNNING, COMPLETED, ..."""
@@ -254,10 +244,6 @@ class Job:
             assert state not in ENDED or done(), f"job {self.id} is {state}\n{self.log()}"
             assert time.monotonic() < end, f"job {self.id}: not in {timeout} s\n{self.log()}"
             time.sleep(POLL_SECONDS)
-
-    def until_state(self, *states: str, timeout: float = 600) -> None:
-        """Wait for one of these states."""
-        self.until(lambda: self.state() in states, timeout)
 
     def end(self, timeout: float = 900) -> str:
         """Wait until the job has ended, restarts included; returns its last state."""

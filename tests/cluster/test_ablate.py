@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from tests.cluster.slurm import Cluster, Job
+from tests.cluster.slurm import Cluster
 from tests.launching.process import run
 from tests.pipeline.experiments.small_ablation import (
     environment,
@@ -35,7 +35,7 @@ def test_runs_as_an_array(
     given = words(corpus, tiny_tokenizer, alone, *ONE_SEED)
     command = [sys.executable, "-m", "pipeline.ablate", *given]
     local = run(command, env=cluster.environment() | environment())
-    elements = [Job(cluster, f"{first.id}_{number}") for number in range(ELEMENTS)]  # type: ignore[arg-type]
+    elements = [first.element(number) for number in range(ELEMENTS)]
     assert [element.end() for element in elements] == ["COMPLETED"] * ELEMENTS, first.log()
     assert local.returncode == 0, local.stderr
     tables = [

@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.cluster.slurm import ROOT, Cluster
 
 BATCH_FILES = sorted((ROOT / "slurm").glob("*.sbatch"))
@@ -14,40 +12,30 @@ SCRIPTS = [path for folder in ("slurm", "tests/cluster") for path in (ROOT / fol
 SHELL = [*SCRIPTS, *BATCH_FILES, ROOT / "slurm" / "site.env"]
 
 
-def name(path: Path) -> str:
-    return path.name
+def test_slurm_accepts_all_with_gpus_and_without(cluster: Cluster) -> None:
+    """With the resources that a file asks for, but no more nodes than there are. GPUs are requested
+    by --gres alone, which --gres=none replaces."""
+    for path in BATCH_FILES:
+        assert not re.search(r"^#SBATCH.*--gpus", path.read_text(), re.M)
+        for options in (["--nodes=2"], ["--nodes=1", "--gres=none"]):
+            result = cluster.sbatch("--test-only", *options, path)
+            assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("path", BATCH_FILES, ids=name)
-def test_slurm_accepts(path: Path, cluster: Cluster) -> None:
-    """With the resources that the file asks for, but no more nodes than there are."""
-    result = cluster.sbatch("--test-only", "--nodes=2", path)
-    assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.parametrize("path", BATCH_FILES, ids=name)
-def test_slurm_accepts_a_site_without_gpus(path: Path, cluster: Cluster) -> None:
-    """GPUs are requested by --gres alone, which --gres=none replaces."""
-    assert not re.search(r"^#SBATCH.*--gpus", path.read_text(), re.M)
-    result = cluster.sbatch("--test-only", "--nodes=1", "--gres=none", path)
-    assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.parametrize("path", SHELL, ids=name)
-def test_shellcheck(path: Path) -> None:
+def test_shellcheck() -> None:
     shellcheck = Path(sys.executable).with_name("shellcheck")
-    command = [shellcheck, "--external-sources", path.relative_to(ROOT)]
+    command = [shellcheck, "--external-sources", *(path.relative_to(ROOT) for path in SHELL)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("path", BATCH_FILES, ids=name)
-def test_site_env_is_read_first(path: Path) -> None:
+def test_site_env_is_read_first() -> None:
     """Before any setting but the checkout is used, or site.env would come too late for it."""
-    after = path.read_text().partition('. "$TENFOLD_HOME/slurm/common.sh"\n')[2]
-    body = re.sub(r"(?ms)^\w+\(\) \{$.*?^\}$|^ *#.*?$", "", after)
-    before = re.split(r"(?m)^(?:read_site|train)\b", body)[0]
-    assert before != body and not re.search(r"[$]|\(\)", before), before
+    for path in BATCH_FILES:
+        after = path.read_text().partition('. "$TENFOLD_HOME/slurm/common.sh"\n')[2]
+        body = re.sub(r"(?ms)^\w+\(\) \{$.*?^\}$|^ *#.*?$", "", after)
+        before = re.split(r"(?m)^(?:read_site|train)\b", body)[0]
+        assert before != body and not re.search(r"[$]|\(\)", before), (path.name, before)
 
 
 def test_numbers_are_checked_before_bash_calculates_with_them() -> None:

@@ -16,8 +16,6 @@ from tests.launching.process import ROOT
 from tests.pipeline.diagnosis.test_devices import STAND_IN
 
 Found = dict[str, dict[str, Any]]
-SECOND = '[ "$SLURM_NODEID" = 1 ]'
-"""Whether a task runs on the node with the fault."""
 SHIM = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -37,16 +35,14 @@ int flock(int file, int operation) { errno = ENOLCK; return -1; }
 """
 
 
-def examine(
-    cluster: Cluster, *arguments: object, fault: str = ":", prefix: str = "", **environment: str
-) -> tuple[str, Found]:
+def examine(cluster: Cluster, fault: str, *arguments: object) -> tuple[str, Found]:
     """The status and the checks of the doctor on both nodes, each in a mount namespace of its own,
-    after `fault`, a shell command; prefix: before Python."""
+    after `fault`, shell commands that can put words before Python into $PREFIX."""
     words = " ".join(map(str, (sys.executable, "-m", "pipeline.doctor", "--json", *arguments)))
-    script = f"{fault}; exec {prefix} {words}"
     result = cluster.run(
         "srun", "--nodes=2", "--ntasks-per-node=1", "--mpi=none", "--quiet",
-        "unshare", "--mount", "--propagation", "private", "bash", "-c", script, **environment,
+        "unshare", "--mount", "--propagation", "private",
+        "bash", "-c", f"{fault}; exec $PREFIX {words}",
     )  # fmt: skip
     assert result.stdout.startswith("{"), result.stdout + result.stderr
     report = json.loads(result.stdout)
@@ -63,14 +59,9 @@ def shim(folder: Path, *options: str) -> Path:
     return library
 
 
-def on_second(command: str) -> str:
-    return f"if {SECOND}; then {command}; fi"
-
-
 def test_a_healthy_cluster(cluster: Cluster, runs: Runs, tmp_path: Path) -> None:
-    status, found = examine(
-        cluster, "--recipe", "roberta_tiny", "--data", runs.shards, "--output", tmp_path / "run"
-    )
+    given = ("--recipe", "roberta_tiny", "--data", runs.shards, "--output", tmp_path / "run")
+    status, found = examine(cluster, ":", *given)
     assert status != "fail"
     assert not [check for check in found.values() if check["status"] == "fail"]
     for name in ("clocks", "versions", "locks", "shared directory", "USR1", "open files"):
@@ -78,72 +69,59 @@ def test_a_healthy_cluster(cluster: Cluster, runs: Runs, tmp_path: Path) -> None
     assert "from Slurm" in found["USR1"]["value"]
 
 
-def test_a_nearly_full_tmpfs(cluster: Cluster, tmp_path: Path) -> None:
-    """On one node alone: there TENFOLD_LOCAL is."""
-    local = tmp_path / "local"
-    local.mkdir(mode=0o700)
-    fault = on_second(f"mount -t tmpfs -o size=20m,mode=700 none {local}")
-    _, found = examine(cluster, fault=fault, TENFOLD_LOCAL=str(local))
-    assert (found["local directory"]["status"], found["local directory"]["ranks"]) == ("fail", [1])
-
-
-def test_low_limits(cluster: Cluster) -> None:
-    _, found = examine(cluster, fault=on_second("ulimit -n 128"))
-    assert (found["open files"]["status"], found["open files"]["ranks"]) == ("fail", [1])
-
-
-def test_another_version_on_one_node(cluster: Cluster, tmp_path: Path) -> None:
+def test_faults_of_one_node_are_found(cluster: Cluster, tmp_path: Path) -> None:
+    """A nearly full tmpfs, low limits, another version, a directory that is not mounted, a clock
+    that is off, and a signal that does not arrive."""
+    for name, mode in (("local", 0o700), ("shared", 0o777)):
+        (tmp_path / name).mkdir(mode=mode)
     metadata = tmp_path / "deepspeed-0.1.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: deepspeed\nVersion: 0.1\n")
-    _, found = examine(cluster, fault=on_second(f"export PYTHONPATH={tmp_path}"))
-    assert found["versions"]["status"] == "fail"
-    assert "deepspeed is 0.1 on rank 1" in found["versions"]["value"]
+    fault = f"""
+export TENFOLD_LOCAL={tmp_path}/local
+if [ "$SLURM_NODEID" = 1 ]; then
+  mount -t tmpfs -o size=20m,mode=700 none {tmp_path}/local
+  mount -t tmpfs none {tmp_path}/shared
+  ulimit -n 128
+  export PYTHONPATH={tmp_path} LD_PRELOAD={shim(tmp_path, "-DLATE=500")}
+  PREFIX='env --block-signal=USR1'
+fi"""
+    _, found = examine(cluster, fault, "--output", tmp_path / "shared" / "run")
+    for name, value in (
+        ("local directory", ""),
+        ("open files", ""),
+        ("USR1", ""),
+        ("versions", "deepspeed is 0.1 on rank 1"),
+        ("shared directory", "not seen here"),
+        ("clocks", "rank 1 is +"),
+    ):
+        assert found[name]["status"] == "fail" and value in found[name]["value"], found[name]
+    for name in ("local directory", "open files", "USR1"):
+        assert found[name]["ranks"] == [1], found[name]
 
 
-def test_a_directory_that_one_node_lacks(cluster: Cluster, tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    fault = on_second(f"mount -t tmpfs none {shared}")
-    _, found = examine(cluster, "--output", shared / "run", fault=fault)
-    check = found["shared directory"]
-    assert (check["status"], "not seen here" in check["value"]) == ("fail", True)
-
-
-def test_a_file_system_without_locks(cluster: Cluster, tmp_path: Path) -> None:
-    fault = f"export LD_PRELOAD={shim(tmp_path)}"
-    _, found = examine(cluster, "--output", tmp_path / "run", fault=fault)
-    assert found["locks"]["status"] == "warn" and "no locks" in found["locks"]["value"]
-
-
-def test_a_clock_that_is_off(cluster: Cluster, tmp_path: Path) -> None:
-    fault = on_second(f"export LD_PRELOAD={shim(tmp_path, '-DLATE=500')}")
-    _, found = examine(cluster, fault=fault)
-    assert found["clocks"]["status"] == "fail" and "rank 1 is +" in found["clocks"]["value"]
-
-
-def test_a_signal_that_does_not_arrive(cluster: Cluster) -> None:
-    command = f"exec env --block-signal=USR1 {sys.executable} -m pipeline.doctor --json"
-    fault = on_second(command)
-    _, found = examine(cluster, fault=fault)
-    assert (found["USR1"]["status"], found["USR1"]["ranks"]) == ("fail", [1])
-
-
-def test_two_ranks_on_one_device(cluster: Cluster, tmp_path: Path) -> None:
-    """Both nodes are one machine, so that both first GPUs are the same one."""
+def test_faults_of_both_nodes_are_found(cluster: Cluster, runs: Runs, tmp_path: Path) -> None:
+    """A file system without locks, two ranks on one device (both nodes are one machine, so both
+    first GPUs are the same one), and shards that lack a file."""
     (tmp_path / "pynvml.py").write_text(STAND_IN)
-    _, found = examine(cluster, fault=f"export PYTHONPATH={tmp_path}; unset CUDA_VISIBLE_DEVICES")
-    assert found["one GPU per rank"]["status"] == "fail"
-    assert "ranks 0 and 1 both have GPU-0" in found["one GPU per rank"]["value"]
+    missing = without_a_file(runs.shards, tmp_path / "copy")
+    fault = f"export PYTHONPATH={tmp_path} LD_PRELOAD={shim(tmp_path)}; unset CUDA_VISIBLE_DEVICES"
+    given = ("--output", tmp_path / "run", "--data", tmp_path / "copy")
+    _, found = examine(cluster, fault, *given)
+    for name, status, value in (
+        ("locks", "warn", "no locks"),
+        ("one GPU per rank", "fail", "ranks 0 and 1 both have GPU-0"),
+        (f"shards {tmp_path}/copy", "fail", f"{missing} is missing"),
+    ):
+        assert found[name]["status"] == status and value in found[name]["value"], found[name]
 
 
-def test_shards_that_lack_a_file(cluster: Cluster, runs: Runs, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(runs.shards, tmp_path / "copy"))
+def without_a_file(shards: Path, copy: Path) -> Path:
+    """Copy shards but for one file; returns its path."""
+    shutil.copytree(shards, copy)
     missing = copy / "mask-2" / "train-00000.arrow"
     missing.unlink()
-    _, found = examine(cluster, "--data", copy)
-    check = found[f"shards {copy}"]
-    assert check["status"] == "fail" and f"{missing} is missing" in check["value"]
+    return missing
 
 
 NETWORK = """
@@ -190,11 +168,15 @@ def test_one_slow_link(tmp_path: Path) -> None:
     assert found["all-reduce"]["value"].startswith("bus bandwidth ")
 
 
-@pytest.mark.parametrize("switch", ["on", "off"])
-def test_a_job_that_would_fail_is_stopped(switch: str, runs: Runs, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(runs.shards, tmp_path / "copy"))
-    (copy / "mask-2" / "train-00000.arrow").unlink()
-    job = runs.submit(tmp_path / "run", TENFOLD_DATA=str(copy), TENFOLD_DOCTOR=switch)
-    assert (job.end(), job.field("ExitCode")) == ("FAILED", "2:0"), job.log()
-    assert ("the doctor's checks above failed" in job.log()) == (switch == "on")
-    assert "train-00000.arrow is missing" in job.log()
+def test_a_job_that_would_fail_is_stopped(runs: Runs, tmp_path: Path) -> None:
+    missing = without_a_file(runs.shards, tmp_path / "copy")
+    jobs = {
+        switch: runs.submit(
+            tmp_path / switch, TENFOLD_DATA=str(tmp_path / "copy"), TENFOLD_DOCTOR=switch
+        )
+        for switch in ("on", "off")
+    }
+    for switch, job in jobs.items():
+        assert (job.end(), job.field("ExitCode")) == ("FAILED", "2:0"), job.log()
+        assert ("the doctor's checks above failed" in job.log()) == (switch == "on")
+        assert f"{missing.name} is missing" in job.log()

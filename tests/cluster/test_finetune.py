@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.slurm import ROOT, Cluster, Job
+from tests.cluster.slurm import ROOT, Cluster
 from tests.launching.process import run
 
 BATCH_FILE = "slurm/finetune.sbatch"
@@ -64,11 +64,11 @@ def test_tasks_and_seeds_as_an_array(
     scores = tmp_path / "scores"
     variables = environment(files, scores)
     first = cluster.submit(BATCH_FILE, "--array=0,1,3", *SMALL, **variables)
-    elements = {number: Job(cluster, f"{first.id}_{number}") for number in (0, 1, 3)}  # type: ignore[arg-type]
+    elements = {number: first.element(number) for number in (0, 1, 3)}
     assert [element.end() for element in elements.values()] == ["COMPLETED"] * 3, first.log()
     assert "1 of 2 fine-tunings are left" in elements[3].log(), elements[3].log()
     last = cluster.submit(BATCH_FILE, "--array=2", *SMALL, **variables)
-    elements[2] = Job(cluster, f"{last.id}_2")  # type: ignore[arg-type]
+    elements[2] = last.element(2)
     assert elements[2].end() == "COMPLETED", last.log()
     for number, element in elements.items():
         (task, seed) = (list(TASKS)[number // 2], number % 2)
@@ -83,26 +83,21 @@ def test_tasks_and_seeds_as_an_array(
         assert (scores / task / "model/model.safetensors").exists()
 
 
-@pytest.mark.parametrize(
-    ("array", "changes", "message"),
-    [
+def test_mistakes_are_one_line(cluster: Cluster, files: dict[str, Path], tmp_path: Path) -> None:
+    jobs = []
+    for array, changes, message in (
         ("4", {}, "element 4 is none of 2 tasks with 2 seeds each; give --array=0-3"),
-        ("0", {"TENFOLD_FINETUNE_ARGS": "--seeds=x"}, "--seeds x in TENFOLD_FINETUNE_ARGS is not"),
+        ("0", {"TENFOLD_FINETUNE_ARGS": "--seeds=x"}, "--seeds x in TENFOLD_FINETUNE_ARGS"),
         ("0-1", {"TENFOLD_MODEL": ""}, "TENFOLD_MODEL is not set"),
         ("0-1", {"TENFOLD_TASKS": ""}, "TENFOLD_TASKS is not set"),
         ("", {}, "submit this file as an array"),
-    ],
-)
-def test_a_mistake_is_one_line(
-    cluster: Cluster, files: dict[str, Path], tmp_path: Path, array: str,
-    changes: dict[str, str], message: str,
-) -> None:  # fmt: skip
-    variables = environment(files, tmp_path / "scores") | changes
-    options = [f"--array={array}"] if array else []
-    job = cluster.submit(BATCH_FILE, *options, *SMALL, **variables)
-    last = Job(cluster, f"{job.id}_{array[-1]}") if array else job  # type: ignore[arg-type]
-    assert last.end() == "FAILED", last.log()
-    assert last.field("ExitCode") == "2:0"
-    (line,) = last.log().splitlines()
-    assert line.startswith("error: ") and message in line
+    ):
+        variables = environment(files, tmp_path / "scores") | changes
+        options = [f"--array={array}"] if array else []
+        job = cluster.submit(BATCH_FILE, *options, *SMALL, **variables)
+        jobs.append((job.element(int(array[-1])) if array else job, message))
+    for job, message in jobs:
+        assert (job.end(), job.field("ExitCode")) == ("FAILED", "2:0"), job.log()
+        (line,) = job.log().splitlines()
+        assert line.startswith("error: ") and message in line
     assert not (tmp_path / "scores").exists()

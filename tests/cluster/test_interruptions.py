@@ -9,79 +9,70 @@ import pytest
 
 from tests.cluster.configuration import NODES
 from tests.cluster.slurm import Cluster, Job
-from tests.cluster.training import STEPS, Runs, last_step, metrics, weights
+from tests.cluster.training import STEPS, Runs, last_step, weights
+from tests.pipeline.test_train import lines
 
 ENOUGH = 4
 """Steps after which a run is disturbed."""
 
 
-def under_way(job: Job, run: Path) -> None:
-    """Wait until some steps are done and some remain."""
-    job.until(lambda: last_step(run) >= ENOUGH)
+def under_way(job: Job, run: Path, resumed: int = 0) -> None:
+    """Wait until some steps are done since the run resumed so often, and some remain."""
+    job.until(lambda: job.log().count("resuming after step") == resumed)
+    enough = ENOUGH + last_step(run) * bool(resumed)
+    job.until(lambda: last_step(run) >= enough)
     assert last_step(run) < STEPS - 5, "too late to disturb it"
 
 
-def same(run: Path, undisturbed: Path) -> None:
-    """Both ended with the same weights and optimizer state, after the same steps."""
+def same(job: Job, run: Path, undisturbed: Path, restarts: int = 1) -> None:
+    """The job ended with the same weights and optimizer state, after the same steps."""
+    assert job.end() == "COMPLETED", job.log()
+    assert job.field("Restarts") == str(restarts)
     assert last_step(run) == STEPS
     assert weights(run) == weights(undisturbed)
-    assert metrics(run) == metrics(undisturbed)
+    assert lines(run) == lines(undisturbed)
 
 
-def test_usr1_saves_and_requeues(runs: Runs, undisturbed: Path, tmp_path: Path) -> None:
-    """As --signal sends before the time limit; `scancel --batch` sends the same."""
+def signal_children(job: Job, name: str) -> None:
+    """As sites with proctrack/cgroup signal: the processes that slurmstepd started, no others."""
+    children = [task for node in NODES for task in job.cluster.tasks(node, job)]
+    assert len(children) == 2
+    for process in children:
+        os.kill(process, signal.Signals[name])
+
+
+def test_signals_save_and_requeue(runs: Runs, undisturbed: Path, tmp_path: Path) -> None:
+    """Before training, as --signal sends before the time limit, and to each rank alone."""
     job = runs.submit(tmp_path)
+    job.until(lambda: "  node02 " in job.log() and bool(runs.cluster.tasks("node02", job)))
+    # The ranks are still importing torch, and a signal would kill them: it waits.
+    assert not (tmp_path / "ready").exists()
+    job.signal("USR1")
     under_way(job, tmp_path)
     steps = last_step(tmp_path)
     job.signal("USR1")
-    job.until(lambda: "resuming after step" in job.log())
-    saved = int(job.log().split("interrupted at step ")[1].split()[0])
+    under_way(job, tmp_path, resumed=1)
+    saved = int(re.findall(r"interrupted at step (\d+)", job.log())[-1])
     assert steps <= saved, "a step that was made is lost"
-    assert job.end() == "COMPLETED", job.log()
-    assert job.field("Restarts") == "1"
     assert f"resuming after step {saved}\n" in job.log()
+    signal_children(job, "SIGTERM")
+    same(job, tmp_path, undisturbed, restarts=3)
     assert not list(tmp_path.glob(".restarts-*"))
-    same(tmp_path, undisturbed)
 
 
-def test_a_signal_that_comes_too_early_waits(runs: Runs, undisturbed: Path, tmp_path: Path) -> None:
-    """The ranks are still importing torch, and the signal would kill them."""
-    job = runs.submit(tmp_path)
-    job.until(lambda: "  node02 " in job.log() and bool(runs.cluster.tasks("node02", job)))
-    assert not (tmp_path / "ready").exists()
-    job.signal("USR1")
-    assert job.end() == "COMPLETED", job.log()
-    assert job.field("Restarts") == "1"
-    same(tmp_path, undisturbed)
-
-
-@pytest.mark.parametrize(("launcher", "name"), [("srun", "TERM"), ("torchrun", "USR1")])
-def test_signals_for_direct_children_alone(
-    launcher: str, name: str, runs: Runs, undisturbed: Path, tmp_path: Path
-) -> None:
-    """Sites with proctrack/cgroup signal the processes that slurmstepd started, and no others."""
-    job = runs.submit(tmp_path, TENFOLD_LAUNCHER=launcher)
-    under_way(job, tmp_path)
-    children = [task for node in NODES for task in runs.cluster.tasks(node, job)]
-    assert len(children) == 2
-    for process in children:
-        os.kill(process, signal.Signals[f"SIG{name}"])
-    assert job.end() == "COMPLETED", job.log()
-    assert job.field("Restarts") == "1"
-    same(tmp_path, undisturbed)
-
-
-def test_torchrun_passes_on_what_the_batch_script_gets(
-    runs: Runs, undisturbed: Path, tmp_path: Path
-) -> None:
-    """With both ranks on one node."""
+def test_torchrun_passes_signals_on(runs: Runs, undisturbed: Path, tmp_path: Path) -> None:
+    """Those for its agent on each of two nodes, and those for the batch script, with both ranks on
+    one node."""
+    apart, together = tmp_path / "apart", tmp_path / "together"
+    first = runs.submit(apart, TENFOLD_LAUNCHER="torchrun")
+    under_way(first, apart)
+    signal_children(first, "SIGUSR1")
     options = ("--ntasks-per-node=2", "--cpus-per-task=2")
-    job = runs.submit(tmp_path, *options, nodes=1, gpus=2, TENFOLD_LAUNCHER="torchrun")
-    under_way(job, tmp_path)
-    job.signal("USR1")
-    assert job.end() == "COMPLETED", job.log()
-    assert job.field("Restarts") == "1"
-    same(tmp_path, undisturbed)
+    second = runs.submit(together, *options, nodes=1, gpus=2, TENFOLD_LAUNCHER="torchrun")
+    under_way(second, together)
+    second.signal("USR1")
+    same(first, apart, undisturbed)
+    same(second, together, undisturbed)
 
 
 @pytest.mark.parametrize("partition", ["main", "abrupt"])
@@ -91,28 +82,25 @@ def test_preemption(partition: str, runs: Runs, undisturbed: Path, tmp_path: Pat
     under_way(job, tmp_path)
     options = ("--partition=high", "--nodes=2", "--gres=gpu:8")
     other = runs.cluster.submit_command("sleep 1", *options)
-    assert job.end() == "COMPLETED", job.log()
+    same(job, tmp_path, undisturbed)
     assert other.end() == "COMPLETED"
-    assert job.field("Restarts") == "1"
     assert "interrupted at step" in job.log()
-    same(tmp_path, undisturbed)
 
 
-@pytest.mark.parametrize("node", NODES)
-def test_a_node_that_fails(
-    node: str, cluster: Cluster, runs: Runs, undisturbed: Path, tmp_path: Path
-) -> None:
-    """Power is cut on the batch script's node or the other: Slurm notices and requeues the job."""
+def test_nodes_that_fail(cluster: Cluster, runs: Runs, undisturbed: Path, tmp_path: Path) -> None:
+    """Power is cut on the batch script's node, then on the other one: Slurm requeues the job."""
     job = runs.submit(tmp_path, TENFOLD_ARGS=runs.arguments(checkpoint__every=2))
-    job.until((tmp_path / "checkpoints" / "latest").exists)  # no signal will trigger a save
-    under_way(job, tmp_path)
-    cluster.kill(node)
-    # Slurm does this itself after SlurmdTimeout
-    cluster.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=power")
-    job.until_state("PENDING")
-    cluster.boot(node)
+    for resumed, node in enumerate(NODES):
+        under_way(job, tmp_path, resumed)
+        # no signal will trigger a save
+        job.until((tmp_path / "checkpoints" / "latest").exists)
+        cluster.kill(node)
+        # Slurm does this itself after SlurmdTimeout
+        cluster.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=power")
+        job.until(lambda: job.state() == "PENDING")
+        cluster.boot(node)
     assert job.end() == "COMPLETED", job.log()
-    assert "restart 1 of job" in job.log() and "resuming after step" in job.log()
+    assert "restart 2 of job" in job.log() and job.log().count("resuming after step") == 2
     assert "submit again" not in job.log()
     assert weights(tmp_path) == weights(undisturbed)
 

@@ -5,10 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
-import pytest
-
 from pipeline.data.shards.manifest import MANIFEST
-from tests.cluster.slurm import ONE_HOST, Cluster, Job
+from tests.cluster.slurm import ONE_HOST, Cluster
 from tests.pipeline.preparing import SMALL_SPLITS, contents, finish, many_documents, tiny
 
 BATCH_FILE = "slurm/prepare.sbatch"
@@ -28,19 +26,19 @@ def environment(tokenizer: Path, output: Path) -> dict[str, str]:
     } | ONE_HOST
 
 
-def test_mpi_on_two_nodes(
+def test_mpi_on_two_nodes_with_a_time_limit(
     cluster: Cluster, prepared: Path, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
+    """As --signal sends a minute before the end; `scancel --batch` sends the same."""
     output = tmp_path / "out"
-    job = cluster.submit(
-        BATCH_FILE, "--nodes=2", "--ntasks-per-node=2", *SMALL,
-        **environment(tiny_tokenizer, output),
-    )  # fmt: skip
+    variables = environment(tiny_tokenizer, output)
+    job = cluster.submit(BATCH_FILE, "--nodes=2", "--ntasks-per-node=2", *SMALL, **variables)
+    job.until(lambda: "4 ranks on 2 node(s)" in job.log())
+    job.signal("USR1")
     assert job.end() == "COMPLETED", job.log()
-    assert "4 ranks on 2 node(s)" in job.log()
+    assert job.field("Restarts") == "1" and "time is nearly up; requeued" in job.log()
     assert contents(output) == contents(prepared)
-    again = cluster.submit(BATCH_FILE, *SMALL, "--ntasks-per-node=2",
-                           **environment(tiny_tokenizer, output))  # fmt: skip
+    again = cluster.submit(BATCH_FILE, *SMALL, "--ntasks-per-node=2", **variables)
     assert again.end() == "COMPLETED" and "complete already" in again.log()
 
 
@@ -53,7 +51,7 @@ def test_an_array_of_three_elements(
         BATCH_FILE, "--array=4-8:2%2", "--ntasks-per-node=1", *SMALL,
         **environment(tiny_tokenizer, output),
     )  # fmt: skip
-    elements = [Job(cluster, f"{first.id}_{number}") for number in (4, 6, 8)]  # type: ignore[arg-type]
+    elements = [first.element(number) for number in (4, 6, 8)]
     assert [element.end() for element in elements] == ["COMPLETED"] * 3
     logs = [element.log() for element in elements]
     assert "".join(logs).count("prepared 344 documents") == 1, logs
@@ -75,7 +73,7 @@ def test_a_killed_element_is_requeued(
         f"srun --mpi=none --ntasks=1 {command} --part $SLURM_ARRAY_TASK_ID/2", "--array=1-2",
         "--requeue", "--open-mode=append",
     )  # fmt: skip
-    victim, other = (Job(cluster, f"{first.id}_{number}") for number in (1, 2))  # type: ignore[arg-type]
+    victim, other = (first.element(number) for number in (1, 2))
     work = tmp_path / "out" / ".work"
     victim.until(lambda: len([*work.glob("task-*.json")]) >= 4)
     assert cluster.run("scontrol", "requeue", victim.id).returncode == 0
@@ -130,56 +128,27 @@ def test_ranks_meet_whatever_lies_in_their_memory(cluster: Cluster, tmp_path: Pa
     assert job.log().split() == ["2", "2"]
 
 
-@pytest.mark.parametrize("kind", ["none", "pmi2 without mpi4py's library"])
-def test_a_launcher_of_another_mpi_is_refused(
-    kind: str, cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
-) -> None:
-    """N processes that each assume to be alone would write the same files."""
-    variables = environment(tiny_tokenizer, tmp_path / "out")
-    variables["TENFOLD_MPI"] = "none" if kind == "none" else "pmi2"
-    if kind != "none":
-        variables["MPI4PY_MPIABI"] = "openmpi"  # that library does not exist
-    job = cluster.submit(BATCH_FILE, "--nodes=2", "--ntasks-per-node=2", *SMALL, **variables)
-    assert job.end() == "FAILED", job.log()
-    assert job.field("ExitCode") == "2:0"
-    (line,) = (line for line in job.log().splitlines() if line.startswith("error: "))
-    assert "a launcher started several processes" in line
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_mistake_is_one_line_and_no_requeue(
+def test_mistakes_are_one_line_and_no_requeue(
     cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
+    """Also a launcher of another MPI: N processes that each assume to be alone would write the
+    same files."""
     variables = environment(tiny_tokenizer, tmp_path / "out")
-    for more, message in (
-        ({"TENFOLD_CORPUS": ""}, "TENFOLD_CORPUS is not set"),
-        ({"TENFOLD_CORPUS": "wikipedia", "HF_HUB_OFFLINE": "1"}, "--corpus wikipedia --fetch"),
-        ({"TENFOLD_PREPARE_ARGS": "--tokenizer /nonexistent"}, "no such directory"),
+    two, alone = ("--nodes=2", "--ntasks-per-node=2"), "a launcher started several processes"
+    jobs = []
+    for options, more, message in (
+        (two, {"TENFOLD_MPI": "none"}, alone),
+        # a library that does not exist
+        (two, {"TENFOLD_MPI": "pmi2", "MPI4PY_MPIABI": "openmpi"}, alone),
+        (two[1:], {"TENFOLD_CORPUS": ""}, "TENFOLD_CORPUS is not set"),
+        (two[1:], {"TENFOLD_CORPUS": "wikipedia", "HF_HUB_OFFLINE": "1"}, "wikipedia --fetch"),
+        (two[1:], {"TENFOLD_PREPARE_ARGS": "--tokenizer /nonexistent"}, "no such directory"),
     ):
-        job = cluster.submit(BATCH_FILE, "--ntasks-per-node=2", *SMALL, **variables | more)
+        job = cluster.submit(BATCH_FILE, *options, *SMALL, **variables | more)
+        jobs.append((job, message))
+    for job, message in jobs:
         assert job.end() == "FAILED", job.log()
-        assert job.field("ExitCode") == "2:0", job.log()
+        assert (job.field("ExitCode"), job.field("Restarts")) == ("2:0", "0"), job.log()
         (line,) = (line for line in job.log().splitlines() if line.startswith("error: "))
-        assert message in line and job.field("Restarts") == "0"
-
-
-def test_a_time_limit_requeues(
-    cluster: Cluster, prepared: Path, tiny_tokenizer: Path, tmp_path: Path
-) -> None:
-    """As --signal sends a minute before the end; `scancel --batch` sends the same."""
-    output = tmp_path / "out"
-    job = cluster.submit(
-        BATCH_FILE, "--nodes=2", "--ntasks-per-node=1", *SMALL,
-        **environment(tiny_tokenizer, output),
-    )  # fmt: skip
-    job.until(lambda: "ranks on 2 node(s)" in job.log())
-    job.signal("USR1")
-    assert job.end() == "COMPLETED", job.log()
-    assert job.field("Restarts") == "1" and "time is nearly up; requeued" in job.log()
-    assert contents(output) == contents(prepared)
-
-
-def test_every_shape_of_it_could_be_submitted(cluster: Cluster) -> None:
-    for options in ([], ["--nodes=2"], ["--array=0-15"]):
-        result = cluster.sbatch("--test-only", *options, BATCH_FILE)
-        assert result.returncode == 0, result.stderr
+        assert message in line
+    assert not (tmp_path / "out").exists()

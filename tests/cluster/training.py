@@ -1,11 +1,10 @@
 """Small trainings as jobs: the batch file of the large model with a tiny one, on two CPU ranks."""
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from pipeline.training.run_directory.metrics_log import read_metrics
 from tests.cluster.slurm import Cluster, Job, Result
 
 BATCH_FILE = "slurm/roberta_large.sbatch"
@@ -18,12 +17,6 @@ SETTINGS = {
 }  # fmt: skip
 """Four seconds of steps on two ranks, long enough to be disturbed on a busy machine. With dropout;
 checkpoints only at interruptions."""
-
-LEARNED = {
-    "step", "loss", "mlm_accuracy", "mask_loss", "learning_rate", "grad_norm", "sequences",
-    "tokens", "predictions", "epoch", "duplicate", "skipped_updates", "validation_loss",
-}  # fmt: skip
-"""Fields of metrics.jsonl that a second run must repeat; the others are timings and hosts."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +59,9 @@ class Runs:
         )  # fmt: skip
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """The lines of RUN/metrics.jsonl, without timings; [] before there are any."""
-    path = run / "metrics.jsonl"
-    if not path.exists():
-        return []
-    whole = path.read_text().rpartition("\n")[0]
-    lines = [json.loads(line) for line in whole.splitlines()]
-    return [{key: line[key] for key in line.keys() & LEARNED} for line in lines]
-
-
 def last_step(run: Path) -> int:
     """The last step in metrics.jsonl."""
-    return max((int(line["step"]) for line in metrics(run)), default=0)
+    return max((int(line["step"]) for line in read_metrics(run)), default=0)
 
 
 def weights(run: Path) -> dict[str, bytes]:
