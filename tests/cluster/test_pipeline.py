@@ -38,6 +38,7 @@ def pipeline(
 
 
 def test_each_job_has_its_own_resources(tmp_path: Path) -> None:
+    """The training has a recipe's own file, if there is one."""
     words = "bert_tiny -p gpu --account=me --train --nodes=4 --gres=gpu:4 --prepare --nodes=2"
     code, errors, calls = pipeline(tmp_path, *words.split(), "--export", "--mem=8G")
     assert (code, errors) == (0, "")
@@ -48,11 +49,8 @@ def test_each_job_has_its_own_resources(tmp_path: Path) -> None:
         "--gres=gpu:4 slurm/train.sbatch",
         f"--parsable {after.format(2)}-p gpu --account=me --mem=8G slurm/export.sbatch",
     ]
-
-
-def test_a_recipe_with_a_file_of_its_own(tmp_path: Path) -> None:
     _, _, calls = pipeline(tmp_path, "roberta_base")
-    assert calls[1].endswith("--job-name=roberta_base slurm/roberta_base.sbatch")
+    assert calls[4].endswith("--job-name=roberta_base slurm/roberta_base.sbatch")
 
 
 def test_every_job_gets_the_folder_that_the_user_means(tmp_path: Path) -> None:
@@ -107,20 +105,20 @@ def test_a_mistake_is_one_line_and_submits_nothing(
     assert errors.startswith(f"error: {message}") and errors.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [("--check", "roberta_base"), ("roberta_base",)])
-def test_what_every_job_needs_is_a_line_before_anything_else(
-    words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_every_job_needs_is_a_line_before_anything_else(tmp_path: Path) -> None:
     """Nothing is submitted without a corpus, or where there is no Slurm."""
-    code, errors, calls = pipeline(tmp_path, *words, TENFOLD_CORPUS="")
-    said = "TENFOLD_CORPUS is not set; name a corpus, and its files in TENFOLD_INPUT"
-    assert (code, errors, calls) == (2, f"error: {said}\n", [])
+    programs = tmp_path / "bin"
+    programs.mkdir()
     for name in ("bash", "dirname"):
-        (tmp_path / "bin").mkdir(exist_ok=True)
-        (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
-    code, errors, calls = pipeline(tmp_path, *words, PATH=str(tmp_path / "bin"))
-    said = "no sbatch on PATH; run this on a login node of a Slurm cluster"
-    assert (code, errors, calls) == (2, f"error: {said}\n", [])
+        (programs / name).symlink_to(str(shutil.which(name)))
+    for words in (("--check", "roberta_base"), ("roberta_base",)):
+        for lacking, said in (
+            ({"TENFOLD_CORPUS": ""}, "TENFOLD_CORPUS is not set"),
+            ({"PATH": str(programs)}, "no sbatch on PATH"),
+        ):
+            code, errors, calls = pipeline(tmp_path, *words, **lacking)
+            assert (code, errors.count("\n"), calls) == (2, 1, [])
+            assert errors.startswith(f"error: {said}; ")
 
 
 def test_help_is_the_comment_of_the_file(tmp_path: Path) -> None:
@@ -134,19 +132,20 @@ def test_help_is_the_comment_of_the_file(tmp_path: Path) -> None:
         assert lines[-1].endswith("Prints the three job ids.")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "slurm").glob("*.sbatch")), ids=lambda p: p.name)
-def test_a_batch_file_that_is_started_by_hand_says_so(path: Path) -> None:
+def test_files_that_are_started_by_hand_say_so() -> None:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TENFOLD_", "SLURM_"))}
-    result = subprocess.run(
-        ["bash", path], capture_output=True, text=True, check=False, cwd=ROOT, env=kept
-    )
-    said = f"error: this is no Slurm job; submit it: sbatch [OPTIONS] {path}\n"
-    assert (result.returncode, result.stdout, result.stderr) == (2, "", said)
-
-
-@pytest.mark.parametrize("words", [(), ("ranks",)])
-def test_rank_sh_without_a_mode_is_a_mistake(words: tuple[str, ...]) -> None:
-    command = [ROOT / "slurm" / "rank.sh", *words]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert result.stderr.startswith("error: usage: rank.sh") and result.stderr.count("\n") == 1
+    folder = ROOT / "slurm"
+    for command, said in (
+        *(
+            (["bash", path], f"submit it: sbatch [OPTIONS] {path}")
+            for path in folder.glob("*.sbatch")
+        ),
+        ([folder / "rank.sh"], "usage: rank.sh"),
+        ([folder / "rank.sh", "ranks"], "usage: rank.sh"),
+    ):
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=ROOT, env=kept
+        )
+        assert (result.returncode, result.stdout) == (2, ""), command
+        assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+        assert said in result.stderr
