@@ -4,11 +4,10 @@ import json
 import sys
 from pathlib import Path
 
-import torch
-import transformers
-
+from pipeline.data.tokenizers.vocabulary import Vocabulary
 from tests.cluster.slurm import ONE_HOST, ROOT, Cluster, Job
 from tests.cluster.training import last_step
+from tests.pipeline.released.models import save_model
 
 FEW_STEPS = (
     "--new heads --set steps=4 --set schedule.warmup_steps=1 --set batch.sequences=16 "
@@ -16,26 +15,14 @@ FEW_STEPS = (
 )
 
 
-def save_model(folder: Path, tokenizer: Path) -> None:
-    """A small encoder, without a head of masked words, as transformers saves it."""
-    config = transformers.RobertaConfig(
-        vocab_size=2048, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=64, max_position_embeddings=34, type_vocab_size=1, pad_token_id=1,
-        layer_norm_eps=1e-5,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    transformers.RobertaModel(config).save_pretrained(folder)
-    transformers.AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
-
-
 def test_a_folder_is_prepared_for_and_continued(
-    cluster: Cluster, tiny_tokenizer: Path, tmp_path: Path
+    cluster: Cluster, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     """Named relative to where sbatch and pipeline.sh are called, which is not the checkout.
 
     It has the name of a recipe with a batch file, which its run and its shards must not have.
     """
-    save_model(tmp_path / "roberta_base", tiny_tokenizer)
+    save_model("RobertaModel", tmp_path / "roberta_base", tiny_vocabulary)  # without a head
     root, prepare, train = tmp_path / "root", "--mem-per-cpu=1G", "--nodes=2 --gres=gpu:1 --mem=1G"
     environment = {
         "TENFOLD_VENV": sys.prefix, "TENFOLD_CORPUS": "sample", "TENFOLD_ROOT": str(root),
