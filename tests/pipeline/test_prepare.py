@@ -200,9 +200,9 @@ def _stop(*_: object) -> None:
 def test_a_crash_at_every_point_leaves_nothing_half_done(
     stride: int, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
-    """crash_points.py kills a run before, during and after every write, sync and rename.
+    """crash_points.py kills a run around every sync and rename, and midway in every write.
 
-    Those are two points each, so that every seventh point is of both kinds.
+    A stride of seven meets points before and after a rename alike.
     """
     texts = [f"Story {i}. It rained on day {i}. It ended." for i in range(60)]
     path = write_jsonl(tmp_path / "in.jsonl", texts)

@@ -1,4 +1,4 @@
-"""Points where a process may die: around every sync and rename, before and midway in a write."""
+"""Points where a process may die: around every sync and rename, and midway in every write."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Points:
 
 
 class Dying:
-    """A file whose process can die before a write, or with half of it on disk."""
+    """A file whose process can die with half of a write on disk."""
 
     def __init__(self, file: Any, points: Points) -> None:
         self.file, self.points = file, points
