@@ -20,6 +20,7 @@ from tests.pipeline.released.models import save_model
         ("--init model --from run", "--init starts a run from weights, --from from"),
         ("--new vocabulary", "--new names what does not come from --init MODEL_DIR; give"),
         ("--set batch.warmup_steps=21", "batch.warmup_steps=21 is longer than the run"),
+        ("--set precision=fp16", "precision='fp16' is not a choice; choose one of fp32, bf16"),
         ("--set optimizer.peak_lr=-1e-3", "peak_lr=-0.001 is out of range; choose one in (0, inf)"),
         ("--set schedule.end_lr=-1", "end_lr=-1.0 is out of range; choose one in [0, inf)"),
         ("--set optimizer.beta1=-0.1", "beta1=-0.1 is out of range; choose one in [0, 1)"),

@@ -12,7 +12,7 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.ingest.documents import sniff as module
 from pipeline.ingest.documents.sniff import read_head, sniff
-from tests.pipeline.ingest.documents.raw_files import LINES, in_blocks, records, source
+from tests.pipeline.ingest.documents.raw_files import COMPRESS, LINES, in_blocks, records, source
 from tests.pipeline.ingest.files import put, sniffed
 
 
@@ -96,6 +96,7 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         ],
         (gzip.compress("One.".encode("utf-32"), mtime=0), "is UTF-32"),
         (b"BZh91AY&SY", "is truncated"),
+        *((COMPRESS[codec](LINES)[:10], "is (truncated|empty)") for codec in ("gz", "zst", "xz")),
     ):  # fmt: skip
         with pytest.raises(DataError, match=f"{tmp_path / 'file'} {message}"):
             source(tmp_path, content)

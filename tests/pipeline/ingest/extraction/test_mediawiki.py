@@ -42,6 +42,9 @@ def test_every_page_is_yielded(tmp_path: Path, pack: Callable[[bytes], bytes]) -
     assert found[0].id == "1" and found[0].revised == "2016-04-22T10:19:01Z"
     assert {(article.language, article.domain) for article in found} == {("en", "en.wikipedia.org")}
     assert found[1].url == "https://en.wikipedia.org/wiki/Arve_river"
+    positions = [article.position for article in found]
+    assert positions == sorted(positions) and 0 < positions[0]
+    assert positions[-1] <= len(small_dump())
 
 
 def test_a_damaged_dump_is_an_error(tmp_path: Path) -> None:

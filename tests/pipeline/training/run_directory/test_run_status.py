@@ -142,6 +142,18 @@ def test_a_job_that_was_killed_before_its_ranks_began(run: Path) -> None:
     assert found.last_lines == ()
 
 
+def test_a_job_that_is_refused_does_not_hide_the_one_that_trains(run: Path) -> None:
+    refusal = "the run belongs to a live job"
+    write_history(
+        run, (-90, "7", "job", "7.log"), (-80, "7", "began", ""), (-20, "8", "job", "8.log"),
+        (-10, "8", "failed", refusal),
+    )  # fmt: skip
+    leave(run, age=5, slurm_job="7")
+    found = read_status(run)
+    assert (found.state, found.job, found.log) == ("starting", "7", "7.log")
+    assert [(r.job, r.reason) for r in found.restarts] == [("8", refusal)]
+
+
 @pytest.mark.parametrize(
     ("name", "step", "steps"),
     [

@@ -194,8 +194,11 @@ def test_another_kind_of_vocabulary_shares_special_tokens(tokenizers: Path, tmp_
     [
         ("roberta_tiny", "", ()),
         ("albert_tiny", "unigram", ("data.vocab_size=2000", "encoder.embedding_width=16")),
+        ("electra_tiny", "wordpiece",
+         ("data.vocab_size=2000", "encoder.width=128", "encoder.heads=2",
+          "objective.generator.layers=1")),
     ],
-)
+)  # fmt: skip
 def test_a_folder_grows_in_positions_and_layers(
     name: str, kind: str, sizes: tuple[str, ...], tokenizers: Path, lesson: Path, tmp_path: Path
 ) -> None:
