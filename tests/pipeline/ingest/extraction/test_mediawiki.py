@@ -43,7 +43,7 @@ def test_every_page_is_yielded(tmp_path: Path, pack: Callable[[bytes], bytes]) -
     assert {(article.language, article.domain) for article in found} == {("en", "en.wikipedia.org")}
     assert found[1].url == "https://en.wikipedia.org/wiki/Arve_river"
     positions = [article.position for article in found]
-    assert positions == sorted(positions) and 0 < positions[0]
+    assert positions == sorted(positions) and positions[0] > 0
     assert positions[-1] <= len(small_dump())
 
 
