@@ -26,28 +26,33 @@ def test_an_axis_keeps_its_middle_and_is_wrapped_around() -> None:
     state = {
         "model.final_norm.weight": torch.arange(4),
         "model.layers.3.mlp.Wo.weight": torch.arange(16).view(4, 4),
-        "model.layers.0.attn.Wo.weight": torch.arange(4).expand(4, 4),
-        "model.layers.12.attn.Wqkv.weight": torch.arange(12)[:, None].expand(12, 4),
-        "model.layers.1.mlp.Wi.weight": torch.arange(8)[:, None].expand(8, 4),
+        "model.layers.0.attn.Wo.weight": torch.arange(16).view(4, 4),
+        "model.layers.12.attn.Wqkv.weight": torch.arange(48).view(12, 4),
+        "model.layers.1.mlp.Wi.weight": torch.arange(32).view(8, 4),
         "model.embeddings.tok_embeddings.weight": torch.arange(4).expand(3, 4),
         "head.dense.weight": torch.arange(16).view(4, 4),
         "decoder.bias": torch.arange(9),
     }
     found = widen(state, MODERNBERT, ours, theirs)
     middle = [1, 2, 3, 0, 1, 2, 3, 0, 1, 2]
+    heads, inner = [2, 3, 0, 1, 2, 3, 0, 1, 2, 3], [3, 0, 1, 2, 3, 0, 1]
+
+    def tiled(rows: list[int], columns: list[int]) -> list[list[int]]:
+        return [[4 * row + column for column in columns] for row in rows]
+
     assert found["model.final_norm.weight"].tolist() == middle
-    assert found["model.layers.3.mlp.Wo.weight"][:, 0].tolist() == [4 * row + 3 for row in middle]
-    assert found["model.layers.3.mlp.Wo.weight"][3].tolist() == [3, 0, 1, 2, 3, 0, 1]
-    heads = [2, 3, 0, 1, 2, 3, 0, 1, 2, 3]
-    assert found["model.layers.0.attn.Wo.weight"][0].tolist() == heads
+    assert found["model.layers.3.mlp.Wo.weight"].tolist() == tiled(middle, inner)
+    assert found["model.layers.0.attn.Wo.weight"].tolist() == tiled(middle, heads)
     stacked = [4 * part + unit for part in range(3) for unit in heads]
-    assert found["model.layers.12.attn.Wqkv.weight"][:, 0].tolist() == stacked
-    halves = [4 * part + unit for part in range(2) for unit in [3, 0, 1, 2, 3, 0, 1]]
-    assert found["model.layers.1.mlp.Wi.weight"][:, 0].tolist() == halves
+    assert found["model.layers.12.attn.Wqkv.weight"].tolist() == tiled(stacked, middle)
+    halves = [4 * part + unit for part in range(2) for unit in inner]
+    assert found["model.layers.1.mlp.Wi.weight"].tolist() == tiled(halves, middle)
     assert found["model.embeddings.tok_embeddings.weight"].tolist() == [middle] * 3
-    rows = [[4 * row + column for column in middle] for row in middle]
-    assert found["head.dense.weight"].tolist() == rows
+    assert found["head.dense.weight"].tolist() == tiled(middle, middle)
     assert found["decoder.bias"].tolist() == list(range(9))
+    pooler = "bert.pooler.dense.weight"
+    found = widen({pooler: torch.arange(16).view(4, 4)}, BERT, ours, theirs)
+    assert found[pooler].tolist() == tiled(middle, middle)
     for own in (BERT, MODERNBERT):
         assert own.modules.keys() - AXES.keys() == {"head"}, "a bias per word does not grow"
 

@@ -83,6 +83,8 @@ def test_other_heads_are_counted(embedding_width: int) -> None:
     def held(model: nn.Module) -> int:
         return sum(values.numel() for values in model.parameters()) - padding
 
+    spans = MaskedLanguageModel(config, seed=0, boundary_weight=1.0)
+    assert parameter_count(config, boundary_head=True) == held(spans) - words
     for kind in PARTS:
         bias = words if "mlm" in kind else 0
         for own in (generator, None):

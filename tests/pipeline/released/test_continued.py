@@ -20,6 +20,8 @@ from pipeline.recipes import RECIPES, recipe
 from pipeline.released.continued import PEAK_RATES, continued_run, run_name, within_passes
 from pipeline.released.folder import read_released
 from pipeline.training.weights.initial_weights import load_initial_weights
+from pipeline.training.weights.model_folders import load_folder
+from tests.pipeline.downstream.small_work import EXPORTS
 from tests.pipeline.released.models import save_electra, save_model
 
 KINDS = {
@@ -79,6 +81,20 @@ def test_a_run_has_the_models_sizes_and_starts_with_its_weights(
     else:
         weights = to_hugging_face(built)[0]
     compare(weights, folder)
+
+
+def test_an_exported_spanbert_is_continued_with_its_head_of_span_boundaries() -> None:
+    """Which is in a file beside the weights that transformers reads."""
+    folder = EXPORTS / "spanbert"
+    run = continued_run(read_released(folder), "again")
+    assert (run.objective.kind, run.data.masking) == ("mlm_sbo", "span")
+    built = build_model(run, seed=5)
+    lines = load_initial_weights(built, folder, folder, ()).lines
+    assert not any("new, initialized" in line for line in lines)
+    stored = dict(load_folder(folder).named_parameters())
+    assert any(name.startswith("boundary_head.") for name in stored)
+    for name, weight in built.named_parameters():
+        assert torch.equal(weight, stored[name]), name
 
 
 def compare(weights: dict[str, torch.Tensor], folder: Path) -> None:
