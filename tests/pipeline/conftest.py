@@ -254,7 +254,8 @@ def trained(
 def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) -> None:
     """The runs of `trained`, in two launches."""
     sixes: dict[str, object] = {"batch__per_device": 6, "optimizer__kind": "stable_adamw"}
-    other = ["encoder.dropout=0.3"]
+    mixture = [{"corpus": "news", "weight": 3}, {"corpus": "web", "weight": 1}]
+    other = ["encoder.dropout=0.3", f"batch.mixture={json.dumps(mixture)}"]
     grows = NO_DROPOUT | {"batch__warmup_steps": 9, "batch__first_sequences": 4}
 
     def phased(name: str, *extra: object, own: Sequence[str] = (), **settings: object) -> list[str]:

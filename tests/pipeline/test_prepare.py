@@ -136,7 +136,10 @@ def recover(directory: Path) -> dict[tuple[str, str], bytes]:
                     current = new[len(new) - (len(marks) - number)]
                 ids_of[current] += ids[start + (number == 0) : stop - 1]
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer" / "tokenizer.json"))
-    return {key: tokenizer.decode(ids).encode() for key, ids in ids_of.items()}
+    return {
+        key: tokenizer.decode(ids, skip_special_tokens=False).encode()
+        for key, ids in ids_of.items()
+    }
 
 
 def test_shards_open_with_datasets(prepared: Path, tmp_path: Path) -> None:
@@ -194,6 +197,18 @@ def test_many_splits(
 
 def _stop(*_: object) -> None:
     raise InterruptedError
+
+
+def test_the_settings_of_a_run(tmp_path: Path, run: Prepare) -> None:
+    """As it recorded them, and no recipe's."""
+    golden, output = Path(__file__).parents[1] / "golden", tmp_path / "out"
+    record = golden / "runs/bert/run.json"
+    text = write_jsonl(tmp_path / "in.jsonl", [STORY, STORY.upper(), "More."])
+    given = ("--run", record, "--tokenizer", golden / "exports/bert")
+    run("--corpus", text, *given, "--output", output, "--workers", 1)
+    asked, data = json.loads(record.read_text())["run"]["data"], read_manifest(output).data
+    for name, value in {"format": "segment_pair", "vocab_size": 512, "duplicates": 2}.items():
+        assert data[name] == asked[name] == value
 
 
 @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 7])

@@ -198,8 +198,9 @@ def test_grammar_changes_no_weight_and_scores_as_evaluate(
 
 
 def test_phases_resumed_around_their_boundary_are_bit_identical(trained: Path) -> None:
-    """A run that stopped before, at and after it, in fp32 with dropout."""
+    """A run that stopped before, at and after it, in fp32 with dropout; the first one mixes."""
     assert_same(trained / "phased-stops", trained / "phased")
+    assert "mixture: 2 corpora by batch.mixture" in (trained / "one.txt").read_text()
 
 
 def test_phases_do_not_depend_on_ranks_micro_batches_or_stage(trained: Path) -> None:

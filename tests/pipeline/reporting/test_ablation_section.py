@@ -187,7 +187,8 @@ def test_published_figures_have_the_same_decimals(tmp_path: Path) -> None:
 
 def test_seeds_that_differ_alike_say_that_so_few_reach_nothing(tmp_path: Path) -> None:
     cases: tuple[tuple[float, dict[str, Any], str], ...] = (
-        (-0.1, {"p": 0.0625, "p_holm": 0.125}, "5 seeds cannot reach 5 %: their sign test has p"),
+        (-0.1, {"p": 0.0625, "p_holm": 0.125},
+         "5 seeds cannot reach 5 %: their sign test has p 0.125"),
         (-0.1, {"p": 0.03125, "p_holm": 0.0625, "seeds": 6},
          "6 seeds cannot reach 5 % with so many arms: "),
         (0.0, {}, ""),
@@ -199,7 +200,9 @@ def test_seeds_that_differ_alike_say_that_so_few_reach_nothing(tmp_path: Path) -
         lines = shown(tmp_path, found)
         alike = f"two: {mean:+.4f} nats to one, the same in all {row['seeds']} seeds"
         assert lines[0].startswith(f"{alike}; {said}") if said else lines[0] == alike
-        assert ("identical in every seed" in "\n".join(lines)) == (not said)
+        table = "\n".join(lines)
+        assert (f" the same in every seed; {said}" in table) == bool(said)
+        assert ("identical in every seed" in table) == (not said)
 
 
 def test_what_runs_skipped_and_that_a_generator_predicts_the_words_is_said(tmp_path: Path) -> None:
