@@ -28,7 +28,7 @@ def test_a_list_is_read_once(tmp_path: Path) -> None:
 
 
 def test_a_damaged_or_huge_list_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    damage = ("", "{", "[1]", "[{}]", "[" * 100_000, "[" + "9" * 5000, '["\\ud800"]')
+    damage = ("", "{", "{}", "[1]", "[{}]", "[" * 100_000, "[" + "9" * 5000, '["\\ud800"]')
     for content in (*damage, '[{"path": "a"}]'):
         if content not in damage:
             monkeypatch.setattr(kept_lists, "_MOST_BYTES", 9)

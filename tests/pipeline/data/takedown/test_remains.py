@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import xxhash
 
+from pipeline.data.shards.manifest import MANIFEST
 from pipeline.data.takedown.remains import find_remains
 from pipeline.data.takedown.request import Request
 from pipeline.execution.workers import local_executor
@@ -29,12 +30,14 @@ def test_the_other_places_are_listed(
         put(root / "documents" / name, "")
     put(root / "downloads" / "ab" / "letters.jsonl", "")
     (root / "shards" / "half" / ".work").mkdir(parents=True)
+    put(root / "shards" / "torn" / MANIFEST, "{")
     lines = take(old, id_of(old, "c")).splitlines()
     places = lines[lines.index("their text is still in these places:") + 1 : -1]
-    assert [line.strip() for line in places] == [
+    assert [line.partition(" (")[0].strip() for line in places] == [
         f"{old}: the shards before this takedown",
         f"{root / 'shards/half/.work'}: unfinished shards, which may hold it",
         f"{root / 'shards/sixteen'}: shards with 1 documents of the same text",
+        f"{root / 'shards/torn'}: may hold it",
         f"{root / 'documents/letters.jsonl-0123.parquet'}: extracted text",
         f"{root / 'downloads/ab/letters.jsonl'}: downloaded",
         "the raw input of pipeline.prepare: letters.jsonl",

@@ -161,3 +161,7 @@ def test_files_beside_folders_are_left_out(
         assert {source.corpus for source in found} == {"en", "sw", "yo"} | more
         said = capsys.readouterr().out
         assert ("3 other file(s) are skipped (LICENSE, README.md, list.txt)" in said) != bool(more)
+    put(tmp_path / "list.txt", "Text.\n" * 20)
+    _, found = corpus_sources("mine", [str(tmp_path)], by_folder=True)
+    assert {source.corpus for source in found} == {"en", "list", "sw", "yo"}
+    assert "2 other file(s) are skipped (LICENSE, README.md)" in capsys.readouterr().out
