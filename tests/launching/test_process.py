@@ -40,9 +40,10 @@ def test_ends_are_those_of_python() -> None:
         ("import atexit; atexit.register(print, 'late')", 0, ""),
         ("import threading; threading.Timer(0.1, print, ['late']).start()", 0, ""),
     ):
-        result = run([sys.executable, "-c", program])
-        assert (result.returncode, result.stderr) == (code, errors)
-        assert result.stdout == "late\n" * ("late" in program)
+        for cold in (True, False):
+            result = run([sys.executable, "-c", program], cold=cold)
+            assert (result.returncode, result.stderr) == (code, errors)
+            assert result.stdout == "late\n" * ("late" in program)
 
 
 def test_a_traceback_starts_in_the_program(tmp_path: Path) -> None:
