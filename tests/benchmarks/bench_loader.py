@@ -50,8 +50,8 @@ GOAL_SPEED = 250e6
 def random_shards(directory: Path) -> Dataset:
     """A new directory of ROWS full rows in two shards, with two mask duplicates."""
 
-    def full_rows(_: object, count: int, vocabulary: int) -> object:
-        return random_rows([LENGTH] * count, vocabulary)
+    def full_rows(rng: np.random.Generator, count: int, vocabulary: int) -> object:
+        return random_rows([LENGTH] * count, vocabulary, rng=rng)
 
     with patch.multiple(loading, LENGTH=LENGTH, SLOTS=77, random_rows=full_rows):
         loading.prepare_directory(

@@ -70,11 +70,13 @@ def train_tables(directory: Path) -> list[pa.Table]:
 
 
 def random_rows(
-    lengths: Sequence[int], vocabulary: int = 2048, dtype: npt.DTypeLike = np.uint16
-) -> Rows:
+    lengths: Sequence[int], vocabulary: int = 2048, dtype: npt.DTypeLike = np.uint16,
+    rng: np.random.Generator | None = None,
+) -> Rows:  # fmt: skip
     """Rows of one document each, from id 0 to id 2, with ids from 5 between."""
     offsets, count = np.cumsum([0, *lengths]), len(lengths)
-    ids = np.random.default_rng(count).integers(5, vocabulary, offsets[-1]).astype(dtype)
+    rng = rng or np.random.default_rng(count)
+    ids = rng.integers(5, vocabulary, offsets[-1]).astype(dtype)
     ids[offsets[:-1]], ids[offsets[1:] - 1] = 0, 2
     return Rows(
         ids, offsets, np.zeros(count, np.uint16), np.arange(count + 1, dtype=np.int32),

@@ -164,7 +164,7 @@ def random_rows(rng: np.random.Generator, count: int, vocabulary: int) -> Rows:
     id_type = np.uint16 if vocabulary <= 65_536 else np.uint32
     starts = [[0, 20, 41] if length > 60 else [0] for length in lengths]
     return replace(
-        small_shards.random_rows(lengths.tolist(), vocabulary, id_type),
+        small_shards.random_rows(lengths.tolist(), vocabulary, id_type, rng),
         document_starts=np.concatenate(starts).astype(np.uint16),
         document_offsets=np.cumsum([0, *map(len, starts)]).astype(np.int32),
     )
