@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from unittest.mock import patch
 
 os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
@@ -35,8 +34,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.loading.order import Order, Share
 from tests.benchmarks.timing import in_turn, median
-from tests.pipeline.data.small_shards import random_rows
-from tests.pipeline.loading import conftest as loading
+from tests.pipeline.loading.conftest import drawing, prepare_directory
 
 ROWS, LENGTH, VOCABULARY, BATCH, STEP = 32_768, 512, 50_265, 64, 8192
 SPECIAL = 5
@@ -49,14 +47,10 @@ GOAL_SPEED = 250e6
 
 def random_shards(directory: Path) -> Dataset:
     """A new directory of ROWS full rows in two shards, with two mask duplicates."""
-
-    def full_rows(rng: np.random.Generator, count: int, vocabulary: int) -> object:
-        return random_rows([LENGTH] * count, vocabulary, rng=rng)
-
-    with patch.multiple(loading, LENGTH=LENGTH, SLOTS=77, random_rows=full_rows):
-        loading.prepare_directory(
-            directory, (ROWS // 2, ROWS // 2), duplicates=2, vocabulary=VOCABULARY
-        )
+    prepare_directory(
+        directory, (ROWS // 2, ROWS // 2), duplicates=2, vocabulary=VOCABULARY,
+        length=LENGTH, shortest=LENGTH,
+    )  # fmt: skip
     return Dataset.open(directory)
 
 
@@ -133,7 +127,7 @@ def measure(work: Path) -> dict[str, float]:
     collator = DataCollatorForLanguageModeling(tokenizer_of_size(VOCABULARY))
     loaders = {
         "ours": ours(dataset),
-        "ours, drawn": ours(loading.drawing(dataset.directory)),
+        "ours, drawn": ours(drawing(dataset.directory)),
         "memmap": memmap(work / "rows.bin", collator),
         "collator": collated(rows, collator),
     }

@@ -22,16 +22,12 @@ import torch
 from pipeline import prepare
 from pipeline.base.errors import run_command
 from pipeline.config.settings import override
-from pipeline.data.preparation.corpus_files import find_sources
-from pipeline.data.preparation.prepare_arguments import prepare_arguments
-from pipeline.data.preparation.stages import TextSizes, make_shards
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.corpus_spans import corpus_spans
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.takedown.publish import take_down
 from pipeline.data.takedown.request import find_documents
-from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.evaluation import zero_shot
 from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
@@ -344,17 +340,11 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
 
 
 def prepare_texts(tokenizer: Path, output: Path, texts: Sequence[str], *settings: str) -> Path:
-    """roberta_tiny's shards, each of one task's text; the corpus is named as their directory."""
+    """roberta_tiny's shards; the corpus is named as their directory."""
     output.parent.mkdir(exist_ok=True)
     text = preparing.write_jsonl(output.with_suffix(".jsonl"), texts)
-    words = ["--corpus", output.name, "--input", text, *preparing.tiny(tokenizer, output)]
-    chosen = prepare_arguments([*map(str, words)])
-    run = override(recipe("roberta_tiny"), settings)
-    found = find_sources(chosen, run.data)
-    assert make_shards(
-        chosen, run, found, local_executor(1), sizes=TextSizes(split=SPLIT_BYTES, shard=1)
-    )
-    return output
+    chosen = [word for setting in settings for word in ("--set", setting)]
+    return prepare_here(tokenizer, output, "--corpus", output.name, "--input", text, *chosen)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.config.data_settings import prediction_count
 from pipeline.data.rows.masks import Masking, Masks
 from pipeline.data.rows.sentence_rows import Rows
 from pipeline.data.shards import arrow_files
@@ -74,8 +75,11 @@ def prepare_directory(
     seed: int = 0,
     tokenizer: str = "aa" * 32,
     label: str = "",
+    length: int = LENGTH,
+    shortest: int = 3,
 ) -> Path:
-    """A prepared directory of random rows, 3 to LENGTH tokens long, some with several documents.
+    """A prepared directory of random rows, of `shortest` to `length` tokens, some with several
+    documents.
 
     shard_rows: of each shard, or of each of its pieces; label: rows of 9 tokens or more are pairs,
     "next" with labels or "order" with coins.
@@ -92,7 +96,7 @@ def prepare_directory(
         masks: list[list[Masks]] = [[] for _ in range(duplicates)]
         tokens = 0
         for count in pieces:
-            rows = random_rows(rng, count, vocabulary)
+            rows = random_rows(rng, count, vocabulary, length, shortest)
             if label:
                 part_in_two(rows, label)
             sequences = np.arange(first, first + count, dtype=np.uint64)
@@ -131,9 +135,10 @@ def prepare_directory(
         fingerprint="0",
         data={
             "format": "segment_pair" if label else "full_sentences", "duplicates": duplicates,
-            "sequence_length": LENGTH,
+            "sequence_length": length,
         },
-        masking=scheme.describe(), sequence_length=LENGTH, max_predictions=SLOTS,
+        masking=scheme.describe(), sequence_length=length,
+        max_predictions=prediction_count(length - 2, 0.15),
         duplicates=duplicates, seed=seed, compression=compression,
         engine={"recipe": "none", "ids": "none", "mismatches": []},
         tokenizer={
@@ -159,10 +164,12 @@ def part_in_two(rows: Rows, label: str) -> None:
             rows.pair_label[row] = row % 2 if label == "next" else 0
 
 
-def random_rows(rng: np.random.Generator, count: int, vocabulary: int) -> Rows:
-    lengths = np.where(rng.random(count) < 0.5, LENGTH, rng.integers(3, LENGTH + 1, count))
+def random_rows(
+    rng: np.random.Generator, count: int, vocabulary: int, length: int, shortest: int
+) -> Rows:
+    lengths = np.where(rng.random(count) < 0.5, length, rng.integers(shortest, length + 1, count))
     id_type = np.uint16 if vocabulary <= 65_536 else np.uint32
-    starts = [[0, 20, 41] if length > 60 else [0] for length in lengths]
+    starts = [[0, 20, 41] if row > 60 else [0] for row in lengths]
     return replace(
         small_shards.random_rows(lengths.tolist(), vocabulary, id_type, rng),
         document_starts=np.concatenate(starts).astype(np.uint16),
