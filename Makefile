@@ -5,6 +5,9 @@ BIN := .venv/bin
 TORCH := torch==2.13.0
 LOCKS := $(wildcard .ci/*.lock)
 
+# So that a process that starts anew need not compile every module, wherever the variable is set.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: venv demo check test pytest test-all test-null test-browser test-cluster bench bench-table clean test-image lock
 
 venv: .venv/installed

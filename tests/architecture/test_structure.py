@@ -49,6 +49,12 @@ FLOW = (
     "pipeline/diagnosis",
 )  # fmt: skip
 """Each folder may import from those before it; commands, the files of pipeline/, from all."""
+WITH_TORCH = (
+    "model/", "pipeline/loading/", "pipeline/planning/", "pipeline/costs/", "pipeline/cluster/",
+    "pipeline/evaluation/", "pipeline/training/", "pipeline/downstream/",
+    "pipeline/diagnosis/rates.py",
+)  # fmt: skip
+"""Preparing needs no torch, so only files of these folders may import it."""
 SHARED_FUNCTIONS = {
     "main": "of each command",
     "masking": "a table of an ablation, one in RoBERTa's paper and one in SpanBERT's",
@@ -121,19 +127,19 @@ def imported_rooms(path: Path) -> set[str]:
     return found - {room(path)}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_imports_go_one_way(path: Path) -> None:
+def test_imports_go_one_way() -> None:
     """A folder imports from folders before it in FLOW; nothing but a command imports a command."""
-    me = room(path)
-    if path.stem == "__init__" and not imported_rooms(path):
-        return
-    if me not in FLOW:
-        folder = path.relative_to(ROOT).parent.as_posix()
-        assert folder == "pipeline", f"{name(path)}: name the folder {folder} in FLOW"
-        return
-    before = FLOW[: FLOW.index(me)]
-    for other in imported_rooms(path):
-        assert other in before, f"{name(path)} imports from {other}, which is not before {me}"
+    for path in SOURCES:
+        me = room(path)
+        if path.stem == "__init__" and not imported_rooms(path):
+            continue
+        if me not in FLOW:
+            folder = path.relative_to(ROOT).parent.as_posix()
+            assert folder == "pipeline", f"{name(path)}: name the folder {folder} in FLOW"
+            continue
+        before = FLOW[: FLOW.index(me)]
+        for other in imported_rooms(path):
+            assert other in before, f"{name(path)} imports from {other}, which is not before {me}"
 
 
 def test_rooms_form_no_cycle() -> None:
@@ -210,20 +216,15 @@ def test_top_level_is_fixed() -> None:
     assert found <= TOP_LEVEL
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_layers(path: Path) -> None:
+def test_layers() -> None:
     """Data flows one way, and preparing needs no torch."""
-    module = name(path)
-    if module.startswith("model/"):
-        assert not uses(path, "pipeline") and not uses(path, "deepspeed")
-        assert not uses(path, "torch.distributed")
-    with_torch = (
-        "model/", "pipeline/loading/", "pipeline/planning/", "pipeline/costs/",
-        "pipeline/cluster/", "pipeline/evaluation/", "pipeline/training/", "pipeline/downstream/",
-        "pipeline/diagnosis/rates.py",
-    )  # fmt: skip
-    may_use_torch = module.startswith(with_torch)
-    assert may_use_torch or not uses(path, "torch"), f"{module} imports torch"
+    for path in SOURCES:
+        module = name(path)
+        if module.startswith("model/"):
+            assert not uses(path, "pipeline") and not uses(path, "deepspeed")
+            assert not uses(path, "torch.distributed")
+        may_use_torch = module.startswith(WITH_TORCH)
+        assert may_use_torch or not uses(path, "torch"), f"{module} imports torch"
 
 
 def test_preparing_works_without_torch() -> None:
@@ -263,17 +264,19 @@ def test_locks_are_opened_in_one_place() -> None:
             assert not re.search(r"\.open\(\"[wa]\"\)", text), f"{name(path)}: use files.open_lock"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_sizes(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= MOST_LINES, f"{name(path)} has over {MOST_LINES} lines"
-    for node in nodes(path):
-        if isinstance(node, ast.FunctionDef):
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            assert lines <= MOST_FUNCTION_LINES, f"{name(path)}:{node.name} has {lines} lines"
-        if isinstance(node, ast.ClassDef):
-            fields = [item for item in node.body if isinstance(item, ast.AnnAssign)]
-            assert len(fields) <= MOST_FIELDS, f"{name(path)}:{node.name} has {len(fields)} fields"
+def test_sizes() -> None:
+    for path in SOURCES:
+        text = path.read_text()
+        assert len(text.splitlines()) <= MOST_LINES, f"{name(path)} has over {MOST_LINES} lines"
+        for node in nodes(path):
+            if isinstance(node, ast.FunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                assert lines <= MOST_FUNCTION_LINES, f"{name(path)}:{node.name} has {lines} lines"
+            if isinstance(node, ast.ClassDef):
+                fields = [item for item in node.body if isinstance(item, ast.AnnAssign)]
+                assert len(fields) <= MOST_FIELDS, (
+                    f"{name(path)}:{node.name} has {len(fields)} fields"
+                )
 
 
 def test_commands_parse_and_call() -> None:
@@ -283,27 +286,27 @@ def test_commands_parse_and_call() -> None:
         assert lines <= MOST_COMMAND_LINES, f"{name(path)} has {lines} lines; move some to a room"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_functions_have_few_parameters(path: Path) -> None:
+def test_functions_have_few_parameters() -> None:
     """Those that go together are a record. The receiver (self, cls, autograd's ctx) does not count.
 
     Kernels of numba are exempt: compiled code takes its arrays one by one.
     """
-    compilers = {
-        ast.unparse(node.targets[0]) for node in nodes(path)
-        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("numba.njit(")
-    }  # fmt: skip
-    for node in nodes(path):
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
-        if decorators & compilers or any(each.startswith("numba.njit(") for each in decorators):
-            continue
-        taken = node.args
-        given = [item.arg for item in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
-        count = len([item for item in given if item not in ("self", "cls", "ctx")])
-        count += (taken.vararg is not None) + (taken.kwarg is not None)
-        assert count <= MOST_PARAMETERS, f"{name(path)}:{node.name} has {count} parameters"
+    for path in SOURCES:
+        compilers = {
+            ast.unparse(node.targets[0]) for node in nodes(path)
+            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("numba.njit(")
+        }  # fmt: skip
+        for node in nodes(path):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+            if decorators & compilers or any(each.startswith("numba.njit(") for each in decorators):
+                continue
+            taken = node.args
+            given = [item.arg for item in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
+            count = len([item for item in given if item not in ("self", "cls", "ctx")])
+            count += (taken.vararg is not None) + (taken.kwarg is not None)
+            assert count <= MOST_PARAMETERS, f"{name(path)}:{node.name} has {count} parameters"
 
 
 def test_small_modules_have_several_importers() -> None:
@@ -330,15 +333,15 @@ def test_inheritance_is_one_deep() -> None:
             pytest.fail(f"{child} inherits from {base}; share by composition")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_docs(path: Path) -> None:
+def test_docs() -> None:
     """Every module, public class and public function says what it is."""
-    tree = nodes(path)[0]
-    assert isinstance(tree, ast.Module)
-    assert ast.get_docstring(tree), f"{name(path)} has no docstring"
-    for node in _public(tree):
-        if node.name != "main":
-            assert ast.get_docstring(node), f"{name(path)}:{node.name} has no docstring"
+    for path in SOURCES:
+        tree = nodes(path)[0]
+        assert isinstance(tree, ast.Module)
+        assert ast.get_docstring(tree), f"{name(path)} has no docstring"
+        for node in _public(tree):
+            if node.name != "main":
+                assert ast.get_docstring(node), f"{name(path)}:{node.name} has no docstring"
 
 
 def _public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.ClassDef]:
@@ -347,14 +350,14 @@ def _public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.ClassDef]:
             yield node
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_test_files_mirror_sources(path: Path) -> None:
+def test_test_files_mirror_sources() -> None:
     """One test file per source file."""
-    if path.stem == "__init__":
-        return
-    relative = path.relative_to(ROOT)
-    test = ROOT / "tests" / relative.parent / f"test_{path.stem}.py"
-    assert test.exists(), f"{name(path)} has no {name(test)}"
+    for path in SOURCES:
+        if path.stem == "__init__":
+            continue
+        relative = path.relative_to(ROOT)
+        test = ROOT / "tests" / relative.parent / f"test_{path.stem}.py"
+        assert test.exists(), f"{name(path)} has no {name(test)}"
 
 
 def test_one_owner_a_key() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.execution.mpi import LAUNCHERS, announced_size
+from tests.pipeline.data.small_shards import prepare_here
 from tests.pipeline.preparing import (
     FORKED,
     MPIEXEC,
@@ -36,14 +37,14 @@ def ours(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("Abort(")]
 
 
-def test_tenfold_prepare_with_more_ranks_than_splits(
-    prepared: Path, tiny_tokenizer: Path, tmp_path: Path
-) -> None:
-    arguments = tiny(tiny_tokenizer, tmp_path / "out")
-    command = ("-m", "pipeline.tenfold", "prepare", "--corpus", "sample")
-    result = finish(MPIEXEC, "-n", 7, *FORKED, *command, *arguments)
+def test_tenfold_prepare_with_more_ranks_than_splits(tiny_tokenizer: Path, tmp_path: Path) -> None:
+    """One split, of which one of three ranks that work makes shards."""
+    corpus = ("--corpus", "news", "--input", many_documents(tmp_path / "in.jsonl"))
+    alone = prepare_here(tiny_tokenizer, tmp_path / "alone", *corpus)
+    arguments = (*corpus, *tiny(tiny_tokenizer, tmp_path / "out"))
+    result = finish(MPIEXEC, "-n", 4, *FORKED, "-m", "pipeline.tenfold", "prepare", *arguments)
     assert result.returncode == 0, result.stderr
-    assert contents(tmp_path / "out") == contents(prepared)
+    assert contents(tmp_path / "out") == contents(alone)
 
 
 def test_ranks_that_are_killed_or_interrupted_cost_only_their_splits(
