@@ -20,6 +20,7 @@ import json
 import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +59,7 @@ MOST_BYTES = 16 << 20
 The content of the table never changes an id."""
 _UNK_PENALTY = 10.0  # below the least likely piece; sentencepiece kUnkPenalty
 _ASCII = 128
+_NO_LIMIT = 2**63 - 1  # what compiled code can compare with; `tokenizers` has 64 bits
 _PLAIN_STEPS = (
     "BertNormalizer", "Replace", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase",
 )  # fmt: skip
@@ -80,8 +82,11 @@ class WordEngine:
 
     def __post_init__(self) -> None:
         self.kinds = np.full(0x110000, UNSEEN, np.uint8)
-        self.matcher = _matcher(self.vocabulary, self.reference)
-        normalizer = json.loads(self.vocabulary.tokenizer_json).get("normalizer")
+        # from `tokenizers` itself, which reads other forms of a file, too, and may parse the last
+        # bit of a number differently from Python
+        content = json.loads(self.reference.tokenizer.to_str())
+        self.matcher = _matcher(self.vocabulary, self.reference, content["model"])
+        normalizer = content["normalizer"]
         steps = (normalizer or {}).get("normalizers", [normalizer])
         self.plain = all(step is None or step.get("type") in _PLAIN_STEPS for step in steps)
         self._learn(list(range(1, _ASCII)))  # find_unseen looks beyond ASCII only
@@ -180,10 +185,8 @@ def _normalize(reference: Reference, text: str) -> str:
     return text if normalizer is None else str(normalizer.normalize_str(text))
 
 
-def _matcher(vocabulary: Vocabulary, reference: Reference) -> Matcher:
+def _matcher(vocabulary: Vocabulary, reference: Reference, model: dict[str, Any]) -> Matcher:
     """The tables that compiled code needs to encode words as `tokenizers` does."""
-    # from `tokenizers` itself, which may parse the last bit of a number differently from Python
-    model = json.loads(reference.tokenizer.to_str())["model"]
     unigram = vocabulary.kind == UNIGRAM
     if unigram:
         pieces = [piece.encode() for piece, _ in model["vocab"]]
@@ -205,7 +208,7 @@ def _matcher(vocabulary: Vocabulary, reference: Reference) -> Matcher:
         scores=scores,
         unk=vocabulary.unk,
         unk_score=float(scores.min(initial=0.0)) - _UNK_PENALTY,
-        longest=0 if unigram else int(model["max_input_chars_per_word"]),
+        longest=0 if unigram else min(model["max_input_chars_per_word"], _NO_LIMIT),
         mark=np.frombuffer(WORD_MARK.encode() if unigram else b"", np.uint8),
         becomes=np.zeros((0x110000, LONGEST), np.uint8),
         lengths=np.full(0x110000, REFERENCE, np.uint8),

@@ -107,6 +107,14 @@ def test_steps_of_other_converters(word_vocabularies: dict[str, Vocabulary]) -> 
     expected = columns(same(changed(normalizer=None), texts))
     del content["normalizer"]
     assert columns(same(changed(), texts)) == expected
+    assert columns(same(changed(normalizer=[[]]), texts)) == expected  # a sequence without steps
+
+
+def test_a_limit_of_a_word_that_no_word_reaches(word_vocabularies: dict[str, Vocabulary]) -> None:
+    """`tokenizers` takes any of 64 bits, compiled code none above 63."""
+    content = json.loads(word_vocabularies["wordpiece"].tokenizer_json)
+    content["model"]["max_input_chars_per_word"] = 2**64 - 1
+    same(TextEncoder.create(vocabulary(json.dumps(content), "here")), ["one " + "on" * 200])
 
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])
