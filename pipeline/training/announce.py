@@ -87,10 +87,14 @@ def run_lines(run: Run, phases: Sequence[Phase]) -> list[str]:
         f"run: {run.steps:,} steps in {run.precision} with {optimizer.kind}, learning rate up to "
         f"{optimizer.peak_lr:g} after {_steps(run.schedule.warmup_steps)} of warm-up",
         f"encoder: {encoder.layers} layers of width {encoder.width:,}, {run.data.vocab_size:,} ids",
-        f"saved: every {_steps(saved.every)}, {format_digits(size, 2)} GB each; validated every "
-        f"{_steps(held_out.every)}{' with grammar' if held_out.grammar else ''}"
+        f"saved: {_when(saved.every, run)}, {format_digits(size, 2)} GB each; validated "
+        f"{_when(held_out.every, run)}{' with grammar' if held_out.grammar else ''}"
         f"{at_rate(held_out.mask_rate)}",
     ]
+
+
+def _when(every: int, run: Run) -> str:
+    return f"every {_steps(every)}" if every < run.steps else "after the last step"
 
 
 def _steps(count: int) -> str:

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +41,12 @@ def test_a_dry_run_says_how_a_step_is_divided(
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     assert "16 sequences = 2 ranks x " in planned()[0]
+
+
+def test_a_dry_run_says_when_it_saves(planned: Planned) -> None:
+    """Of 20 steps; an interval that the run never reaches is not shown."""
+    output, _ = planned(checkpoint__every=5, validation__every=20)
+    assert re.search(r"saved: every 5 steps, .* each; validated after the last step$", output, re.M)
 
 
 def test_a_dry_run_warns_about_what_cannot_be_meant(planned: Planned) -> None:
