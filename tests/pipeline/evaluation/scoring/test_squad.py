@@ -15,6 +15,7 @@ def test_rules_and_the_best_threshold_of_all() -> None:
     assert squad.normalize_answer("The  U.S. an Army's") == "us armys"
     assert exact_match(["the cat", "dog"], "Dog!") == 1
     assert answer_f1(["black cat"], "a black dog") == 0.5
+    assert answer_f1(["black cat", "dog"], "a black dog") == pytest.approx(2 / 3)  # the best
     assert answer_f1([], "") == 1 and answer_f1([], "cat") == 0 and answer_f1(["cat"], "") == 0
     assert answer_f1(["the"], "") == 1  # nothing of the answer remains
     scores = squad_scores({"a": ["cat"], "b": []}, {"a": "cat", "b": "dog"})
