@@ -53,14 +53,15 @@ def verify(directory: Path, manifest: Manifest, executor: Executor) -> Vocabular
     wrong = _wrong_files(directory, manifest)
     counted = _counted_split(manifest)
     check: Callable[[], Callable[[ShardTask], ShardFindings]] = partial(_start_hashing, directory)
+    counts = np.zeros(0, np.uint64)  # shards that are only hashed are not counted
     if not wrong:
         vocabulary = read_tokenizer(directory, manifest)
+        counts = np.zeros(vocabulary.size, np.uint64)
         masking = masking_of(directory, manifest, vocabulary)
         about = replace(manifest, shards=())  # each process gets a copy, and each task its shard
         check = ShardCheck(directory, about, vocabulary, masking, counted).start
     tasks = [ShardTask(number, shard) for number, shard in enumerate(manifest.shards)]
     found: dict[int, list[str]] = {}
-    counts = np.zeros(manifest.tokenizer["size"], np.uint64)
     results = executor.results(Stage(None, check), tasks)
     for task, findings in tracked(results, "verifying", "shards", len(tasks)):
         found[task.number] = findings.wrong
@@ -170,15 +171,25 @@ class ShardCheck:
 
 
 def read_tokenizer(directory: Path, manifest: Manifest) -> Vocabulary:
-    """The tokenizer of the shards. Raises DataError if they were made with another one."""
+    """The tokenizer of the shards.
+
+    Raises DataError if they were made with another one, or if the manifest has other ids than the
+    tokenizer: training takes `<mask>` and padding from the manifest.
+    """
     vocabulary = read_vocabulary(directory / "tokenizer")
     expected = manifest.tokenizer["sha256"]
-    if vocabulary.sha256 == expected:
-        return vocabulary
-    raise DataError(
-        f"{directory / 'tokenizer'} is not the tokenizer these shards were made with (sha256 "
-        f"{vocabulary.sha256[:12]}, the manifest says {expected[:12]}); copy it again"
-    )
+    if vocabulary.sha256 != expected:
+        raise DataError(
+            f"{directory / 'tokenizer'} is not the tokenizer these shards were made with (sha256 "
+            f"{vocabulary.sha256[:12]}, the manifest says {expected[:12]}); copy it again"
+        )
+    for name, value in vocabulary.describe().items():
+        if manifest.tokenizer[name] != value:
+            raise DataError(
+                f"{directory / MANIFEST} is damaged: tokenizer.{name} is "
+                f"{manifest.tokenizer[name]!r}, but the tokenizer has {value!r}; copy it again"
+            )
+    return vocabulary
 
 
 def masking_of(directory: Path, manifest: Manifest, vocabulary: Vocabulary) -> Masking:

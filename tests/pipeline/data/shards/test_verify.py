@@ -62,6 +62,16 @@ def test_all_files_that_are_wrong_are_named_in_order(copy: Path) -> None:
     assert [line.split()[0] for line in others] == [str(copy / name) for name in names]
 
 
+@pytest.mark.parametrize(("name", "value"), [("mask", 50), ("pad", 9), ("size", 10**15)])
+def test_a_manifest_with_other_ids_than_its_tokenizer(copy: Path, name: str, value: int) -> None:
+    """Training takes them from the manifest."""
+    with edited(copy) as manifest:
+        own = manifest["tokenizer"][name]
+        manifest["tokenizer"][name] = value
+    (error,) = errors(copy)
+    assert f"tokenizer.{name} is {value}, but the tokenizer has {own}; " in error
+
+
 def test_rows_with_a_correct_hash_that_are_wrong(copy: Path) -> None:
     path = copy / "rows/train-00002.arrow"
     table = arrow_files.read_table(path)
