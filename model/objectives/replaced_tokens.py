@@ -9,6 +9,7 @@ Legend: T tokens, K predicted positions, D width.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -220,13 +221,15 @@ def detection_sums(logits: Tensor, replaced: Tensor, weights: Tensor) -> Sums:
 def histograms(logits: Tensor, replaced: Tensor, weights: Tensor) -> Tensor:
     """Histograms [2, BINS] of logits: original tokens, then replaced tokens; float64.
 
-    Arguments as those of `detection_sums`.
+    Arguments as those of `detection_sums`. A logit that is nan makes its bin nan, and so the area.
     """
     scaled = (logits.detach().double() + LARGEST) * (BINS / (2 * LARGEST))
-    bins = scaled.clamp(0, BINS - 1).long() + BINS * replaced.long()
+    # nan has no bin of its own: as an index it would be outside of all
+    bins = scaled.nan_to_num().clamp(0, BINS - 1).long() + BINS * replaced.long()
     counts = torch.zeros(2 * BINS, dtype=torch.float64, device=bins.device)
     # float64, as float32 does not count beyond 2^24.
-    counts.scatter_add_(0, bins.flatten(), weights.double().flatten())
+    each = weights.double().masked_fill(scaled.isnan(), math.nan)
+    counts.scatter_add_(0, bins.flatten(), each.flatten())
     return counts.view(2, BINS)
 
 

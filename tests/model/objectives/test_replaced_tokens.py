@@ -74,3 +74,12 @@ def test_the_area_under_the_curve_is_that_of_sklearn(spread: float, kind: torch.
     assert found == pytest.approx(expected, abs=1e-4)
     empty = histograms(torch.zeros(1, 4), torch.zeros(1, 4), torch.ones(1, 4))
     assert math.isnan(area_under_curve(*empty))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_model_that_broke_has_no_area_and_no_traceback(bad: float) -> None:
+    """An infinite logit is the largest or smallest one; nan is neither."""
+    logits, labels = torch.tensor([[-1.0, 0.0, bad, 1.0]]), torch.tensor([[0.0, 1.0, 1.0, 0.0]])
+    found = area_under_curve(*histograms(logits, labels, torch.ones(1, 4)))
+    above = {math.inf: 3, -math.inf: 1}.get(bad, math.nan)  # of four pairs
+    assert found == pytest.approx(above / 4, nan_ok=True)
