@@ -60,6 +60,8 @@ class LabelledTask:
     """Labels named by the user; () if they are those of the training file."""
     begins_with: str = ""
     """A task whose fine-tuned weights the published scores start from."""
+    abstains: bool = False
+    """True if questions may have no answer, so that the model may give none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,7 @@ TASKS: dict[str, LabelledTask] = {
             train=("train-v2.0.json",),
             dev=("dev-v2.0.json",),
             layout="squad",
+            abstains=True,
         ),
         LabelledTask(
             name="race",

@@ -68,9 +68,7 @@ def predictions(
 ) -> list[Predicted]:  # fmt: skip
     """The prediction of each example."""
     if task.kind == "spans":
-        # SQuAD 1.1 has no such question, and its scores have no threshold
-        answerable = any(example.gold == () for example in examples)
-        return _spans(examples, features, logits, answerable=answerable)
+        return _spans(examples, features, logits, abstains=task.abstains)
     makers: dict[str, Callable[[Example, Feature, Tensor], Predicted]] = {
         "classification": lambda example, _, found: _label(example, found, labels),
         "regression": lambda example, _, found: _number(example, found),
@@ -197,11 +195,11 @@ def _tags(
 
 def _spans(
     examples: Sequence[Example], features: Sequence[Feature], logits: Sequence[Tensor],
-    *, answerable: bool,
+    *, abstains: bool,
 ) -> list[Predicted]:  # fmt: skip
     """The best answer over the windows of each question; none where that scores better.
 
-    answerable: whether questions may have no answer, as in SQuAD 2.0.
+    abstains: whether questions may have no answer, as in SQuAD 2.0.
     """
     best: dict[int, tuple[float, str]] = {}
     null: dict[int, float] = {}
@@ -217,7 +215,7 @@ def _spans(
     for index, example in enumerate(examples):
         value, text = best.get(index, (LOWEST, ""))
         row = Predicted(example.id, _plain(example), text, value)
-        if answerable:
+        if abstains:
             # without any answer to give, "no answer" wins at every threshold
             row = replace(row, null=null[index] - value if text else -LOWEST)
         rows.append(row)

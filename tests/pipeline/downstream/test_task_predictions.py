@@ -94,11 +94,17 @@ def test_the_best_answer_is_in_the_paragraph_and_ends_after_its_start() -> None:
     answered = example((Answer("two three", 4),), "q", text, id="a")
     found = predictions([answered], [other], [logits], TASKS["squad1"], ())
     assert score(found, TASKS["squad1"]) == {"f1": 1.0, "exact": 1.0}
-    # [CLS] scores 18, 13 more than the answer: no answer where questions may have none
+    # [CLS] scores 18, 13 more than the answer: no answer where questions may have none, whatever
+    # the other questions of the development file are
+    (alone,) = predictions([answered], [other], [logits], TASKS["squad2"], ())
+    assert score([alone], TASKS["squad2"]) == {
+        "f1": 0.0, "exact": 0.0, "best_f1": 1.0, "null_threshold": 13.0,
+    }  # fmt: skip
     both = [answered, example((), "q", text, id="b")]
     features = [other, Feature(1, other.rows, (), hidden)]
     found = predictions(both, features, [logits, logits], TASKS["squad2"], ())
-    assert found[0].null == 13
+    assert found[0] == alone and alone.null == 13
+    assert predictions(both, features, [logits, logits], TASKS["squad1"], ())[0].null < LOWEST
     scores = score(found, TASKS["squad2"])
     names = ("answered_f1", "unanswered_f1", "f1", "best_f1")
     assert [scores[name] for name in names] == [0, 1, 0.5, 0.5]
