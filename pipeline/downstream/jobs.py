@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from model.tasks.task_model import TaskDesign, TaskModel, word_bag_model
-from pipeline.base.errors import ConfigError
+from pipeline.base.errors import ConfigError, DivergedError
 from pipeline.base.files import make_directory, write_whole
 from pipeline.base.publish import TakenError, whole_folder
 from pipeline.base.typed_json import name_damage, read_object, require
@@ -121,6 +121,11 @@ def is_done(work: TuningWork, job: TuningJob) -> bool:
     return (work.folder(job) / RESULT).exists()
 
 
+def why_diverged(result: Mapping[str, Any]) -> str:
+    """Reason why a seed has no metrics; empty if it has."""
+    return str(result.get("diverged", ""))
+
+
 def result_of(path: Path) -> dict[str, Any]:
     """The content of a job's result.json. Raises DataError if it is damaged."""
     with name_damage(path, "remove it, and the same command repeats that seed"):
@@ -145,7 +150,10 @@ def hold_job(work: TuningWork, job: TuningJob) -> Iterator[None]:
 
 def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
     """Fit, score, and publish the job's folder. Where locks have no effect, another process may
-    do the same job, and the result is that of the first."""
+    do the same job, and the result is that of the first.
+
+    A seed that diverges is done, too: it would diverge again, and the others have their scores.
+    """
     folder = work.folder(job)
     if not is_done(work, job):  # the user removed the result
         shutil.rmtree(folder, ignore_errors=True)
@@ -155,7 +163,7 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
         model, fitted, found = _run_fine_tuning(work, job)
     metrics: dict[str, float] = {}
     lines: list[bytes] = []
-    for (prefix, _, _), predicted in zip(work.dev, found, strict=True):
+    for (prefix, _, _), predicted in zip(work.dev, found, strict=not why_diverged(fitted)):
         metrics |= {f"{prefix}{name}": value for name, value in score(predicted, work.task).items()}
         lines += [part.line(prefix.rstrip("_")) for part in predicted]
     result = {"arm": job.arm, "seed": job.seed, **fitted, "metrics": metrics}
@@ -177,19 +185,28 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
 
 def _run_fine_tuning(
     work: TuningWork, job: TuningJob
-) -> tuple[TaskModel, dict[str, Any], list[list[Predicted]]]:
-    """Fine-tune: the model, entries of its result, and predictions of each development file."""
+) -> tuple[TaskModel | None, dict[str, Any], list[list[Predicted]]]:
+    """Fine-tune: the model, entries of its result, and predictions of each development file.
+
+    Neither model nor predictions if it diverged.
+    """
     protocol = work.points[job.point]
     model = _model(work, job, protocol)
     began = time.monotonic()
     rates = _of_bag(protocol) if job.arm == BAG else protocol
-    fit = fine_tune(model, work.train, work.task.kind, rates, job.seed, work.device, job.name)
-    seconds = time.monotonic() - began  # before predicting: scores report the cost of training
-    found = [predict_examples(work, model, examples, own) for _, examples, own in work.dev]
-    return model, {
-        "peak_lr": rates.peak_lr, "rows": protocol.rows, "steps": fit.steps, "loss": fit.loss,
-        "seconds": round(seconds, 3), "device": device_name(work.device),
-    }, found  # fmt: skip
+    fitted = {
+        "peak_lr": rates.peak_lr, "rows": protocol.rows, "device": device_name(work.device),
+    }  # fmt: skip
+    try:
+        fit = fine_tune(model, work.train, work.task.kind, rates, job.seed, work.device, job.name)
+        seconds = time.monotonic() - began  # before predicting: scores report the cost of training
+        found = [predict_examples(work, model, examples, own) for _, examples, own in work.dev]
+    except DivergedError as error:
+        return None, fitted | {
+            "seconds": round(time.monotonic() - began, 3), "diverged": str(error),
+        }, []  # fmt: skip
+    fitted |= {"steps": fit.steps, "loss": fit.loss, "seconds": round(seconds, 3)}
+    return model, fitted, found
 
 
 def _run_tfidf(work: TuningWork, job: TuningJob) -> tuple[dict[str, Any], list[list[Predicted]]]:
@@ -203,6 +220,8 @@ def _run_tfidf(work: TuningWork, job: TuningJob) -> tuple[dict[str, Any], list[l
 
 def describe_result(work: TuningWork, job: TuningJob, result: dict[str, Any]) -> str:
     """A line for a finished job."""
+    if why := why_diverged(result):
+        return f"{job.arm} seed {job.seed} diverged: {why}"
     metric = work.task.metrics[0]
     said = f"{metric} {result['metrics'][metric]:.4f}"
     if job.arm == TFIDF:
@@ -220,7 +239,8 @@ def merit(work: TuningWork, result: Mapping[str, Any]) -> tuple[float, int]:
 
 def _drop_worse_weights(work: TuningWork, point: int) -> None:
     """Keep only the best weights of a grid point: large models have gigabytes per seed."""
-    found = {path: result_of(path) for path in work.output.glob(f"jobs/{MODEL}-{point}-*/{RESULT}")}
+    paths = work.output.glob(f"jobs/{MODEL}-{point}-*/{RESULT}")
+    found = {path: own for path in paths if not why_diverged(own := result_of(path))}
     # all processes sort alike, so whichever runs last, the best weights remain
     for path in sorted(found, key=lambda path: merit(work, found[path]))[:-1]:
         path.with_name(WEIGHTS).unlink(missing_ok=True)  # another process may have dropped it

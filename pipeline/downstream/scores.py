@@ -5,27 +5,32 @@ task, kind      name and kind
 metric          the one that seeds and grid points are compared by
 model           origin, family, parameters, device, versions
 protocol        the reported point: rates, rows, epochs, source of the numbers
-grid            name, points tried (0 means no grid), each point's median
+grid            name, points tried (0 means no grid), each point's median (null if no seed finished)
+                and number of seeds that diverged
 data            training and development examples, skipped lines, rows without a label, development
                 examples that are training examples, what truncation lost
-scores          metric -> median, mean, standard_deviation, low, high (95 %), n, values
+scores          metric -> median, mean, standard_deviation, low, high (95 %), n, values; of the
+                seeds that did not diverge
 baselines       majority, tfidf: metric -> value; bag, random: as scores
-runs            every fine-tuning: arm, seed, peak_lr, rows, steps, loss, seconds, device, metrics
+runs            every fine-tuning: arm, seed, peak_lr, rows, steps, loss, seconds, device, metrics;
+                of one that diverged the reason (diverged), no steps, no loss and empty metrics
 best            seed and folder of the weights that are kept
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
 from model.tasks.task_model import TaskModel, fill_task_model
 from pipeline import __version__
-from pipeline.base.errors import CheckpointError
+from pipeline.base.errors import CheckpointError, DivergedError
 from pipeline.base.files import make_directory, one_at_a_time, remove_temporaries, write_whole
 from pipeline.base.publish import TakenError
 from pipeline.base.typed_json import read_object
@@ -33,6 +38,7 @@ from pipeline.cluster.process_group import device_name
 from pipeline.downstream.data_summary import Copies
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.jobs import (
+    ARMS,
     BAG,
     MODEL,
     PREDICTIONS,
@@ -45,6 +51,7 @@ from pipeline.downstream.jobs import (
     merit,
     predict_examples,
     result_of,
+    why_diverged,
 )
 from pipeline.downstream.starting_weights import FINE_TUNED, StartingWeights, save_folder
 from pipeline.downstream.task_predictions import majority, score, submission
@@ -77,17 +84,33 @@ def assemble_scores(
     jobs: Sequence[TuningJob],
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The content of scores.json; about: the parts that are known before training."""
+    """The content of scores.json; about: the parts that are known before training.
+
+    Raises DivergedError if every seed of the model diverged.
+    """
     found = [(job, result_of(work.folder(job) / RESULT)) for job in jobs]
     # TF-IDF has no seed, grid point or rate
     results = [(job, result) for job, result in found if job.arm != TFIDF]
     metric = work.task.metrics[0]
-    medians = [
-        summarize_seeds(_values(results, MODEL, point, metric))["median"]
-        for point in range(len(work.points))
+    finished = [item for item in results if not why_diverged(item[1])]
+    values = [_values(finished, MODEL, point, metric) for point in range(len(work.points))]
+    if not any(values):
+        why = next(why_diverged(result) for job, result in results if job.arm == MODEL)
+        raise DivergedError(f"every seed diverged, the first one so: {why} and give another --output")
+    planned = [
+        sum(job.arm == MODEL and job.point == point for job, _ in results)
+        for point in range(len(values))
     ]
-    chosen = max(range(len(medians)), key=lambda point: medians[point])  # type: ignore[arg-type,return-value]
-    own = [item for item in results if item[0].arm == MODEL and item[0].point == chosen]
+    lost = [count - len(own) for count, own in zip(planned, values)]
+
+    def rank(point: int) -> tuple[float, float]:
+        """By the median in which seeds that diverged are the worst, or a point that loses its bad
+        seeds would look best."""
+        own = values[point]
+        return median([*own, *[-math.inf] * lost[point]]), median(own) if own else -math.inf
+
+    chosen = max(range(len(values)), key=rank)
+    own = [item for item in finished if item[0].arm == MODEL and item[0].point == chosen]
     best = max(own, key=lambda item: merit(work, item[1]))[0]
     baselines: dict[str, Any] = {"majority": _majority(work)}
     for job, result in found:
@@ -97,7 +120,7 @@ def assemble_scores(
         points = {job.point for job, _ in results if job.arm == arm}
         if points:
             point = chosen if chosen in points else min(points)
-            baselines[arm] = _summaries(results, arm, point)
+            baselines[arm] = _summaries(finished, arm, point)
     # the cost of the score: baselines do not count
     seconds = sum(result["seconds"] for job, result in results if job.arm == MODEL)
     return {
@@ -111,12 +134,17 @@ def assemble_scores(
             "name": about["grid"],
             "points": 0 if about["grid"] == "none" else len(work.points),
             "medians": [
-                {"peak_lr": point.peak_lr, "rows": point.rows, "median": median}
-                for point, median in zip(work.points, medians)
+                {
+                    "peak_lr": point.peak_lr,
+                    "rows": point.rows,
+                    "median": median(own) if own else None,
+                    "diverged": count,
+                }
+                for point, own, count in zip(work.points, values, lost)
             ],
         },
         "data": dict(about["data"]),
-        "scores": _summaries(results, MODEL, chosen),
+        "scores": _summaries(finished, MODEL, chosen),
         "baselines": baselines,
         "seconds": round(seconds, 3),
         "runs": [{"point": job.point, **result} for job, result in results],
@@ -222,6 +250,7 @@ def summarize_scores(scores: Mapping[str, Any]) -> str:
         + (f" of {grid['points']} points" if grid["points"] else "")
         + f"; {scores['seconds']:.0f} s on {scores['model']['device']}"
     )
+    lines += _losses(scores)
     for copies in scores["data"]["copies"]:
         if line := Copies(**copies).describe():
             lines.append(f"  {line}")
@@ -232,6 +261,22 @@ def summarize_scores(scores: Mapping[str, Any]) -> str:
             f"{lost['words']:,} words lost"
         )
     return "\n".join(lines)
+
+
+def _losses(scores: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each arm of which seeds diverged at the reported point."""
+    for arm in ARMS:
+        runs = [
+            run for run in scores["runs"]
+            if (run["arm"], run["point"]) == (arm, scores["best"]["point"])
+        ]  # fmt: skip
+        lost = [run for run in runs if why_diverged(run)]
+        if lost:
+            yield (
+                f"  warning: {len(lost)} of {len(runs)} seeds of {arm} diverged "
+                f"({', '.join(str(run['seed']) for run in lost)}), and the scores of the others "
+                f"are biased in its favour: {why_diverged(lost[0])}"
+            )
 
 
 def _length(protocol: Mapping[str, Any]) -> str:
@@ -264,8 +309,9 @@ def _values(
 def _summaries(
     results: Sequence[tuple[TuningJob, Mapping[str, Any]]], arm: str, point: int
 ) -> dict[str, Any]:
-    names = next(result["metrics"] for job, result in results if job.arm == arm)
-    return {name: summarize_seeds(_values(results, arm, point, name)) for name in names}
+    """Summaries of an arm's metrics at a point; none if all its seeds diverged there."""
+    own = [result["metrics"] for job, result in results if (job.arm, job.point) == (arm, point)]
+    return {name: summarize_seeds([each[name] for each in own]) for name in (own or [{}])[0]}
 
 
 def _majority(work: TuningWork) -> dict[str, float]:

@@ -94,10 +94,10 @@ def fine_tune_run(
             found: dict[str, Any] = {"score": None, "seconds": 0.0}
         else:
             scores = read_object(output / _SCORES)
-            found = {
-                "score": scores["scores"][TASKS[task].metrics[0]]["mean"],
-                "seconds": scores["seconds"],
-            }
+            # a mean over the seeds that did not diverge would be biased
+            lost = any("diverged" in each for each in scores["runs"])
+            score = scores["scores"][TASKS[task].metrics[0]]["mean"]
+            found = {"score": None if lost else score, "seconds": scores["seconds"]}
             shutil.rmtree(output / _WEIGHTS, ignore_errors=True)  # a model per run and task adds up
         found["examples"] = _examples(output)
         write_whole(path, json.dumps(found, indent=1).encode())

@@ -79,6 +79,8 @@ def _fine_tuned(content: Mapping[str, Any]) -> list[Score]:
     for metric, score in content["scores"].items():
         name = f"{content['task']}: {metric}"
         note = f"fine-tuned, median of {score['n']} seeds"
+        if lost := sum("diverged" in run for run in _reported(content)):
+            note += f" ({lost} more diverged)"
         if points := content["grid"].get("points"):
             note += f", grid of {points}"
         note += f"; {_protocol(content['protocol'])}"
@@ -98,6 +100,12 @@ def _fine_tuned(content: Mapping[str, Any]) -> list[Score]:
                       score.get("low"), score.get("high"), BASELINE)
             )  # fmt: skip
     return found
+
+
+def _reported(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The fine-tunings of the model at the reported grid point."""
+    runs = content.get("runs", ())
+    return [r for r in runs if r["arm"] == "model" and r["point"] == content["best"]["point"]]
 
 
 def _protocol(protocol: Mapping[str, Any]) -> str:

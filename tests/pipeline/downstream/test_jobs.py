@@ -6,9 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.base.errors import ConfigError, DataError, DivergedError
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.downstream import jobs as module
-from pipeline.downstream.jobs import TuningJob, claim_output, is_done, plan_jobs, run_job
+from pipeline.downstream.jobs import (
+    RESULT,
+    TuningJob,
+    claim_output,
+    describe_result,
+    is_done,
+    plan_jobs,
+    result_of,
+    run_job,
+)
 from tests.pipeline.downstream.small_work import small_work
 
 
@@ -36,14 +45,18 @@ def test_another_fine_tuning_does_not_continue_it(tmp_path: Path) -> None:
         claim_output(tmp_path, {"task": "sst2"})
 
 
-def test_weights_that_the_last_update_ruined_have_no_score(tmp_path: Path) -> None:
-    """Its loss is not computed, so the model's outputs are looked at."""
+@pytest.mark.parametrize("rows", [24, 8])
+def test_a_seed_that_diverges_is_done_and_has_no_score(rows: int, tmp_path: Path) -> None:
+    """Also where only the last update ruins the weights: its loss is not computed, so the model's
+    outputs are looked at."""
     work = small_work(tmp_path)
-    work.points[0] = replace(work.points[0], peak_lr=1e30, rows=24, warmup=0.0)
+    work.points[0] = replace(work.points[0], peak_lr=1e30, rows=rows, warmup=0.0)
     job = TuningJob("model", 0, 0)
-    with pytest.raises(DivergedError, match="not finite"):
-        run_job(work, job)
-    assert not is_done(work, job)
+    result = run_job(work, job)
+    assert result["diverged"] and result["metrics"] == {} and "loss" not in result
+    assert is_done(work, job) and result_of(work.folder(job) / RESULT) == result
+    assert [*tmp_path.rglob("weights.safetensors")] == []
+    assert "diverged" in describe_result(work, job, result)
 
 
 def test_only_the_best_weights_of_a_grid_point_are_kept(tmp_path: Path) -> None:

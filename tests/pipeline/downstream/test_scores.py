@@ -12,12 +12,21 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from pipeline.base.errors import CheckpointError, DataError
+from pipeline.base.errors import CheckpointError, DataError, DivergedError
 from pipeline.downstream import scores
 from pipeline.downstream.features import RowEncoder
-from pipeline.downstream.jobs import ARMS, RESULT, TFIDF, plan_jobs, run_job
+from pipeline.downstream.jobs import (
+    ARMS,
+    RESULT,
+    TFIDF,
+    TuningJob,
+    TuningWork,
+    plan_jobs,
+    run_job,
+)
 from pipeline.downstream.scores import assemble_scores, check_started_from, publish_scores, versions
 from pipeline.downstream.starting_weights import save_folder
+from pipeline.reporting.score_files import read_scores
 from tests.pipeline.downstream.small_work import small_examples, small_work
 
 SCHEMA = {
@@ -92,6 +101,48 @@ def test_the_point_with_the_best_median_is_reported_with_its_own_baselines(tmp_p
     assert [point["median"] for point in found["grid"]["medians"]] == [0.5, 0.7]
     for arm, summary in (found["baselines"] | {"model": found["scores"]}).items():
         assert arm == "majority" or tuple(summary["accuracy"]["values"]) == accuracies[arm][1]
+
+
+ACCURACIES = {"model": ((0.9, None, None), (0.6, None, 0.7)), "bag": ((0.5,) * 3, (None,) * 3)}
+"""By arm, grid point and seed; None if it diverged."""
+
+
+def write_results(work: TuningWork, accuracies: Any = ACCURACIES) -> list[TuningJob]:
+    jobs = plan_jobs(range(3), 2, ("model", "bag"))
+    for job in jobs:
+        accuracy = accuracies[job.arm][job.point][job.seed]
+        own = {"arm": job.arm, "seed": job.seed, "seconds": 1.0}
+        lost = {"metrics": {}, "diverged": "the loss is nan"}
+        own |= lost if accuracy is None else {"metrics": {"accuracy": accuracy}}
+        work.folder(job).mkdir(parents=True)
+        (work.folder(job) / RESULT).write_text(json.dumps(own))
+    return jobs
+
+
+def test_seeds_that_diverged_count_and_leave_the_others_their_scores(tmp_path: Path) -> None:
+    """The point whose bad seeds are lost is not the best one; nor is another point's baseline
+    reported where the own one diverged."""
+    work = small_work(tmp_path / "out")
+    jobs = write_results(work)
+    data = {"lost": {"texts": 0}, "copies": []}
+    about = ABOUT | {"model": {"origin": "x", "device": "CPU"}, "data": data}
+    found = assemble_scores(work, jobs, about)
+    assert found["best"]["point"] == 1 and found["best"]["seed"] == 2
+    assert found["scores"]["accuracy"]["values"] == [0.6, 0.7]
+    assert [point["diverged"] for point in found["grid"]["medians"]] == [2, 1]
+    assert found["baselines"].keys() >= {"bag"} and not found["baselines"]["bag"]
+    assert len(found["runs"]) == 12 and sum("diverged" in run for run in found["runs"]) == 6
+    said = scores.summarize_scores(found)
+    assert "1 of 3 seeds of model" in said and "3 of 3 seeds of bag" in said
+    (tmp_path / "scores.json").write_text(json.dumps(found, allow_nan=False))
+    assert "1 more diverged" in read_scores(tmp_path / "scores.json")[0].note
+
+
+def test_a_model_of_which_every_seed_diverged_has_no_scores(tmp_path: Path) -> None:
+    work = small_work(tmp_path / "out")
+    jobs = write_results(work, ACCURACIES | {"model": ((None,) * 3,) * 2})
+    with pytest.raises(DivergedError, match="the loss is nan"):
+        assemble_scores(work, jobs, ABOUT)
 
 
 def test_what_a_fine_tuning_began_with_is_checked(tmp_path: Path) -> None:

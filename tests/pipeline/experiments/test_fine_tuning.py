@@ -31,8 +31,10 @@ from tests.pipeline.experiments.test_ablation import ablation
 class Tuning(Children):
     """Writes the scores of pipeline.finetune: that of mrpc is .9, others' .7 and accuracy's .8."""
 
-    def __init__(self, code: int = 0) -> None:
+    def __init__(self, code: int = 0, *, loses: bool = False) -> None:
+        """loses: whether one of its seeds diverges."""
         super().__init__()
+        self.loses = loses
         self.code, self.asked, self.examples = code, list[list[str]](), "2 with hash a"
 
     def run(self, words: Sequence[object], *others: Any, **options: Any) -> str:
@@ -44,7 +46,9 @@ class Tuning(Children):
         if self.code:
             raise ChildError("whatever it said", self.code)
         scores = {"accuracy": {"mean": 0.8}, "f1": {"mean": 0.9 if "mrpc" in words else 0.7}}
-        (output / "scores.json").write_text(json.dumps({"scores": scores, "seconds": 2.5}))
+        runs = [{"seed": 0}, {"seed": 1, "diverged": "nan"} if self.loses else {"seed": 1}]
+        content = {"scores": scores, "seconds": 2.5, "runs": runs}
+        (output / "scores.json").write_text(json.dumps(content))
         return ""
 
 
@@ -86,12 +90,15 @@ def test_each_task_is_fine_tuned_once(tmp_path: Path) -> None:
     )
 
 
-def test_divergence_is_a_missing_score_and_a_mistake_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tuning", [Tuning(EXIT_DIVERGED), Tuning(loses=True)], ids=["all", "one"])
+def test_divergence_is_a_missing_score_and_a_mistake_is_none(
+    tuning: Tuning, tmp_path: Path
+) -> None:
     asked = given(tmp_path, "mrpc", "sst2")
     with pytest.raises(ChildError, match="whatever it said"):
         done(asked, Tuning(EXIT_USER_ERROR), tmp_path)
     assert fine_tuned(asked, asked.jobs()[2]) == ({}, {})
-    job = done(asked, Tuning(EXIT_DIVERGED), tmp_path)
+    job = done(asked, tuning, tmp_path)
     assert fine_tuned(asked, job) == ({}, dict.fromkeys(
         ["fine-tuned/mrpc f1", "fine-tuned/sst2 accuracy", "fine-tuned"], DIVERGED
     ))  # fmt: skip
