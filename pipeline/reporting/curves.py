@@ -29,6 +29,7 @@ MOST_LINE = 1 << 20
 """Bytes of the longest line that is read."""
 MOST_FIELDS = 512
 """Fields that are read; others are damage."""
+NAN_SINCE = "nan since step "
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class RunCurves:
     curves: dict[str, Curve] = field(default_factory=dict)
     """Curves by field."""
     last: dict[str, Any] = field(default_factory=dict)
-    """The last value of each field, text too."""
+    """The last value of each field, text too; `nan since step 9` for values not finite."""
     phases: list[tuple[int, str]] = field(default_factory=list)
     """The last step before each change of the phase or the length of rows, and what follows."""
     times: list[tuple[int, int]] = field(default_factory=list)
@@ -117,6 +118,18 @@ class RunCurves:
         """The last value of each field that is a number."""
         return {name: value for name, value in self.last.items() if not isinstance(value, str)}
 
+    def is_nan(self, name: str) -> bool:
+        """True if the last value of a field is not finite."""
+        return str(self.last.get(name)).startswith(NAN_SINCE)
+
+    def columns(self, name: str) -> list[Point]:
+        """The points of a field's plot; none if it has no number."""
+        return self.curves[name].columns() if name in self.curves else []
+
+    def label(self, name: str, called: str) -> str:
+        """The name of a field's curve, which ends where the values are not finite any more."""
+        return f"{called}, {self.last[name]}" if self.is_nan(name) else called
+
     def change(self) -> str:
         """Held-out losses at step 0 and the last ones after it, in words; "" without these."""
         first: dict[str, float] = {}
@@ -125,6 +138,8 @@ class RunCurves:
             if name.startswith((OWN, GENERAL)):
                 for step, value in (curve.points[0], curve.points[-1]):
                     (last if step else first).update({"step": step, name: value})
+                if name in last and self.is_nan(name):
+                    last[name] = math.nan
         return change(first, last)
 
     def step_at(self, time: int) -> int | None:
@@ -180,6 +195,8 @@ def _add(found: RunCurves, content: dict[str, Any]) -> None:
             found.last[name] = value
         elif isinstance(value, str):
             found.last[name] = value[:1000]
+        elif value is None and not (_has_no_masks(name, content) or found.is_nan(name)):
+            found.last[name] = f"{NAN_SINCE}{step:,}"
     seconds = content.get("step_seconds")
     if before and isinstance(seconds, int | float) and 0 <= seconds < MOST_VALUE:
         # the mean over the steps since the line before
@@ -191,6 +208,12 @@ def _add(found: RunCurves, content: dict[str, Any]) -> None:
         if len(found.times) > MOST_POINTS:
             found.times = found.times[::2] + found.times[-1:]
     found.lines += 1
+
+
+def _has_no_masks(name: str, content: dict[str, Any]) -> bool:
+    """True for a loss at [MASK] that is a mean over no position: that of all words is finite."""
+    words = content.get(name.replace("mask_loss", "mlm_loss"))
+    return "mask_loss" in name and words is not None
 
 
 def parse_time(time: object) -> int | None:

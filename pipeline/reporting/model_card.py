@@ -223,9 +223,10 @@ def _measured(facts: CardFacts) -> Section:
     curves, rows = facts.summary.curves, []
     for name, called in COMPARED:
         # speed depends on the machine, which must not change the card
-        if name in curves.last and name in curves.curves and name != "tokens_per_second":
-            step = curves.curves[name].points[-1][0]
-            rows.append((called, number_text(curves.last[name]), f"{step:,}"))
+        is_nan = curves.is_nan(name)
+        if (is_nan or name in curves.curves) and name != "tokens_per_second":
+            step = "" if is_nan else f"{curves.curves[name].points[-1][0]:,}"
+            rows.append((called, number_text(curves.last[name]), step))
     table = TextTable(("measured in training", "", "at step"), rows)
     lines = [words] if (words := curves.change()) else []
     return Section("Training", lines, [table] if rows else [])

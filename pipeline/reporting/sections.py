@@ -10,12 +10,11 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.base.durations import in_words
-from pipeline.base.plots import Plot, Point
+from pipeline.base.plots import Plot
 from pipeline.config.mask_rates import at_rate
 from pipeline.data.shards.corpus_warnings import unknown_share
 from pipeline.data.shards.manifest import Manifest
 from pipeline.reporting.comparable import groups_of, is_loss, why_apart
-from pipeline.reporting.curves import Curve
 from pipeline.reporting.run_summary import RunSummary, changes
 from pipeline.reporting.score_files import Score
 from pipeline.training.validation.before_after import PARTS, RATE
@@ -120,8 +119,8 @@ def verdict(run: RunSummary) -> str:
     words = [f"{run.name}: {status.state}, step {status.progress.step:,}"]
     words[0] += f" of {steps:,}" if steps else ""
     for name, called in COMPARED[:3]:  # the first that exists
-        if name in last:
-            words.append(f"{called}{at_rate(last.get(RATE))} {last[name]:.4f}")
+        if name in run.curves.last:
+            words.append(f"{called}{at_rate(last.get(RATE))} {number_text(run.curves.last[name])}")
             break
     if curve := run.curves.curves.get("validation_loss"):
         step, value = curve.lowest
@@ -238,22 +237,19 @@ def _plots(runs: Sequence[RunSummary]) -> Iterable[Plot]:
 
 
 def _one(run: RunSummary, title: str, unit: str, fields: dict[str, str]) -> Plot:
-    curves = run.curves.curves
-    series = [(called, _columns(curves.get(name))) for name, called in fields.items()]
+    curves = run.curves
+    series = [(curves.label(name, called), curves.columns(name)) for name, called in fields.items()]
     series = [part for part in series if part[1]]
-    return Plot(title, unit, series, run.curves.phases, run.starts)
+    return Plot(title, unit, series, curves.phases, run.starts)
 
 
 def _several(runs: Sequence[RunSummary], title: str, unit: str, name: str) -> Iterable[Plot]:
     """The runs in one frame, or in one for each group whose losses compare."""
     for group in groups_of(runs, name) if is_loss(name) else [runs]:
-        series = [(run.name, _columns(run.curves.curves.get(name))) for run in group]
+        curves = [(run.name, run.curves) for run in group]
+        series = [(own.label(name, called), own.columns(name)) for called, own in curves]
         names = ", ".join(run.name for run in group)
         yield Plot(title if len(group) == len(runs) else f"{title} ({names})", unit, series)
-
-
-def _columns(curve: Curve | None) -> list[Point]:
-    return curve.columns() if curve else []
 
 
 def _time(run: RunSummary, several: bool) -> Section:

@@ -62,7 +62,10 @@ class RunProgress:
     step: int
     steps: int | None
     loss: float | None
+    loss_nan_since: int | None
+    """Step of the first of the last losses that are not finite; None if the last one is finite."""
     validation_loss: float | None
+    validation_loss_nan_since: int | None
     validation_mask_rate: float | None
     """Rate of the held-out masks, if training has another one."""
     validation_grammar: float | None
@@ -235,7 +238,9 @@ def _progress(
         step=step,
         steps=steps,
         loss=_last_number(lines, "loss"),
+        loss_nan_since=_nan_since(lines, "loss"),
         validation_loss=_last_number(lines, "validation_loss"),
+        validation_loss_nan_since=_nan_since(lines, "validation_loss"),
         validation_mask_rate=_last_number(lines, "validation_mask_rate"),
         validation_grammar=_last_number(lines, "validation_grammar"),
         seconds_per_step=seconds,
@@ -316,13 +321,25 @@ def _restarts_in_a_row(run: Path, job: str) -> int:
 
 
 def _last_number(lines: Sequence[dict[str, Any]], name: str) -> float | None:
-    """The last value of a field; None where it is absent, not finite or damaged."""
+    """The last value of a field that is not damaged; None if it is absent or not finite."""
     for line in reversed(lines):
         value = line.get(name)
+        if value is None and name in line:
+            return None
         # NaN fails the comparison, too.
         if isinstance(value, int | float) and abs(value) < MOST:
             return float(value)
     return None
+
+
+def _nan_since(lines: Sequence[dict[str, Any]], name: str) -> int | None:
+    since = None
+    for line in reversed(lines):
+        if name in line:
+            if line[name] is not None:  # values that are not finite are null
+                break
+            since = line["step"]
+    return since
 
 
 def _last_lines(log: Path) -> tuple[str, ...]:

@@ -65,11 +65,15 @@ def _step_words(status: RunStatus) -> list[str]:
         f" ({math.floor(1000 * progress.step / progress.steps) / 10} %)" if progress.steps else ""
     )
     words = [f"{progress.step:,}{of}{share}"]
-    if progress.loss is not None:
-        words.append(f"loss {progress.loss:.4f}")
-    if progress.validation_loss is not None:
-        rate = at_rate(progress.validation_mask_rate)
-        words.append(f"validation loss{rate} {progress.validation_loss:.4f}")
+    held_out = f"validation loss{at_rate(progress.validation_mask_rate)}"
+    for called, loss, since in (
+        ("loss", progress.loss, progress.loss_nan_since),
+        (held_out, progress.validation_loss, progress.validation_loss_nan_since),
+    ):
+        if since is not None:
+            words.append(f"{called} nan since step {since:,}")
+        elif loss is not None:
+            words.append(f"{called} {loss:.4f}")
     if progress.validation_grammar is not None:
         words.append(f"grammar {progress.validation_grammar:.1%}")
     return words
@@ -104,6 +108,7 @@ def _restart_lines(status: RunStatus) -> list[str]:
 def _row(status: RunStatus) -> tuple[str, ...]:
     progress, saved = status.progress, status.checkpoint
     unknown = "-"
+    loss = unknown if progress.loss is None else f"{progress.loss:.4f}"
     return (
         status.run,
         status.state,
@@ -111,7 +116,7 @@ def _row(status: RunStatus) -> tuple[str, ...]:
         unknown if progress.steps is None else f"{progress.steps:,}",
         unknown if progress.tokens_per_second is None else f"{progress.tokens_per_second:,.0f}",
         unknown if progress.seconds_left is None else in_words(progress.seconds_left),
-        unknown if progress.loss is None else f"{progress.loss:.4f}",
+        loss if progress.loss_nan_since is None else "nan",
         f"{in_words(saved.age_seconds)} old" if saved else unknown,
         f"{len(status.restarts)}",
     )

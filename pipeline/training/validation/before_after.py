@@ -6,6 +6,7 @@ those of the general sample (general_*), where a loss that rises shows what the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,7 +60,7 @@ def _own(name: str, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
 def _general(name: str, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
     before, after = first.get(f"{GENERAL}{name}"), last.get(f"{GENERAL}{name}")
     text = _figures(before, after, "on the general sample", last)
-    if before is None or after is None:
+    if before is None or after is None or not math.isfinite(after):
         return text
     # As many digits as are printed, or "+0.0000" would be called forgetting.
     rise = round(after - before, 4)

@@ -27,6 +27,29 @@ def test_the_verdict(tmp_path: Path) -> None:
     assert "it was lower, 3.0000, at step 20; 3 steps without an update" in verdict(run)
 
 
+BROKEN = [
+    {"step": 101, "loss": None, "mlm_loss": None, "mask_loss": None, "grad_norm": None},
+    {"step": 102, "loss": None, "validation_loss": None, "validation_mask_loss": None},
+]
+
+
+def test_a_run_that_broke_is_not_shown_by_its_last_finite_loss(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    with (path / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in BROKEN)
+    run = read_run(path)
+    assert "; held-out loss at [MASK] nan since step 102; " in verdict(run)
+    names = [name for plot in section([run], "Curves").plots for name, _ in plot.series]
+    assert {"training, nan since step 101", "held-out, nan since step 102"} <= {*names}
+    values = section([run, run], "Side by side").tables[0].rows
+    assert ("last training loss", *["nan since step 101"] * 2) in values
+    sound = write_run(tmp_path / "sound")
+    with (sound / "metrics.jsonl").open("a") as file:  # a step without [MASK] has no such loss
+        file.write('{"step": 101, "loss": 2.0, "mlm_loss": 2.0, "mask_loss": null}\n')
+    names = [n for plot in section([read_run(sound)], "Curves").plots for n, _ in plot.series]
+    assert "training, at [MASK]" in names
+
+
 def test_one_run(tmp_path: Path, prepared: Path) -> None:
     runs = [read_run(write_run(tmp_path / "run", data=prepared))]
     changed = section(runs, "Identity").tables[1]

@@ -73,7 +73,8 @@ def test_progress(run: Path) -> None:
     found = read_status(run)
     assert (found.name, found.problems) == ("roberta_tiny", ())
     progress = found.progress
-    assert (progress.step, progress.steps, progress.loss) == (22, STEPS, 6.5)
+    assert (progress.step, progress.steps, progress.loss) == (22, STEPS, None)
+    assert progress.loss_nan_since == 22
     assert (progress.validation_loss, progress.tokens_per_second) == (6.25, 1000.0)
     assert progress.seconds_per_step == 1.5, "without a history lines may be of several lives"
     write_history(run, (-100, "-", "began", ""))
@@ -191,6 +192,19 @@ def test_numbers_and_times_that_cannot_be_are_damage(name: str, content: str, ru
     (run / name).write_text(content)
     (problem,) = read_status(run).problems
     assert problem.startswith(str(run / name)) and len(problem) < len(str(run)) + 120
+
+
+def test_losses_that_are_not_finite_are_no_earlier_ones(run: Path) -> None:
+    """Also where the last line has only the one or the other."""
+    lines = {"step": 23, "loss": None}, {"step": 24, "loss": None, "validation_loss": None}
+    log_steps(run, *lines)
+    progress = read_status(run).progress
+    assert (progress.loss, progress.loss_nan_since) == (None, 23)
+    assert (progress.validation_loss, progress.validation_loss_nan_since) == (None, 24)
+    log_steps(run, *lines, {"step": 25, "loss": 6.0})
+    progress = read_status(run).progress
+    assert (progress.loss, progress.loss_nan_since) == (6.0, None)
+    assert (progress.validation_loss, progress.validation_loss_nan_since) == (None, 24)
 
 
 def test_values_that_cannot_be_are_unknown(run: Path) -> None:

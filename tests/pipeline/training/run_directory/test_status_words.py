@@ -53,6 +53,15 @@ def test_one_run_in_full(run: Path) -> None:
     ]
 
 
+def test_a_loss_that_is_not_finite_is_shown_with_its_step(run: Path) -> None:
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 1023, "loss": null}\n{"step": 1024, "validation_loss": null}\n')
+    status = read_status(run)
+    (step,) = [line for line in describe_run(status) if line.startswith("  step")]
+    assert step.endswith(", loss nan since step 1,023, validation loss nan since step 1,024")
+    assert "nan" in tabulate_runs([status])[1].split()
+
+
 def test_a_run_that_waits_names_the_queue(run: Path) -> None:
     """The files cannot tell whether the job was cancelled while it waited."""
     kept = (run / HISTORY).read_text().splitlines(keepends=True)[:2]

@@ -1,5 +1,7 @@
 """The held-out losses of both ends of a run, in words."""
 
+import math
+
 from pipeline.training.validation.before_after import at_the_start, change
 
 FIRST = {"step": 0, "validation_mlm_loss": 3.21, "general_mlm_loss": 2.9}
@@ -28,6 +30,8 @@ def test_both_ends() -> None:
             "held-out loss 3.2100 -> 2.6400 on your text, "
             f"2.9000 -> {after:.4f} on the general sample ({forgetting})"
         )
+    broken = change(FIRST, {"step": 30, "general_mlm_loss": math.nan})
+    assert "-> nan on the general sample" in broken and "forgetting" not in broken
     said = change(FIRST | RATE, {"step": 30, "validation_mlm_loss": 2.64} | RATE)
     assert said.startswith("held-out loss (15 % masked) 3.2100 -> ")
 
