@@ -96,7 +96,9 @@ def assemble_scores(
     values = [_values(finished, MODEL, point, metric) for point in range(len(work.points))]
     if not any(values):
         why = next(why_diverged(result) for job, result in results if job.arm == MODEL)
-        raise DivergedError(f"every seed diverged, the first one so: {why} and give another --output")
+        raise DivergedError(
+            f"every seed diverged, the first one so: {why} and give another --output"
+        )
     planned = [
         sum(job.arm == MODEL and job.point == point for job, _ in results)
         for point in range(len(values))

@@ -116,8 +116,12 @@ def finish(job: Job, trainer: Trainer, interrupted: bool) -> None:
     if trainer.metrics:
         trainer.metrics.draw()
     if interrupted:
-        mark_interrupted(job.output, step)
-        print(f"interrupted at step {step:,} and saved; run the same command again to resume")
+        saved = trainer.saver.saved_step
+        mark_interrupted(job.output, max(0, saved))
+        how = "and saved"
+        if saved != step:  # see `Trainer._save`
+            how = f"without saving it; saved is {f'step {saved:,}' if saved >= 0 else 'nothing'}"
+        print(f"interrupted at step {step:,} {how}; run the same command again to resume")
     else:
         print(f"{job.output} is at step {step:,} of {job.run.steps:,}")
         if trainer.metrics and (words := change(trainer.metrics.first, trainer.metrics.last)):

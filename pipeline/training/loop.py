@@ -18,6 +18,7 @@ A step is the same on all ranks, in this order, as its collectives must meet:
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -109,6 +110,8 @@ class Trainer:
                     if self._excludes_shards():
                         continue
                     if interrupted or self.progress.step >= last_step:
+                        if self._is_broken() and self.progress.step >= last_step:
+                            self.recovery.end_broken(self.progress)
                         # `checkpoint.every` may have saved it.
                         if self.saver.saved_step != self.progress.step:
                             self._save(self.saver.save)
@@ -301,6 +304,10 @@ class Trainer:
             return False
         return self.validator.is_owed(step)
 
+    def _is_broken(self) -> bool:
+        """True if the last update was skipped, or if its weights have no finite held-out loss."""
+        return self.progress.skipped_in_a_row > 0 or self.validator.broken_at == self.progress.step
+
     def _due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.run.steps
 
@@ -350,7 +357,14 @@ class Trainer:
         return speed
 
     def _save(self, save: Callable[[Iterable[FragmentState], State], None]) -> None:
-        """Save the last step; save: `Saver.save` or `Saver.begin`."""
+        """Save the last step, unless it broke; save: `Saver.save` or `Saver.begin`."""
+        if self._is_broken():  # it would push out a checkpoint that can still be continued
+            if self.cluster.rank == 0:
+                tqdm.write(
+                    f"warning: step {self.progress.step:,} is not saved: its gradient or held-out "
+                    "loss is not finite; older checkpoints are unchanged", file=sys.stderr,
+                )  # fmt: skip
+            return
         # Adds the tokens since the last line, and judges what would else be saved unjudged.
         self._total({})
         fragments = self.engine.optimizer.fragments()

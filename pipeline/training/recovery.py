@@ -91,12 +91,7 @@ class Recovery:
             # The first rank's choice: a file server may show the others another listing.
             directory = self.cluster.from_first(str(found or "").encode()).decode()
             if progress.rollbacks >= most:
-                with report_once(self.cluster.rank):
-                    raise DivergedError(
-                        f"{spike}, and spikes.rollbacks={most} are used up; last good checkpoint: "
-                        f"{directory or 'none'}. Lower optimizer.peak_lr, or look at the data, and "
-                        "fork it with --from into another --output"
-                    )
+                self._end_diverged(f"{spike}, and spikes.rollbacks={most} are used up", directory)
             if directory:
                 raise Rollback(spike.step, Path(directory))
             self._warn("there is no checkpoint before it to go back to; training continues")
@@ -158,15 +153,31 @@ class Recovery:
 
     def check_gradients(self, progress: Progress) -> None:
         """Raises DivergedError after MOST_SKIPPED steps in a row without a finite gradient."""
-        if progress.skipped_in_a_row < MOST_SKIPPED:
-            return
+        if progress.skipped_in_a_row >= MOST_SKIPPED:
+            self.end_broken(progress)
+
+    def end_broken(self, progress: Progress) -> None:
+        """Raises DivergedError for a run whose last update was skipped or whose last held-out loss
+        is not finite."""
         self.saver.finish()
-        saved = f"step {self.saver.saved_step}" if self.saver.saved_step >= 0 else "none"
+        skipped = progress.skipped_in_a_row
+        what = f"the held-out loss of step {progress.step:,} is not finite"
+        if skipped:
+            steps = f"{skipped} steps in a row, up to step" if skipped > 1 else "step"
+            what = f"the gradient was not finite in {steps} {progress.step:,}"
+        # Weights are good if they gave a finite gradient: those of the last update did not.
+        saved = saved_steps(self.saver.checkpoints).items()
+        good = [path for step, path in saved if step < progress.step - skipped]
+        last = self.cluster.from_first(str(good[-1] if good else "").encode()).decode()
+        self._end_diverged(what, last)
+
+    def _end_diverged(self, what: str, last_good: str) -> None:
+        """Raises DivergedError on all ranks; last_good: directory of a checkpoint, "" if none."""
+        again = f"fork {last_good} with --from into" if last_good else "start again with"
         with report_once(self.cluster.rank):
             raise DivergedError(
-                f"the gradient was not finite in {MOST_SKIPPED} steps in a row, up to step "
-                f"{progress.step}; last checkpoint: {saved}. Lower optimizer.peak_lr, and "
-                f"fork an earlier checkpoint of {self.saver.checkpoints.parent} with --from"
+                f"{what}; last good checkpoint: {last_good or 'none'}. Lower optimizer.peak_lr, or "
+                f"look at the data, and {again} another --output"
             )
 
     def fields(self, progress: Progress) -> dict[str, float | str]:

@@ -271,6 +271,18 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(
     assert_same(run, original)
 
 
+def test_a_run_that_breaks_in_its_last_steps_says_so(arguments: Arguments, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    parts = arguments(run, steps=5, optimizer__peak_lr=1e30, checkpoint__every=1)
+    result = launch(sys.executable, "-m", "pipeline.train", *parts)
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr and "pipeline.export" not in result.stdout
+    assert result.stderr.count("error:") == 1
+    found = read_status(run)
+    assert (found.state, found.checkpoint and found.checkpoint.step) == ("failed", 1)
+    assert (found.progress.loss_nan_since, found.progress.validation_loss_nan_since) == (2, 5)
+
+
 def test_sigterm_saves_and_the_same_command_resumes(
     trained: Path, arguments: Arguments, tmp_path: Path
 ) -> None:

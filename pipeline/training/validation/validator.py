@@ -5,6 +5,7 @@ And general_*, of the general sample, at both ends of a run that starts from giv
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -40,7 +41,7 @@ from pipeline.loading.loader import Loader
 from pipeline.planning.phases import Phase
 from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.run_directory.metrics_log import Metrics
-from pipeline.training.validation.before_after import GENERAL, RATE, at_the_start
+from pipeline.training.validation.before_after import GENERAL, PARTS, RATE, at_the_start
 from pipeline.training.validation.general_sample import ROWS
 from pipeline.training.validation.grammar_curve import GRAMMAR, grammar_fields
 
@@ -69,6 +70,8 @@ class Validator:
     """Called with the number of micro-batches scored, before each of them."""
     scored: int = 0
     """Micro-batches of the validation under way, those of the grammar's sentences included."""
+    broken_at: int = -1
+    """The last step whose held-out loss is not finite."""
 
     @property
     def parts(self) -> tuple[LossPart, ...]:
@@ -103,6 +106,8 @@ class Validator:
         if parts is None:
             return False
         scores = Scores.total(parts.values()).metrics | grammar
+        if not all(math.isfinite(scores[name]) for name in PARTS if name in scores):
+            self.broken_at = step
         with self.cluster.agreed():
             if self.metrics:
                 rate = {RATE: phase.held_out_rate} if phase.held_out_rate else {}

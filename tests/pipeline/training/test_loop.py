@@ -259,11 +259,66 @@ def test_both_ends_are_scored_on_the_last_rows(lesson: Path, short: Path, tmp_pa
 
 def test_a_gradient_that_stays_infinite_ends_the_run(lesson: Path, tmp_path: Path) -> None:
     lost = trainer(lesson, tmp_path, finite=False)
-    with pytest.raises(DivergedError, match=r" 10 steps .* step 10; last .* 8\."):
+    with pytest.raises(DivergedError, match=r" 10 steps .* step 10; last good .* none\."):
         lost.train(12)
     assert lost.progress.skipped == MOST_SKIPPED
     assert lost.progress.sequences == 40
     assert read_metrics(tmp_path)[-1]["skipped_updates"] == 9
+    assert published(tmp_path) == []
+
+
+def breaking(lesson: Path, output: Path, at: int, *settings: str, weights: bool = False) -> Trainer:
+    """A run whose gradients are infinite from step `at` on, or its weights after that step."""
+    running = trainer(lesson, output, *settings)
+    engine: Any = running.engine
+    update = engine.step
+
+    def step(rate: float) -> bool:
+        if running.progress.step + 1 < at:
+            return bool(update(rate))
+        if not weights:
+            engine.gradient_norm = math.inf
+        updated = update(rate)
+        if weights:
+            next(iter(engine.parameters.values())).data.fill_(math.nan)
+        return bool(updated)
+
+    engine.step = step
+    return running
+
+
+@pytest.mark.parametrize(
+    ("at", "weights", "settings", "good", "kept"),
+    [
+        # weights without a finite gradient are not good, but nobody knew when they were saved
+        (6, False, ["checkpoint.every=1", "steps=20"], 4, [3, 4, 5]),
+        (12, False, [], 8, [4, 8]),  # only the last update is skipped
+        (12, True, [], 8, [4, 8]),  # the last update ruins the weights: no gradient shows it
+        (10, True, ["checkpoint.every=5"], 5, [5]),  # validated and due to be saved
+    ],
+)
+def test_a_run_that_breaks_ends_so_and_keeps_its_good_checkpoints(
+    lesson: Path, tmp_path: Path, at: int, weights: bool, settings: list[str], good: int,
+    kept: list[int],
+) -> None:  # fmt: skip
+    running = breaking(lesson, tmp_path, at, *settings, weights=weights)
+    with pytest.raises(DivergedError, match=rf"/step-0+{good}\b"):
+        running.train(running.run.steps)
+    assert published(tmp_path) == kept
+
+
+def test_a_broken_run_that_is_stopped_saves_nothing(lesson: Path, tmp_path: Path) -> None:
+    running = breaking(lesson, tmp_path, 10)
+    engine: Any = running.engine
+    update = engine.step
+
+    def step(rate: float) -> bool:
+        running.stop.signalled = running.progress.step + 1 == 10
+        return bool(update(rate))
+
+    engine.step = step
+    assert running.train(12)
+    assert running.progress.step == 10 and published(tmp_path) == [4, 8]
 
 
 LEARNS = ("batch.sequences=32", "batch.per_device=32", "optimizer.peak_lr=1", "checkpoint.every=3")
