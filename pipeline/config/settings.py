@@ -5,9 +5,10 @@
     override    Run + ["optimizer.peak_lr=1e-3"] -> Run, what `--set` does
     fingerprint dict or dataclass -> 16 hex digits, the same on every machine
 
-Nothing here knows which settings exist: the annotations of the dataclasses are the schema, see
-`schema.py`. `--set` takes a list as JSON, or changes one entry by its index: `list.0.x=1`. Values
-are checked when the whole tree is built, after all overrides.
+The annotations of the dataclasses are the schema, see `schema.py`; nothing here knows which
+settings exist but USUAL_NAMES, which serves suggestions. `--set` takes a list as JSON, or changes
+one entry by its index: `list.0.x=1`. Values are checked when the whole tree is built, after all
+overrides.
 """
 
 from __future__ import annotations
@@ -46,6 +47,31 @@ NEAR = 0.7
 """Least similarity (difflib) of the part after the last dot for a name to be suggested."""
 NEAR_IN_SECTION = 0.5
 """The same if the whole path is similar."""
+USUAL_NAMES = {
+    "steps": ("optimizer steps of the whole run", "epochs steps training_steps iters"),
+    "precision": ("fp32 or bf16", "fp16 bf16 amp dtype torch_dtype mixed_precision half"),
+    "data.sequence_length": ("in tokens", "length len seq_len seq_length block_size"),
+    "data.masks.rate": ("share of the tokens", "mlm_probability mlm_prob mask_prob mask_rate"),
+    "encoder.layers": ("transformer layers", "layers hidden_layers depth"),
+    "encoder.width": ("hidden size", "hidden_size hidden_dim d_model embd embed_dim"),
+    "encoder.heads": ("attention heads per layer", "heads attention_heads"),
+    "encoder.feed_forward": ("inner size", "intermediate_size ffn_dim ffn_hidden_size d_ff"),
+    "encoder.dropout": ("of hidden units", "dropout hidden_dropout hidden_dropout_prob"),
+    "encoder.attention_dropout": ("of attention weights", "attention_probs_dropout_prob"),
+    "encoder.positions": ("longest sequence", "position_embeddings positions"),
+    "optimizer.peak_lr": ("highest learning rate", "lr learning_rate base_lr"),
+    "optimizer.eps": ("of Adam and LAMB", "epsilon adam_eps adam_epsilon"),
+    "optimizer.clip_norm": ("of the gradient", "grad_norm grad_clip clip_grad gradient_clipping"),
+    "schedule.kind": ("of the learning rate", "scheduler lr_scheduler lr_scheduler_type"),
+    "schedule.warmup_steps": ("of the learning rate", "warmup warmup_steps warmup_ratio"),
+    "batch.sequences": ("per optimizer step, over all devices", "batch_size global_batch_size"),
+    "batch.per_device": ("rows at most", "per_device_train_batch_size micro_batch_size"),
+    "validation.every": ("in optimizer steps", "eval_steps eval_every eval_interval"),
+    "checkpoint.every": ("in optimizer steps", "save_steps save_every save_interval"),
+    "logging.every": ("in optimizer steps", "logging_steps log_steps log_every log_interval"),
+}
+"""Setting -> what it is, and the last words that other libraries use for it, without _PREFIX."""
+_PREFIX = re.compile(r"^(?:(?:num|n|max|total|train)_)+")
 
 
 def to_dict(config: DataclassInstance) -> dict[str, Any]:
@@ -149,7 +175,7 @@ def unknown_setting(path: str, known: Iterable[str]) -> ConfigError:
         return ConfigError(f"{path} is a section; set one of {', '.join(inside)}")
     lists = [name for name in names if path.startswith(name + ".")]
     # Below a list only that list can be meant.
-    if near := find_near(path, lists or names):
+    if near := _likeliest(path, lists or names):
         return ConfigError(f"unknown setting {path}; did you mean {near}?")
     section = path.rpartition(".")[0] + "."
     beside = [name.removeprefix(section) for name in names if name.startswith(section)]
@@ -196,6 +222,24 @@ def _without_legacy(config: DataclassInstance) -> dict[str, Any]:
             value = [_without_legacy(entry) for entry in value]
         plain[name] = value
     return plain
+
+
+def _likeliest(path: str, names: list[str]) -> str | None:
+    """The setting that is meant, if one is likely, for a message.
+
+    A suggestion is obeyed, so the commonest meaning of a word in the field comes before likeness of
+    letters: `optimizer.warmup_steps` means the learning rate's, not the batch's. Only the same last
+    word in a section of nearly that name comes first.
+    """
+    section, _, last = path.rpartition(".")
+    same = [name for name in names if name.rpartition(".")[2] == last]
+    if beside := [name for name in same if _ratio(section, name.rpartition(".")[0]) >= NEAR]:
+        return nearest(path, beside)
+    word = _PREFIX.sub("", last[:LONGEST_NAME].lower().replace("-", "_"))
+    for name, (meaning, words) in USUAL_NAMES.items():
+        if word in words.split() and name in names:
+            return f"{name} ({meaning})"
+    return find_near(path, names)
 
 
 def _likeness(name: str, other: str) -> tuple[float, float]:

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from pipeline.base.errors import ConfigError
+from pipeline.config.run import Run
 from pipeline.config.schema import Legacy, setting_types
 from pipeline.config.settings import (
+    USUAL_NAMES,
     find_near,
     fingerprint,
     fingerprint_with,
@@ -18,6 +20,7 @@ from pipeline.config.settings import (
     override,
     to_dict,
 )
+from pipeline.recipes import RECIPES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -238,6 +241,41 @@ def test_a_name_is_suggested_only_when_it_is_near() -> None:
         "checkpoints.every": "checkpoint.every", "stepps": "steps",
     }.items():  # fmt: skip
         assert nearest(name, names) == near, name
+
+
+def test_a_suggestion_is_the_setting_that_the_field_means() -> None:
+    """Suggestions are obeyed: with the batch's warm-up the learning rate never warmed up."""
+    run = RECIPES["roberta_tiny"]()
+    for path, near in (
+        ("optimizer.warmup_steps", "schedule.warmup_steps"),
+        ("warmup_steps", "schedule.warmup_steps"), ("warmup", "schedule.warmup_steps"),
+        ("training.num_warmup_steps", "schedule.warmup_steps"),
+        ("batches.warmup_steps", "batch.warmup_steps"),  # nearly its section
+        ("validate.mask_rate", "validation.mask_rate"), ("mask_rate", "data.masks.rate"),
+        ("lr", "optimizer.peak_lr"), ("optimizer.lr", "optimizer.peak_lr"),
+        ("optimizer.learning_rate", "optimizer.peak_lr"), ("Learning-Rate", "optimizer.peak_lr"),
+        ("schedule.peak_lr", "optimizer.peak_lr"), ("schedule.end_rl", "schedule.end_lr"),
+        ("batch_size", "batch.sequences"), ("train.batch_size", "batch.sequences"),
+        ("per_device_train_batch_size", "batch.per_device"),
+        ("epochs", "steps"), ("num_train_epochs", "steps"), ("max_steps", "steps"),
+        ("hidden_size", "encoder.width"), ("model.hidden_size", "encoder.width"),
+        ("num_layers", "encoder.layers"), ("num_hidden_layers", "encoder.layers"),
+        ("num_attention_heads", "encoder.heads"), ("intermediate_size", "encoder.feed_forward"),
+        ("dropout", "encoder.dropout"), ("hidden_dropout_prob", "encoder.dropout"),
+        ("attention_probs_dropout_prob", "encoder.attention_dropout"), ("n_head", "encoder.heads"),
+        ("fp16", "precision"), ("bf16", "precision"), ("mlm_probability", "data.masks.rate"),
+        ("max_seq_length", "data.sequence_length"), ("max_grad_norm", "optimizer.clip_norm"),
+        ("eval_steps", "validation.every"), ("beta1", "optimizer.beta1"),
+        ("scheduler.kind", "schedule.kind"), ("encoder.head", "encoder.heads"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError) as error:
+            override(run, [f"{path}=1"])
+        said = str(error.value).removeprefix(f"unknown setting {path}; did you mean ")
+        assert re.match(rf"{re.escape(near)}( \(|\?)", said), f"{path}: {said}"
+
+
+def test_the_usual_names_lead_to_settings() -> None:
+    assert USUAL_NAMES.keys() <= setting_types(Run).keys()
 
 
 def test_only_the_beginning_of_a_long_name_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
