@@ -7,6 +7,7 @@ have one of their own: no pickle, no code of the folder.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +34,13 @@ GENERATOR = "generator"
 PICKLED = "pytorch_model.bin"
 """Pickled weights, as in older folders: unpickling could run any code."""
 UNPICKLE = (
-    'python -c "from torch import load; import safetensors.torch as s; '
-    f"w = load('{PICKLED}', map_location='cpu', weights_only=True); "
-    f"s.save_file({{n: w[n].contiguous().clone() for n in w}}, '{WEIGHTS}', {{'format': 'pt'}})\""
+    "from sys import argv; from torch import load; import safetensors.torch as s; "
+    f'w = load(argv[1] + "/{PICKLED}", map_location="cpu", weights_only=True); '
+    f'open(argv[1] + "/{WEIGHTS}", "xb").write('
+    's.save({n: w[n].contiguous().clone() for n in w}, {"format": "pt"}))'
 )
-"""A command for the user that converts PICKLED to WEIGHTS without running any code in it."""
+"""Python code for the user that converts PICKLED to WEIGHTS without running any code in it. `x`
+creates the file: a link of that name in the folder could lead anywhere."""
 TIED = "tie_word_embeddings"
 """The setting of transformers: words are predicted with the table that embeds them."""
 MASKED, PAIRS, BOUNDARIES, REPLACED = (
@@ -86,7 +89,7 @@ def read_released(folder: Path) -> ReleasedModel:
     names = weight_names(folder)
     _check_tied(
         folder, family, names, config,
-        f"save it without that head, AutoModel.from_pretrained('{folder}', {TIED}=True)"
+        f"save it without that head, AutoModel.from_pretrained({str(folder)!r}, {TIED}=True)"
         ".save_pretrained('NEW'), copy the tokenizer to NEW, and add --new heads",
     )  # fmt: skip
     inside, generator = folder / GENERATOR, None
@@ -117,10 +120,7 @@ def weight_names(folder: Path) -> list[str]:
     path = folder / WEIGHTS
     if not path.is_file():
         if (folder / PICKLED).exists():
-            raise ConfigError(
-                f"{folder} has its weights in {PICKLED}, a pickle, which is not read; convert them "
-                f"by running in that folder: {UNPICKLE}"
-            )
+            raise ConfigError(refused_pickle(folder))
         raise ConfigError(
             f"{folder} has no {WEIGHTS}; give a folder that transformers' save_pretrained or "
             "pipeline.export wrote"
@@ -132,6 +132,19 @@ def weight_names(folder: Path) -> list[str]:
     except (SafetensorError, OSError) as error:
         raise ConfigError(f"{path} is damaged: {error}; copy it again") from error
     return names
+
+
+def refused_pickle(folder: Path) -> str:
+    """The message about a folder with a pickle, with a command that converts it.
+
+    The folder may be hostile, and Python imports from the current one (a `torch.py` there): the
+    command can be typed anywhere, and -I imports from installed packages only.
+    """
+    command = shlex.join(("python", "-I", "-c", UNPICKLE, str(folder.absolute())))
+    return (
+        f"{folder} has its weights in {PICKLED}, a pickle, which is not read; convert them outside "
+        f"that folder, with torch 2.6 or newer: {command}"
+    )
 
 
 def _names_in(path: Path) -> Iterator[str]:

@@ -45,12 +45,13 @@ from pipeline.reporting.sections import (
 CARD = "README.md"
 FILL = """from transformers import pipeline
 
-fill = pipeline("fill-mask", model=".")  # this folder, or its name on the Hub
+folder = "model"  # where this folder is, seen from another one, or its name on the Hub
+fill = pipeline("fill-mask", model=folder)
 for guess in fill(f"The house was {fill.tokenizer.mask_token} and old."):
     print(f"{guess['score']:.0%} {guess['token_str']}")"""
 DETECT = """from transformers import AutoModelForPreTraining, AutoTokenizer
 
-folder = "."  # this folder, or its name on the Hub
+folder = "model"  # where this folder is, seen from another one, or its name on the Hub
 tokenizer = AutoTokenizer.from_pretrained(folder)
 model = AutoModelForPreTraining.from_pretrained(folder)
 inputs = tokenizer("The house was old.", return_tensors="pt")
@@ -58,7 +59,7 @@ for token, logit in zip(inputs.tokens(), model(**inputs).logits[0]):
     print(f"{logit.sigmoid():.0%} {token}")  # how probable it is that the token was replaced"""
 ENCODE = """from transformers import AutoModel
 
-encoder = AutoModel.from_pretrained(".")  # hidden states, to fine-tune"""
+encoder = AutoModel.from_pretrained(folder)  # hidden states, to fine-tune"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

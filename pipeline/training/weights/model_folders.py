@@ -58,8 +58,8 @@ from pipeline.released.folder import (
     CONFIG,
     GENERATOR,
     PICKLED,
-    UNPICKLE,
     WEIGHTS,
+    refused_pickle,
 )
 from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
 from pipeline.training.checkpoints.weight_file import write_weights
@@ -217,10 +217,7 @@ def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     Raises CheckpointError for a pickle, a damaged file and weights of the null device.
     """
     if (folder / PICKLED).exists() and not (folder / WEIGHTS).exists():
-        raise CheckpointError(
-            f"{folder} has its weights in {PICKLED}, a pickle, which is not read; convert them by "
-            f"running in that folder: {UNPICKLE}"
-        )
+        raise CheckpointError(refused_pickle(folder))
     try:
         config = read_object(folder / CONFIG)
     except ValueError as error:
