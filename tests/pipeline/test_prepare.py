@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -39,6 +40,30 @@ def test_the_same_bytes_for_any_number_of_workers(
 ) -> None:
     make("--corpus", "sample", "--workers", 3)
     assert contents(tmp_path / "out") == contents(prepared)
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("raise SystemExit(0)", "SystemExit: 0 at tidy.py:2"),
+        ("raise BaseException('odd')", "BaseException: odd at tidy.py:2"),
+        ("return document.body", "fix the function of --map"),
+        ("return None", "3 map; .*--map"),
+        ("return document.text if document.id.endswith('@0') else [][0]", "2 of 3.*of --map"),
+    ],
+)
+def test_a_function_that_ends_or_fails(
+    body: str, shown: str, tmp_path: Path, make: Prepare, run: Prepare
+) -> None:
+    """sys.exit(0) in it ended the command as if all was well, without shards."""
+    corpus = write_jsonl(tmp_path / "in.jsonl", [STORY, f"{STORY} It rained.", STORY.upper()])
+    (tmp_path / "tidy.py").write_text(f"def tidy(document):\n    {body}\n")
+    given = ("--corpus", corpus, "--map", f"{tmp_path / 'tidy.py'}:tidy")
+    line = make(*given, code=2)
+    assert re.search(shown, line) and line.count("\n") == 1 and "--text-field" not in line
+    if "2 of 3" not in shown:  # before a tokenizer is trained
+        line = run(*given, "--workers", 1, "--recipe", "roberta_tiny", code=2)
+        assert re.search(shown.removeprefix("3 "), line) and "--text-field" not in line
 
 
 @pytest.mark.parametrize(

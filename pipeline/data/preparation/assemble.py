@@ -121,7 +121,8 @@ def check_bad_records(
     if bad > most * records:
         raise DataError(
             f"{with_line(total.bad_example, sources)} ({bad:,} of {records:,} records are "
-            f"unusable, more than --max-bad-fraction {most}); fix the input or allow more"
+            f"unusable, more than --max-bad-fraction {most}); fix "
+            f"{'the function of --map' if total.failed_in_map else 'the input'} or allow more"
         )
     if not any(part.of(split) for part in parts):
         purpose = "train on" if split == TRAIN else "evaluate on"

@@ -151,7 +151,8 @@ def _hold_out(tasks: list[SplitTask], data: DataSettings) -> HoldOut:
         if not seen and sum(counts.bad.values()) >= _HOPELESS:
             break
     if not seen:
-        raise DataError(_why_no_text(tasks, counts))
+        sources = list(dict.fromkeys(piece.source for task in tasks for piece in task.pieces))
+        raise DataError(why_no_text(sources, counts))
     hashes, sizes = np.concatenate(seen), np.concatenate(read)
     if fraction == EVERY_HASH:
         return _held(hashes, sizes, fraction)
@@ -196,17 +197,19 @@ def _with_rest(seen: HoldOut, weight: int, fraction: float) -> HoldOut:
     )
 
 
-def _why_no_text(tasks: list[SplitTask], counts: DocumentCounts) -> str:
-    sources = list(dict.fromkeys(piece.source for task in tasks for piece in task.pieces))
+def why_no_text(sources: list[Source], counts: DocumentCounts) -> str:
+    """Why no document of a corpus, or of several, has text, and what to do."""
     first, *_ = files = list(dict.fromkeys(file for source in sources for file in source.raw_files))
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.dropped.items())
     if counts.left_out:
         return (
             f"corpus {first.corpus}: all documents of {len(files)} file(s) are dropped: "
-            f"{reasons}; omit the corpus, or relax --dedup or --filter"
+            f"{reasons}; omit the corpus, or relax --dedup, --filter or --map"
         )
     example = with_line(counts.bad_example, sources)
     what = example or reasons or f"{first.name}: only white space"
     has_fields = first.format in ("jsonl", "wiki_jsonl", "parquet")
     advice = "name the field with --text-field" if has_fields else "give other files"
+    if counts.failed_in_map:
+        advice = "fix the function of --map"
     return f"corpus {first.corpus} has no text in {len(files)} file(s): {what}; {advice}"

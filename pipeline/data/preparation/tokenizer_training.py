@@ -7,6 +7,7 @@ from pathlib import Path
 from pipeline.base.errors import DataError
 from pipeline.base.publish import whole_folder
 from pipeline.config.data_settings import DataSettings
+from pipeline.data.preparation.holdout import why_no_text
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.sample import sample_texts, stored_sample
 from pipeline.data.tokenizers.folders import save_vocabulary
@@ -45,11 +46,7 @@ def train_tokenizer(
             data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case
         )
     if counts.documents == 0:
-        example = f" (first bad record: {_example(counts, sources)})" if counts.bad else ""
-        raise DataError(
-            f"the input has no text to train a tokenizer on{example}; give other files, or name "
-            "the field with --text-field"
-        )
+        raise DataError(f"no text to train a tokenizer on: {why_no_text(sources, counts)}")
     text = f"{corpus}: {counts.documents:,} documents, {counts.bytes / 1e6:,.1f} MB"
     # appears whole: a killed training must not leave a folder that others take for a tokenizer
     with whole_folder(directory) as folder:

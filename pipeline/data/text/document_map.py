@@ -3,7 +3,7 @@
 `--map tidy.py:tidy` calls `tidy` of that file in every worker, with a `Document`. It returns a
 document with another text, or only the text; None, or `Drop` with a reason, drops the document.
 An exception makes the record unusable, which is counted (`--max-bad-fraction`); a result of another
-type is an error.
+type, or the end of the program (`sys.exit`), is an error.
 
 The function must give the same for the same document: a document is read several times, by the
 workers that choose held-out documents, compare copies and pack. Nothing can check that. Shards are
@@ -26,6 +26,8 @@ from pipeline.ingest.documents.records import BadRecord, Dropped, Rewriting
 
 MAP = "map"
 """Prefix of the reasons of documents that the function drops."""
+FAILED = f"{MAP} raised"
+"""Prefix of the reasons of records on which the function failed."""
 _LONGEST_REASON = 100  # characters
 _MODULE = "tenfold_map"
 
@@ -94,7 +96,9 @@ def _load_function(path: str, name: str, sha256: str) -> DocumentMap:
     try:
         # What was hashed, rather than a compiled copy that Python keeps by the file's date.
         exec(compile(content, path, "exec"), module.__dict__)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the user's own code raises, SystemExit too
         raise ConfigError(f"--map: {path} fails: {_explain(error, path)}; fix it") from error
     found = getattr(module, name, None)
     if not callable(found):
@@ -111,11 +115,16 @@ def apply_map(rewriting: Rewriting, document: Document) -> str | Dropped | BadRe
     function = load_map(rewriting)
     try:
         found = function(document)
-    except MemoryError:  # says nothing about the document
+    except (MemoryError, KeyboardInterrupt):  # says nothing about the document
         raise
     except Exception as error:
         about = _explain(error, rewriting.path)
-        return BadRecord(document.id, f"{MAP} raised {type(error).__name__}", about)
+        return BadRecord(document.id, f"{FAILED} {type(error).__name__}", about)
+    except BaseException as error:  # SystemExit would end the command, and sys.exit(0) as success
+        raise DataError(
+            f"--map: {rewriting.function} ended at {document.id} with "
+            f"{_explain(error, rewriting.path)}; return None to drop a document"
+        ) from error
     if isinstance(found, str):
         return found
     if found is None:
@@ -142,7 +151,7 @@ def _is_reason(reason: object) -> bool:
     )
 
 
-def _explain(error: Exception, path: str) -> str:
+def _explain(error: BaseException, path: str) -> str:
     """The error, and the last line of the user's file that it came from."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
              if frame.filename == path]  # fmt: skip

@@ -14,7 +14,7 @@ import xxhash
 
 from pipeline.base.errors import DataError
 from pipeline.data.text.cleaning import CleanText, clean
-from pipeline.data.text.document_map import MAP, Document, apply_map
+from pipeline.data.text.document_map import FAILED, MAP, Document, apply_map
 from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
 from pipeline.data.text.line_rules import KeptLines, keep_lines
 from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
@@ -83,6 +83,11 @@ class DocumentCounts:
         self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
         about = f" ({record.about})" if record.about else ""
         self.bad_example = self.bad_example or f"{record.where}: {record.reason}{about}"
+
+    @property
+    def failed_in_map(self) -> bool:
+        """True if the function of `--map` failed on all unusable records, and there are some."""
+        return bool(self.bad) and all(reason.startswith(FAILED) for reason in self.bad)
 
     def leave_out(self, id: str, reason: str, size: int) -> None:
         """Count a document of `size` bytes that is dropped as the user asked for."""

@@ -47,6 +47,8 @@ def test_results(tmp_path: Path) -> None:
         ("return Drop('two\\nlines')", "returned Drop"),
         ("return Drop('x' * 101)", "at most 100 characters"),
         ("return Drop(None)", "returned Drop"),
+        ("raise SystemExit(0)", "at a.jsonl@7 with SystemExit: 0 at tidy.py:4"),
+        ("raise GeneratorExit", "at a.jsonl@7 with GeneratorExit"),
     ):
         with pytest.raises(DataError, match=says):
             apply_map(function(tmp_path, body), GIVEN)
@@ -64,6 +66,7 @@ def test_functions_that_cannot_be_called(tmp_path: Path) -> None:
         ("tidy.py:f", "def f(:", "SyntaxError: .* at tidy.py:1"),
         ("tidy.py:f", "import nowhere", "ModuleNotFoundError: .* at tidy.py:1"),
         ("tidy.py:f", "x = 1\nraise SystemError('no')", "SystemError: no at tidy.py:2"),
+        ("tidy.py:f", "def f(d): pass\nimport sys; sys.exit()", "SystemExit: .* at tidy.py:2"),
     ):
         (tmp_path / "tidy.py").write_text(content)
         with pytest.raises(ConfigError, match=says):
