@@ -63,5 +63,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_command(main, outlives_output=True)
     sys.exit(0)

@@ -98,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_command(main, outlives_output=True)

@@ -96,4 +96,4 @@ def train(job: Job, cluster: Cluster, stop: StopRequest) -> bool:
 
 
 if __name__ == "__main__":
-    run_command(main, at_once=True)
+    run_command(main, at_once=True, outlives_output=True)

@@ -7,19 +7,27 @@ import errno
 import io
 import os
 import re
+import select
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
 
 from pipeline.base.shown_urls import show_text
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 EXIT_USER_ERROR = 2
 EXIT_DIVERGED = 3
 """Training diverged; with the same settings it would again."""
 EXIT_BY_USER = 130
 """Ctrl-C, by the convention of shells."""
+EXIT_NO_READER = 141
+"""The reader of the output, as in `| head`, is gone: SIGPIPE, by the same convention."""
 EXIT_INTERRUPTED = 75
 """Stopped on request after saving; EX_TEMPFAIL, so batch systems can start the run again."""
 
@@ -68,19 +76,124 @@ class DivergedError(PipelineError):
     exit_code = EXIT_DIVERGED
 
 
-def run_command(main: Callable[[], None], *, at_once: bool = False) -> None:
+class _OutputLost(Exception):
+    """The reader of this process's output is gone."""
+
+
+class _StandardStream(io.RawIOBase):
+    """Standard output or error of this process; at most its first loss is raised.
+
+    A reader or a terminal that is gone does not come back: the descriptor then leads to the null
+    device, also for what writes to it without Python. A full disk may have room later.
+    """
+
+    is_needed: ClassVar[bool | None] = None
+    """True while a command runs that ends without its output, False in one that continues."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self.name = f"<{name}>"
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write all of `data`, or lose what is left of it."""
+        left = whole = memoryview(data).cast("B")
+        while left:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:  # another process made the pipe non-blocking
+                select.select([], [self._descriptor], [])
+            except OSError as error:
+                self._lose(error)
+                break
+        return len(whole)
+
+    def _lose(self, error: OSError) -> None:
+        if error.errno not in _FULL:
+            with Path(os.devnull).open("wb") as null:
+                os.dup2(null.fileno(), self._descriptor)
+        # A thread that only shows progress leaves it to what the command itself prints.
+        if _StandardStream.is_needed and threading.current_thread() is threading.main_thread():
+            _StandardStream.is_needed = False
+            if error.errno == errno.EPIPE:
+                raise _OutputLost
+            raise OSError(error.errno, error.strerror, self.name)
+
+
+def guard_outputs() -> None:
+    """Make standard output and error streams that never raise, except in `run_command`.
+
+    A stream that leads to memory stays. A closed one leads to the null device; otherwise the next
+    file that is opened would take its number, and what libraries print.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # takes the lowest number that is free
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        stream = getattr(sys, name)
+        if number == 0 or stream is not getattr(sys, f"__{name}__"):
+            continue
+        old = stream or io.TextIOWrapper(io.FileIO(number, "w", closefd=False))
+        if isinstance(getattr(old.buffer, "raw", old.buffer), _StandardStream):
+            continue
+        raw = _StandardStream(old.fileno(), name)
+        old.flush()
+        unbuffered = isinstance(old.buffer, io.RawIOBase)  # python -u
+        stream = io.TextIOWrapper(
+            cast(BinaryIO, raw) if unbuffered else io.BufferedWriter(raw),
+            old.encoding,
+            old.errors,
+            line_buffering=old.line_buffering,
+            write_through=unbuffered,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+@contextlib.contextmanager
+def _with_outputs(needed: bool) -> Iterator[None]:
+    """Print all of what the block prints, or raise if it is needed; inner blocks change nothing."""
+    outer = _StandardStream.is_needed
+    _StandardStream.is_needed = needed if outer is None else outer
+    try:
+        yield
+        sys.stdout.flush()
+    except SystemExit as stop:
+        if not stop.code:  # as after --help
+            sys.stdout.flush()
+        raise
+    finally:
+        _StandardStream.is_needed = outer
+
+
+def run_command(
+    main: Callable[[], None], *, at_once: bool = False, outlives_output: bool = False
+) -> None:
     """Run a command's `main`; a PipelineError becomes one `error:` line and its exit code.
 
     An error with several problems prints one more line for each.
+
+    outlives_output: continue without output when its reader, its terminal or its disk is gone, for
+    hours of work that is saved to files. Any other command ends, with 141 or an error.
 
     at_once: exit without the interpreter's clean-up, in which a thread of a process group can still
     abort a finished command and change its exit code.
     """
     if not at_once:
-        _run(main)
+        _run(main, outlives_output)
         return
     try:
-        _run(main)
+        _run(main, outlives_output)
         code = 0
     except SystemExit as stop:
         # As the interpreter would: None is 0, and a text is 1.
@@ -121,19 +234,19 @@ def one_line(message: str) -> str:
     return f"{line[: LONGEST_MESSAGE // 2]} ... {line[-LONGEST_MESSAGE // 2 :]}"
 
 
-def _run(main: Callable[[], None]) -> None:
+def _run(main: Callable[[], None], outlives_output: bool) -> None:
+    guard_outputs()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may be ASCII
     try:
-        main()
+        with _with_outputs(needed=not outlives_output):
+            main()
     except PipelineError as error:
         lines = str(error).split("\n  ") if error.problems else [str(error)]
         print("error:", "\n  ".join(map(one_line, lines)), file=sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output (`| head`) closed the pipe; this is not an error.
-        sys.stderr.close()  # else the flush at exit reports it
-        sys.exit(0)
+    except _OutputLost:
+        sys.exit(EXIT_NO_READER)  # without a line: `| head` has all that it wants
     except OSError as error:
         # A full, read-only or missing disk. No file is left half-written.
         if error.filename is None and error.errno not in _FULL:

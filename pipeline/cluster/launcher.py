@@ -20,9 +20,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -94,7 +92,6 @@ class LauncherWatch:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, *arguments)
 
     def _end(self, reason: str) -> None:
-        _discard_broken_outputs()
         # Before the request, so that the limit holds whatever the request leads to.
         threading.Thread(target=self._limit, args=(reason,), name="orphan", daemon=True).start()
         self._stop.request(reason)
@@ -143,19 +140,3 @@ def _find_runner(launcher: int) -> dict[int, str]:
     words = [word for word in processes.command(runner)[1:] if not word.startswith("-")]
     found = processes.is_python(runner) and bool(words) and Path(words[0]).name in RUNNERS
     return {runner: processes.read_start_time(runner)} if found else {}
-
-
-def _discard_broken_outputs() -> None:
-    """Send stdout and stderr to /dev/null if their reader is gone, so that no message ends the run.
-
-    The reader often dies with the launcher, as in `torchrun ... | tee log`. sys.stdout may be
-    redirected to memory while DeepSpeed starts, so the process's own outputs are checked.
-    """
-    poll = select.poll()
-    for output in filter(None, (sys.__stdout__, sys.__stderr__)):  # None if started without
-        poll.register(output, 0)  # errors and hang-ups are reported without being asked for
-    for number, state in poll.poll(0):
-        if state & (select.POLLERR | select.POLLHUP):
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, number)
-            os.close(null)

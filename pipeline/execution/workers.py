@@ -19,7 +19,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from pipeline.base.errors import DataError
+from pipeline.base.errors import DataError, guard_outputs
 from pipeline.base.files import one_at_a_time, open_lock, try_lock
 from pipeline.base.progress import with_progress
 from pipeline.execution.ledger import lock_of
@@ -383,6 +383,7 @@ _worker: _Worker  # set once per process, by the pool's initializer
 
 def _start_worker(stages: Queue[tuple[int, Stage[Any]]]) -> None:
     global _worker
+    guard_outputs()
     threading.Thread(target=_follow_parent, daemon=True).start()
     _worker = _Worker(stages)
 

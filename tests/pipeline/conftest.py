@@ -39,6 +39,7 @@ from pipeline.training.job import Job, read_job
 from pipeline.training.network_arguments import parse_train
 from pipeline.training.run_directory.run_status import PLAN
 from pipeline.training.weights.model_folders import write_folder
+from tests.launching import process
 from tests.launching.process import quick_python
 from tests.launching.shared import build_once
 from tests.pipeline import preparing
@@ -75,6 +76,16 @@ def one_thread() -> None:
 def started(*command: object) -> AbstractContextManager[subprocess.Popen[str]]:
     """`preparing.started` with one thread per process."""
     return preparing.started(*command, **environment())
+
+
+def run_unheard(*command: object) -> int:
+    """The exit code of a command whose output has no reader, as after `| head` has ended."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        return process.run(command, stdout=writing, stderr=writing, env=environment()).returncode
+    finally:
+        os.close(writing)
 
 
 def launch(*command: object, timeout: int = 900) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from pipeline import export, finetune
 from pipeline.downstream.starting_weights import load_start
 from pipeline.execution.ledger import hold_lock
-from tests.pipeline.conftest import started, succeed, torchrun_forked
+from tests.pipeline.conftest import run_unheard, started, succeed, torchrun_forked
 from tests.pipeline.preparing import Call, at_once_without_locks, contents, wait_until
 from tests.pipeline.released.models import save_model
 
@@ -41,6 +41,12 @@ def results(output: Path) -> dict[str, object]:
     for path in sorted(output.glob("jobs/*/result.json")):
         found[path.parent.name] = json.loads(path.read_text()) | {"seconds": 0}
     return found
+
+
+def test_it_outlives_the_reader_of_its_output(tmp_path: Path) -> None:
+    given = words(write_glue(tmp_path / "glue"), tmp_path / "out", "--seeds", "1")
+    assert run_unheard(sys.executable, "-m", "pipeline.finetune", *given) == 0
+    assert (tmp_path / "out/scores.json").exists()
 
 
 def test_killed_and_in_parts_it_gives_what_it_gives_at_once(

@@ -27,7 +27,7 @@ from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.loading.dataset import Dataset
 from tests.pipeline import preparing
-from tests.pipeline.conftest import launch
+from tests.pipeline.conftest import launch, run_unheard
 from tests.pipeline.preparing import Call, Prepare, children, contents, tiny, write_jsonl
 
 PREPARE = (sys.executable, "-m", "pipeline.prepare")
@@ -308,6 +308,16 @@ def test_every_file_is_on_disk_before_it_gets_its_name(
     path = write_jsonl(tmp_path / "in.jsonl", [STORY, STORY.upper(), "More."])
     make("--corpus", path)
     assert not unsynced and len(synced) > 20
+
+
+def test_without_a_reader_of_its_output_it_ends_but_not_well(
+    tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    """`prepare | head -1` ended with 0 and no shards, so a script went on to train."""
+    path = write_jsonl(tmp_path / "in.jsonl", [STORY, STORY.upper()])
+    arguments = ("--corpus", path, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out"))
+    assert run_unheard(*PREPARE, *arguments) == 141
+    assert not (tmp_path / "out/manifest.json").exists()
 
 
 def test_interrupted_workers_exit_at_once(tiny_tokenizer: Path, tmp_path: Path) -> None:

@@ -32,8 +32,10 @@ from tests.pipeline.conftest import (
     Arguments,
     deepspeed_forked,
     environment,
+    forkrun,
     job,
     launch,
+    run_unheard,
     started,
     succeed,
     torchrun_forked,
@@ -98,6 +100,13 @@ def test_a_batch_that_grows_does_so_across_ranks_stages_and_a_resume(trained: Pa
     assert [line["predictions"] for line in once] == [line["predictions"] for line in moved]
     losses = [[line["loss"] for line in run] for run in (once, moved)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_a_run_outlives_the_reader_of_its_output(arguments: Arguments, tmp_path: Path) -> None:
+    """`train ... | head` ended it without a checkpoint."""
+    command = ("-m", "pipeline.train", *arguments(tmp_path, "--stop-at", 2))
+    assert run_unheard(*forkrun(*command)) == 0
+    assert (tmp_path / "checkpoints/latest").read_text() == "step-00000002\n"
 
 
 def test_a_run_has_what_it_promises(trained: Path) -> None:

@@ -3,8 +3,10 @@
 import errno
 import os
 import pickle
+import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -104,6 +106,90 @@ def test_exit_at_once_keeps_the_exit_code(body: str, code: int) -> None:
     )
     result = process.run([sys.executable, "-c", script], cold=True)
     assert (result.returncode, result.stdout) == (code, "done\n")
+
+
+SAYS = """
+import logging, os, subprocess, sys, threading, warnings
+from tqdm import tqdm
+from pipeline.base.errors import run_command
+
+def work():
+    for number in range(3):
+        print("a line", number)
+        print("a line", number, flush=True)
+        print("a line", number, file=sys.stderr)
+        logging.warning("a line")
+        warnings.warn(f"a line {number}")
+        tqdm.write("a line")
+        tqdm.write("a line", file=sys.stderr)
+        for _ in tqdm(range(2)):
+            pass
+        thread = threading.Thread(target=print, args=("a line",), kwargs={"flush": True})
+        thread.start()
+        thread.join()
+        subprocess.run([sys.executable, "-S", "-c", "print('a line', flush=True)"])
+        os.fstat(1), os.fstat(2)
+    open(sys.argv[1], "w").close()
+
+run_command(work, outlives_output=sys.argv[2] == "outlives", at_once=sys.argv[3] == "at once")
+"""
+
+
+def gone(kind: str) -> int:
+    """A descriptor whose reader, terminal or disk is gone."""
+    if kind == "disk":
+        return os.open("/dev/full", os.O_WRONLY)
+    reading, writing = os.openpty() if kind == "terminal" else os.pipe()
+    os.close(reading)
+    return writing
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags"),
+    [("reader", []), ("reader", ["-u"]), ("terminal", []), ("disk", []), ("closed", [])],
+)
+def test_output_that_is_gone(kind: str, flags: list[str], tmp_path: Path) -> None:
+    """Hours of training ended with the reader of their output, and `prepare | head` with 0."""
+    for mode, how in (("outlives", "at once"), ("outlives", ""), ("needs", "")):
+        done = tmp_path / f"{mode} {how}"
+        command = [sys.executable, *flags, "-c", SAYS, done, mode, how]
+        if kind == "closed":  # from the start, as of a daemon: nobody wants the output
+            words = shlex.join(map(str, command))
+            result = process.run(["sh", "-c", f"{words} >&- 2>&-"], cwd=process.ROOT, cold=True)
+        else:
+            given = gone(kind)
+            result = process.run(command, stdout=given, stderr=given, cold=True)
+            os.close(given)
+        ends = mode == "needs" and kind != "closed"
+        assert result.returncode == ((141 if kind == "reader" else 2) if ends else 0)
+        assert done.exists() is not ends
+
+
+def test_a_full_disk_may_have_room_later(tmp_path: Path) -> None:
+    """What does not fit is lost, and what fits is written."""
+    code = (
+        "import os, resource, signal, sys\n"
+        "from pipeline.base.errors import run_command\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "def main():\n"
+        "    for size in (20, 10**6):\n"
+        "        resource.setrlimit(resource.RLIMIT_FSIZE, (size, 10**6))\n"
+        "        print('0123456789' * 5, flush=True)\n"
+        "run_command(main, outlives_output=True)"
+    )
+    with (tmp_path / "log").open("w") as log:
+        done = process.run([sys.executable, "-c", code], stdout=log, cold=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "log").read_text() == "0123456789" * 2 + "0123456789" * 5 + "\n"
+
+
+def test_a_reader_that_leaves_ends_help_as_other_tools() -> None:
+    code = "from pipeline.base.errors import run_command; run_command(lambda: print(1))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = process.run([sys.executable, "-c", code], stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_terminal_without_the_letters() -> None:

@@ -22,9 +22,11 @@ from tests.pipeline.preparing import wait_for_end, wait_until
 RANK = """
 import io, os, sys, time
 from pathlib import Path
+from pipeline.base.errors import guard_outputs
 from pipeline.cluster import launcher
 from pipeline.cluster.stop_request import StopRequest
 
+guard_outputs()  # as each command does
 folder, mode = Path(sys.argv[1]), sys.argv[2]
 seconds, launcher.CHECK_SECONDS = float(sys.argv[3]), float(sys.argv[4])
 
