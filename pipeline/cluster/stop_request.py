@@ -1,7 +1,8 @@
 """Why and when a run stops early: a signal, a deadline, damaged data, or a launcher that is gone.
 
-SIGTERM, SIGUSR1 and the first Ctrl-C ask a run that trains to save and end. A run that has not
-started to train has nothing to save and ends at once. A second Ctrl-C ends any run at once.
+SIGTERM, SIGUSR1, SIGHUP (the terminal is gone) and the first Ctrl-C ask a run that trains to save
+and end. A run that has not started to train has nothing to save and ends at once. A second Ctrl-C
+ends any run at once.
 
 Python calls a signal's handler between two instructions of the main thread, so a rank that waits
 inside torch for another rank would not notice it. The interpreter's C handler writes the number of
@@ -24,7 +25,9 @@ from pathlib import Path
 
 from pipeline.base.errors import EXIT_BY_USER, EXIT_INTERRUPTED, DataError, PipelineError
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
+_IGNORED_FOR_US = (signal.SIGINT, signal.SIGHUP)
+"""Signals that a shell's `&` and `nohup` ignore in what they start, and we keep that."""
 LEAVING_SECONDS = 10.0
 """Time to leave the other ranks and end Python."""
 
@@ -118,8 +121,7 @@ class StopRequest:
         # Detached, or it would be closed as garbage. A full buffer has requests enough.
         signal.set_wakeup_fd(written.detach(), warn_on_full_buffer=False)
         for number in STOP_SIGNALS:
-            # a shell ignores SIGINT in what it starts with `&`, and we keep that
-            if number != signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+            if number not in _IGNORED_FOR_US or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, lambda *_: None)  # the thread hears it
         threading.Thread(target=self._hear, args=(heard,), name="signals", daemon=True).start()
 

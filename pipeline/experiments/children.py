@@ -19,7 +19,7 @@ from typing import IO, Any
 from pipeline.base.errors import EXIT_INTERRUPTED, PipelineError
 from pipeline.base.files import make_directory
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 _TAIL_BYTES = 1 << 16  # logs of days are long, and the reason stands at the end
 _PAUSE_SECONDS = 0.5
 
@@ -43,7 +43,7 @@ class Children:
         self._starting = False
 
     def listen(self) -> None:
-        """Pass SIGTERM, SIGUSR1 and Ctrl-C on as a request to save and end."""
+        """Pass SIGTERM, SIGUSR1, SIGHUP and Ctrl-C on as a request to save and end."""
         for number in STOP_SIGNALS:
             # what was ignored stays ignored, such as Ctrl-C in a shell's background job
             if signal.getsignal(number) is not signal.SIG_IGN:

@@ -47,7 +47,7 @@ def listening(folder: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("mode", ["starts", "waits", "imports"])
 def test_before_training_a_signal_ends_a_rank_at_once(
     tmp_path: Path, number: signal.Signals, mode: str
@@ -64,7 +64,7 @@ def test_before_training_a_signal_ends_a_rank_at_once(
         assert (tmp_path / "left").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_a_repeated_signal_is_the_same_request(tmp_path: Path, number: signal.Signals) -> None:
     with listening(tmp_path, "trains") as process:
         for _ in range(2):
@@ -74,6 +74,19 @@ def test_a_repeated_signal_is_the_same_request(tmp_path: Path, number: signal.Si
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 0 and not (tmp_path / "left").exists()
     assert errors == f"warning: received {number.name}; saving and stopping\n"
+
+
+def test_nohup_lets_a_run_outlive_its_terminal(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(CODE)
+    words = ("env", "--ignore-signal=HUP", sys.executable, tmp_path / "script.py", tmp_path)
+    with started(*words, "trains") as process:
+        wait_for(tmp_path / "listens", process)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        wait_for(tmp_path / "asked", process)
+        (tmp_path / "enough").touch()
+        _, errors = process.communicate(timeout=60)
+    assert errors == "warning: received SIGTERM; saving and stopping\n"
 
 
 def test_only_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
