@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.errors import DataError
-from pipeline.ingest.documents.records import first_text
+from pipeline.ingest.documents.records import ORIGIN_FIELDS, first_text
 
 ARROW_VERSION = 2
 """Part of a file's identity: increase it when the same file gives different records."""
@@ -251,8 +251,10 @@ def _require_valid(batch: pa.RecordBatch, names: set[str]) -> None:
 def find_text_columns(schema: pa.Schema, wanted: tuple[str, ...], path: str) -> tuple[str, ...]:
     """The wanted columns, or paths a.b into columns of structs, that the table has with strings.
 
-    Raises DataError if there is none.
+    Raises DataError if there is none, or if two columns have one of the names that are read.
     """
+    tops = [name.partition(".")[0] for name in wanted]
+    require_distinct(path, schema.names, (*wanted, *tops, *ORIGIN_FIELDS))
     kinds = {name: kind for name in wanted if (kind := _kind(schema, name)) is not None}
     if not kinds:
         raise DataError(
@@ -264,6 +266,15 @@ def find_text_columns(schema: pa.Schema, wanted: tuple[str, ...], path: str) -> 
         name, kind = next(iter(kinds.items()))
         raise DataError(f"{path}: column {name} holds {kind}, not strings; name another column")
     return found
+
+
+def require_distinct(path: str, columns: Sequence[str], wanted: Iterable[str]) -> None:
+    """Raises DataError if several columns have the same of the wanted names."""
+    for name in wanted:
+        if columns.count(name) > 1:
+            raise DataError(
+                f"{path} has {columns.count(name)} columns named {name!r}; rename all but one"
+            )
 
 
 def _kind(schema: pa.Schema, name: str) -> pa.DataType | None:

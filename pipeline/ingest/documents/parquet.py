@@ -24,6 +24,7 @@ from pipeline.ingest.documents.arrow_tables import (
     find_text_columns,
     naming_tables,
     record_texts,
+    require_distinct,
     values,
 )
 
@@ -163,6 +164,7 @@ def read_table_rows(path: str, content: bytes | None = None) -> Iterator[dict[st
     content: as for `read_strings`.
     """
     for batch in _batches(path, content, lambda schema: [*range(len(schema))]):
+        require_distinct(path, batch.schema.names, batch.schema.names)  # a row is a dict
         with naming_tables(path):
             rows: list[dict[str, Any]] = batch.to_pylist()
         yield from rows

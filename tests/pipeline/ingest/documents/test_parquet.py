@@ -69,6 +69,9 @@ def test_whole_rows_or_damage_in_one_line(tmp_path: Path) -> None:
         path.write_bytes(content)
         assert [*read_table_rows(str(path))] == rows
         assert [*read_table_rows("absent", content)] == rows
+        twice = pa.table([["a"], ["b"]], names=["x", "x"])
+        with pytest.raises(DataError, match="in has 2 columns named 'x'"):
+            [*read_table_rows("in", columns(twice, shape))]
     # pyarrow decodes names only when they are asked for
     path = tmp_path / "x.parquet"
     content = parquet(pa.table({"text": ["One."], "names": ["x"]}))
