@@ -24,7 +24,7 @@ from pipeline.ingest.documents.read import cut, read
 from pipeline.ingest.documents.records import BadRecord, Record
 from pipeline.ingest.documents.sniff import sniff
 from tests.launching import process
-from tests.pipeline.ingest.documents.raw_files import records
+from tests.pipeline.ingest.documents.raw_files import arrow, parquet, records
 from tests.pipeline.ingest.dump import dump, large_dump, page, small_dump
 from tests.pipeline.ingest.tars import tar
 from tests.pipeline.preparing import Prepare, contents, many_documents, small_disk, tiny
@@ -52,6 +52,7 @@ def write(path: Path, content: bytes) -> Path:
 
 
 NOISE = b"".join(b'{"text": "%s"}\n' % os.urandom(500).hex().encode() for _ in range(20))
+TWICE = pa.table([["One."], ["Two."], ["3"]], names=["text", "text", "n"])
 BAD = {
     "early.jsonl": (bytes(4096) + b"\n" + GOOD, "early.jsonl is binary"),
     "empty.jsonl": (b"", "empty.jsonl is empty"),
@@ -59,6 +60,11 @@ BAD = {
     "blank.jsonl": (b'{"text": ""}\n{"text": "  \\n"}\n', "no text"),
     "cut.gz": (gzip.compress(NOISE)[:-999], "cut.gz is truncated"),
     "plain.jsonl.gz": (b"\x1f\x8b" + GOOD, "plain.jsonl.gz is damaged"),
+    "open.csv": (b'id,text\n1,"One, two."\n' + b"2,Good.\n" * 99 + b'3,"cut', "row of line 102 "),
+    "twice.csv": (b"text,id,text\nOne.,1,Two.\n", "columns named 'text'"),
+    "twice.parquet": (parquet(TWICE), "twice.parquet has 2 columns named 'text'"),
+    "twice.arrow": (arrow(TWICE, "stream"), "twice.arrow has 2 columns named 'text'"),
+    "ids.arrow": (arrow(TWICE.rename_columns(["id", "id", "text"]), "file"), "columns named 'id'"),
 }
 
 

@@ -142,7 +142,8 @@ def write_sample(kind: Kind, path: Path, growth: float = 1.0) -> WrittenSample:
     number = min(len(pieces), max(PLACES, math.ceil(SAMPLE_BYTES / max(1.0, mean))))
     chosen = [pieces[i * len(pieces) // number] for i in range(number)]  # the same ones every time
     quota = SAMPLE_BYTES // len(chosen)
-    next(_read_start(chosen[0], 1))  # imports the reader's packages
+    for piece in chosen[:PLACES]:
+        next(_read_start(piece, 1))  # imports packages; all of a table tells what its quotes mean
     places = [_read_place(piece, quota) for piece in chosen]
     passed = sum(place.passed for place in places)
     taken = sum(place.passed * place.kept for place in places)

@@ -7,8 +7,8 @@
    byte order mark or the NULs of UTF-16 show.
 3. Text is JSON lines, an array of JSON objects, or a table with its columns in the first line,
    which is split at the comma, tab, semicolon or bar that gives most of them.
-4. In a file named .csv a quote at the start of a value encloses it. In other tables it does if all
-   rows then fit the header, which they do not otherwise; else it is text, as in GLUE's files.
+4. Whether quotes enclose values or are text, as in GLUE's files, is decided by all rows, see
+   `has_enclosing_quotes`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ from pipeline.base.errors import DataError
 from pipeline.base.typed_json import as_object, as_value
 from pipeline.ingest.compression.codecs import sniff_compression
 from pipeline.ingest.documents.byte_blocks import read_blocks
-from pipeline.ingest.documents.csv_tables import HEAD_BYTES, find_dialect
+from pipeline.ingest.documents.csv_tables import (
+    HEAD_BYTES,
+    NO_DELIMITER,
+    find_dialect,
+    has_enclosing_quotes,
+)
 from pipeline.ingest.documents.parquet import read_table_rows, table_format
 from pipeline.ingest.documents.sniff import ARRAY, DATA_NAME, OBJECT, require_regular
 from pipeline.ingest.encodings.decoding import wide_or_marked
@@ -40,7 +45,7 @@ _SEPARATOR = re.compile(r"\Asep=.(?=[\r\n])")
 """A first line that tells Excel the delimiter; here the header does."""
 DELIMITED = "-separated"
 """The end of the form of a table whose columns are named by its first line."""
-_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
+_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", NO_DELIMITER: "line"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,9 @@ def open_table(
     else:
         dialect = find_dialect(text[:HEAD_BYTES].encode(), tuple(wanted))
         mark = dialect.delimiter
-        is_quoted = _is_quoted(path, text, mark, len(dialect.columns))
+        # csv sees the lines that `_read_bare` does
+        lines_ = io.StringIO(text, newline="\n")
+        is_quoted = has_enclosing_quotes(str(path), lines_, dialect)
     rows_ = _read_quoted(path, text, mark) if is_quoted else _read_bare(text, mark)
     lines = ((number, row) for number, row in rows_ if not _is_blank(row))
     columns = tuple(header) or tuple(name.strip() for name in next(lines, (0, []))[1])
@@ -169,22 +176,6 @@ def _read_array(path: Path, text: str) -> Iterator[tuple[str, Record]]:
         if not isinstance(element, dict):
             raise DataError(f"{path} element {number} is not a JSON object; fix it")
         yield f"{path} element {number}", element
-
-
-def _is_quoted(path: Path, text: str, mark: str, width: int) -> bool:
-    """True if quotes enclose values, rather than being a part of them, see 4 above."""
-    if name_ending(path) == "csv":
-        return True
-    if '"' not in text:  # the usual case, which saves both passes
-        return False
-    bare = [len(row) for _, row in _read_bare(text, mark) if not _is_blank(row)]
-    try:
-        quoted = [len(row) for _, row in _read_quoted(path, text, mark) if not _is_blank(row)]
-    except DataError:
-        return False
-    fits = all(size == width for size in quoted)
-    # equal: no value holds a delimiter, so quotes around whole values are mere marks
-    return quoted == bare or (fits and any(size != width for size in bare))
 
 
 def _is_blank(row: list[str]) -> bool:

@@ -1,11 +1,12 @@
-"""CSV and TSV with a header -> records, a row each; pyarrow parses them as a stream.
+"""CSV and TSV with a header -> records, a row each.
 
-The delimiter is the one of comma, tab, semicolon and bar that separates the header's columns.
-Values may be in quotes, with newlines in them, so a file is read as one piece. Tables without
-quotes, in which a quote is text, are recognized by their first rows. Rows of another length than
-the header's and values that are not UTF-8 are bad records.
+The delimiter is the one of comma, tab, semicolon and bar that separates the header's columns; a
+table of one column has none. Quotes either enclose values, with delimiters and newlines in them, or
+are a part of the text, as in most TSV: the whole file is read both ways, and the reading that fits
+more rows is taken. A file is read as one piece. Rows of another length than the header's and values
+that are not UTF-8 are bad records; a quote that is still open at the end is damage.
 
-Memory is a few blocks of BLOCK_BYTES, which also limits a row.
+Memory is a few rows of at most BLOCK_BYTES.
 """
 
 from __future__ import annotations
@@ -15,22 +16,31 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.csv as pa_csv
+from functools import lru_cache
 
 from pipeline.base.errors import DataError
-from pipeline.ingest.documents.arrow_tables import record_texts
+from pipeline.ingest.compression.codecs import Compression
+from pipeline.ingest.documents.arrow_tables import require_distinct
 from pipeline.ingest.documents.byte_blocks import BOM, read_blocks
-from pipeline.ingest.documents.records import ORIGIN_FIELDS, BadRecord, Piece, Record, text_fields
+from pipeline.ingest.documents.records import (
+    ORIGIN_FIELDS,
+    BadRecord,
+    Piece,
+    Record,
+    Source,
+    State,
+    text_fields,
+)
 
-CSV_VERSION = 1
+CSV_VERSION = 2
 """Part of a file's identity: increase it when the same file gives different records."""
 BLOCK_BYTES = 1 << 24
+"""Longest value, and longest line."""
 HEAD_BYTES = 1 << 16  # examined for the header
+NO_DELIMITER = "\x1f"
+"""Delimiter of a table of one column: a control character, which text does not have."""
 
 _DELIMITERS = "\t,;|"
 _COLUMN_NAME = re.compile(r"\w[\w .:/-]{0,63}")
@@ -39,59 +49,116 @@ _MOST_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The columns, delimiter and quoting of a table."""
+    """The columns and the delimiter of a table."""
 
     columns: tuple[str, ...]
     delimiter: str
-    is_quoted: bool
 
 
 def find_dialect(head: bytes, wanted: tuple[str, ...]) -> Dialect:
     """The dialect of a table, by its first bytes; the delimiter that gives a wanted column."""
     # The head may end inside a character.
     lines = head.removeprefix(BOM).decode(errors="replace").lstrip("\r\n")
-    split = {mark: tuple(next(_rows(lines, mark, True), ())) for mark in _DELIMITERS}
+    split = {mark: tuple(next(_head_rows(lines, mark, True), ())) for mark in _DELIMITERS}
     mark = max(split, key=lambda mark: (not {*split[mark]}.isdisjoint(wanted), len(split[mark])))
-    return Dialect(split[mark], mark, _is_quoted(lines, mark, len(split[mark])))
+    columns = split[mark]
+    return Dialect(columns, mark if len(columns) > 1 else NO_DELIMITER)
 
 
-def _is_quoted(lines: str, mark: str, width: int) -> bool:
-    """True if quotes are around values, rather than a part of them."""
-    quoted = [len(row) for row in _rows(lines, mark, True)][:-1]  # the last row may be cut
-    bare = [len(row) for row in _rows(lines, mark, False)][:-1]
-    # A delimiter or newline inside quotes: read without them, that row has another width.
-    if any(size not in (0, width) for size in bare):
-        return True
-    return len(quoted) == len(bare) and all(size in (0, width) for size in quoted)
+def has_enclosing_quotes(path: str, lines: Iterable[str], dialect: Dialect) -> bool:
+    """True if quotes enclose values of a table, false if they are a part of its text.
+
+    Either reading has faults: rows of another length than the header's and, where quotes enclose
+    values, values that begin with a quote and go on after the closing one. The reading with fewer
+    faults is right; if they are equal, a quote inside a value that does not begin with one shows
+    that quotes are text. Raises DataError if the table ends inside quotes.
+    """
+    mark, width = dialect.delimiter, len(dialect.columns)
+    # A quote that begins a value; re is fast as the patterns begin with a literal.
+    start = rf'"(?<![^{re.escape(mark)}]")'
+    text = r'[^"]*(?:""[^"]*)*'
+    whole = re.compile(rf'{start}{text}"(?![^{re.escape(mark)}\n])')
+    cut_off, broken = re.compile(rf"{start}{text}\Z"), re.compile(start)
+    record: list[str] = []  # lines of the row that is being read
+    bare_rows = bare_faults = rows = faults = 0
+    number = opened_at = 0  # lines, counted from 1
+    misplaced = False
+
+    def taken() -> Iterator[str]:
+        nonlocal bare_rows, bare_faults, number
+        is_alike = True  # lines before the first quote are the same in both readings
+        for line in lines:
+            number += 1
+            if is_alike and (is_alike := '"' not in line):
+                continue
+            # csv would end a row at a CR that is inside a line.
+            line = line.rstrip("\r\n").replace("\r", " ") + "\n"
+            bare_rows += line != "\n"
+            bare_faults += line != "\n" and line.count(mark) != width - 1
+            record.append(line)
+            yield line
+
+    reader = _rows(taken(), mark, True)
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            break
+        except csv.Error:  # a value of over BLOCK_BYTES: its quote is open
+            row = [""] * (width + 1)
+        lines_read = "".join(record)
+        record.clear()
+        left = whole.sub("", lines_read) if '"' in lines_read else ""
+        stray = cut_off.sub("", left) if left else ""
+        if stray != left and not opened_at:
+            opened_at = number - lines_read.count("\n") + 1
+        misplaced = misplaced or '"' in stray
+        rows += bool(row)
+        faults += bool(row) and (len(row) != width or bool(left and broken.search(left)))
+    encloses = faults < bare_faults
+    if faults == bare_faults:
+        # By custom TSV has no quotes around values, so there they do not join lines that fit.
+        encloses = not misplaced and (mark != "\t" or rows == bare_rows)
+    if opened_at and (encloses or not misplaced):
+        raise DataError(
+            f"{path}: a quote in the row of line {opened_at:,} is never closed, or not within "
+            f"{BLOCK_BYTES >> 20} MiB; fetch the file again if it is cut off, or fix that row"
+        )
+    return encloses
 
 
-def _rows(lines: str | Iterator[str], mark: str, is_quoted: bool) -> Iterator[list[str]]:
-    """Rows as the standard library reads them, up to the first that it cannot read."""
-    text = io.StringIO(lines, newline="") if isinstance(lines, str) else lines
-    csv.field_size_limit(BLOCK_BYTES)  # the default, 131,072, is too short
-    if is_quoted:
-        rows = csv.reader(text, delimiter=mark)
-    else:
-        rows = csv.reader(text, delimiter=mark, quoting=csv.QUOTE_NONE)
+def _head_rows(lines: str, mark: str, encloses: bool) -> Iterator[list[str]]:
+    """Rows of a file's start, up to the first that cannot be read."""
     with contextlib.suppress(csv.Error):
-        yield from rows
+        yield from _rows(io.StringIO(lines, newline=""), mark, encloses)
+
+
+def _rows(lines: Iterable[str], mark: str, encloses: bool) -> Iterator[list[str]]:
+    """Rows as the standard library reads them; blank lines are empty ones."""
+    csv.field_size_limit(BLOCK_BYTES)  # the default, 131,072, is too short
+    return csv.reader(
+        lines, delimiter=mark, quoting=csv.QUOTE_MINIMAL if encloses else csv.QUOTE_NONE
+    )
 
 
 def is_table(head: bytes, wanted: tuple[str, ...]) -> bool:
     """True if a file without a telling name starts with a header and a row of as many values."""
     dialect = find_dialect(head, wanted)
     names = dialect.columns
-    if len(names) < 2 or {*names}.isdisjoint(wanted) or len({*names}) < len(names):
+    if len(names) < 2 or {*names}.isdisjoint(wanted):
         return False
     if not all(map(_COLUMN_NAME.fullmatch, names)):
         return False
     lines = head.removeprefix(BOM).decode(errors="replace")
-    rows = [row for row in _rows(lines, dialect.delimiter, dialect.is_quoted) if row]
-    return len(rows) > 1 and len(rows[1]) == len(names)
+    # Of the first rows it is not known yet whether quotes enclose their values.
+    both = [
+        filter(None, _head_rows(lines, dialect.delimiter, encloses)) for encloses in (True, False)
+    ]
+    return any(len(next(rows, ())) == len(names) for rows in both if next(rows, None))
 
 
 def require_text_column(path: str, head: bytes, wanted: tuple[str, ...]) -> None:
-    """Raises DataError if no column of a table's header is a wanted one."""
+    """Raises DataError if no column of a table's header is a wanted one, or two have one name."""
     columns = find_dialect(head, wanted).columns
     if {*columns}.isdisjoint(wanted):
         shown = ", ".join(columns)
@@ -100,44 +167,36 @@ def require_text_column(path: str, head: bytes, wanted: tuple[str, ...]) -> None
             f"{path} has no column {' or '.join(wanted)}, only {shown}; its first line must name "
             "its columns, and --text-field the one with text (--plain-text reads it as text)"
         )
+    require_distinct(path, columns, (*wanted, *ORIGIN_FIELDS))
 
 
 def read_csv(piece: Piece) -> Iterator[Record | BadRecord]:
     """Yield the rows of a table. Raises DataError if it cannot be parsed."""
-    source, wanted = piece.source, text_fields(piece.source)
-    dialect = find_dialect(_head(piece), wanted)
-    columns = tuple(name for name in wanted if name in dialect.columns)
-    origins = [name for name in ORIGIN_FIELDS if name in dialect.columns]
-    bad_rows: set[int] = set()
-
-    def skip(row: pa_csv.InvalidRow) -> str:
-        bad_rows.add(row.number - 2)  # the header is row 1
-        return "skip"
-
-    row = 0
+    source = piece.source
+    dialect = find_dialect(_head(piece), text_fields(source))
+    columns = dialect.columns
+    text_at = next(columns.index(name) for name in text_fields(source) if name in columns)
+    origins_at = [columns.index(name) for name in ORIGIN_FIELDS if name in columns]
+    lines = _lines(source.path, piece.blocks())
+    rows = filter(None, _rows(lines, dialect.delimiter, _encloses(source, dialect)))
+    row = -1
     try:
-        for batch in _batches(piece, dialect, [*columns, *origins], skip):
-            values = [record_texts(batch, names) for names in (columns, *((o,) for o in origins))]
-            for text, *found in zip(*values, strict=True):
-                # The parser leaves bad rows out; they are counted here, since ids are the file's
-                # rows.
-                while row in bad_rows:
-                    yield _wrong_length(piece, row)
-                    bad_rows.remove(row)
-                    row += 1
-                if isinstance(text, str):
-                    origin = next((value for value in found if value), source.name)
-                    yield Record(f"{source.name}@{row}", str(origin), text)
-                else:
-                    yield BadRecord(f"{source.name}:{row + 1}", "invalid UTF-8")
-                row += 1
-    except pa.ArrowInvalid as error:
+        next(rows)  # the header
+        for row, values in enumerate(rows):
+            where = f"{source.name}:{row + 1}"
+            if len(values) != len(columns):
+                size = sum(map(len, values)) + len(values)
+                yield BadRecord(where, "another number of values than columns", size=size)
+            elif (text := _decoded(values[text_at])) is None:
+                yield BadRecord(where, "invalid UTF-8", size=len(values[text_at]))
+            else:
+                origins = (_decoded(values[at]) for at in origins_at)
+                origin = next(filter(None, origins), source.name)
+                yield Record(f"{source.name}@{row}", origin, text)
+    except csv.Error as error:
         raise DataError(
-            f"{source.path} cannot be read after row {row:,} ({str(error).splitlines()[0]}); a "
-            f"quote may be open, or a row longer than {BLOCK_BYTES >> 20} MiB"
+            f"{source.path} cannot be read after row {row + 1:,} ({error}); fix the next row"
         ) from error
-    for number in sorted(bad_rows):  # those after the last good row
-        yield _wrong_length(piece, number)
 
 
 def bytes_of_rows(piece: Piece, rows: int) -> int:
@@ -146,19 +205,15 @@ def bytes_of_rows(piece: Piece, rows: int) -> int:
 
     def lines() -> Iterator[str]:
         nonlocal taken
-        with io.BufferedReader(_Stream(piece)) as file:
-            for line in file:
-                taken += len(line)
-                yield line.decode(errors="replace")
+        for line in _lines(source.path, piece.blocks()):
+            taken += len(line)
+            yield line
 
     dialect = find_dialect(_head(piece), text_fields(source))
-    for _ in itertools.islice(_rows(lines(), dialect.delimiter, dialect.is_quoted), rows + 1):
+    found = _rows(lines(), dialect.delimiter, _encloses(source, dialect))
+    for _ in itertools.islice(filter(None, found), rows + 1):
         pass
     return taken
-
-
-def _wrong_length(piece: Piece, row: int) -> BadRecord:
-    return BadRecord(f"{piece.source.name}:{row + 1}", "another number of values than columns")
 
 
 def _head(piece: Piece) -> bytes:
@@ -170,49 +225,37 @@ def _head(piece: Piece) -> bytes:
     return head[:HEAD_BYTES]
 
 
-def _batches(
-    piece: Piece, dialect: Dialect, names: list[str], skip: object
-) -> Iterator[pa.RecordBatch]:
-    wanted = list(dict.fromkeys(names))
-    with pa.PythonFile(_Stream(piece), "r") as file:
-        yield from pa_csv.open_csv(
-            file,
-            # Every core has a worker of its own.
-            read_options=pa_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=dialect.delimiter,
-                quote_char='"' if dialect.is_quoted else False,
-                newlines_in_values=dialect.is_quoted,
-                invalid_row_handler=skip,
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                include_columns=wanted,
-                # As strings, one value that is not UTF-8 would end the whole table.
-                column_types=dict.fromkeys(wanted, pa.binary()),
-                strings_can_be_null=False,
-            ),
-        )
+def _encloses(source: Source, dialect: Dialect) -> bool:
+    return _encloses_of(source.path, source.compression, source.state, dialect)
 
 
-class _Stream(io.RawIOBase):
-    """A file's decompressed bytes."""
+@lru_cache(maxsize=1 << 10)  # estimates read a file's start several times
+def _encloses_of(path: str, compression: Compression, state: State, dialect: Dialect) -> bool:
+    """`has_enclosing_quotes` of a file in a state."""
+    lines = _lines(path, read_blocks(path, compression, 0, state[0]))
+    return has_enclosing_quotes(path, lines, dialect)
 
-    def __init__(self, piece: Piece) -> None:
-        self.blocks = piece.blocks()
-        self.left = memoryview(b"")
 
-    def readable(self) -> bool:
-        return True
+def _lines(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
+    """The lines of a file, whose bytes are characters: values are decoded one by one."""
+    left, is_first = b"", True
+    for block in itertools.chain(blocks, (b"",)):
+        # Of bytes, only CR, LF and both end lines. The last one may continue.
+        *lines, left = (left + block).splitlines(keepends=True) or (b"",)
+        if not block:
+            lines.append(left)
+        elif len(left) > BLOCK_BYTES:
+            raise DataError(f"{path} has a line of over {BLOCK_BYTES >> 20} MiB; split it")
+        if lines and is_first:
+            lines[0], is_first = lines[0].removeprefix(BOM), False
+        yield from (line.decode("latin-1") for line in lines)
 
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`, or a part of it at the end of the file.
 
-        What is read at once must hold a whole row, however small the blocks of the file are.
-        """
-        size = 0
-        while size < len(buffer) and (self.left or (block := next(self.blocks, b""))):
-            self.left = self.left or memoryview(block)
-            taken = self.left[: len(buffer) - size]
-            buffer[size : size + len(taken)] = taken
-            size, self.left = size + len(taken), self.left[len(taken) :]
-        return size
+def _decoded(value: str) -> str | None:
+    """The text of a value whose bytes are characters; None if it is not UTF-8."""
+    if value.isascii():  # most are
+        return value
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return None

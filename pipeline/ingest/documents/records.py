@@ -338,6 +338,8 @@ class BadRecord:
     reason: str
     about: str = ""
     """More about this one record."""
+    size: int = field(default=0, compare=False)
+    """Bytes of text that are lost with it, or slightly more; 0: none, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)

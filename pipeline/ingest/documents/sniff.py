@@ -271,10 +271,9 @@ def sniff_text(
         return "text"
     # The path can be a link's target, while the name is what the user gave.
     named = DATA_NAME.search(name) or DATA_NAME.search(path.name)
-    if named and named[1].lower() in ("csv", "tsv"):
+    is_named_table = named and named[1].lower() in ("csv", "tsv")
+    if is_named_table or is_table(head, wanted):
         require_text_column(str(path), head, wanted)
-        return "csv"
-    if is_table(head, wanted):
         return "csv"
     _refuse_other_data(path, bool(named), kinds)
     return "text"

@@ -1,12 +1,14 @@
 """CSV and TSV: header, delimiters, quotes, bad rows; as a stream."""
 
+import csv
+import io
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.documents import csv_tables
-from pipeline.ingest.documents.csv_tables import find_dialect
 from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import BadRecord, Record, Source
 from tests.pipeline.ingest.documents.raw_files import COMPRESS, records
@@ -40,16 +42,77 @@ def test_rows_become_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert names == [f"a.csv@{n - 1}" if n % 7 else f"a.csv:{n}" for n in range(1, 50)]
 
 
-def test_dialects(tmp_path: Path) -> None:
-    text = b'id\ttext\n1\t"One\n2\ttwo" said\n3\tx\n'  # a quote is text
-    for head, delimiter, is_quoted in (
-        (b"id,text\n1,One\n2,Two\n", ",", True), (b"id;text\n1;One, two\n", ";", True),
-        (b"id|text\n1|One, two\n", "|", True), (b"text\nOne, two\n", "\t", True),
-        (b'id\ttext\n1\t"One\ttwo"\n2\tTwo\n', "\t", True), (text, "\t", False),
-    ):  # fmt: skip
-        found = find_dialect(head, ("text",))
-        assert (found.delimiter, found.is_quoted) == (delimiter, is_quoted), head
-    assert texts_of(records(table(tmp_path, text, "a.tsv"))) == ['"One', 'two" said', "x"]
+FILL = "word " * 60
+LONG = "".join(f"{n}\t{FILL}{n}\n" for n in range(300))  # longer than what is seen of a file first
+
+
+def pandas(values: list[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, quoting=quoting, lineterminator="\n").writerows([["text"], *zip(values)])
+    return stream.getvalue()
+
+
+PANDAS = [
+    'She said "hi", twice.\nThen left.',
+    "Plain.",
+    "A\ttab, and a bar | here",
+    '"',
+    "One; two",
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("id,text\n1,One\n2,Two\n", ["One", "Two"]),
+        ("id;text\n1;One, two\n", ["One, two"]),
+        ("id|text\n1|One, two\n", ["One, two"]),
+        ("text\nOne, two\nAnd\tthree\n", ["One, two", "And\tthree"]),
+        ('id\ttext\n1\t"One\ttwo"\n2\tTwo\n', ["One\ttwo", "Two"]),
+        ('id\ttext\n1\t"One\n2\ttwo" said\n3\tx\n', ['"One', 'two" said', "x"]),
+        ('text\tid\n"Two\nlines"\t1\n', ["Two\nlines"]),
+        ('text,id\n"One, two",1\n5" disk,2\n', ["One, two", '5" disk']),
+        (pandas(PANDAS), PANDAS),
+        (pandas(PANDAS, csv.QUOTE_ALL), PANDAS),
+        ('text\n"Hi" he said.\n"No.\n"Oh!"\n', ['"Hi" he said.', '"No.', '"Oh!"']),
+        # also where the first quotes come late, and beside rows of another length
+        (f'id\ttext\n{LONG}1\t"Late\n2\tand "more"\n', [FILL, '"Late', 'and "more"']),
+        (f'id\ttext\n{LONG}1\t"Late\n2\n3\t"Oh" and "no"\n', [FILL, '"Late', '"Oh" and "no"']),
+        (f'id\ttext\n{LONG}1\t"Late\nlines"\n', [FILL, "Late\nlines"]),
+    ],
+)  # fmt: skip
+def test_quotes_enclose_values_or_are_text_by_the_whole_file(
+    content: str, expected: list[str], tmp_path: Path
+) -> None:
+    found = records(table(tmp_path, content.encode(), "a.tsv"))
+    texts = texts_of([record for record in found if isinstance(record, Record)])
+    if FILL in expected:
+        assert all(text == f"{FILL}{n}" for n, text in enumerate(texts[:300]))
+        texts, expected = texts[300:], expected[1:]
+    assert texts == expected
+
+
+@pytest.mark.parametrize(
+    "ending", [b'400\t"open\n', b'400\t"open', b'1\t"Two\nlines"\n400\t"cut\n2\tb']
+)
+def test_a_quote_that_is_open_at_the_end_is_damage(ending: bytes, tmp_path: Path) -> None:
+    found = table(tmp_path, b"id\ttext\n" + LONG.encode() + ending, "a.tsv")
+    line = 302 + 2 * ending.startswith(b"1")
+    with pytest.raises(DataError, match=rf"a\.tsv: a quote in the row of line {line} "):
+        records(found)
+
+
+def test_two_columns_of_one_name_are_refused_if_they_are_read(tmp_path: Path) -> None:
+    for name, head in (
+        ("a.csv", b"text,text"),
+        ("table", b"id,text,text"),
+        ("b.csv", b"id,id,text"),
+    ):
+        with pytest.raises(
+            DataError, match=rf"{name} has 2 columns named '{head.split(b',')[1].decode()}'"
+        ):
+            table(tmp_path, head + b"\n" + head + b"\n", name)
+    assert texts_of(records(table(tmp_path, b"x,x,text\n1,2,One\n"))) == ["One"]
 
 
 def test_a_table_is_known_by_its_header_or_its_name(tmp_path: Path) -> None:
@@ -73,5 +136,7 @@ def test_a_row_is_longer_than_the_blocks_of_its_file_unless_its_quote_is_open(
         assert [len(text) for text in found] == [600_000, 6]
     monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 1000)
     content = b"id,text\n" + b'1,"a, b"\n' * 8000 + b'2,"open\n' + b"3,c\n" * 1000
-    with pytest.raises(DataError, match=r"a\.csv cannot be read after row .*quote may be open"):
+    with pytest.raises(DataError, match=r"a\.csv: a quote in the row of line 8,002 "):
         records(table(tmp_path, content))
+    with pytest.raises(DataError, match=r"a\.csv has a line of over "):
+        records(table(tmp_path, b"id,text\n1," + b"a" * 2000))
