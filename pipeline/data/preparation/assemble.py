@@ -109,7 +109,7 @@ def _read_parts(directory: Path, task: SplitTask) -> list[Part]:
 def check_bad_records(
     parts: list[Part], sources: list[Source], most: float, split: str = TRAIN
 ) -> None:
-    """Raises DataError if more than the share `most` of all records is unusable.
+    """Raises DataError if more than the share `most` of all records, or of their text, is unusable.
 
     sources: all input files, to name the line of a bad record; split: must not be empty.
     """
@@ -118,10 +118,12 @@ def check_bad_records(
         total.add(part.counts)
     bad = sum(total.bad.values())
     records = total.documents + sum(total.dropped.values()) + bad
-    if bad > most * records:
+    lost = sum(total.taken.get(reason, 0) for reason in total.bad)
+    text = total.bytes + sum(total.taken.values())
+    if bad > most * records or lost > most * text:
         raise DataError(
-            f"{with_line(total.bad_example, sources)} ({bad:,} of {records:,} records are "
-            f"unusable, more than --max-bad-fraction {most}); fix "
+            f"{with_line(total.bad_example, sources)} ({bad:,} of {records:,} records and {lost:,} "
+            f"of {text:,} bytes are unusable, more than --max-bad-fraction {most}); fix "
             f"{'the function of --map' if total.failed_in_map else 'the input'} or allow more"
         )
     if not any(part.of(split) for part in parts):

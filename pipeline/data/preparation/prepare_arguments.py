@@ -85,7 +85,8 @@ def prepare_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         type=float,
         default=0.01,
         metavar="SHARE",
-        help="largest share of unusable records, which are skipped and counted (default: 0.01)",
+        help="largest share of unusable records, by number and by bytes; they are skipped and "
+        "counted (default: 0.01)",
     )
     parser.add_argument(
         "--engine",

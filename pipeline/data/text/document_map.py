@@ -119,7 +119,8 @@ def apply_map(rewriting: Rewriting, document: Document) -> str | Dropped | BadRe
         raise
     except Exception as error:
         about = _explain(error, rewriting.path)
-        return BadRecord(document.id, f"{FAILED} {type(error).__name__}", about)
+        size = len(document.text.encode(errors="replace"))
+        return BadRecord(document.id, f"{FAILED} {type(error).__name__}", about, size)
     except BaseException as error:  # SystemExit would end the command, and sys.exit(0) as success
         raise DataError(
             f"--map: {rewriting.function} ended at {document.id} with "

@@ -79,7 +79,10 @@ class DocumentCounts:
                 "function of --map must give few, without what differs"
             )
 
-    def reject(self, record: BadRecord) -> None:
+    def reject(self, record: BadRecord, file: str) -> None:
+        """Count an unusable record of a file."""
+        if record.size:
+            self.take_away(file, record.reason, record.size, record.size)
         self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
         about = f" ({record.about})" if record.about else ""
         self.bad_example = self.bad_example or f"{record.where}: {record.reason}{about}"
@@ -195,7 +198,7 @@ def read_batches(
             if record is None:  # dropped by --map, and counted there
                 continue
             if isinstance(record, BadRecord):
-                counts.reject(record)
+                counts.reject(record, _file_of_bad(record) if is_pack else source.name)
                 continue
             if isinstance(record, Dropped):
                 counts.drop(record.reason)
@@ -270,6 +273,11 @@ def _count_plain(
 def _file_of(record: Record) -> str:
     """The file of a record, by its id."""
     return record.id.rpartition("@")[0]
+
+
+def _file_of_bad(record: BadRecord) -> str:
+    """The file of an unusable record, by its place, which ends in a line, a row or a byte."""
+    return record.where.rstrip("0123456789")[:-1]
 
 
 def _batch(

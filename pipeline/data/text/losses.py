@@ -5,6 +5,7 @@ several books in one file, tables of blanks, a script without words. So these ar
 
 * what a reader cuts from books as not their text: licences, credits, notes
 * what cleaning removes: white space, controls, invisible characters
+* unusable records: a single line may be most of a file
 * documents that a filter, decontamination or deduplication drops; these were asked for, and a file
   of copies is what they are for, so they count for the whole corpus only
 

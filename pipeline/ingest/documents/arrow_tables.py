@@ -28,7 +28,6 @@ ARROW_FILE = b"ARROW1"
 ARROW_STREAM = b"\xff\xff\xff\xff"  # the start of each message
 ROWS = 256  # decoded at once, at most
 BATCH_BYTES = 8 << 20  # decoded at once, of rows of average size
-NOT_UTF8 = b""  # stands for a value that is not UTF-8
 
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
@@ -57,7 +56,8 @@ def read_arrow_rows(
 ) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
     """Yield each row of the batches: its number in the file, its text, and the existing `others`.
 
-    columns: of the text, see `record_texts`. A value is a string, None or NOT_UTF8.
+    columns: of the text, see `record_texts`. A value is a string, None, or bytes
+    that are not UTF-8.
     """
     with naming_tables(path):
         schema = arrow_schema(path)
@@ -300,7 +300,7 @@ def _holds_strings(kind: pa.DataType) -> bool:
 
 
 def record_texts(batch: pa.RecordBatch, names: tuple[str, ...]) -> Iterable[Any]:
-    """The text of each row by its text columns, see `first_text`: strings, None or NOT_UTF8."""
+    """The text of each row by its text columns, see `first_text`: strings, None or bytes."""
     found: list[Iterable[Any]] = []
     for name in names:
         column = _text_column(batch, name)
@@ -335,11 +335,11 @@ def _decoded(value: bytes) -> str | bytes:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return NOT_UTF8
+        return value
 
 
 def values(column: pa.Array) -> Iterable[Any]:
-    """The values of a column; NOT_UTF8 for a string that is not UTF-8."""
+    """The values of a column; bytes for a string that is not UTF-8."""
     if column.null_count == len(column):  # as most columns of extracted files
         return itertools.repeat(None, len(column))
     if column.nbytes > 2 * BATCH_BYTES:  # one at a time
@@ -355,7 +355,8 @@ def _value(scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
-        return NOT_UTF8
+        text = scalar.value if isinstance(scalar, pa.DictionaryScalar) else scalar
+        return text.as_buffer().to_pybytes()
 
 
 @contextmanager

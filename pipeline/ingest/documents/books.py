@@ -120,7 +120,7 @@ def _read(
         except UnicodeDecodeError as error:
             if declared is None:
                 line = content.count(b"\n", 0, start + error.start) + 1
-                yield BadRecord(f"{name}:{line}", "invalid UTF-8")
+                yield BadRecord(f"{name}:{line}", "invalid UTF-8", size=len(part))
                 continue
             # The header can be wrong: UTF-8 with one bad byte must not become mojibake.
             text = nearly_utf8(part) or ""

@@ -30,7 +30,6 @@ from pipeline.ingest.documents.wikiextractor import close_bracket_holes
 MAX_LINE_BYTES = 1 << 26
 """A longer line is not a document, and parsing it would take a dozen times its size."""
 
-TOO_LONG = b"too long"
 _LONG_BYTES = 1 << 23  # below, any values fit in memory
 _VALUE_BYTES = {b"{": 240, b"[": 80, b",": 40}
 """Memory of a parsed object, list or value."""
@@ -57,15 +56,15 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     closes_holes = source.format == "wiki_jsonl"
     names = text_fields(source)
     for position, number, lines in line_blocks(piece, start):
+        if isinstance(lines, int):
+            reason = f"a line of over {MAX_LINE_BYTES >> 20} MiB, not one object a line"
+            yield BadRecord(where(number + 1, position), reason, size=lines)
+            continue
         for line in lines:
             at, number = position, number + 1
             position += len(line) + 1
-            if line is TOO_LONG:
-                reason = f"a line of over {MAX_LINE_BYTES >> 20} MiB, not one object a line"
-                yield BadRecord(where(number, at), reason)
-                continue
             if len(line) > _LONG_BYTES and _has_too_many_values(line):
-                yield BadRecord(where(number, at), MANY_VALUES)
+                yield BadRecord(where(number, at), MANY_VALUES, size=len(line))
                 continue
             try:
                 fields = loads(line)
@@ -76,11 +75,12 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
                     fields = parse_again(line)
                 except ValueError:
                     reason = "invalid JSON" if _is_utf8(line) else "invalid UTF-8"
-                    yield BadRecord(where(number, at), reason)
+                    # A block of NULs, which a file system has lost, holds no text.
+                    yield BadRecord(where(number, at), reason, size=len(line.strip(b"\0")))
                     continue
             text = _text(fields, names)
             if text is None:
-                yield BadRecord(where(number, at), _why_no_text(fields, names))
+                yield _without_text(fields, names, where(number, at), len(line))
             else:
                 text = close_bracket_holes(text) if closes_holes else text
                 yield Record(f"{name}@{at}", _origin(fields) or name, text)
@@ -91,12 +91,15 @@ def _has_too_many_values(line: bytes) -> bool:
     return sum(line.count(mark) * size for mark, size in _VALUE_BYTES.items()) > _MOST_VALUE_BYTES
 
 
-def to_record(source: Source, fields: Any, position: int, where: str) -> Record | BadRecord:
-    """The record of a parsed value at `position` in the file; where: its name in messages."""
+def to_record(
+    source: Source, fields: Any, position: int, where: str, size: int
+) -> Record | BadRecord:
+    """The record of a parsed value of `size` bytes at `position` in the file; where: its name in
+    messages."""
     names = text_fields(source)
     text = _text(fields, names)
     if text is None:
-        return BadRecord(where, _why_no_text(fields, names))
+        return _without_text(fields, names, where, size)
     return Record(f"{source.name}@{position}", _origin(fields) or source.name, text)
 
 
@@ -122,13 +125,16 @@ def _field(fields: dict[str, Any], name: str) -> Any:
     return value
 
 
-def _why_no_text(fields: Any, names: tuple[str, ...]) -> str:
+def _without_text(fields: Any, names: tuple[str, ...], where: str, size: int) -> BadRecord:
+    """A value of `size` bytes that has no text, with the reason."""
     if not isinstance(fields, dict):
-        return "not a JSON object"
+        return BadRecord(where, "not a JSON object", size=size)
     found = [value for name in names if (value := _field(fields, name)) is not _MISSING]
     if not found:
-        return "no text field"
-    return "null text" if found[0] is None else "text is not a string"
+        return BadRecord(where, "no text field", size=size)
+    if found[0] is None:
+        return BadRecord(where, "null text")  # none is lost
+    return BadRecord(where, "text is not a string", size=size)
 
 
 def _origin(fields: dict[str, Any]) -> str:
@@ -149,10 +155,10 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes]]]:
+def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes] | int]]:
     """Lines that start in [start, end of piece): position of the first, lines before it, lines.
 
-    A line that is too long is not kept; TOO_LONG replaces it, in a list of its own.
+    A line that is too long is not kept; its bytes are yielded in place of the lines.
     """
     end = end_of(piece)
     if start >= end:
@@ -172,7 +178,7 @@ def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes
         if len(lines) == 1:
             continue
         if held > MAX_LINE_BYTES:
-            yield position, lines_read, [TOO_LONG]
+            yield position, lines_read, held
             lines_read += 1
             position += held + 1
             del lines[0]
@@ -187,7 +193,7 @@ def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes
         if position >= end:
             return
     if held > MAX_LINE_BYTES:
-        yield position, lines_read, [TOO_LONG]
+        yield position, lines_read, held
     elif held:
         yield position, lines_read, [b"".join(parts)]
 
@@ -201,14 +207,14 @@ def read_json_array(piece: Piece) -> Iterator[Record | BadRecord]:
     for number, (position, element) in enumerate(_elements(piece), 1):
         where = f"{source.name}:{number}"
         if len(element) > _LONG_BYTES and _has_too_many_values(element):
-            yield BadRecord(where, MANY_VALUES)
+            yield BadRecord(where, MANY_VALUES, size=len(element))
             continue
         try:
             fields = parse_again(element)
         except ValueError:
-            yield BadRecord(where, "invalid JSON")
+            yield BadRecord(where, "invalid JSON", size=len(element))
         else:
-            yield to_record(source, fields, position, where)
+            yield to_record(source, fields, position, where, len(element))
 
 
 def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:

@@ -115,7 +115,8 @@ def read_rows(
 ) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
     """Yield each row of the groups: its number in the file, its text, and the existing `others`.
 
-    columns: of the text, see `record_texts`. A value is a string, None or NOT_UTF8.
+    columns: of the text, see `record_texts`. A value is a string, None, or bytes
+    that are not UTF-8.
     """
     with open_parquet(path) as file:
         # Counted from the start of the file: ids must not depend on where it is cut.

@@ -13,7 +13,7 @@ from pipeline.ingest.documents.byte_blocks import (
     follows_blank_line,
     parts_of,
 )
-from pipeline.ingest.documents.json_lines import MAX_LINE_BYTES, TOO_LONG, line_blocks
+from pipeline.ingest.documents.json_lines import MAX_LINE_BYTES, line_blocks
 from pipeline.ingest.documents.records import (
     BadRecord,
     Piece,
@@ -50,12 +50,14 @@ def read_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     start = first_line_start(source.path, piece.start)
     where = Where(source, start)
     for position, number, lines in line_blocks(piece, start):
+        if isinstance(lines, int):
+            reason = f"a line of over {MAX_LINE_BYTES >> 20} MiB"
+            yield BadRecord(where(number + 1, position), reason, size=lines)
+            continue
         for line in lines:
             at, number = position, number + 1
             position += len(line) + 1
-            if line is TOO_LONG:
-                yield BadRecord(where(number, at), f"a line of over {MAX_LINE_BYTES >> 20} MiB")
-            elif content := (line if at else line.removeprefix(BOM)).strip():
+            if content := (line if at else line.removeprefix(BOM)).strip():
                 if record := _short_record(content, at, source.name):
                     yield record
                 else:
@@ -128,4 +130,5 @@ def _decoded(
             yield Record(f"{name}@{position + start}", name, part.strip().decode())
         except UnicodeDecodeError as error:
             number = lines + document.count(b"\n", 0, start + error.start) + 1
-            yield BadRecord(where(number, position + start + error.start), "invalid UTF-8")
+            at = position + start + error.start
+            yield BadRecord(where(number, at), "invalid UTF-8", size=len(part))

@@ -274,11 +274,12 @@ def _read_table(piece: Piece) -> Iterator[Record | BadRecord]:
         rows = read_rows(source.path, groups, columns, ORIGIN_FIELDS)
     for row, text, origins in rows:
         if isinstance(text, str):
-            origin = next((str(value) for value in origins if value), source.name)
-            yield Record(f"{source.name}@{row}", origin, text)
+            known = (str(value) for value in origins if value and not isinstance(value, bytes))
+            yield Record(f"{source.name}@{row}", next(known, source.name), text)
+        elif text is None:
+            yield BadRecord(f"{source.name}:{row + 1}", "null text")
         else:
-            reason = "null text" if text is None else "invalid UTF-8"
-            yield BadRecord(f"{source.name}:{row + 1}", reason)
+            yield BadRecord(f"{source.name}:{row + 1}", "invalid UTF-8", size=len(text))
 
 
 def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
@@ -292,7 +293,7 @@ def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         file = member or source.name
         name = extracted_id(file, row, at)
         if bad:
-            yield BadRecord(id if at is None else file + id, bad)
+            yield BadRecord(id if at is None else file + id, bad, size=dict(cut or ()).get(bad, 0))
         elif dropped:
             yield Dropped(name, dropped)
         else:

@@ -93,7 +93,7 @@ def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         buffer = buffer[begin:]
         check_length(source, len(buffer))
     if buffer.strip():
-        yield BadRecord(where(lines + 1, position), "no </doc>")
+        yield BadRecord(where(lines + 1, position), "no </doc>", size=len(buffer))
 
 
 def _document(
@@ -103,14 +103,15 @@ def _document(
     number = lines + content[: len(content) - len(document)].count(b"\n") + 1
     begin = _BEGIN.match(document)
     if begin is None:
-        yield BadRecord(where(number, position), "no <doc>")
+        yield BadRecord(where(number, position), "no <doc>", size=len(document))
         return
     for start, part in parts_of(document[begin.end() :]):
         try:
             attributes = dict(_ATTRIBUTE.findall(begin[1].decode()))
             text = part.decode().strip()
         except UnicodeDecodeError:
-            yield BadRecord(where(number, position), "invalid UTF-8")
+            size = len(document) - begin.end() - start
+            yield BadRecord(where(number, position), "invalid UTF-8", size=size)
             return
         name = f"{where.source.name}@{position + start}"
         if text in ("", attributes.get("title", "").strip()):

@@ -32,7 +32,8 @@ SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in EXTRACTION
 """id, url, title, text, dropped, revised, language, domain, noted: as in `Extract`; the text of
 what was dropped is null. bad: why a record, whose name is the id, is unusable. at: where a record
 starts in the user's file, in bytes or rows, as in its id; null: its id has its row in this file.
-cut: as in `Record`. file: of a group of small files, the one that holds it."""
+cut: as in `Record`; of an unusable record its bytes, by the reason. file: of a group of small
+files, the one that holds it."""
 _REPEATED = ["dropped", "bad", "language", "domain", "noted", "file"]
 """Columns with few different values."""
 FOUND = [name for name in EXTRACTION_COLUMNS if name not in ("bad", "file", *_TYPES)]
@@ -52,11 +53,11 @@ def open_writer(path: Path, schema: pa.Schema, is_plain: bool) -> pq.ParquetWrit
 def extract_tables(records: Iterable[Extract | BadRecord]) -> Iterator[pa.Table]:
     """The documents of a slow format as tables of at most about GROUP_BYTES."""
     rows: list[tuple[str, ...]] = []
-    bad: dict[int, str] = {}
+    bad: dict[int, BadRecord] = {}
     size = 0
     for record in records:
         if isinstance(record, BadRecord):
-            bad[len(rows)] = record.reason
+            bad[len(rows)] = record
             rows.append(tuple(record.where if name == "id" else "" for name in FOUND))
         else:
             rows.append(_values(record))
@@ -67,7 +68,7 @@ def extract_tables(records: Iterable[Extract | BadRecord]) -> Iterator[pa.Table]
     yield _found_table(rows, bad)
 
 
-def _found_table(rows: list[tuple[str, ...]], bad: dict[int, str]) -> pa.Table:
+def _found_table(rows: list[tuple[str, ...]], bad: dict[int, BadRecord]) -> pa.Table:
     columns: dict[str, Any] = dict(zip(FOUND, zip(*rows))) or dict.fromkeys(FOUND, ())
     gone = {row for row, reason in enumerate(columns["dropped"]) if reason} | bad.keys()
     # Null and not empty: a document may have the empty text.
@@ -77,7 +78,13 @@ def _found_table(rows: list[tuple[str, ...]], bad: dict[int, str]) -> pa.Table:
         for name, values in columns.items()
         if any(values)
     }
-    return _table({"text": texts}, others | {"bad": bad})
+    reasons = {row: record.reason for row, record in bad.items()}
+    sizes = {row: _lost(record) for row, record in bad.items() if record.size}
+    return _table({"text": texts}, others | {"bad": reasons, "cut": sizes})
+
+
+def _lost(record: BadRecord) -> tuple[tuple[str, int], ...]:
+    return ((record.reason, record.size),)
 
 
 def piece_tables(pieces: Iterable[Piece], *, named: bool = False) -> Iterator[pa.Table]:
@@ -133,6 +140,8 @@ def record_tables(
             texts.append(None)
             others.setdefault("id", {})[row] = record.where
             others.setdefault("bad", {})[row] = record.reason
+            if record.size:
+                others.setdefault("cut", {})[row] = _lost(record)
         if size >= GROUP_BYTES or len(texts) >= TABLE_ROWS:
             yield table()
             texts, ids, files, others, size = [], [], [], {}, 0

@@ -205,7 +205,8 @@ def _document(member: _Member, source: Source, path: str, depth: int) -> Iterato
             size += len(block)
             parts.append(block)
     if size > MAX_DOCUMENT_BYTES:
-        yield BadRecord(f"{source.name}/{path}", f"over {MAX_DOCUMENT_BYTES >> 20} MiB")
+        reason = f"over {MAX_DOCUMENT_BYTES >> 20} MiB"
+        yield BadRecord(f"{source.name}/{path}", reason, size=size)
     else:
         content = b"".join(parts)
         parts.clear()  # or a giant document would be in memory twice
@@ -221,12 +222,13 @@ def _read(content: bytes, source: Source, path: str) -> Iterator[_Found]:
     try:
         format = markup_format(Path(path), path, text[: HEAD_BYTES + 1], False)
     except DataError:
-        yield _Markup(BadRecord(where, "XML of an unknown kind"))
+        yield _Markup(BadRecord(where, "XML of an unknown kind", size=len(text)))
         return
     if format == "html":
         yield from map(_Markup, extract_html(source, (path, content)))
     elif format:
-        yield _Markup(BadRecord(where, f"{FORMAT_NAMES[format]} in an archive"))
+        reason = f"{FORMAT_NAMES[format]} in an archive"
+        yield _Markup(BadRecord(where, reason, size=len(text)))
     else:
         yield from _decoded(text, where, path)
 
@@ -234,7 +236,7 @@ def _read(content: bytes, source: Source, path: str) -> Iterator[_Found]:
 def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecord]:
     """The document of a text file; several of a giant one, whose ids end in where they start."""
     if content.count(b"\0") > _NULS_IN_TEXT * len(content):
-        yield BadRecord(where, "binary")
+        yield BadRecord(where, "binary", size=len(content))
     elif not content:
         yield _File(path, "", "empty")
     elif content.startswith((b'{"', b'[{"')):
@@ -244,7 +246,7 @@ def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecor
             try:
                 yield _File(f"{path}:{start}" if start else path, part.decode(), "")
             except UnicodeDecodeError:
-                yield BadRecord(where, "invalid UTF-8")
+                yield BadRecord(where, "invalid UTF-8", size=len(content) - start)
                 return
 
 

@@ -45,7 +45,7 @@ from pipeline.ingest.extraction.units import (
 )
 
 _SPAN, _STATE = "tenfold_span", "tenfold_raw_state"
-Row = dict[str, str | None]
+Row = dict[str, Any]
 
 
 def write_unit(unit: Unit, start: Place, path: Path) -> None:
@@ -203,6 +203,6 @@ def _record(row: Row, before: int) -> Extract | BadRecord:
         if before:
             name, _, number = where.rpartition(":")
             where = f"{name}:{int(number) + before}"
-        return BadRecord(where, row["bad"])
+        return BadRecord(where, row["bad"], size=dict(row["cut"] or ()).get(row["bad"], 0))
     values: dict[str, Any] = {name: row[name] or "" for name in FOUND}
     return Extract(**values, position=0)

@@ -173,7 +173,7 @@ def _documents(found: Source, name: str, where: str) -> Iterator[Extract | BadRe
         for record in read(piece):
             if isinstance(record, BadRecord):
                 place = record.where.removeprefix(name)
-                yield BadRecord(where + place, record.reason)
+                yield BadRecord(where + place, record.reason, size=record.size)
             elif isinstance(record, Dropped):
                 yield _extract(record.id, dropped=record.reason)
             else:
