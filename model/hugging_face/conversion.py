@@ -31,7 +31,7 @@ from model.hugging_face.families import (
     family_of,
 )
 from model.hugging_face.loss_record import loss_entry, recorded_part
-from model.hugging_face.sizes import check_sizes, named
+from model.hugging_face.sizes import check_sizes, named, todays_name
 from model.objectives.masked_language import LossPart, MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 
@@ -254,10 +254,3 @@ def _their_names(modules: Names, parameter_name: str, layers: int) -> list[str]:
         pattern = last
     table = BOUNDARY_HEAD if pattern in BOUNDARY_HEAD else modules
     return [f"{theirs.format(layer, next=layer + 1)}.{kind}" for theirs in table[pattern]]
-
-
-def todays_name(name: str) -> str:
-    """A weight's current name: BERT's first folders use TensorFlow's names for LayerNorm."""
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-        "LayerNorm.beta", "LayerNorm.bias"
-    )

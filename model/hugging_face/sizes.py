@@ -6,24 +6,31 @@ the weights of a folder are no larger than their files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from torch import Tensor
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from model.config import EncoderConfig
-from model.hugging_face.families import Family
+from model.hugging_face.families import BOUNDARY_PREFIX, Family
 
 NAMED = 3
 """Weights that a message names."""
+_Weight = TypeVar("_Weight")
+
+
+class Shaped(Protocol):
+    """A weight, or what a file's header says of one."""
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """Its dimensions."""
 
 
 def check_sizes(
-    own: Family, config: EncoderConfig, theirs: Mapping[str, Any], state: Mapping[str, Tensor]
+    own: Family, config: EncoderConfig, theirs: Mapping[str, Any], state: Mapping[str, Shaped]
 ) -> None:
     """Raise ValueError unless the encoder's tables and layers have the configured sizes.
 
-    config: that of `theirs`, a configuration of transformers; state: weights under today's names.
+    config: that of `theirs`, a configuration of transformers; state: see `encoder_names`.
     """
     embedding = "embedding_size" if "embedding_size" in theirs else "hidden_size"
     for ours, settings in {
@@ -55,6 +62,27 @@ def check_sizes(
         raise ValueError(
             f"{pattern.format('N')} occurs {stored} times, the configuration has {setting}={layers}"
         )
+
+
+def encoder_names(state: Mapping[str, _Weight], own: Family) -> dict[str, _Weight]:
+    """A folder's weights, or what stands for them, under today's names with the encoder's prefix.
+
+    Folders that were saved without heads, such as `BertModel`'s, have none.
+    """
+    state = {todays_name(name): weight for name, weight in state.items()}
+    if any(name.startswith(own.prefix) for name in state):
+        return state
+    return {
+        name if name.startswith(BOUNDARY_PREFIX) else own.prefix + name: weight
+        for name, weight in state.items()
+    }
+
+
+def todays_name(name: str) -> str:
+    """A weight's current name: BERT's first folders use TensorFlow's names for LayerNorm."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+        "LayerNorm.beta", "LayerNorm.bias"
+    )
 
 
 def named(names: Iterable[str]) -> str:

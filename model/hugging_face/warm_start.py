@@ -21,7 +21,6 @@ from model.hugging_face.conversion import (
     copies_of,
     family,
     logical_parameters,
-    todays_name,
     view_parameters,
     without_mapping,
 )
@@ -30,6 +29,7 @@ from model.hugging_face.electra_settings import electra_config
 from model.hugging_face.families import ELECTRA, Family, model_type_of
 from model.hugging_face.growth import EmbeddingRows, can_deepen, deepen, lengthen
 from model.hugging_face.head_names import HEADS
+from model.hugging_face.sizes import encoder_names
 from model.hugging_face.tiling import WIDTHS, why_not_wider, widen
 from model.objectives.replaced_tokens import ReplacedTokenModel
 
@@ -113,8 +113,7 @@ def take_over(
     a shape mismatch.
     """
     own = family(model)
-    state = _with_prefix({todays_name(name): weight for name, weight in folder[0].items()}, own)
-    state = without_mapping(own, model.config, state)
+    state = without_mapping(own, model.config, encoder_names(folder[0], own))
     if generator is not None:
         assert isinstance(model, ReplacedTokenModel)
         state = join_folders(
@@ -168,13 +167,6 @@ def _grow(
         fillers = _their_encoder(own, generator)
         state = deepen(state, own, "generator", model.generator_config, fillers)
     return lengthen(state, model.config, found)
-
-
-def _with_prefix(state: dict[str, Tensor], own: Family) -> dict[str, Tensor]:
-    """Add the encoder's prefix to names saved without heads, such as `BertModel`'s."""
-    if any(name.startswith(own.prefix) for name in state):  # saved with heads
-        return state
-    return {own.prefix + name: weight for name, weight in state.items()}
 
 
 def _shared(model: Model) -> dict[str, str]:

@@ -23,7 +23,6 @@ from model.hugging_face.conversion import (
     copy_pieces,
     identity_mapping,
     named_parameters,
-    todays_name,
     views,
     without_mapping,
 )
@@ -36,7 +35,7 @@ from model.hugging_face.families import (
     family_named,
     model_type_of,
 )
-from model.hugging_face.sizes import check_sizes, named
+from model.hugging_face.sizes import check_sizes, named, todays_name
 from model.pieces import Pieces
 from model.tasks.heads import HEADS, HeadDesign, Kind, TaskHead, WordBag, means
 

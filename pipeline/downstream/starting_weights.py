@@ -17,6 +17,7 @@ from model.hugging_face.config_json import with_dropout, with_pooling
 from model.hugging_face.conversion import to_hugging_face
 from model.hugging_face.electra_folders import to_folders
 from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA
+from model.hugging_face.sizes import check_sizes, encoder_names
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.tasks.heads import HEADS
 from model.tasks.task_model import (
@@ -216,12 +217,9 @@ def _start(
         )
     with _fitting(origin):
         own, design = encoder_of(config)
+        state = encoder_names(state, own)
+        check_sizes(own, design, config, state)
     prefix = own.prefix
-    if not any(name.startswith(prefix) for name in state):  # saved from the bare encoder class
-        state = {
-            name if name.startswith(BOUNDARY_PREFIX) else f"{prefix}{name}": weight
-            for name, weight in state.items()
-        }
     boundaries = any(name.startswith(BOUNDARY_PREFIX) for name in state)
     vocabulary = read_vocabulary(tokenizer)
     encoder = [name for name in state if name.startswith(prefix)]

@@ -1,17 +1,17 @@
 """The folder of a transformers model -> what it says about itself: encoder, heads, tokenizer.
 
-Reads JSON and the names of the weights, and compares two tables if the words that are predicted
-have one of their own: no pickle, no code of the folder.
+Reads JSON and the names, types and shapes of the weights, and compares two tables if the words that
+are predicted have one of their own: no pickle, no code of the folder.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -21,6 +21,7 @@ from model.hugging_face.config_json import our_config
 from model.hugging_face.electra_settings import electra_config
 from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA, Family, model_type_of
 from model.hugging_face.head_names import HEADS
+from model.hugging_face.sizes import check_sizes, encoder_names
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.typed_json import read_object
 from pipeline.data.tokenizers.folders import read_vocabulary
@@ -29,6 +30,8 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BOUNDARY_WEIGHTS = "span_boundary.safetensors"
 """Weights of SpanBERT's head, for which transformers has no class: a file of its own."""
+COPYING_WEIGHTS = "copying.safetensors"
+"""Weights of the copy probability of all_tokens_mlm, for which transformers has no class either."""
 GENERATOR = "generator"
 """Folder of ELECTRA's generator inside the discriminator's."""
 PICKLED = "pytorch_model.bin"
@@ -41,6 +44,16 @@ UNPICKLE = (
 )
 """Python code for the user that converts PICKLED to WEIGHTS without running any code in it. `x`
 creates the file: a link of that name in the folder could lead anywhere."""
+READ_TYPES = ("F32", "F16", "BF16")
+"""Types of the weights that are read; in any other a number is not the weight itself."""
+_NO_WEIGHTS = ("embeddings.position_ids", "embeddings.token_type_ids")
+"""Ends of the names of whole numbers that transformers stored beside the weights before 4.31."""
+QUANTIZED = "quantization_config"
+"""The setting of transformers that says how stored numbers become weights."""
+_DEQUANTIZE = (
+    "give the model that it was made of, or load it with transformers and save it after "
+    "model.dequantize(), or model.float()"
+)
 TIED = "tie_word_embeddings"
 """The setting of transformers: words are predicted with the table that embeds them."""
 MASKED, PAIRS, BOUNDARIES, REPLACED = (
@@ -59,6 +72,14 @@ _MODULES = {  # modules of a family; SpanBERT's boundaries are in none
     PAIRS: ("pair_head.pooler", "pair_head.classifier"),
     REPLACED: ("detection.dense", "detection.output"),
 }
+
+
+class StoredWeight(NamedTuple):
+    """What a file's header says of a weight."""
+
+    type: str
+    """One of READ_TYPES, unless it is none of the model's."""
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +105,21 @@ def read_released(folder: Path) -> ReleasedModel:
 
     Raises ConfigError, in a line, if it is none of a family that we train.
     """
-    config = _read_config(folder, str(folder))
+    config = read_config(folder, str(folder))
     family, encoder = _encoder_of(str(folder), config)
-    names = weight_names(folder)
+    names = stored_weights(folder)
     _check_tied(
         folder, family, names, config,
         f"save it without that head, AutoModel.from_pretrained({str(folder)!r}, {TIED}=True)"
         ".save_pretrained('NEW'), copy the tokenizer to NEW, and add --new heads",
     )  # fmt: skip
+    _check_fits(folder, family, encoder, config, names)
     inside, generator = folder / GENERATOR, None
     if family is ELECTRA and (inside / CONFIG).is_file():
-        config = _read_config(inside, str(inside))
+        config, inner = read_config(inside, str(inside)), stored_weights(inside)
         generator = _encoder_of(str(inside), config)[1]
-        _check_tied(
-            inside, family, weight_names(inside), config,
-            "remove that folder, and add --new generator",
-        )  # fmt: skip
+        _check_tied(inside, family, inner, config, "remove that folder, and add --new generator")
+        _check_fits(inside, family, generator, config, inner)
     heads = frozenset(head for head in (*_MODULES, BOUNDARIES) if _has(head, family, names))
     try:
         vocabulary = read_vocabulary(folder)
@@ -115,8 +135,11 @@ def read_released(folder: Path) -> ReleasedModel:
     return ReleasedModel(folder, family, encoder, heads, generator, vocabulary)
 
 
-def weight_names(folder: Path) -> list[str]:
-    """The names of the weights in a folder. Raises ConfigError if there are none to read."""
+def stored_weights(folder: Path) -> dict[str, StoredWeight]:
+    """The weights in a folder by their names, from the headers of its files.
+
+    Raises ConfigError if there are none to read, or of a type other than READ_TYPES.
+    """
     path = folder / WEIGHTS
     if not path.is_file():
         if (folder / PICKLED).exists():
@@ -125,13 +148,30 @@ def weight_names(folder: Path) -> list[str]:
             f"{folder} has no {WEIGHTS}; give a folder that transformers' save_pretrained or "
             "pipeline.export wrote"
         )
+    found = _weights_in(path)
+    for name in (BOUNDARY_WEIGHTS, COPYING_WEIGHTS):
+        if (folder / name).is_file():
+            found |= _weights_in(folder / name)
+    return found
+
+
+def _weights_in(path: Path) -> dict[str, StoredWeight]:
     try:
-        names = list(_names_in(path))
-        if (folder / BOUNDARY_WEIGHTS).is_file():
-            names += _names_in(folder / BOUNDARY_WEIGHTS)
+        with safe_open(path, framework="numpy") as file:  # headers only: numpy has no bfloat16
+            parts = {name: file.get_slice(name) for name in sorted(file.keys())}
+            found = {
+                name: StoredWeight(part.get_dtype(), tuple(part.get_shape()))
+                for name, part in parts.items()
+            }
     except (SafetensorError, OSError) as error:
         raise ConfigError(f"{path} is damaged: {error}; copy it again") from error
-    return names
+    for name, weight in found.items():
+        if weight.type not in READ_TYPES and not name.endswith(_NO_WEIGHTS):
+            raise ConfigError(
+                f"{path} has {name} of type {weight.type}, and only weights of "
+                f"{', '.join(READ_TYPES)} are read: it is quantized, or no weight; {_DEQUANTIZE}"
+            )
+    return found
 
 
 def refused_pickle(folder: Path) -> str:
@@ -147,13 +187,24 @@ def refused_pickle(folder: Path) -> str:
     )
 
 
-def _names_in(path: Path) -> Iterator[str]:
-    with safe_open(path, framework="numpy") as file:  # names only: numpy has no bfloat16
-        yield from file.keys()
+def _check_fits(
+    folder: Path,
+    family: Family,
+    encoder: EncoderConfig,
+    config: dict[str, Any],
+    weights: Mapping[str, StoredWeight],
+) -> None:
+    """Raises ConfigError unless weights have the sizes of their configuration."""
+    try:
+        check_sizes(family, encoder, config, encoder_names(weights, family))
+    except ValueError as error:
+        raise ConfigError(
+            f"{folder} has weights of another model than its {CONFIG}: {error}; copy both again"
+        ) from error
 
 
 def _check_tied(
-    folder: Path, family: Family, names: list[str], config: dict[str, Any], remedy: str
+    folder: Path, family: Family, names: Collection[str], config: dict[str, Any], remedy: str
 ) -> None:
     """Raises ConfigError, with a remedy, if the head of masked words has weights of its own where
     ours has none, or if the configuration says so."""
@@ -185,10 +236,12 @@ def _are_equal(path: Path, *names: str) -> bool:
 def check_config(folder: Path, name: str) -> None:
     """Raises ConfigError, about a model of that name, unless a folder's configuration is one of a
     model that we train."""
-    _encoder_of(name, _read_config(folder, name))
+    _encoder_of(name, read_config(folder, name))
 
 
-def _read_config(folder: Path, name: str) -> dict[str, Any]:
+def read_config(folder: Path, name: str) -> dict[str, Any]:
+    """A folder's configuration. Raises ConfigError, about a model of that name, if it has none, or
+    if its weights mean nothing without code of its own or the method that quantized them."""
     path = folder / CONFIG
     if not path.is_file():
         raise ConfigError(
@@ -204,6 +257,11 @@ def _read_config(folder: Path, name: str) -> dict[str, Any]:
             f"{name} is a model with code of its own (auto_map in {CONFIG}), which never runs "
             "here; give one of transformers' own classes"
         )
+    if config.get(QUANTIZED) is not None:
+        raise ConfigError(
+            f"{name} is quantized ({QUANTIZED} in {CONFIG}), and its stored numbers are not "
+            f"weights; {_DEQUANTIZE}"
+        )
     return config
 
 
@@ -218,7 +276,7 @@ def _encoder_of(name: str, config: dict[str, Any]) -> tuple[Family, EncoderConfi
         raise ConfigError(f"{name} has no model that can be continued: {error}") from error
 
 
-def _has(head: str, family: Family, names: list[str]) -> bool:
+def _has(head: str, family: Family, names: Iterable[str]) -> bool:
     if head == BOUNDARIES:
         return any(name.startswith(BOUNDARY_PREFIX) for name in names)
     parts = [family.modules[module] for module in _MODULES[head] if module in family.modules]

@@ -17,6 +17,7 @@ from pipeline.loading.dataset import ExcludedShards
 from pipeline.loading.loader import Step
 from pipeline.training.checkpoints.data_position import Readings, reading_of, with_reading
 from pipeline.training.checkpoints.read import Checkpoint, State
+from pipeline.training.checkpoints.weight_file import require_finite
 from pipeline.training.optimizer.engine import ZeroEngine
 from pipeline.training.run_directory.run_json import RunRecord
 
@@ -124,6 +125,7 @@ def restore(engine: ZeroEngine, checkpoint: Checkpoint) -> None:
     fragments = list(engine.optimizer.fragments())
     ranges = ((part.name, part.start, part.start + part.weight.numel()) for part in fragments)
     for fragment, saved_parts in zip(fragments, checkpoint.read_each(ranges), strict=True):
+        require_finite([(fragment.name, saved_parts[0])], checkpoint.directory)
         ours = (fragment.weight, fragment.exp_avg, fragment.exp_avg_sq)
         for mine, saved_part in zip(ours, saved_parts, strict=True):
             mine.copy_(saved_part)

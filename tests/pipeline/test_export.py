@@ -1,4 +1,5 @@
 import functools
+import math
 import shutil
 from pathlib import Path
 
@@ -9,11 +10,13 @@ from safetensors.torch import load_file
 
 from model.pieces import pieces_of
 from model.tasks.task_model import TaskDesign
+from pipeline import evaluate, finetune
 from pipeline import export as export_command
 from pipeline.downstream.starting_weights import load_start, save_folder
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights import model_folders
 from tests.pipeline.preparing import Call, small_disk
+from tests.pipeline.training.toy_checkpoints import break_weight
 
 FILES = ["README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 
@@ -119,3 +122,38 @@ def test_invalid_exports_are_refused(trained: Path, tmp_path: Path, export: Call
         ((tmp_path, *other), "has no checkpoint"),
     ):
         assert said in export(*words, code=2)
+
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_a_checkpoint_that_is_not_finite_is_refused_by_every_command(
+    value: float, tmp_path: Path, call: Call
+) -> None:
+    run = Path(shutil.copytree(GOLDEN / "runs/roberta", tmp_path / "run"))
+    directory, name = run / "checkpoints/step-00000010", "lm_head.dense.bias"
+    break_weight(directory, name, value)
+    (tmp_path / "cloze").write_text("He runs to the [MASK].\n")
+    for file in ("train.tsv", "dev.tsv"):
+        (tmp_path / file).write_text("sentence\tlabel\n" + "bad\t0\ngood\t1\n" * 9)
+    task = ("--task", "sst2", "--data", tmp_path, "--output", tmp_path / "tuned")
+    for main, words in (
+        (export_command.main, (run, "--output", tmp_path / "model")),
+        (evaluate.main, (run, "--cloze", tmp_path / "cloze", "--json")),
+        (finetune.main, (run, *task)),
+    ):
+        error = call(main, *words, code=2)
+        assert f"error: {directory} has weights that are not finite: {name} " in error
+    assert not list(tmp_path.glob("model*"))
+
+
+def test_logits_that_are_not_finite_are_refused(
+    trained: Path, tmp_path: Path, export: Call
+) -> None:
+    """Of weights that are finite, and too large to be multiplied."""
+    run = Path(shutil.copytree(trained / "1x16", tmp_path / "run"))
+    for name in ("lm_head.layer_norm.weight", "roberta.embeddings.word_embeddings.weight"):
+        break_weight(run / "checkpoints/step-00000020", name, 3e38)
+    error = export(run, "--output", tmp_path / "model", code=2)
+    assert "logits that are NaN or infinite" in error and not list(tmp_path.glob("model*"))

@@ -41,6 +41,7 @@ from tests.pipeline.conftest import (
     torchrun_forked,
     with_data,
 )
+from tests.pipeline.training.toy_checkpoints import break_weight
 
 TIMES = {
     "step_seconds", "data_seconds", "tokens_per_second", "time", "memory_gb",
@@ -290,6 +291,20 @@ def test_a_run_that_breaks_in_its_last_steps_says_so(arguments: Arguments, tmp_p
     found = read_status(run)
     assert (found.state, found.checkpoint and found.checkpoint.step) == ("failed", 1)
     assert (found.progress.loss_nan_since, found.progress.validation_loss_nan_since) == (2, 5)
+
+
+def test_a_checkpoint_that_is_not_finite_is_said_to_be_that(
+    trained: Path, arguments: Arguments, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained / "1x16", run)
+    shutil.rmtree(run / "checkpoints" / "step-00000020")
+    (run / "checkpoints" / "latest").write_text("step-00000010\n")
+    break_weight(run / "checkpoints" / "step-00000010", "lm_head.bias")
+    result = launch(sys.executable, "-m", "pipeline.train", *arguments(run, **NO_DROPOUT))
+    assert result.returncode == 2
+    *_, line = result.stderr.splitlines()
+    assert "step-00000010 has weights that are not finite: lm_head.bias" in line
 
 
 def test_sigterm_saves_and_the_same_command_resumes(

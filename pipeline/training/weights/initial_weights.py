@@ -23,6 +23,7 @@ from model.config import EncoderConfig
 from model.hugging_face.conversion import Model, family
 from model.hugging_face.families import ELECTRA
 from model.hugging_face.growth import EmbeddingRows
+from model.hugging_face.sizes import check_sizes, encoder_names
 from model.hugging_face.tiling import WIDTHS, is_wider, why_not_wider
 from model.hugging_face.warm_start import Difference, Folder, differences, encoders, take_over
 from model.tasks.task_model import pooling_of
@@ -74,10 +75,10 @@ def load_initial_weights(
         generator = _read_generator(folder)
     # 2. The generator is never tiled, so its width has to be equal.
     longer, wider = "positions" in new, "width" in new
-    said = _check_settings(model, folder, content[1], generator=False, longer=longer, wider=wider)
+    said = _check_settings(model, folder, content, generator=False, longer=longer, wider=wider)
     if generator is not None:
         _check_settings(
-            model, folder / GENERATOR, generator[1], generator=True, longer=longer, wider=False
+            model, folder / GENERATOR, generator, generator=True, longer=longer, wider=False
         )
     both, vocabulary = _rows_of_tokens(folder, tokenizer, "vocabulary" in new)
     # 3. Rows move too if only the padding of the vocabulary differs.
@@ -154,7 +155,7 @@ def _read_generator(folder: Path) -> Folder:
 
 
 def _check_settings(
-    model: Model, folder: Path, theirs: Mapping[str, Any], *, generator: bool, longer: bool,
+    model: Model, folder: Path, content: Folder, *, generator: bool, longer: bool,
     wider: bool,
 ) -> list[str]:  # fmt: skip
     """Lines about what grows. Raises ConfigError if the encoders differ otherwise.
@@ -162,6 +163,7 @@ def _check_settings(
     generator: whether it is ELECTRA's generator's folder; longer, wider: whether --new names
     positions, width.
     """
+    weights, theirs = content
     try:
         found = differences(model, theirs, generator=generator, more_positions=longer, wider=wider)
         ours, their_encoder = encoders(model, theirs, generator=generator)
@@ -184,6 +186,11 @@ def _check_settings(
             advice = "--set objective.generator.layers and width as its shares of the encoder's"
         differ = ", ".join(f"{part.name} {part.theirs} (the run: {part.ours})" for part in found)
         raise ConfigError(f"--init {folder} has another architecture: {differ}; add {advice}")
+    try:
+        own = family(model)
+        check_sizes(own, their_encoder, theirs, encoder_names(weights, own))
+    except ValueError as error:
+        raise ConfigError(f"--init {folder} does not fit its {CONFIG}: {error}") from error
     return _growth(ours, their_encoder)
 
 

@@ -39,11 +39,10 @@ from model.hugging_face.families import (
 from model.objectives.masked_language import MaskedLanguageModel
 from model.objectives.replaced_tokens import ReplacedTokenModel
 from model.pieces import Pieces
-from pipeline.base.errors import CheckpointError
+from pipeline.base.errors import CheckpointError, ConfigError
 from pipeline.base.files import write_whole
 from pipeline.base.null_device import KEY, refuse_null
 from pipeline.base.progress import note_loading
-from pipeline.base.typed_json import read_object
 from pipeline.cluster.process_group import compute_device
 from pipeline.config.encoder_settings import EncoderSettings
 from pipeline.config.run import Run
@@ -56,17 +55,15 @@ from pipeline.planning.build import build_model
 from pipeline.released.folder import (
     BOUNDARY_WEIGHTS,
     CONFIG,
+    COPYING_WEIGHTS,
     GENERATOR,
-    PICKLED,
     WEIGHTS,
-    refused_pickle,
+    read_config,
+    stored_weights,
 )
 from pipeline.training.checkpoints.read import Checkpoint, choose_from, open_checkpoint
-from pipeline.training.checkpoints.weight_file import write_weights
+from pipeline.training.checkpoints.weight_file import is_finite, require_finite, write_weights
 
-COPYING_WEIGHTS = "copying.safetensors"
-"""Weights of the copy probability of all_tokens_mlm, as for SpanBERT's
-boundaries: transformers has no class for it."""
 BESIDE = {BOUNDARY_PREFIX: BOUNDARY_WEIGHTS, COPYING_PREFIX: COPYING_WEIGHTS}
 """Prefix of names that transformers has no class for -> their file."""
 LARGEST_DIFFERENCE = 1e-4
@@ -214,14 +211,14 @@ def special_ids(vocabulary: Vocabulary, own: Family) -> dict[str, int]:
 def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Weights, including extra files, and configuration.
 
-    Raises CheckpointError for a pickle, a damaged file and weights of the null device.
+    Raises CheckpointError for what `read_config` and `stored_weights` refuse, for weights of the
+    null device, and for weights that are not finite.
     """
-    if (folder / PICKLED).exists() and not (folder / WEIGHTS).exists():
-        raise CheckpointError(refused_pickle(folder))
     try:
-        config = read_object(folder / CONFIG)
-    except ValueError as error:
-        raise CheckpointError(f"{folder / CONFIG} is damaged: {error}; copy it again") from error
+        config = read_config(folder, str(folder))
+        stored_weights(folder)
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
     refuse_null(config.get(KEY), folder)
     state = load_weights(folder / WEIGHTS)
     for file in BESIDE.values():
@@ -231,11 +228,13 @@ def read_folder(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file. Raises CheckpointError if it is damaged."""
+    """The tensors of a safetensors file. Raises CheckpointError if it is damaged or not finite."""
     try:
-        return load_file(path)
+        weights = load_file(path)
     except SafetensorError as error:
         raise CheckpointError(f"{path} is damaged: {error}; copy it again") from error
+    require_finite(weights.items(), path)
+    return weights
 
 
 @torch.no_grad()
@@ -270,24 +269,25 @@ def check_folder(folder: Path, model: Model, loader: Loader) -> float:
     inputs = (batch.input_ids, Pieces(batch.cu_seqlens, batch.longest), segments_T)
     if isinstance(model, ReplacedTokenModel):
         ours = model.detect(*inputs) if detects else model.restored(*inputs)
-        difference = _difference(ours, found.logits[shown_BS])
+        differences = [_difference(ours, found.logits[shown_BS])]
         _, theirs = _load_with_transformers(folder / GENERATOR, False)
         found = theirs(**given)
     elif pairs:
         # ALBERT's name, and BERT's.
         labels = "sop_logits" if "sop_logits" in found else "seq_relationship_logits"
-        difference = _difference(model.pair_logits(*inputs), found[labels])
+        differences = [_difference(model.pair_logits(*inputs), found[labels])]
     else:
-        difference = 0.0
+        differences = []
     words = found.prediction_logits if pairs else found.logits
-    difference = max(difference, _difference(model.logits(*inputs), words[shown_BS]))
-    # `not <=`, so that NaN is refused as well.
-    if not difference <= LARGEST_DIFFERENCE:
-        raise CheckpointError(
-            "transformers computes other logits from the written folder: they differ by "
-            f"{difference:.2g}, more than {LARGEST_DIFFERENCE}; nothing was exported"
-        )
-    return difference
+    differences.append(_difference(model.logits(*inputs), words[shown_BS]))
+    # Each by itself: `max(0.0, nan)` is 0.0. And `not <=`, so that NaN is refused as well.
+    for difference in differences:
+        if not difference <= LARGEST_DIFFERENCE:
+            raise CheckpointError(
+                "transformers computes other logits from the written folder: they differ by "
+                f"{difference:.2g}, more than {LARGEST_DIFFERENCE}; nothing was exported"
+            )
+    return max(differences)
 
 
 def move_to_device(model: Model) -> torch.device:
@@ -298,6 +298,11 @@ def move_to_device(model: Model) -> torch.device:
 
 
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    if not is_finite(ours):
+        raise CheckpointError(
+            "the model computes logits that are NaN or infinite from finite weights, which are too "
+            "large; nothing was exported: give an earlier step"
+        )
     # Other shapes would be broadcast, or raise.
     return float((ours - theirs).abs().max()) if theirs.shape == ours.shape else math.inf
 
@@ -332,6 +337,7 @@ def _fill(model: Model, checkpoint: Checkpoint) -> None:
                 f"{checkpoint.directory} has {name} of shape {tuple(weight.shape)}, the model "
                 f"needs {tuple(records[name].shape)}"
             )
+        require_finite([(name, weight)], checkpoint.directory)
         part = records.pop(name)
         flat = parameters[part.parameter_name].view(-1)
         flat[part.start : part.start + weight.numel()] = weight.view(-1)

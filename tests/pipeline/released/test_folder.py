@@ -3,19 +3,25 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from pipeline import evaluate, finetune, plan
 from pipeline.base.errors import ConfigError
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.released.folder import BOUNDARIES, MASKED, PAIRS, REPLACED, read_released
+from tests.pipeline.preparing import Call
 from tests.pipeline.released.models import save_electra, save_model
+
+ROBERTA = Path(__file__).parents[2] / "golden/exports/roberta"
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +198,105 @@ def test_a_tokenizer_that_only_its_own_code_knows_is_refused(bert: Path, tmp_pat
     assert "BertJapaneseTokenizer" in refusal(folder)
     (folder / "vocab.txt").unlink()
     assert "has no tokenizer that can be used" in refusal(folder)
+
+
+INNER = "roberta.encoder.layer.0.intermediate.dense.weight"
+
+
+def as_int8(folder: Path) -> None:
+    """As bitsandbytes: whole numbers, and a scale for each row."""
+    change_weight(folder, lambda weight: (weight * 127).to(torch.int8), scales=".SCB")
+    change_settings(folder, quantization_config={"quant_method": "bitsandbytes"})
+
+
+def as_fp8(folder: Path) -> None:
+    change_weight(folder, lambda weight: weight.to(torch.float8_e4m3fn), scales="_scale")
+
+
+def as_whole_numbers(folder: Path) -> None:
+    """The header says so, the bytes are those of floats."""
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    place = content.index(f'"{INNER}"'.encode())
+    path.write_bytes(content[:place] + content[place:].replace(b'"F32"', b'"I32"', 1))
+
+
+def as_doubles(folder: Path) -> None:
+    change_weight(folder, lambda weight: weight.double())
+
+
+def with_nan(folder: Path) -> None:
+    change_weight(folder, lambda weight: weight.index_fill(1, torch.tensor(3), torch.nan))
+
+
+def with_infinity(folder: Path) -> None:
+    change_weight(folder, lambda weight: weight.half().index_fill(0, torch.tensor(0), -torch.inf))
+
+
+def of_many_words(folder: Path) -> None:
+    change_settings(folder, vocab_size=999_999_999)
+
+
+def change_weight(
+    folder: Path, change: Callable[[torch.Tensor], torch.Tensor], scales: str = ""
+) -> None:
+    path = folder / "model.safetensors"
+    weights = safetensors.torch.load_file(path)
+    weights[INNER] = change(weights[INNER])
+    if scales:
+        weights[INNER + scales] = torch.ones(len(weights[INNER]))
+    safetensors.torch.save_file(weights, path)
+
+
+def change_settings(folder: Path, **settings: Any) -> None:
+    config = folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | settings))
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (as_int8, "quantization_config"),
+        (as_fp8, f"{INNER} of type F8_E4M3"),
+        (as_whole_numbers, f"{INNER} of type I32"),
+        (as_doubles, f"{INNER} of type F64"),
+        (of_many_words, "vocab_size=999999999"),
+        (with_nan, f"not finite: {INNER}"),
+        (with_infinity, f"not finite: {INNER}"),
+    ],
+)
+def test_what_is_no_model_is_refused_by_every_command(
+    damage: Callable[[Path], None], named: str, tmp_path: Path, call: Call
+) -> None:
+    """Before anything of its size is allocated."""
+    folder = Path(shutil.copytree(ROBERTA, tmp_path / "model"))
+    damage(folder)
+    (tmp_path / "cloze").write_text("He runs to the [MASK].\n")
+    (tmp_path / "verbs-run.txt").write_text("he run .\nhe runs .\n")
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / name).write_text("sentence\tlabel\n" + "bad\t0\ngood\t1\n" * 9)
+    task = ("--task", "sst2", "--data", tmp_path, "--output", tmp_path / "tuned")
+    commands = [
+        (evaluate.main, (folder, "--cloze", tmp_path / "cloze", "--json")),
+        (evaluate.main, (folder, "--grammar", tmp_path)),
+        (finetune.main, (folder, *task)),
+    ]
+    if "finite" not in named:  # planning reads headers alone
+        commands.append((plan.main, (folder, "--tokens", "1e6", "--gpu", "a100")))
+    for main, words in commands:
+        *_, line = call(main, *words, code=2).splitlines()
+        assert line.startswith("error: ") and named in line and str(folder) in line
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_positions_that_are_whole_numbers_are_no_weights(tmp_path: Path, call: Call) -> None:
+    """transformers stored them beside the weights before 4.31."""
+    folder = Path(shutil.copytree(ROBERTA, tmp_path / "model"))
+    path = folder / "model.safetensors"
+    more = {"roberta.embeddings.position_ids": torch.arange(34)[None]}
+    safetensors.torch.save_file(safetensors.torch.load_file(path) | more, path)
+    (tmp_path / "cloze").write_text("He runs to the [MASK].\n")
+    asked = ("--cloze", tmp_path / "cloze")
+    found = [call(evaluate.main, given, *asked).splitlines()[1:] for given in (folder, ROBERTA)]
+    assert found[0] == found[1]
+    assert MASKED in read_released(folder).heads

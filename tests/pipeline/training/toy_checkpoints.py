@@ -10,10 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+import xxhash
 
 from pipeline.cluster.ranks import RankGroup
 from pipeline.training.checkpoints.data_position import Reading
+from pipeline.training.checkpoints.fragment_files import seal, unseal
 from pipeline.training.checkpoints.read import Checkpoint, State
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.optimizer.optimizer import FragmentState
@@ -170,3 +173,21 @@ def holds(checkpoint: Checkpoint, step: int) -> bool:
         for name, tensors in values(step).items()
         for found, expected in zip(checkpoint.read(name, 0, len(tensors[0])), tensors, strict=True)
     )
+
+
+def break_weight(directory: Path, name: str, value: float = math.nan) -> None:
+    """Let a checkpoint hold a number that is not finite, as one that a broken run saved."""
+    index = json.loads((directory / "index.json").read_bytes())
+    stored = next(t for t in index["tensors"] if (t["name"], t["kind"]) == (name, "weight"))
+    content = bytearray((directory / stored["file"]).read_bytes())
+    end = stored["byte"] + 4 * stored["numel"]
+    content[end - 4 : end] = np.float32(value).tobytes()
+    (directory / stored["file"]).write_bytes(content)
+    stored["xxh3_64"] = xxhash.xxh3_64_hexdigest(content[stored["byte"] : end])
+    file = next(file for file in index["files"] if file["file"] == stored["file"])
+    file["xxh3_64"] = xxhash.xxh3_64_hexdigest(content)
+    text = json.dumps(index, indent=1).encode()
+    (directory / "index.json").write_bytes(text)
+    state = unseal(directory / "state.json")
+    state["index"] |= {"bytes": len(text), "xxh3_64": xxhash.xxh3_64_hexdigest(text)}
+    (directory / "state.json").write_bytes(seal(state))

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from model.hugging_face.conversion import Model
 from model.hugging_face.growth import EmbeddingRows
 from model.pieces import pieces_of
-from pipeline.base.errors import CheckpointError, ConfigError
+from pipeline.base.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.config.settings import override
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -330,3 +332,24 @@ def test_a_run_resumes_without_the_folder_but_not_with_another(
         check_initial_weights(described, other)
     with pytest.raises(CheckpointError, match="started from, the recipe's own"):
         check_initial_weights({}, other)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda weight: weight.index_fill(0, torch.tensor(3), torch.nan), "not finite: roberta."),
+        (lambda weight: (weight * 127).to(torch.int8), "type I8"),
+        (lambda weight: weight[:-1], "vocab_size=2048"),
+    ],
+)
+def test_what_is_no_weight_is_refused(
+    change: Callable[[torch.Tensor], torch.Tensor], said: str, lesson: Path, folder: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    broken = Path(shutil.copytree(folder, tmp_path / "model"))
+    weights = load_file(broken / "model.safetensors")
+    name = "roberta.embeddings.word_embeddings.weight"
+    save_file(weights | {name: change(weights[name]).contiguous()}, broken / "model.safetensors")
+    with pytest.raises(PipelineError, match=said) as error:
+        load_initial_weights(small("roberta_tiny", 1), broken, lesson / "tokenizer", ())
+    assert str(broken) in str(error.value)
