@@ -6,13 +6,13 @@ Reads the files in RUN, which may be training meanwhile on any machine. Needs no
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.base.command_line import Parser, example_text
 from pipeline.base.errors import ConfigError, run_command
+from pipeline.base.typed_json import as_json
 from pipeline.data.inspection.path_kinds import describe_place
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.training.run_directory.run_status import is_run, read_status
@@ -25,7 +25,7 @@ def main() -> None:
         check_run(path)
     found = [read_status(path) for path in arguments.runs]
     if arguments.json:
-        print(json.dumps([asdict(status) for status in found], indent=1))
+        print(as_json([asdict(status) for status in found], indent=1))
     elif len(found) == 1:
         print("\n".join(describe_run(found[0])))
     else:

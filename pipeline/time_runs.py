@@ -9,7 +9,6 @@ scored by the code of the commands. Prints `{"runs": [...]}` with the fields of 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import sys
 import time
@@ -27,6 +26,7 @@ if __name__ == "__main__":
     run_command(partial(check_imports, tuple))  # before torch and `model` are imported
 
 from pipeline import evaluate, prepare, train
+from pipeline.base.typed_json import as_json
 from pipeline.cluster.ranks import Cluster
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.data_settings import shard_settings
@@ -50,7 +50,7 @@ def main() -> None:
         cluster = Cluster.join(stop)
         found = [time_run(file, cluster, stop) for file in files]
         cluster.leave()
-    print(json.dumps({"runs": found}))
+    print(as_json({"runs": found}))
 
 
 def time_run(file: Path, cluster: Cluster, stop: StopRequest) -> dict[str, float]:

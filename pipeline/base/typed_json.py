@@ -1,4 +1,4 @@
-"""JSON values -> values of annotated types: dataclasses, tuples, numbers; and files that we wrote.
+"""JSON values <-> values of annotated types: dataclasses, tuples, numbers; and files that we wrote.
 
 A file may be damaged or edited by hand. All functions raise ValueError that says what is wrong
 with the content; the caller adds the file's name and the remedy, see `name_damage`.
@@ -63,6 +63,24 @@ def as_value(content: bytes | str) -> Any:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return found
+
+
+def as_json(value: object, *, indent: int | None = None, ensure_ascii: bool = True) -> str:
+    """The JSON text of a value with measured numbers, see `finite_or_none`."""
+    return json.dumps(
+        finite_or_none(value), indent=indent, ensure_ascii=ensure_ascii, allow_nan=False
+    )
+
+
+def finite_or_none(value: object) -> Any:
+    """A value with None for NaN and infinities, for which JSON has no words."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite_or_none(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_none(item) for item in value]
+    return value
 
 
 def build(kind: type[T], values: object) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.base.durations import digits_and_unit
+from pipeline.base.typed_json import as_json
 from pipeline.costs.estimate import Estimate
 from pipeline.planning.mixtures import CorpusUse
 
@@ -65,7 +65,7 @@ class CostPlan:
             "warnings": self.warnings,
             "not_counted": NOT_COUNTED,
         }
-        return json.dumps(content, indent=1, allow_nan=False)  # NaN is not JSON
+        return as_json(content, indent=1)
 
     def to_lines(self) -> list[str]:
         """The plan in lines for a terminal or a log."""

@@ -7,7 +7,6 @@ file is replaced as a whole, under a lock.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from typing import TypeVar
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, write_whole
-from pipeline.base.typed_json import build, read_object
+from pipeline.base.typed_json import as_json, build, read_object
 
 SITE = "site.json"
 SCHEMA_VERSION = 1
@@ -158,6 +157,6 @@ def add_rate(path: Path, name: str, rate: MeasuredRate | MachineRates) -> None:
         with one_at_a_time(path.with_name(f".{path.name}.lock"), _LOCK_SECONDS):
             # Read under the lock, or one of two rates is lost.
             content = asdict(rate.added_to(read_site(path), name))
-            write_whole(path, json.dumps(content, indent=1).encode())
+            write_whole(path, as_json(content, indent=1).encode())
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}; fix this") from error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from pipeline.base.typed_json import as_json
 from pipeline.diagnosis.checks import FAIL, OK, STATUSES, WARN, Check, worst_status
 
 COLUMNS = {
@@ -29,7 +29,7 @@ def report_as_json(
         "ranks": list(rows),
         "checks": [asdict(check) for check in checks],
     }
-    return json.dumps(report, indent=1)
+    return as_json(report, indent=1)
 
 
 def table_lines(rows: Sequence[Mapping[str, object]]) -> list[str]:

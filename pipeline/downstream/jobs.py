@@ -22,7 +22,7 @@ from model.tasks.task_model import TaskDesign, TaskModel, word_bag_model
 from pipeline.base.errors import ConfigError, DivergedError
 from pipeline.base.files import make_directory, write_whole
 from pipeline.base.publish import TakenError, whole_folder
-from pipeline.base.typed_json import name_damage, read_object, require
+from pipeline.base.typed_json import as_json, name_damage, read_object, require
 from pipeline.cluster.process_group import device_name
 from pipeline.downstream.features import Feature
 from pipeline.downstream.finetune_tasks import LabelledTask
@@ -173,7 +173,7 @@ def run_job(work: TuningWork, job: TuningJob) -> dict[str, Any]:
             # baselines are compared, never published
             if model is not None and job.arm == MODEL:
                 save_weights(model, written / WEIGHTS)
-            write_whole(written / RESULT, json.dumps(result, indent=1).encode())
+            write_whole(written / RESULT, as_json(result, indent=1).encode())
     except TakenError:
         print(f"{folder} was finished by another process first; its result counts", flush=True)
         return result_of(folder / RESULT)

@@ -19,7 +19,6 @@ best            seed and folder of the weights that are kept
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,7 @@ from pipeline import __version__
 from pipeline.base.errors import CheckpointError, DivergedError
 from pipeline.base.files import make_directory, one_at_a_time, remove_temporaries, write_whole
 from pipeline.base.publish import TakenError
-from pipeline.base.typed_json import read_object
+from pipeline.base.typed_json import as_json, read_object
 from pipeline.cluster.process_group import device_name
 from pipeline.downstream.data_summary import Copies
 from pipeline.downstream.features import RowEncoder
@@ -188,7 +187,7 @@ def _publish(work: TuningWork, scores: Mapping[str, Any], encoder: RowEncoder) -
         write_whole(work.output / PREDICTIONS, (folder / PREDICTIONS).read_bytes())
         names = [f"{FINE_TUNED}/", PREDICTIONS, *_submit(work, model, encoder)]
     # written last: its presence means that the fine-tuning has finished (check_started_from)
-    write_whole(work.output / SCORES, json.dumps(scores, indent=1).encode())
+    write_whole(work.output / SCORES, as_json(scores, indent=1).encode())
     # removed only now: a publication that was killed starts again from these weights; names with a
     # dot are folders that another process is still writing
     for path in work.output.glob(f"jobs/[!.]*/{WEIGHTS}"):

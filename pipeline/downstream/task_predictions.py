@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pipeline.base.typed_json import as_json
 from pipeline.downstream.features import Feature
 from pipeline.downstream.finetune_tasks import LabelledTask
 from pipeline.downstream.reading.examples import Answer, Example
@@ -59,7 +59,7 @@ class Predicted:
         }  # fmt: skip
         if self.null != -math.inf:
             record["null_score"] = self.null
-        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+        return as_json(record, ensure_ascii=False).encode() + b"\n"
 
 
 def predictions(

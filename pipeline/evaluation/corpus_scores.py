@@ -58,7 +58,7 @@ class Scores:
         if "mlm_loss" not in found:
             return found
         loss = found["mlm_loss"]
-        perplexity = math.exp(loss) if loss < 700 else math.inf  # exp overflows above 709
+        perplexity = math.inf if loss > 700 else math.exp(loss)  # exp overflows above 709
         return found | {"accuracy": found["mlm_accuracy"], "perplexity": perplexity}
 
     def fields(self, prefix: str) -> dict[str, float]:
@@ -127,7 +127,12 @@ def worst_corpora(scores: Mapping[str, Scores]) -> list[tuple[str, float]]:
     nothing to score are absent."""
     losses = {corpus: part.metrics.get("mlm_loss") for corpus, part in scores.items()}
     found = [(corpus, loss) for corpus, loss in losses.items() if loss is not None]
-    return sorted(found, key=lambda each: -each[1])
+    return sorted(found, key=lambda each: by_loss(each[1]))
+
+
+def by_loss(loss: float) -> tuple[bool, float]:
+    """Sorts the highest loss first, and NaN before it: compared with NaN no order is right."""
+    return not math.isnan(loss), -loss
 
 
 def describe_worst(worst: Sequence[tuple[str, float]]) -> str:

@@ -71,7 +71,9 @@ def parse_evaluate() -> argparse.Namespace:
         help="with --data: write the sum of the loss at [MASK] and the number of such positions of "
         "each held-out sequence, as JSON",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object; what is not finite is null"
+    )
     arguments = parser.parse_args()
     arguments.sequences, arguments.text = _split_amount(arguments.pseudo_perplexity)
     _check(arguments)

@@ -11,7 +11,6 @@ Legend: B rows, S sequence length, K predicted positions.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -30,6 +29,7 @@ from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
 from pipeline.base.null_device import null_entry
 from pipeline.base.progress import counting
+from pipeline.base.typed_json import as_json
 from pipeline.cluster.process_group import device_name
 from pipeline.config.formats import Attention
 from pipeline.evaluation.corpus_scores import Scores, corpus_fields, language_scores
@@ -283,7 +283,7 @@ def score_held_out(
     result |= loss_entry(model.parts)
     if per_sequence and losses:
         listed = in_file_order(losses, datasets) | null_entry(device_name(device))
-        write_whole(per_sequence, json.dumps(listed).encode())
+        write_whole(per_sequence, as_json(listed).encode())
     if sequences:
         tokenizer = datasets[0].manifest.tokenizer
         special = {int(tokenizer[name]) for name in ("bos", "pad", "eos", "unk", "mask")}

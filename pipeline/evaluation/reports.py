@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from model.hugging_face.loss_record import ENTRY
+from pipeline.base.typed_json import as_json
 from pipeline.config.mask_rates import at_rate
-from pipeline.evaluation.corpus_scores import LANGUAGE, MOST_CORPORA, SHOWN_CORPORA
+from pipeline.evaluation.corpus_scores import LANGUAGE, MOST_CORPORA, SHOWN_CORPORA, by_loss
 from pipeline.evaluation.held_out import RATE
 
 PARTS = {"pair": "pairs", "sbo": "span boundaries", "rtd": "detection", "words": "restored words"}
@@ -19,11 +19,8 @@ LOSS_OF = "mlm_loss/"
 
 
 def scores_as_json(name: str, device: str, scores: Mapping[str, Any]) -> str:
-    """One JSON object: the model's name, the device's and the scores; NaN becomes null."""
-    # Only NaN differs from itself; JSON has no NaN.
-    unknown = [k for k, found in scores.items() if isinstance(found, float) and found != found]
-    about = {"model": name, "device": device}
-    return json.dumps(about | dict(scores) | dict.fromkeys(unknown))
+    """One JSON object: the model's name, the device's and the scores."""
+    return as_json({"model": name, "device": device} | dict(scores))
 
 
 def print_scores(name: str, result: Mapping[str, Any]) -> None:
@@ -44,7 +41,7 @@ def _report_each(kind: str, names: list[str], result: Mapping[str, Any]) -> None
     """Print the scores of each corpus or language; of many, the worst."""
     if len(names) > MOST_CORPORA:
         print(f"  {len(names):,} {kind}, of which the worst (--json has all):")
-        names = sorted(names, key=lambda name: -result[f"{LOSS_OF}{name}"])[:SHOWN_CORPORA]
+        names = sorted(names, key=lambda name: by_loss(result[f"{LOSS_OF}{name}"]))[:SHOWN_CORPORA]
     for name in names:
         loss, accuracy = result[f"{LOSS_OF}{name}"], result[f"accuracy/{name}"]
         print(f"  {name.replace('/', ' '):<19} {loss:.4f} nats, {accuracy:.2%} accuracy")

@@ -10,7 +10,6 @@ their mean is its score.
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +17,7 @@ from typing import IO, Any
 
 from pipeline.base.errors import EXIT_DIVERGED, ConfigError, DataError
 from pipeline.base.files import write_whole
-from pipeline.base.typed_json import check_finite, name_damage, read_object, require
+from pipeline.base.typed_json import as_json, check_finite, name_damage, read_object, require
 from pipeline.downstream.finetune_tasks import TASKS
 from pipeline.downstream.protocols import PROTOCOLS, usual_protocol
 from pipeline.experiments.ablation import (
@@ -100,7 +99,7 @@ def fine_tune_run(
             found = {"score": None if lost else score, "seconds": scores["seconds"]}
             shutil.rmtree(output / _WEIGHTS, ignore_errors=True)  # a model per run and task adds up
         found["examples"] = _examples(output)
-        write_whole(path, json.dumps(found, indent=1).encode())
+        write_whole(path, as_json(found, indent=1).encode())
         said = DIVERGED if found["score"] is None else f"{found['score']:.4f}"
         print(f"{job.name}: {task} {said}, {found['seconds']:.0f} s", flush=True)
 

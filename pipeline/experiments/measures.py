@@ -107,9 +107,12 @@ def measure_run(
         else:
             missing["mask_loss"] = DIVERGED
     if scores_grammar:
-        measures["grammar"] = found["grammar"]["overall"]["accuracy"]
-        for name, part in found["grammar"]["phenomena"].items():
-            measures[f"grammar/{name}"] = part["accuracy"]
+        if found["grammar"]["overall"]["accuracy"] is None:  # of scores that are not numbers
+            missing["grammar"] = DIVERGED
+        else:
+            measures["grammar"] = found["grammar"]["overall"]["accuracy"]
+            for name, part in found["grammar"]["phenomena"].items():
+                measures[f"grammar/{name}"] = part["accuracy"]
     for label, judge in pair_judges(ablation).items():
         if job.arm.run.objective.kind != "mlm_pair":
             missing[PAIR_ACCURACY + label] = "no head for pairs"

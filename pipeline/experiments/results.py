@@ -32,7 +32,6 @@ It is of the seeds that finished in both arms; biased if these are not all.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -43,6 +42,7 @@ import numpy as np
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
+from pipeline.base.typed_json import as_json
 from pipeline.data.shards.held_out_check import held_out_key
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.evaluation.scoring.seed_summary import CONFIDENCE, summarize_seeds
@@ -100,10 +100,7 @@ def collect(runner: AblationRunner) -> Path | None:
     _check_pairs(runner.ablation, jobs, results)
     check_inputs(runner.ablation)
     path = runner.ablation.output / ABLATION
-    # NaN would be written as a word that JSON does not have, and readers refuse the file
-    write_whole(
-        path, json.dumps(assemble_results(runner, results), indent=1, allow_nan=False).encode()
-    )
+    write_whole(path, as_json(assemble_results(runner, results), indent=1).encode())
     return path
 
 

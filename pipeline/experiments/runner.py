@@ -19,7 +19,7 @@ from typing import IO, Any
 from pipeline.base.errors import EXIT_DIVERGED, ConfigError, PipelineError
 from pipeline.base.files import make_directory, write_whole
 from pipeline.base.shown_urls import recorded_url
-from pipeline.base.typed_json import name_damage, read_object, require
+from pipeline.base.typed_json import as_json, name_damage, read_object, require
 from pipeline.config.settings import fingerprint, override, to_dict
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.execution.ledger import check_same_work, hold_lock
@@ -174,7 +174,7 @@ class AblationRunner:
                 raise
             result = diverged_result(job, rate, str(error))
         make_directory(directory, "name another --output")
-        write_whole(directory / RESULT, json.dumps(result, indent=1).encode())
+        write_whole(directory / RESULT, as_json(result, indent=1).encode())
         if why := divergence(result):
             print(f"{job.name}: diverged: {why}", flush=True)
         else:

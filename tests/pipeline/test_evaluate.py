@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pipeline.loading.dataset import Dataset
 from pipeline.training.run_directory.metrics_log import read_metrics
 from pipeline.training.weights.model_folders import load_run, write_folder
 from tests.pipeline.preparing import Call
+from tests.pipeline.training.toy_checkpoints import break_weight
 
 Scores = Callable[..., dict[str, Any]]
 
@@ -19,7 +21,13 @@ Scores = Callable[..., dict[str, Any]]
 @pytest.fixture
 def scores(call: Call) -> Scores:
     """scores(arguments...): what the command prints with --json."""
-    return lambda *arguments: json.loads(call(evaluate.main, *arguments, "--json"))
+
+    def scores(*arguments: object) -> dict[str, Any]:
+        printed = call(evaluate.main, *arguments, "--json")
+        found: dict[str, Any] = json.loads(printed, parse_constant=pytest.fail)  # NaN is not JSON
+        return found
+
+    return scores
 
 
 @pytest.mark.parametrize(("name", "rate"), [("2x8", 0), ("init", 0.3)])
@@ -41,6 +49,16 @@ def test_a_run_scores_as_it_did_in_training_and_so_does_its_folder(
     assert (stored["predictions"] == found["predictions"]) == (not rate)
     print_scores("run", found)
     assert (" sequences (30 % masked)\n" in capsys.readouterr().out) == bool(rate)
+
+
+def test_a_perplexity_that_no_float_can_hold_is_null(
+    trained: Path, lesson: Path, tmp_path: Path, scores: Scores
+) -> None:
+    run = Path(shutil.copytree(trained / "1x16", tmp_path / "run"))
+    break_weight(run / "checkpoints/step-00000020", "lm_head.bias", 1e6)  # of the last token
+    found = scores(run, "--data", lesson, "--pseudo-perplexity", 2)
+    assert found["perplexity"] is None and found["pseudo_perplexity"] is None
+    assert found["mlm_loss"] > 1e5
 
 
 def test_sequences_add_up_and_pseudo_perplexity_is_near_perplexity_without_context(

@@ -6,7 +6,6 @@ without a network read what a node with one has fetched.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from pipeline.base.errors import ConfigError
 from pipeline.base.files import make_directory, one_at_a_time, whole_file
 from pipeline.base.progress import tracked
+from pipeline.base.typed_json import as_json
 from pipeline.downstream.reading.labelled_files import Record
 from pipeline.downstream.reading.published import filled
 from pipeline.downstream.reading.tables import TableColumns
@@ -159,7 +159,7 @@ def _fetch(source: HubTask, split: str, path: Path, name: str) -> None:
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as lines:
         for listed in tracked(files, f"fetching {name}", "files"):
             for record in read_table_rows(str(download(repository, commit, listed, parts))):
-                lines.write(json.dumps(_plain(source, record), ensure_ascii=False) + "\n")
+                lines.write(as_json(_plain(source, record), ensure_ascii=False) + "\n")
     # removed only now, so that an interrupted fetch continues with its parts
     shutil.rmtree(parts, ignore_errors=True)
 

@@ -19,6 +19,7 @@ import pyarrow.ipc
 import torch
 
 from pipeline.base.errors import DataError
+from pipeline.base.typed_json import finite_or_none
 from pipeline.cluster.ranks import ONE_PROCESS, RankGroup
 from pipeline.data.shards.manifest import TRAIN, check_size
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -64,6 +65,7 @@ class PairScore:
     """The share of pairs whose right sentence scores higher."""
 
     accuracy: float
+    """nan if the score of a sentence is."""
     standard_error: float
     """Over pairs; of a mean over paradigms, as if their pairs were independent. nan of one pair."""
     frequency_accuracy: float
@@ -91,11 +93,7 @@ class GrammarScores:
 
     def fields(self) -> dict[str, Any]:
         """The scores as JSON; unknown ones are None."""
-        found = asdict(self)
-        for score in (*found["paradigms"].values(), *found["phenomena"].values(), found["overall"]):
-            for name in ("standard_error", "frequency_accuracy"):
-                if math.isnan(score[name]):
-                    score[name] = None
+        found: dict[str, Any] = finite_or_none(asdict(self))
         return found
 
 
@@ -145,9 +143,9 @@ def _frequencies(sequences: Sequence[MaskableSequence], counts: Counts | None) -
 
 
 def _win(good: float, bad: float) -> float:
-    if good == bad:
-        return 0.5
-    return float(good > bad)
+    if math.isnan(good) or math.isnan(bad):  # else `good > bad` would make it a lost pair
+        return math.nan
+    return 0.5 if good == bad else float(good > bad)
 
 
 def count_tokens(datasets: Iterable[Dataset], size: int) -> Counts:

@@ -201,7 +201,8 @@ def pseudo_perplexity(found: Sequence[LogProbabilities]) -> tuple[float, int]:
     """exp of the mean loss over all tokens, and their number."""
     count = sum(map(len, found))
     loss = -sum(float(part.sum(dtype=np.float64)) for part in found)
-    return float(np.exp(loss / count)), count
+    with np.errstate(over="ignore"):  # infinite then, which is reported
+        return float(np.exp(loss / count)), count
 
 
 def score_pseudo_perplexity(

@@ -8,7 +8,6 @@ which the next `pipeline.plan` uses. Nothing is waited for, and no other rank ta
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 import torch
 
 from pipeline.base.files import write_whole
+from pipeline.base.typed_json import as_json
 from pipeline.costs.device_rates import Hardware, rates_of
 from pipeline.costs.memory import held, memory
 from pipeline.costs.site_rates import MeasuredRate, add_rate, key, read_site, site_file
@@ -100,7 +100,7 @@ class PlanCheck:
             found["seconds_per_step"]["predicted"] = predicted
             found["sequences_per_second"]["predicted"] = phase.plan.sequences / predicted
         found |= self._bytes(phase)
-        content = json.dumps(found, indent=1, allow_nan=False)
+        content = as_json(found, indent=1)
         write_whole(self.output / PLAN, content.encode())
         file = site_file()
         is_whole = self.sequences[-1] == phase.plan.sequences  # the batch does not grow any more

@@ -1,3 +1,4 @@
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,15 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.base.typed_json import build, check_finite, convert, name_damage, read_object, require
+from pipeline.base.typed_json import (
+    as_json,
+    build,
+    check_finite,
+    convert,
+    name_damage,
+    read_object,
+    require,
+)
 
 
 class Place(NamedTuple):
@@ -98,3 +107,13 @@ def test_damage_is_named_with_the_file_and_a_remedy(tmp_path: Path) -> None:
         match = rf"^{re.escape(f'{path} is damaged: {damage}')}.*copy it again$"
         with pytest.raises(DataError, match=match), name_damage(path, "copy it again"):
             require(read_object(path), {"a": int}, "it")
+
+
+def test_numbers_that_json_lacks_are_written_as_null() -> None:
+    values = {"a": [1.5, math.nan, (math.inf,)], "b": {"c": -math.inf}, "d": 3, "e": "NaN"}
+    written = as_json(values)
+    assert json.loads(written, parse_constant=pytest.fail) == {
+        "a": [1.5, None, [None]], "b": {"c": None}, "d": 3, "e": "NaN",
+    }  # fmt: skip
+    plain = {"a": 0.1, "b": "\u00e9", "c": [1, 2.0], "d": None, "e": True}
+    assert as_json(plain, indent=1) == json.dumps(plain, indent=1)

@@ -51,6 +51,17 @@ def test_of_many_corpora_the_mean_and_the_worst_are_fields() -> None:
     assert [corpus for corpus, _ in worst_corpora(silent)] == ["yo", "sw", "en"]
 
 
+def test_a_loss_that_is_no_number_is_the_worst_wherever_it_stands() -> None:
+    for place in range(3):
+        losses = [2.0, 5.0]
+        losses.insert(place, math.nan)
+        scores = {str(n): scored(loss, 0.0, 0.0, 0.0, 1) for n, loss in enumerate(losses)}
+        worst = worst_corpora(scores)
+        assert worst[0][0] == str(place) and [loss for _, loss in worst[1:]] == [5.0, 2.0]
+    found = scores[str(place)].metrics
+    assert math.isnan(found["perplexity"]) and math.isnan(found["mlm_loss"])
+
+
 def test_a_language_has_the_mean_of_its_corpora_weighed_by_their_predictions() -> None:
     """Where several corpora share it; directories that name two languages give none."""
     scores = {

@@ -64,6 +64,16 @@ def test_equal_logits_tie_on_sentences_of_one_length(tiny_vocabulary: Vocabulary
     assert found.overall == PairScore(0.5, 0.0, found.overall.frequency_accuracy, 2)
 
 
+def test_scores_that_are_not_numbers_are_no_lost_pairs(tiny_vocabulary: Vocabulary) -> None:
+    paradigm = Paradigm("x", "x", (("a b c", "c b a"), ("a a b", "b a a")))
+    model = small_model()
+    next(model.parameters()).data.fill_(math.nan)
+    test = grammar.GrammarTest.of([paradigm], tiny_vocabulary, 32)
+    found = grammar.score_grammar(model, test, CPU)
+    assert math.isnan(found.overall.accuracy) and math.isnan(found.paradigms["x"].accuracy)
+    assert found.fields()["overall"]["accuracy"] is None
+
+
 def test_word_frequencies_are_scored_beside(tiny_vocabulary: Vocabulary) -> None:
     counts = np.ones(tiny_vocabulary.size, np.int64)
     (often,) = encode_sentences([" c"], tiny_vocabulary, 32)
