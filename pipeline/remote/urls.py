@@ -31,6 +31,7 @@ from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import one_at_a_time, remove_temporaries, whole_file
 from pipeline.base.progress import tracked
 from pipeline.base.shown_urls import object_url, show_text, show_url
+from pipeline.base.skipped_names import SkippedNames, is_skipped_path
 from pipeline.config.settings import fingerprint
 from pipeline.remote.retries import TryAgainError, patiently
 
@@ -138,11 +139,20 @@ def _files(url: str) -> tuple[list[RemoteFile], bool]:
         # As in a directory on disk: empty files are skipped.
         if about["type"] == "file" and not (base and about.get("size") == 0)
     ]
-    # Hidden files are skipped, likewise.
-    files = [file for file in files if not re.search(r"(?:^|/)\.", file.label)]
+    # So are names that are skipped there; a README.md may describe a dataset.
+    skipped = SkippedNames()
+    skipped.add(file.label for file in files if _is_skipped(file.label, bool(base)))
+    skipped.tell(show_url(url))
+    files = [file for file in files if not _is_skipped(file.label, bool(base))]
     if not files:
         raise DataError(f"{show_url(url)} has no files; check the URL")
     return files, bool(base)
+
+
+def _is_skipped(label: str, in_folder: bool) -> bool:
+    if not in_folder:  # a glob names files, but no hidden ones, as on disk
+        return label.startswith(".")
+    return is_skipped_path(label) and posixpath.basename(label) != "README.md"
 
 
 def _file(system: Any, path: str, about: dict[str, Any], base: str) -> RemoteFile:

@@ -30,6 +30,7 @@ import numpy as np
 import xxhash
 
 from pipeline.base.errors import DataError, escaped
+from pipeline.base.skipped_names import SkippedNames
 from pipeline.data.selection.minhash import Words, run_table, runs
 from pipeline.data.text.cleaning import clean
 from pipeline.ingest.compression.codecs import compression_of, sniff_compression
@@ -83,7 +84,9 @@ class Evaluation:
         if not paths:
             return cls(np.empty(0, np.uint64), "")
         # sorted for the notes; the mark is of sorted hashes and depends on no order
-        files = sorted(Path(file.path) for given in paths for file in files_of(given))
+        skipped = SkippedNames()
+        files = sorted(Path(file.path) for given in paths for file in files_of(given, skipped))
+        skipped.tell("evaluation")
         found = [np.empty(0, np.uint64)]
         formats, strings, without_run = Counter[str](), Counter[str](), list[Path]()
         for path in files:

@@ -2,8 +2,8 @@
 
 `.jsonl` is BLiMP's form, `sentence_good` and `sentence_bad` on each line with its `UID` and
 `linguistics_term`. `.txt` is Zorro's: odd lines are wrong, even lines are right, and the name is
-PHENOMENON-PARADIGM. A zip of such files is read in place. Other files are skipped, also
-README.txt and the like.
+PHENOMENON-PARADIGM. A zip of such files is read in place. Files with other endings are skipped, and
+README.txt and the like, which are counted.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import xxhash
 
 from pipeline.base.errors import DataError
+from pipeline.base.skipped_names import SkippedNames, is_skipped_name, is_skipped_path
 from pipeline.base.typed_json import as_object
 from pipeline.ingest.extraction.zip_archives import opened
 
 MOST_BYTES = 64 << 20
 """Largest file of pairs; all of BLiMP has 26 MB."""
 ENDINGS = (".txt", ".jsonl")
-NOT_PAIRS = ("README", "LICENSE", "LICENCE", "COPYING", "CREDITS", "NOTICE", "CHANGELOG")
-"""Names of texts that come with pairs, in upper or lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +49,15 @@ def read_paradigms(path: Path) -> list[Paradigm]:
     if not path.exists():
         raise DataError(f"{path}: no such directory or file; give a folder of {_forms()}")
     found: dict[str, Paradigm] = {}
-    for where, name, content in _files(path):
+    skipped = SkippedNames()
+    for where, name, content in _files(path, skipped):
         for paradigm in _parse(where, name, content):
             if paradigm.name in found:
                 raise DataError(
                     f"{where}: the paradigm {paradigm.name!r} appears twice; remove one"
                 )
             found[paradigm.name] = paradigm
+    skipped.tell(str(path))
     if not found:
         raise DataError(f"{path} has no pairs; expected {_forms()}")
     return [found[name] for name in sorted(found)]
@@ -72,22 +73,20 @@ def _forms() -> str:
     return ".txt (Zorro), .jsonl (BLiMP), or a .zip of them"
 
 
-def _has_pairs(name: PurePath) -> bool:
-    return name.suffix in ENDINGS and name.stem.upper() not in NOT_PAIRS
-
-
-def _files(path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Path, name and content of each file of pairs."""
+def _files(path: Path, skipped: SkippedNames) -> Iterator[tuple[str, str, bytes]]:
+    """Path, name and content of each file of pairs; skipped: gets the names that are skipped."""
     paths = sorted(path.iterdir()) if path.is_dir() else [path]
     for file in paths:
-        if file.suffix == ".zip":
-            yield from _members(file)
-        elif file.is_file() and _has_pairs(file):
+        if path.is_dir() and is_skipped_name(file.name, is_folder=file.is_dir()):
+            skipped.add([file.name])
+        elif file.suffix == ".zip":
+            yield from _members(file, skipped)
+        elif file.is_file() and file.suffix in ENDINGS:
             _check_size(str(file), file.stat().st_size)
             yield str(file), file.name, file.read_bytes()
 
 
-def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
+def _members(path: Path, skipped: SkippedNames) -> Iterator[tuple[str, str, bytes]]:
     with opened(str(path)) as archive:
         for member in archive.infolist():
             name = PurePosixPath(member.filename)
@@ -96,9 +95,11 @@ def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
                     f"{path}: the member {member.filename!r} lies outside the archive; "
                     "create it again from the files"
                 )
-            # macOS adds a file of metadata to each member, under __MACOSX/ and with a dot.
-            hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
-            if _has_pairs(name) and not hidden and not member.is_dir():
+            if member.is_dir():
+                continue
+            if is_skipped_path(str(name)):
+                skipped.add([f"{path.name}/{name}"])
+            elif name.suffix in ENDINGS:
                 where = f"{path}/{name}"
                 # Before it is read: a small zip may hold gigabytes.
                 _check_size(where, member.file_size)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.skipped_names import SkippedNames, is_skipped_name
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, Group
 from pipeline.ingest.documents.records import Source
 
@@ -45,7 +46,11 @@ def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[
     """
     members = group.members
     if len(inputs) == 1 and Path(inputs[0]).is_dir():
-        return {member: _named(Path(inputs[0]), member) for member in members}
+        entries = entries_of(Path(inputs[0]), SkippedNames())  # others than members are, too
+        return {
+            member: [str(path) for path in entries if path.name.split(".")[0] == member]
+            for member in members
+        }
     found: dict[str, list[str]] = {member: [] for member in members}
     member = ""
     for text in inputs:
@@ -72,13 +77,19 @@ def _is_by_member(inputs: list[str]) -> bool:
     """True if this is one directory in which every folder is named for a corpus."""
     if len(inputs) != 1 or not Path(inputs[0]).is_dir():
         return False
-    names = {path.name for path in Path(inputs[0]).iterdir() if not path.name.startswith(".")}
+    names = {path.name for path in entries_of(Path(inputs[0]), SkippedNames())}
     return len(names) > 1 and names <= CORPORA.keys()  # one such folder is just a folder
 
 
-def _named(directory: Path, member: str) -> list[str]:
-    """Entries of a directory called `member`, or `member.jsonl.gz` and the like."""
-    return [str(path) for path in sorted(directory.iterdir()) if path.name.split(".")[0] == member]
+def entries_of(directory: Path, skipped: SkippedNames) -> list[Path]:
+    """Entries of a directory by name, without those that `skipped` gets."""
+    paths = list[Path]()
+    for path in sorted(directory.iterdir()):
+        if is_skipped_name(path.name, is_folder=path.is_dir()):
+            skipped.add([path.name])
+        else:
+            paths.append(path)
+    return paths
 
 
 def require_members(

@@ -29,8 +29,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pipeline.base.errors import DataError, shown_name
+from pipeline.base.skipped_names import SkippedNames, is_skipped_name
 from pipeline.execution.threads import on_threads
 from pipeline.ingest.corpora.dataset_folders import (
+    CARD,
     JSON_DESCRIPTIONS,
     DatasetFolder,
     find_datasets,
@@ -52,12 +54,13 @@ Result = TypeVar("Result")
 def find_files(inputs: list[str], folders: Folders | None = None) -> Iterator[InputFile]:
     """The files of `inputs`, by name, each real file once; a file that was named may not exist.
 
-    All are found before the first is yielded. An empty file in a directory is skipped. folders:
-    gets those that are looked in. Raises DataError for a directory that cannot be read, a broken
-    link, and a name that is not UTF-8.
+    All are found before the first is yielded. An empty file in a directory is skipped, and what
+    `skipped_names` lists, which is reported. folders: gets those that are looked in. Raises
+    DataError for a directory that cannot be read, a broken link, and a name that is not UTF-8.
     """
-    folders = {} if folders is None else folders
-    found = _named(_once(_without_other_splits(inputs, folders)))
+    folders, skipped = {} if folders is None else folders, SkippedNames()
+    found = _named(_once(_without_other_splits(inputs, folders, skipped)))
+    skipped.tell(" ".join(inputs[:1]) + (" ..." if inputs[1:] else ""))
     if not found.is_printable:
         found = FoundFiles.of(map(_shown, found))
     before = None
@@ -84,16 +87,29 @@ def _shown(file: InputFile) -> InputFile:
     return file if file.name.isprintable() else replace(file, name=shown_name(file.name))
 
 
-def files_of(given: str, folders: Folders | None = None) -> Iterator[InputFile]:
+def files_of(given: str, skipped: SkippedNames) -> Iterator[InputFile]:
     """A file, or the files of a directory or glob; the file may not exist.
 
-    folders: gets those that are looked in.
+    skipped: gets what is skipped.
     """
+    return _without_cards(_files_and_cards(given, {}, skipped), skipped)
+
+
+def _files_and_cards(given: str, folders: Folders, skipped: SkippedNames) -> Iterator[InputFile]:
+    """The same, with the README.md of folders, which may describe a dataset."""
     path = Path(given)
     if path.is_dir():
-        return _walk(path, {} if folders is None else folders)
+        return _walk(path, folders, skipped)
     found = [] if path.exists() else in_threads(_named_file, map(Path, _glob(given)))
     return iter([file for file in found if file.state] or [_named_file(path)])
+
+
+def _without_cards(files: Iterable[InputFile], skipped: SkippedNames) -> Iterator[InputFile]:
+    for file in files:
+        if file.is_given or file.base_name != CARD:
+            yield file
+        else:
+            skipped.add([file.name])
 
 
 def in_threads(
@@ -141,16 +157,16 @@ def is_path(given: str) -> bool:
     return Path(given).exists() or any(Path(found).is_file() for found in _glob(given))
 
 
-def _without_other_splits(inputs: list[str], folders: Folders) -> FoundFiles:
+def _without_other_splits(inputs: list[str], folders: Folders, skipped: SkippedNames) -> FoundFiles:
     """The files without those that datasets in the inputs skip, which are reported on stderr."""
     found = FoundFiles()
     datasets: list[DatasetFolder] = []
     for given in inputs:
-        some = FoundFiles.of(files_of(given, folders))
+        some = FoundFiles.of(_files_and_cards(given, folders, skipped))
         if some.has_dataset:
             files = [*some]
             here = find_datasets(Path(given), [Path(file.path) for file in files])
-            some = FoundFiles.of(_not_skipped(files, here))
+            some = FoundFiles.of(_without_cards(_not_skipped(files, here), skipped))
             datasets += here
         found.join(some)
     paths = {Path(file.path) for file in found} if datasets else set()
@@ -213,8 +229,9 @@ class _Folder(NamedTuple):
         return _Folder(self.path / name, real, f"{self.prefix}{name}/", self.is_linked)
 
 
-def _walk(directory: Path, folders: Folders) -> Iterator[InputFile]:
-    """Non-empty, non-hidden files below a directory; a folder that is linked comes last, once."""
+def _walk(directory: Path, folders: Folders, skipped: SkippedNames) -> Iterator[InputFile]:
+    """Non-empty files below a directory, without names that are skipped; a folder that is linked
+    comes last, once."""
     seen: set[str] = set()
     tops = [_Folder(directory, os.path.realpath(directory), "", is_linked=False)]
     while tops:
@@ -232,11 +249,12 @@ def _walk(directory: Path, folders: Folders) -> Iterator[InputFile]:
                     listed = [*zip(some, in_threads(_list, some, at_once=1))]
                     files = (
                         (folder, found.pop())  # so entries are freed as they pass
-                        for folder, (_, found) in listed
+                        for folder, (_, found, _) in listed
                         for _ in range(len(found))
                     )
                     yield from filter(None, in_threads(partial(_found, str(directory)), files))
-                    for folder, (inner, _) in listed:
+                    for folder, (inner, _, others) in listed:
+                        skipped.add(f"{folder.prefix}{name}" for name in others)
                         for entry in inner:
                             (mine if entry.is_symlink() else below).append(folder.below(entry.name))
                 level = below
@@ -254,19 +272,26 @@ def time_of_folder(path: str) -> int:
         return -1
 
 
-def _list(folder: _Folder) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
-    """The folders and the files in a folder, without hidden ones; the last file comes first."""
-    folders, files = list[os.DirEntry[str]](), list[os.DirEntry[str]]()
+_Entries = list[os.DirEntry[str]]
+
+
+def _list(folder: _Folder) -> tuple[_Entries, _Entries, list[str]]:
+    """The folders and the files in a folder, the last file first, and the names that are skipped;
+    its README.md is among the files."""
+    folders, files, skipped = _Entries(), _Entries(), list[str]()
     try:
         with os.scandir(folder.path) as entries:
             for entry in entries:
-                if not entry.name.startswith("."):
-                    (folders if _is_folder(entry) else files).append(entry)
+                is_folder = _is_folder(entry)
+                if is_skipped_name(entry.name, is_folder=is_folder) and entry.name != CARD:
+                    skipped.append(f"{entry.name}/" if is_folder else entry.name)
+                else:
+                    (folders if is_folder else files).append(entry)
     except OSError as error:
         raise _refusal(error) from error
     folders.sort(key=lambda entry: f"{entry.name}/")  # as the names of their files
     files.sort(key=_name_of, reverse=True)
-    return folders, files
+    return folders, files, sorted(skipped)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

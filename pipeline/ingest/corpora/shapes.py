@@ -1,26 +1,22 @@
 """The choice among files of several formats, and of how plain text is split; and notes on both.
 
-Plain text next to files of records (JSON lines, Parquet, ...) in a directory is skipped if its name
-says that it describes them (README, LICENSE, checksums), or if the records are most of the bytes.
-`--plain-text` reads all of it. Files that are named themselves are always read.
+Plain text next to files of records (JSON lines, Parquet, ...) in a directory is skipped if the
+records are most of the bytes. `--plain-text` reads all of it. Files that are named themselves are
+always read.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.base.errors import escaped
-from pipeline.ingest.corpora.found_files import FoundFiles, InputFile
+from pipeline.ingest.corpora.found_files import InputFile
 from pipeline.ingest.corpora.input_files import in_threads
 from pipeline.ingest.documents.byte_blocks import read_blocks
 from pipeline.ingest.documents.packed_rows import RowQueue
@@ -57,13 +53,6 @@ _CLOSING = "\"')]}\u00bb\u2019\u201d\u300d\u300f\uff09"
 _NAMED = 5
 """At most this many files are listed by name."""
 
-_DESCRIBES = re.compile(
-    r"(?:read[-_.]?me|licen[cs]e|copying|copyright|notice|credits|authors|contributors|citation|"
-    r"change[-_.]?log|sources|datasheet|dataset[-_.]?card)(?:[-_.].*)?"
-    r"|(?:.*[-_.])?(?:md5|sha\d*|checksums?|crc32|b2)(?:sums?)?(?:\.txt)?"
-    r"|(?:md5|sha\d+|b2)sums?(?:[-_.].*)?|.*\.(?:asc|sig|crc)|_success",
-    re.IGNORECASE,
-)
 _SPLIT: dict[PlainText, str] = {
     "file": "one document per file",
     "book": "one book per file",
@@ -113,35 +102,11 @@ def choose_sources(
     reads_all_text: the user gave --plain-text, so no plain text is left out.
     """
     folders: defaultdict[str, _GivenFolder] = defaultdict(_GivenFolder)
-    describing = FoundFiles()
     like: Source | None = None
-
-    def read(files: Iterable[InputFile]) -> RowQueue:
-        nonlocal like
-        rows = RowQueue()
-        for file, like in in_threads(lambda file: (file, sniff(file)), files):
-            folders[file.folder].add(file, like)
-            rows.append((file.folder, file.is_given, *like.row))
-        return rows
-
-    def told_apart() -> Iterator[InputFile]:
-        for file in files:
-            if reads_all_text or file.is_given or not describes_data(file.base_name):
-                yield file
-            else:
-                describing.add(file)
-
-    def not_left_out() -> Iterator[InputFile]:
-        for file in describing.by_name():
-            if file.folder in with_records:
-                folders[file.folder].left_out.append(file.name)
-            else:
-                yield file
-
-    # In two rounds: what a README is depends on the files next to it.
-    found = read(told_apart())
-    with_records = {name for name, folder in folders.items() if folder.records()}
-    more = read(not_left_out())
+    found = RowQueue()
+    for file, like in in_threads(lambda file: (file, sniff(file)), files):
+        folders[file.folder].add(file, like)
+        found.append((file.folder, file.is_given, *like.row))
     of_records = {name for name, folder in folders.items() if folder.is_of_records()}
     dropping = set[str]() if reads_all_text else of_records
 
@@ -150,12 +115,12 @@ def choose_sources(
         return folder in dropping and not is_given and row[3] in PLAIN_TEXT_FORMATS
 
     if dropping:
-        for row in itertools.chain(found, more):
+        for row in found:
             if is_dropped(*row):
                 folders[row[0]].left_out.append(row[3])  # after the folder and is_given: its name
     for name, folder in folders.items():
         _tell_chosen(name, folder)
-    for row in heapq.merge(found.take(), more.take(), key=itemgetter(3)):
+    for row in found.take():
         if like and not is_dropped(*row):
             yield like.alike(row[2:])
 
@@ -170,18 +135,10 @@ def _tell_chosen(name: str, folder: _GivenFolder) -> None:
         )
 
 
-def describes_data(name: str) -> bool:
-    """True if a file of this name describes the files next to it."""
-    return _DESCRIBES.fullmatch(name) is not None
-
-
-def choose_corpora(
-    folder: str, sources: list[Source], beside: Collection[str], describing: list[str]
-) -> list[Source]:
+def choose_corpora(folder: str, sources: list[Source], beside: Collection[str]) -> list[Source]:
     """The sources of a folder whose entries are corpora, by the rule above; prints what it omits.
 
-    beside: paths of the files in the folder itself; describing: names of those that are not in
-    `sources`, as they describe the others.
+    beside: paths of the files in the folder itself.
     """
     text = [
         file
@@ -191,14 +148,11 @@ def choose_corpora(
     ]
     kinds = [kind for source in sources for kind in source.kinds]
     records = sum(size for format, _, _, size in kinds if format not in PLAIN_TEXT_FORMATS)
-    kept, left_out = sources, describing
-    if sum(file.size for file in text) < records:
-        dropped = {file.path for file in text}
-        files = (file for file in ungrouped(sources) if file.path not in dropped)
-        kept = group_files(files) if dropped else sources
-        left_out = [*describing, *(file.name for file in text)]
-    if left_out:
-        _tell_left_out(folder, count_formats(kept), left_out)
+    if not text or sum(file.size for file in text) >= records:
+        return sources
+    dropped = {file.path for file in text}
+    kept = group_files(file for file in ungrouped(sources) if file.path not in dropped)
+    _tell_left_out(folder, count_formats(kept), [file.name for file in text])
     return kept
 
 

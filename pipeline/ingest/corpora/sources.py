@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import get_args
 
 from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.skipped_names import SkippedNames
 from pipeline.config.settings import nearest
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
 from pipeline.ingest.corpora.found_files import InputFile
-from pipeline.ingest.corpora.groups import group_of, member_inputs, require_members
+from pipeline.ingest.corpora.groups import entries_of, group_of, member_inputs, require_members
 from pipeline.ingest.corpora.input_files import Folders, find_files, is_path
 from pipeline.ingest.corpora.published_dumps import chosen_language
 from pipeline.ingest.corpora.shapes import (
     choose_corpora,
     choose_sources,
-    describes_data,
     plain_text_notes,
 )
 from pipeline.ingest.corpora.shared_list import SharedLists
@@ -113,7 +113,7 @@ def _folder_sources(
 ) -> list[Source]:
     """The files of a directory, of a corpus for each of its entries; `en` and `en.jsonl` are one.
 
-    Files that describe the others, and plain text next to records, are not corpora (shapes.py).
+    Names that are skipped, and plain text next to records, are not corpora (shapes.py).
     Raises ConfigError unless there are several, with names that can be a corpus's.
     """
     if corpus in (*CORPORA, *GROUPS, SAMPLE) or len(inputs) != 1 or not Path(inputs[0]).is_dir():
@@ -123,12 +123,12 @@ def _folder_sources(
         )
     _require_name(corpus, corpus)
     entries: dict[str, list[str]] = {}
-    paths = [path for path in sorted(Path(inputs[0]).iterdir()) if not path.name.startswith(".")]
-    beside = {str(path): path.name for path in paths if path.is_file() and not plain_text}
-    describing = {path: name for path, name in beside.items() if describes_data(name)}
+    skipped = SkippedNames()
+    paths = entries_of(Path(inputs[0]), skipped)
+    skipped.tell(inputs[0])
+    beside = {str(path) for path in paths if path.is_file() and not plain_text}
     for path in paths:
-        if str(path) not in describing:
-            entries.setdefault(path.name.split(".")[0], []).append(str(path))
+        entries.setdefault(path.name.split(".")[0], []).append(str(path))
     for name, own in entries.items():
         if not re.fullmatch(r"[\w-]+", name):  # it becomes the name of a folder
             raise ConfigError(
@@ -139,7 +139,7 @@ def _folder_sources(
         for name, own in entries.items()
         for source in _sources(name, OWN, own, text_field, plain_text, lists)
     ]
-    found = choose_corpora(inputs[0], found, beside, [*describing.values()])
+    found = choose_corpora(inputs[0], found, beside)
     if (count := len({source.corpus for source in found})) < 2:
         raise ConfigError(
             f"--by-folder: {inputs[0]} has {count} folders and files; omit --by-folder for "

@@ -2,7 +2,10 @@
 
 `openwebtext.tar.xz` holds .tar.xz files with one text file per page. Everything is read as a
 stream: nothing is unpacked, so names and links are harmless, and memory holds one document. A
-member's content decides whether it is an archive, compressed or not, HTML or a text.
+member's content decides whether it is an archive, compressed or not, or HTML. Of the others, those
+with an ending of texts, or without an ending, are documents: a tar of samples holds the labels of
+each text in a file next to it. The rest is counted by ending, and what `skipped_names` lists is
+dropped.
 
 HTML is read as a page of its site, the first folder in its name. Other XML is
 counted as bad: as text it would keep its tags.
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pipeline.base.errors import DataError, shown_name
+from pipeline.base.skipped_names import BY_NAME, is_skipped_path, why_not_text
 from pipeline.ingest.compression.codecs import (
     BLOCK_BYTES,
     HEAD_BYTES,
@@ -44,7 +48,7 @@ from pipeline.ingest.extraction.html_files import extract_html
 from pipeline.ingest.extraction.places import START, Place, blocks_from
 from pipeline.ingest.extraction.web_pages import without_repeats
 
-TAR_VERSION = 2
+TAR_VERSION = 3
 """Increase it when the same archive gives different documents."""
 MARKUP_VERSION = 1
 """Increase it when only archives with HTML or XML give different documents."""
@@ -182,7 +186,9 @@ def _content(
     header: tarfile.TarInfo, member: _Member, source: Source, folder: str, depth: int
 ) -> Iterator[_Found]:
     path = f"{folder}{_shown(header.name)}"
-    if header.isreg():
+    if header.isreg() and is_skipped_path(path):
+        yield _File(path, "", BY_NAME)
+    elif header.isreg():
         yield from _document(member, source, path, depth)
     elif not header.isdir():
         yield _File(path, "", "link or device in an archive")
@@ -200,6 +206,10 @@ def _document(member: _Member, source: Source, path: str, depth: int) -> Iterato
         if is_tar(inner.peek(2 * _BLOCK)):
             yield from _documents(inner, source, f"{path}/", name, depth + 1)
             return
+        reason = why_not_text(path)
+        if reason and not _is_markup(path, inner.peek(HEAD_BYTES)):
+            yield _File(path, "", reason)
+            return
         parts, size = [], 0
         while size <= MAX_DOCUMENT_BYTES and (block := inner.read(BLOCK_BYTES)):
             size += len(block)
@@ -216,9 +226,6 @@ def _document(member: _Member, source: Source, path: str, depth: int) -> Iterato
 def _read(content: bytes, source: Source, path: str) -> Iterator[_Found]:
     """The documents of a member that is not an archive."""
     text, where = content.removeprefix(BOM).strip(_EDGES), f"{source.name}/{path}"
-    if path.rpartition("/")[2].startswith("._"):
-        yield _File(path, "", "attributes of a file, from a Mac")
-        return
     try:
         format = markup_format(Path(path), path, text[: HEAD_BYTES + 1], False)
     except DataError:
@@ -231,6 +238,14 @@ def _read(content: bytes, source: Source, path: str) -> Iterator[_Found]:
         yield _Markup(BadRecord(where, reason, size=len(text)))
     else:
         yield from _decoded(text, where, path)
+
+
+def _is_markup(path: str, head: bytes) -> bool:
+    """True for HTML, and for XML, which is bad."""
+    try:
+        return bool(markup_format(Path(path), path, head.removeprefix(BOM).strip(_EDGES), False))
+    except DataError:
+        return True
 
 
 def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecord]:

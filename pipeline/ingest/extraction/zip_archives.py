@@ -1,12 +1,14 @@
 """Files in a zip archive: each is read as if it lay in a folder, in whatever format it is.
 
 A member is unpacked to a temporary file, which gets no name from the archive, so names and links
-are harmless. In an archive of several files, each plain text is a document, as in a tar. What is
-encrypted, expands without measure or is an archive itself is refused.
+are harmless. In an archive of several files, each plain text with an ending of texts, or without
+one, is a document, as in a tar; other endings are counted. What is encrypted, expands without
+measure or is an archive itself is refused.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import stat
 import tempfile
@@ -17,9 +19,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.base.errors import DataError, shown_name
+from pipeline.base.skipped_names import BY_NAME, is_skipped_path, why_not_text
 from pipeline.ingest.documents.read import TABLES, cut, read
 from pipeline.ingest.documents.records import (
     FORMAT_NAMES,
+    PLAIN_TEXT_FORMATS,
     BadRecord,
     Dropped,
     Extract,
@@ -29,12 +33,17 @@ from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.html_files import extract_html, find_html
 from pipeline.ingest.extraction.places import Place
 
-ZIP_VERSION = 2
+ZIP_VERSION = 3
 """Increase it when the same archive gives different documents, so with `web_pages.WEB_VERSION`."""
 
 _MOST_EXPANSION = 200  # text rarely shrinks to a twentieth
 _SMALL_BYTES = 64 << 20
 _ENCRYPTED = 1
+_DATA_ENDING = re.compile(
+    r"\.(?:jsonl?|ndjson|csv|tsv|parquet|arrow|feather|xml|x?html?|warc|wet|zip|tar)(?:\.\w+)?$",
+    re.I,
+)
+"""Endings of files that are refused if they cannot be read; others are counted."""
 _END_MARK, _END_BYTES = b"PK\x05\x06", 22  # start and size of the record that ends a directory
 
 
@@ -45,16 +54,17 @@ class ZipMember:
     archive: zipfile.ZipFile
     info: zipfile.ZipInfo
     is_alone: bool
-    """True if it is the only file of the archive."""
+    """True if it is the only file of the archive whose name is not skipped."""
 
 
 def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, ZipMember]]:
     """Yield the members from a place on, a number. Raises DataError if one cannot be read."""
     with opened(source.path) as archive:
         files = _files(source.path, archive)
+        read = sum(not is_skipped_path(info.filename) for info in files)
         for number, info in enumerate(files):
             if (number, 0) >= start:
-                yield (number, 0), ZipMember(archive, info, len(files) == 1)
+                yield (number, 0), ZipMember(archive, info, read == 1)
 
 
 def member_starts(source: Source) -> tuple[list[int], int]:
@@ -68,11 +78,7 @@ def member_starts(source: Source) -> tuple[list[int], int]:
 def _files(path: str, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """The files of an archive, in order. Raises DataError if it is encrypted, a bomb or not all."""
     _require_whole(path, archive)
-    members = [
-        member
-        for member in archive.infolist()
-        if not member.is_dir() and member.file_size and not _is_hidden(member.filename)
-    ]
+    members = [member for member in archive.infolist() if not member.is_dir() and member.file_size]
     for member in members:
         if member.flag_bits & _ENCRYPTED:
             raise DataError(f"{path} is encrypted ({member.filename!r}); unpack it")
@@ -106,10 +112,6 @@ def _require_whole(path: str, archive: zipfile.ZipFile) -> None:
         )
 
 
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith((".", "__MACOSX")) for part in name.split("/") if part != "..")
-
-
 @contextmanager
 def opened(path: str) -> Iterator[zipfile.ZipFile]:
     """An archive; its errors become a DataError with the file's name."""
@@ -132,9 +134,14 @@ def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | 
     info = member.info
     name = shown_name(info.filename)
     where = f"{source.name}/{name}"
+    if is_skipped_path(info.filename):
+        yield _extract(name, dropped=BY_NAME)
+        return
     if stat.S_ISLNK(info.external_attr >> 16):  # the upper half has the modes of Unix
         yield _extract(name, dropped="link or device in an archive")
         return
+    # As if it were not packed, if there is nothing else.
+    reason = "" if member.is_alone else why_not_text(info.filename)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "member")
         with _naming(source.path), member.archive.open(info) as content, path.open("wb") as file:
@@ -144,6 +151,9 @@ def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | 
                 path, source.corpus, name, text_field=source.text_field,
                 plain_text=source.plain_text if member.is_alone else "file",
             )  # fmt: skip
+            if reason and found.format in PLAIN_TEXT_FORMATS:
+                yield _extract(name, dropped=reason)
+                return
             read_to = 0
             for item in _documents(found, name, where):
                 if isinstance(item, Extract):
@@ -155,6 +165,9 @@ def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | 
                 else:
                     yield item
         except DataError as error:
+            if reason and not _DATA_ENDING.search(name):
+                yield _extract(name, dropped=reason)
+                return
             raise DataError(str(error).replace(str(path), f"{source.path}: {name}")) from error
 
 

@@ -79,7 +79,9 @@ def test_urls_and_paths() -> None:
     assert local_inputs(["a", "wikipedia=b/*"], Path("nowhere")) == ["a", "wikipedia=b/*"]
 
 
-def test_globs_and_directories_on_s3(bucket: Put, tmp_path: Path) -> None:
+def test_globs_and_directories_on_s3(
+    bucket: Put, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("b.jsonl", "a.jsonl", "c.txt"):
         bucket(f"glob/{name}", LINE + name.encode())
     paths = local_inputs(["news=s3://texts/glob/*.jsonl", "local.jsonl"], tmp_path)
@@ -87,11 +89,12 @@ def test_globs_and_directories_on_s3(bucket: Put, tmp_path: Path) -> None:
     copies = [Path(path.removeprefix("news=")) for path in paths[:-1]]
     assert [copy.name for copy in copies] == ["a.jsonl", "b.jsonl"]
     assert [copy.read_bytes() for copy in copies] == [LINE + b"a.jsonl", LINE + b"b.jsonl"]
-    for name in ("AA/wiki_00", "AB/wiki_00", "AB/.hidden", "AB/empty"):
+    for name in ("AA/wiki_00", "AB/wiki_00", "AB/.hidden", "AB/empty", "_temporary/0/wiki_00"):
         bucket(f"wiki/{name}", LINE if "wiki_00" in name else b"x" * ("hidden" in name))
     [tree] = local_inputs(["s3://texts/wiki"], tmp_path / "downloads")
     _, sources = corpus_sources("own", [tree])
     assert [source.name for source in sources] == ["AA/wiki_00", "AB/wiki_00"]
+    assert "s3://texts/wiki: 2 file(s) and folder(s) are skipped" in capsys.readouterr().out
     assert local_inputs(["s3://texts/wiki/"], tmp_path / "downloads") == [tree]
 
 

@@ -21,6 +21,7 @@ from tests.benchmarks.planted import document
 from tests.golden.formats import zipped
 from tests.pipeline.data.selection.conftest import arrays
 from tests.pipeline.ingest.documents.raw_files import arrow, parquet
+from tests.pipeline.ingest.files import put
 from tests.pipeline.ingest.tars import tar
 
 FIRST = "The quick brown fox jumps over the lazy dog and then it sleeps until next morning"
@@ -262,11 +263,11 @@ def test_unreadable_files_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_older_text_is_read_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A data set's LICENSE.htm need not be excluded, and accents match."""
-    text, path = f"Café “naïve”\n{FIRST} à la carte", tmp_path / "LICENSE.htm"
+    """A data set's old.htm need not be excluded, and accents match."""
+    text, path = f"Café “naïve”\n{FIRST} à la carte", tmp_path / "old.htm"
     path.write_bytes(text.encode("cp1252"))
     found = Evaluation.read([str(tmp_path)])
-    assert "LICENSE.htm is not UTF-8 (line 1); read as Windows-1252" in capsys.readouterr().out
+    assert "old.htm is not UTF-8 (line 1); read as Windows-1252" in capsys.readouterr().out
     assert found.mark == read(path, text).mark
 
 
@@ -293,7 +294,7 @@ def test_a_folder_of_many_formats(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "c.jsonl").write_text(GOOD)
     (tmp_path / "d.arrow").write_bytes(ENCODED["Arrow stream"])
     (tmp_path / "dataset_info.json").write_text(json.dumps({"name": "dogs"}, indent=2))
-    (tmp_path / "README.md").write_text(f"# Dogs\n\n{FIRST}\n")
+    (tmp_path / "about.md").write_text(f"# Dogs\n\n{FIRST}\n")
     (tmp_path / ".hidden.png").write_bytes(b"\x89PNG\0")
     assert all(known(Evaluation.read([str(tmp_path)]), FIRST, SECOND, PLANTED[-1]))
     said = capsys.readouterr().out
@@ -304,6 +305,20 @@ def test_a_folder_of_many_formats(tmp_path: Path, capsys: pytest.CaptureFixture[
         (tmp_path / f"z{number}.txt").write_text("short")
     Evaluation.read([str(tmp_path)])
     assert ", and 12 more\n" in capsys.readouterr().out
+
+
+def test_a_folder_s_licence_drops_no_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor do its other files that are skipped in every folder; one that is named is read."""
+    put(tmp_path / "dev.tsv", FIRST)
+    for name in ("LICENSE", "README.md", "Thumbs.db", ".git/notes", "dev.tsv~"):
+        put(tmp_path / name, SECOND)
+    assert known(Evaluation.read([str(tmp_path)]), FIRST, SECOND) == [True, False]
+    said = capsys.readouterr().out
+    assert " 5 file(s) and folder(s) are skipped" in said and "LICENSE" in said
+    named = Evaluation.read([str(tmp_path), str(tmp_path / "LICENSE")])
+    assert known(named, FIRST, SECOND) == [True, True]
 
 
 def test_no_files_and_files_without_a_run(tmp_path: Path) -> None:

@@ -19,16 +19,20 @@ SLEEP = Paradigm(
 )  # fmt: skip
 
 
-def test_published_forms_are_read_and_other_files_skipped(tmp_path: Path) -> None:
+def test_published_forms_are_read_and_other_files_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "island-effects-adjunct.txt").write_text(ZORRO)
     (tmp_path / "LICENSE").write_text("MIT")
     (tmp_path / "readme.txt").write_text("Two\nlines\n")
     (tmp_path / "scores.csv").write_text("1,2,3")
+    (tmp_path / "_old-island-effects-adjunct.txt").write_text(ZORRO)
     with zipfile.ZipFile(tmp_path / "BLiMP.zip", "w") as archive:
         archive.writestr("data/plural.jsonl", BLIMP)
         archive.writestr("__MACOSX/data/plural.jsonl", "junk")
         archive.writestr("README.md", "junk")
     assert read_paradigms(tmp_path) == [SLEEP, AGREEMENT]
+    assert " 5 file(s) and folder(s) are skipped by their names" in capsys.readouterr().out
     assert read_paradigms(tmp_path / "BLiMP.zip") == [AGREEMENT]
     assert read_paradigms(tmp_path / "island-effects-adjunct.txt") == [SLEEP]
 

@@ -20,21 +20,19 @@ def read_names(
 
 
 def test_descriptions_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Unless it is named, or among nothing but text."""
+    """Unless it is named, whatever is next to it."""
     records = put(tmp_path / "a.jsonl")
     beside = ["LICENSE", "README.md", "SHA256SUMS", "a.jsonl.sha256", "md5sum.txt"]
     for name in beside:
         put(tmp_path / name, "Some words.\n\n" * 100)
     found, said = read_names(capsys, tmp_path)
     assert found == ["a.jsonl"]
-    assert f"{tmp_path} holds 1 JSON lines; 5 other file(s) are skipped (LICENSE, " in said
-    assert "--plain-text reads them as documents" in said
-    found, said = read_names(capsys, tmp_path, plain_text="blank_lines")
-    assert found == sorted(["a.jsonl", *beside])
-    assert re.search("holds (1 JSON lines, 5 plain text|5 .*, 1 JSON lines); all are read", said)
+    assert f"{tmp_path}: 5 file(s) and folder(s) are skipped by their names (LICENSE, " in said
+    assert read_names(capsys, tmp_path, plain_text="blank_lines")[0] == ["a.jsonl"]
     assert read_names(capsys, tmp_path / "README.md", records)[0] == ["README.md", "a.jsonl"]
     records.unlink()
-    assert read_names(capsys, tmp_path) == (beside, "")
+    put(tmp_path / "a.txt", "Words.")
+    assert read_names(capsys, tmp_path)[0] == ["a.txt"]
 
 
 def test_only_plain_text_that_is_less_than_the_records_is_left_out(

@@ -153,15 +153,15 @@ def test_files_beside_folders_are_left_out(
 ) -> None:
     """As `test_shapes` says; all are read with --plain-text."""
     put_all(tmp_path, "en/1.jsonl", "sw.jsonl")
-    put(tmp_path / "yo/README", "A folder of plain text.\n")
+    put(tmp_path / "yo/1.txt", "A folder of plain text.\n")
     for file in ("README.md", "LICENSE", "list.txt"):
         put(tmp_path / file, "Text.\n")
-    for plain_text, more in (("", set[str]()), ("file", {"LICENSE", "README", "list"})):
+    for plain_text, more in (("", set[str]()), ("file", {"list"})):
         _, found = corpus_sources("mine", [str(tmp_path)], plain_text=plain_text, by_folder=True)
         assert {source.corpus for source in found} == {"en", "sw", "yo"} | more
         said = capsys.readouterr().out
-        assert ("3 other file(s) are skipped (LICENSE, README.md, list.txt)" in said) != bool(more)
+        assert ("1 other file(s) are skipped (list.txt)" in said) != bool(more)
+        assert "2 file(s) and folder(s) are skipped by their names (LICENSE, README.md)" in said
     put(tmp_path / "list.txt", "Text.\n" * 20)
     _, found = corpus_sources("mine", [str(tmp_path)], by_folder=True)
     assert {source.corpus for source in found} == {"en", "list", "sw", "yo"}
-    assert "2 other file(s) are skipped (LICENSE, README.md)" in capsys.readouterr().out

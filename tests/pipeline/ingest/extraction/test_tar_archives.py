@@ -4,6 +4,8 @@ import gzip
 import io
 import lzma
 import tarfile
+import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +22,14 @@ from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents import byte_blocks
 from pipeline.ingest.documents.parquet import CONTENT_MARK, EXTRACTION_MARK, extraction_mark
 from pipeline.ingest.documents.read import file_identity
-from pipeline.ingest.documents.records import BadRecord, Extract, Record, Source
+from pipeline.ingest.documents.records import BadRecord, Dropped, Extract, Record, Source
 from pipeline.ingest.extraction import tar_archives, units
 from pipeline.ingest.extraction.document_tables import SCHEMA, extract_tables
 from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.ingest.compression.compressed_files import PACK
 from tests.pipeline.ingest.dump import small_dump
 from tests.pipeline.ingest.extraction.test_html_files import EVERY, write_site
-from tests.pipeline.ingest.files import put, read_all, sniffed, texts_of
+from tests.pipeline.ingest.files import bad_of, put, read_all, sniffed, texts_of
 from tests.pipeline.ingest.tars import PAGES, Content, extracted, tar
 from tests.pipeline.ingest.web_archive import page
 
@@ -141,7 +143,7 @@ def test_every_file_is_read_or_has_a_reason(
         for record in found
     ] == [
         "Text\0 with NULs.\r\n\0\0\0" + "x" * 30, "empty", "invalid UTF-8", "binary",
-        "JSON in an archive", "attributes of a file, from a Mac", "over 0 MiB", "Packed.",
+        "JSON in an archive", "skipped by its name", "over 0 MiB", "Packed.",
         "over 0 MiB",
     ]  # fmt: skip
     assert found[2] == BadRecord("pages.tar/c", "invalid UTF-8")
@@ -160,8 +162,44 @@ def test_every_file_is_read_or_has_a_reason(
         ("pages.tar/wiki.xml", "MediaWiki dump in an archive"),
         ("pages.tar/feed", "XML of an unknown kind"), ("pages.tar/sgml", "XML of an unknown kind"),
         ("a.txt", "<p>No declaration: a text.</p>"),
-        ("._b.xml", "attributes of a file, from a Mac"),
+        ("._b.xml", "skipped by its name"),
     ]  # fmt: skip
+
+
+SAMPLES = {
+    f"{number:04}.{ending}": content
+    for number in range(3)
+    for ending, content in {
+        "txt": f"Text {number}.".encode(), "cls": b"3", "seg.json": b"[1, 2]", "jpg": b"\xff\xd8\0",
+        "JSON": b'{\n "id": 1\n}', "npy": b"\x93NUMPY" + bytes(80),
+    }.items()
+}  # fmt: skip
+"""Samples of several files each, as WebDataset writes them."""
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_labels_beside_texts_are_no_documents(kind: str, tmp_path: Path) -> None:
+    """Only known endings are texts; the others are counted, each."""
+    path = tmp_path / f"samples.{kind}"
+    if kind == "tar":
+        put(path, tar(SAMPLES | {"page.php": page("A page").encode(), "noending": b"A text."}))
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in SAMPLES.items():
+                if not name.lower().endswith("json"):  # in a zip they are read, or refused
+                    archive.writestr(name, content)
+    found = read_all(extracted(path, tmp_path / "out"))
+    texts = [text for text in texts_of(found) if not text.startswith("A ")]
+    assert texts == ["Text 0.", "Text 1.", "Text 2."]
+    assert not bad_of(found)
+    if kind == "tar":
+        assert len(texts_of(found)) == 5, "a page and what has no ending are documents"
+    reasons = Counter(item.reason for item in found if isinstance(item, Dropped))
+    endings = ("cls", "jpg", "npy") if kind == "zip" else ("cls", "jpg", "json", "npy")
+    for ending in endings:
+        [count] = [n for reason, n in reasons.items() if reason.endswith(f".{ending}")]
+        assert count == (6 if ending == "json" else 3)
+    assert len(reasons) == len(endings)
 
 
 def test_damage_is_one_line_that_names_the_place(tmp_path: Path) -> None:
@@ -259,12 +297,12 @@ def test_texts_keep_their_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(units, "TAR_UNIT_BYTES", unit)
     path = put(tmp_path / "plain.tar", tar(PLAIN))
     made = extracted(path, tmp_path / "out")
-    assert extraction_mark(made.path) == "f8ab0313db0269ca"
-    assert fingerprint({"f": file_identity(made)}) == "d3f214241747232a"
-    assert "f8ab0313db0269ca" not in made.path, "is extracted again"
+    assert extraction_mark(made.path) == "63f3213f2e5f3e93"
+    assert fingerprint({"f": file_identity(made)}) == "674262aabf98fb7c"
+    assert "63f3213f2e5f3e93" not in made.path, "is extracted again"
     (table,) = extract_tables(records(path))
     content = pq.read_schema(made.path).metadata[CONTENT_MARK].decode()
-    schema = SCHEMA.with_metadata({EXTRACTION_MARK: "f8ab0313db0269ca", CONTENT_MARK: content})
+    schema = SCHEMA.with_metadata({EXTRACTION_MARK: "63f3213f2e5f3e93", CONTENT_MARK: content})
     repeated = ["dropped", "bad", "language", "domain", "noted", "file"]
     with pq.ParquetWriter(
         tmp_path / "expected", schema, compression="zstd", use_dictionary=repeated,
