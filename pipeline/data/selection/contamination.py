@@ -40,12 +40,12 @@ from pipeline.ingest.documents.parquet import read_strings, table_format
 from pipeline.ingest.documents.records import Format
 from pipeline.ingest.documents.sniff import (
     DATA_NAME,
-    JSON_ARRAY,
     MARKS,
-    UNREADABLE,
     is_tar,
     read_head,
+    require_content,
     require_regular,
+    unreadable_shape,
 )
 from pipeline.ingest.encodings.utf import nearly_utf8, wide_encoding
 
@@ -61,12 +61,8 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 # An object, or an array of objects, up to the colon after the first key; also in Python's quotes.
 _JSON_START = re.compile(rb"""\s*(?:\[\s*)?\{\s*(["'])(?:(?!\1)[^\\\n]|\\.)*\1\s*:""")
 _TABLE_NAMES = {".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow"}
-_REFUSED = {
-    rb"%PDF-": "a PDF document",
-    rb"\([dl]p\d+\n": "a pickle",  # protocol 0, which is ASCII
-}
+_PICKLE = rb"\([dl]p\d+\n"  # protocol 0, which is ASCII
 _REFUSED_MARKS: dict[Format, str] = {"warc": "a WARC file", "mediawiki": "a MediaWiki dump"}
-_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +156,7 @@ def _decode(path: Path, content: bytes) -> str:
 
 def _refuse(path: Path, head: bytes) -> None:
     """Raise DataError if a file's first bytes, decompressed, show a format that cannot be read."""
-    if head.startswith(_LFS_POINTER):
-        raise DataError(f"{path} is a Git LFS pointer, not the file itself; run git lfs pull")
+    require_content(path, head)
     if is_tar(head):
         raise _unreadable(path, "a tar archive")
     if compression_of(head):
@@ -169,9 +164,8 @@ def _refuse(path: Path, head: bytes) -> None:
     for mark, format in MARKS:
         if format in _REFUSED_MARKS and mark.match(head):
             raise _unreadable(path, _REFUSED_MARKS[format])
-    for pattern, shape in (UNREADABLE | _REFUSED).items():
-        if shape != JSON_ARRAY and re.match(pattern, head):
-            raise _unreadable(path, shape)
+    if shape := "a pickle" if re.match(_PICKLE, head) else unreadable_shape(head):
+        raise _unreadable(path, shape)
     if encoding := wide_encoding(head) if b"\0" in head else "":
         raise _unreadable(path, f"{encoding[:6]} text")
     if b"\0" in head:  # avoids reading a large binary file to its end

@@ -21,6 +21,15 @@ _BEFORE = re.compile(rb"\s+|%b|%b|%b" % (_COMMENT, _INSTRUCTION, _DOCTYPE), re.D
 _ROOT = re.compile(rb"<(?:[\w.-]+:)?([\w.-]+)")
 _DECLARED = re.compile(rb"\s*<(?:\?xml\b|!DOCTYPE\b)", re.I)
 _HTML = re.compile(rb"<!DOCTYPE\s+html\b", re.I)
+# Elements of HTML with which a text may start; and <doc id=, as wikiextractor writes.
+_IN_TEXT = (
+    rb"(?!(?:a|abbr|address|article|aside|b|big|blockquote|body|br|center|cite|code|dd|del|div|dl|"
+    rb"dt|em|figure|font|footer|form|h[1-6]|head|header|hr|i|img|ins|kbd|li|link|main|mark|meta|nav|"
+    rb"ol|p|pre|q|s|script|section|small|span|strike|strong|style|sub|summary|sup|table|tbody|td|"
+    rb"th|thead|title|tr|tt|u|ul|var|doc\s+id)\b)"
+)
+_SGML = re.compile(rb"\s*<%b([A-Za-z][\w.-]*)(?:\s[^<>]*)?>" % _IN_TEXT)
+_CLOSED = re.compile(rb"</%b[A-Za-z][\w.-]*\s*>" % _IN_TEXT)
 _HTML_NAME = re.compile(r"\.x?html?(?:\.(?:gz|zst|xz|bz2|lz4))?$", re.I)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -49,12 +58,14 @@ def markup_format(path: Path, name: str, head: bytes, forced_text: bool) -> Form
     # A fragment without a declaration is HTML only if its name says so, else it is text.
     if is_html or (not is_declared and root and _HTML_NAME.search(name)):
         return "html"
-    if not is_declared:
+    # Without a declaration a start tag is no evidence, such as a name in a chat.
+    if not is_declared and not (_SGML.match(head) and _CLOSED.search(head)):
         return None
     kind = f"<{root[1].decode(errors='replace')}>" if root else "no element in its first 64 KiB"
     raise DataError(
         f"{path} is XML or SGML ({kind}), which cannot be read; convert it to JSON lines, Parquet "
-        "or UTF-8 text (MediaWiki dumps and HTML are read)"
+        "or UTF-8 text (MediaWiki dumps and HTML are read"
+        + (")" if is_declared else "; --plain-text reads it with its tags)")
     )
 
 

@@ -54,12 +54,20 @@ from pipeline.ingest.encodings.utf import wide_encoding
 # Formats that are recognised only to be refused by name.
 JSON_ARRAY = "one JSON array, but not of objects"
 
+_LFS_POINTER = rb"version https://git-lfs\.github\.com/spec/"
 # In this order: the byte order mark of UTF-32 starts with the one of UTF-16.
 UNREADABLE = {
     rb"PK\x03\x04": "a zip archive",
     rb"ARROW1": "a compressed Arrow file",
     rb"PAR1": "a compressed Parquet file",
     rb"filedesc://\S+ [^\n]+ \d+\r?\n\d \d ": "an ARC file, older than WARC",
+    rb"%PDF-": "a PDF document",
+    rb"%!PS": "a PostScript document",
+    rb"\s*\{\\rtf": "an RTF document",
+    _LFS_POINTER: "a Git LFS pointer",
+    # Its own header or the one of a part says so, and a line of it follows.
+    rb"(?is)(?:From [^\n]*\n)?[a-z][\w-]*:[ \t].*?\nContent-Transfer-Encoding:[ \t]*base64\b"
+    rb"[^\n]*\n(?:[^\r\n][^\n]*\n){0,50}\r?\n[a-z0-9+/]{16,76}={0,2}(?!\S)": "a mail in base64",
     rb"\xff\xfe\0\0|\0\0\xfe\xff|(?:[ -~]\0\0\0){2}|(?:\0\0\0[ -~]){2}": "UTF-32 text, not UTF-8",
     rb"\xff\xfe|\xfe\xff|(?:[ -~]\0){4}|(?:\0[ -~]){4}": "UTF-16 text, not UTF-8",
 }
@@ -242,9 +250,9 @@ def sniff_text(
     """
     whole = len(head) <= HEAD_BYTES
     head = head.removeprefix(BOM)
-    for pattern, shape in UNREADABLE.items():
-        if re.match(pattern, head):
-            raise _unreadable(path, shape)
+    require_content(path, head)
+    if shape := unreadable_shape(head):
+        raise _unreadable(path, shape)
     text = head.decode(errors="replace").lstrip("\ufeff \t\r\n")
     if b"\0" in head or text.count("\ufffd") * 10 > len(head) * 3:
         if encoding := wide_encoding(head):
@@ -277,6 +285,17 @@ def sniff_text(
         return "csv"
     _refuse_other_data(path, bool(named), kinds)
     return "text"
+
+
+def require_content(path: Path, head: bytes) -> None:
+    """Raises DataError if a file is a pointer to what was not fetched."""
+    if re.match(_LFS_POINTER, head):
+        raise DataError(f"{path} is a Git LFS pointer, not the file itself; run git lfs pull")
+
+
+def unreadable_shape(head: bytes) -> str:
+    """What a file is that is no text, whatever its name; empty if its first bytes show nothing."""
+    return next((shape for pattern, shape in UNREADABLE.items() if re.match(pattern, head)), "")
 
 
 def _unreadable(path: Path, shape: str) -> DataError:

@@ -43,7 +43,7 @@ from pipeline.ingest.documents.records import (
     Extract,
     Source,
 )
-from pipeline.ingest.documents.sniff import _BLOCK, is_tar
+from pipeline.ingest.documents.sniff import _BLOCK, is_tar, unreadable_shape
 from pipeline.ingest.extraction.html_files import extract_html
 from pipeline.ingest.extraction.places import START, Place, blocks_from
 from pipeline.ingest.extraction.web_pages import without_repeats
@@ -250,7 +250,10 @@ def _is_markup(path: str, head: bytes) -> bool:
 
 def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecord]:
     """The document of a text file; several of a giant one, whose ids end in where they start."""
-    if content.count(b"\0") > _NULS_IN_TEXT * len(content):
+    # All of these are ASCII; other bytes are judged as a whole below.
+    if content[:2].isascii() and (shape := unreadable_shape(content[:HEAD_BYTES])):
+        yield BadRecord(where, shape, size=len(content))
+    elif content.count(b"\0") > _NULS_IN_TEXT * len(content):
         yield BadRecord(where, "binary", size=len(content))
     elif not content:
         yield _File(path, "", "empty")

@@ -11,9 +11,18 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.documents import sniff as module
+from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.sniff import read_head, sniff
+from pipeline.ingest.extraction.units import stream
 from tests.pipeline.ingest.documents.raw_files import COMPRESS, LINES, in_blocks, records, source
-from tests.pipeline.ingest.files import put, sniffed
+from tests.pipeline.ingest.files import bad_of, put, sniffed, texts_of
+from tests.pipeline.ingest.tars import tar
+
+
+def stream_of(path: Path) -> list[object]:
+    """The records of an archive."""
+    [piece] = cut(sniffed(path), 1 << 20)
+    return [*stream(piece)]
 
 
 def test_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +109,61 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(DataError, match=f"{tmp_path / 'file'} {message}"):
             source(tmp_path, content)
+
+
+MAIL = """From: A <a@example.org>
+Subject: =?utf-8?B?w4A=?=
+MIME-Version: 1.0
+Content-Type: text/plain; charset="utf-8"
+Content-Transfer-Encoding: %s
+X-Mailer: none
+
+%s
+"""
+NO_TEXT: dict[str, tuple[str, str]] = {
+    "RTF": (r"{\rtf1\ansi\deff0 {\fonttbl {\f0 Times;}} Some words.\par }", "an RTF document"),
+    "PostScript": ("%!PS-Adobe-3.0\n%%Pages: 1\n(Some words.) show\n", "a PostScript document"),
+    "PDF": ("%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\nendobj\n", "a PDF document"),
+    "pointer": (
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12\n",
+        "a Git LFS pointer",
+    ),
+    "mail": (MAIL % ("base64", "U29tZSB3b3JkcyBvZiBhIG1haWwuIFNvbWUgd29yZHMu"), "a mail in base64"),
+    "mail box": (f"From a@b Mon\n{MAIL % ('BASE64', 'QUJD' * 19)}", "a mail in base64"),
+}  # fmt: skip
+SGML = {
+    "TREC": "<DOC>\n<DOCNO> AP-1 </DOCNO>\n<TEXT>\nSome words.\n</TEXT>\n</DOC>\n",
+    "Gigaword": '<DOC id="A.1" type="story" >\n<HEADLINE>\nWords\n</HEADLINE>\n<TEXT>\nMore.',
+    "WMT": '<srcset setid="a" srclang="any">\n<doc docid="b">\n<seg id="1">Words.</seg>\n</doc>\n',
+}
+TEXTS = {
+    "a chat": "<alice> Hello!\n<bob> Hello, <alice>.\n",
+    "a fragment": "<p>Some words.</p>\n<b>More</b>",
+    "sentences": "<s> Some words . </s>\n<s> More . </s>\n",
+    "wikitext": "<ref name=a /> Some words.\n",
+    "a plain mail": MAIL % ("7bit", "Some words of a mail."),
+    "about mails": "Note: a line\nContent-Transfer-Encoding: base64\nand then\n\nmore words.\n",
+    "about RTF": r"In RTF, {\rtf1 is first.",
+}
+
+
+def test_what_is_named_as_text_and_is_none(tmp_path: Path) -> None:
+    """Is refused by what it is, in an archive counted; markup is text if the user says so."""
+    for name, (content, shape) in NO_TEXT.items():
+        for forced_text in (False, True):
+            with pytest.raises(DataError, match=f"a.txt is {shape}"):
+                sniffed(tmp_path / "a.txt", content, forced_text=forced_text)
+        member = put(tmp_path / "a.tar", tar({"a.txt": content.encode()}))
+        assert [bad.reason for bad in bad_of(stream_of(member))] == [shape], name
+    for name, content in SGML.items():
+        with pytest.raises(DataError, match=r"a\.txt is XML or SGML"):
+            sniffed(tmp_path / "a.txt", content)
+        assert sniffed(tmp_path / "a.txt", content, forced_text=True).format == "text"
+        assert bad_of(stream_of(put(tmp_path / "a.tar", tar({"a.txt": content.encode()})))), name
+    for name, content in TEXTS.items():
+        assert sniffed(tmp_path / "a.txt", content).format == "text", name
+        member = put(tmp_path / "a.tar", tar({"a.txt": content.encode()}))
+        assert texts_of(stream_of(member)) == [content.strip()], name
 
 
 def test_what_is_missing_or_not_a_regular_file(tmp_path: Path) -> None:
