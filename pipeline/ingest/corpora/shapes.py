@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pipeline.base.errors import escaped
 from pipeline.ingest.corpora.found_files import InputFile
 from pipeline.ingest.corpora.input_files import in_threads
-from pipeline.ingest.documents.byte_blocks import read_blocks
+from pipeline.ingest.documents.byte_blocks import read_blocks, with_newlines
 from pipeline.ingest.documents.packed_rows import RowQueue
 from pipeline.ingest.documents.plain_text import GAP
 from pipeline.ingest.documents.records import (
@@ -302,7 +302,7 @@ def _start(source: Source) -> list[bytes]:
         head += block[: _SAMPLED_BYTES - len(head)]
         if len(head) == _SAMPLED_BYTES:
             break
-    content = bytes(head)
+    content = with_newlines(bytes(head), of_text=True)
     parts = [content]
     if source.plain_text == "lines":
         parts = content.split(b"\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,7 +27,18 @@ OVERRUN_BYTES = 1 << 16  # per read past the requested range, to finish its last
 _AGAIN_BYTES = 1 << 24
 """Longest line that Python's parser gets, which takes a dozen times its size in memory."""
 BOM = b"\xef\xbb\xbf"
-BLANK = b" \t\r\f\v"
+BLANK = (
+    rb"(?:[\x00-\x09\x0b-\x20\x7f]|\xc2[\x80-\xa0\xad]|\xe1\x9a\x80|\xe2\x80[\x80-\x8b\x8e\x8f\xaa-\xaf]|"
+    rb"\xe2\x81[\x9f\xa0\xa6-\xa9]|\xe3\x80\x80|\xef\xbb\xbf)"
+)
+"""One of the characters that cleaning takes for a space or removes, such as U+3000 and U+200B."""
+_BLANK_LINE = re.compile(BLANK + b"*")
+_CONTINUED = bytes(range(0x80, 0xC0))  # what continues a character of UTF-8
+_LONE_CR = re.compile(rb"\r(?!\r?\n)")
+_MORE_ENDS = (b"\v", b"\f", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+_CONTEXT = 2
+"""Bytes before and after a byte that decide whether it ends a line."""
+_UNFINISHED = (b"\r", b"\xc2", b"\xe2", b"\xe2\x80")
 _ONLY_IN_PYTHON = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]")
 """Marks of JSON that Python's parser may accept and orjson rejects."""
 
@@ -64,6 +76,37 @@ def read_blocks(path: str, compression: Compression, start: int, end: int) -> It
         else:
             file.seek(start)
             yield from plain_blocks(file, end - start)
+
+
+def with_newlines(content: bytes, *, of_text: bool) -> bytes:
+    """The content with a newline at each end of a line, at the same positions.
+
+    A CR without LF ends a line. of_text: VT, FF, NEL, U+2028 and U+2029 do as well, as in cleaning;
+    in JSON they can be part of a string. CR LF stays, as CR is blank.
+    """
+    if b"\r" in content:
+        content = _LONE_CR.sub(b"\n", content)
+    if of_text:
+        for end in _MORE_ENDS:
+            if end[-1:] in content:  # a byte is found five times as fast as two or three
+                content = content.replace(end, b"\n".rjust(len(end)))
+    return content
+
+
+def blocks_with_newlines(blocks: Iterator[bytes], *, of_text: bool) -> Iterator[bytes]:
+    """The same blocks of a file with a newline at each end of a line, see `with_newlines`."""
+    before, ahead = b"", deque[bytes]()
+    while block := ahead.popleft() if ahead else next(blocks, b""):
+        around = before + block[-_CONTEXT:]
+        if around.endswith(_UNFINISHED):  # else nothing is read ahead: readers stop early
+            while sum(map(len, ahead)) < _CONTEXT and (more := next(blocks, b"")):
+                ahead.append(more)
+        if of_text or b"\r" in block:
+            context = before + block + b"".join(ahead)[:_CONTEXT]
+            yield with_newlines(context, of_text=of_text)[len(before) :][: len(block)]
+        else:
+            yield block
+        before = around[-_CONTEXT:]
 
 
 class CountedFile:
@@ -109,39 +152,49 @@ def plain_blocks(file: BinaryIO, wanted: int) -> Iterator[bytes]:
         size = min(2 * size, BLOCK_BYTES)
 
 
-def first_line_start(path: str, position: int) -> int:
-    """Start of the first line at or after `position` of an uncompressed file."""
+def first_line_start(path: str, position: int, *, of_text: bool = False) -> int:
+    """Start of the first line at or after `position` of an uncompressed file.
+
+    of_text: as for `with_newlines`.
+    """
     if position == 0:
         return 0
-    position -= 1  # with a newline there, a line starts at the position itself
-    for block in read_blocks(path, "", position, position):
-        newline = block.find(b"\n")
+    # With a newline just before it, a line starts at the position itself.
+    skipped = min(position - 1, _CONTEXT)
+    position -= 1 + skipped
+    blocks = read_blocks(path, "", position, position)
+    for block in blocks_with_newlines(blocks, of_text=of_text):
+        newline = block.find(b"\n", skipped)
         if newline >= 0:
             return position + newline + 1
         position += len(block)
+        skipped = max(0, skipped - len(block))
     return position
 
 
 def follows_blank_line(path: str, line: int) -> bool:
     """True if the line before the one at `line` is blank, or the file starts there."""
-    end = line - 1  # the newline between them
+    end, size = line - 1, OVERRUN_BYTES  # the newline between them
     with Path(path).open("rb") as file:
-        while end > 0:
-            start = end - OVERRUN_BYTES
+        while True:
+            start = end - size
             start = start if start > len(BOM) else 0  # or the read would begin inside the mark
             file.seek(start)
-            text = file.read(end - start)
-            text = (text.removeprefix(BOM) if start == 0 else text).rstrip(BLANK)
-            if text:
-                return text.endswith(b"\n")
-            end = start
-    return True
+            text = with_newlines(file.read(end - start + 1 + _CONTEXT), of_text=True)
+            text = text[: max(0, end - start)]
+            text = text.lstrip(_CONTINUED) if start else text.removeprefix(BOM)
+            before = text.rfind(b"\n") + 1
+            if not _BLANK_LINE.fullmatch(text, before):
+                return False
+            if before or not start:
+                return True
+            size *= 2  # a blank line that is longer than that
 
 
-def count_lines(path: str, end: int) -> int:
-    """Newlines before position `end` of an uncompressed file."""
+def count_lines(path: str, end: int, *, of_text: bool = False) -> int:
+    """Lines that end before position `end` of an uncompressed file; of_text: as above."""
     lines = 0
-    for block in read_blocks(path, "", 0, end):
+    for block in blocks_with_newlines(read_blocks(path, "", 0, end), of_text=of_text):
         if end <= 0:
             break
         lines += block.count(b"\n")

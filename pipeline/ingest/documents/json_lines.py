@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from pipeline.base.errors import DataError
-from pipeline.ingest.documents.byte_blocks import BOM, parse_again
+from pipeline.ingest.documents.byte_blocks import BOM, blocks_with_newlines, parse_again
 from pipeline.ingest.documents.records import (
     BadRecord,
     Piece,
@@ -166,7 +166,10 @@ def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes
     position, lines_read, read_to = start, 0, start
     parts: list[bytes] = []  # parts of a line that continues in the next block
     held = 0  # bytes in these parts
-    for block in piece.blocks(start):
+    blocks = piece.blocks(start)
+    if not piece.source.frames:  # whose starts are known by their newlines
+        blocks = blocks_with_newlines(blocks, of_text=piece.source.format == "text")
+    for block in blocks:
         # After the end, only the line that started before it counts.
         lines = block.split(b"\n", -1 if read_to < end else 1)
         read_to += len(block)

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 
 from pipeline.ingest.documents.byte_blocks import (
+    BLANK,
     BOM,
     PART_BYTES,
+    blocks_with_newlines,
     first_line_start,
     follows_blank_line,
     parts_of,
@@ -23,9 +25,11 @@ from pipeline.ingest.documents.records import (
 )
 from pipeline.ingest.documents.where import Where
 
-GAP = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
+# The first test is quick, and ends the search at nearly every line.
+GAP = re.compile(rb"\n(?![!-~])(?:%b*\n)+" % BLANK)
 """The end of a document: the end of a line and the blank lines after it."""
-_BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
+_BLANK_LINES = re.compile(rb"(?:%b*\n)*" % BLANK)
+_BLANK = re.compile(BLANK + b"*")
 
 
 def read_whole_file(piece: Piece) -> Iterator[Record | BadRecord]:
@@ -47,7 +51,7 @@ def whole_content(piece: Piece) -> bytes:
 def read_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     """Yield the document of each line that starts in a piece and is not blank."""
     source = piece.source
-    start = first_line_start(source.path, piece.start)
+    start = first_line_start(source.path, piece.start, of_text=True)
     where = Where(source, start)
     for position, number, lines in line_blocks(piece, start):
         if isinstance(lines, int):
@@ -57,7 +61,9 @@ def read_lines(piece: Piece) -> Iterator[Record | BadRecord]:
         for line in lines:
             at, number = position, number + 1
             position += len(line) + 1
-            if content := (line if at else line.removeprefix(BOM)).strip():
+            content = (line if at else line.removeprefix(BOM)).strip()
+            # A line that begins with a visible character need not be looked at whole.
+            if content and (0x20 < content[0] < 0x7F or not _BLANK.fullmatch(content)):
                 if record := _short_record(content, at, source.name):
                     yield record
                 else:
@@ -67,15 +73,16 @@ def read_lines(piece: Piece) -> Iterator[Record | BadRecord]:
 def read_blank_line_documents(piece: Piece) -> Iterator[Record | BadRecord]:
     """Yield the documents that start in a piece."""
     source = piece.source
-    start, end = first_line_start(source.path, piece.start), end_of(piece)
+    start, end = first_line_start(source.path, piece.start, of_text=True), end_of(piece)
     if start >= end:
         return
     inside = not follows_blank_line(source.path, start)
-    # An earlier document ends at a gap, whose first newline may be the one just before `start`.
-    position = start - inside
+    # An earlier document ends at a gap, whose first line end, of up to three bytes, may be the one
+    # just before `start`.
+    position = max(0, start - 3) if inside else start
     where = Where(source, position)
     buffer, lines = b"", 0
-    blocks = piece.blocks(position)
+    blocks = blocks_with_newlines(piece.blocks(position), of_text=True)
     for block in itertools.chain(blocks, (b"",)):
         # The empty block marks the end of the file, which ends a document like a gap.
         buffer = buffer + block if block else buffer + b"\n\n"

@@ -70,7 +70,7 @@ from pipeline.ingest.documents.records import (
 from pipeline.ingest.documents.time_limit import TOO_SLOW, drop_slow
 from pipeline.ingest.documents.wikiextractor import HOLES_VERSION, read_doc_markup
 
-READING_VERSION = 2
+READING_VERSION = 3
 """Part of every shard's fingerprint; covers which records a file gives, their order and ids."""
 READERS: dict[Format, int] = {
     "parquet": PARQUET_VERSION,

@@ -34,7 +34,7 @@ from pipeline.ingest.documents.arrow_tables import (
     find_text_columns,
 )
 from pipeline.ingest.documents.books import is_gutenberg
-from pipeline.ingest.documents.byte_blocks import BOM, parse_again, read_blocks
+from pipeline.ingest.documents.byte_blocks import BOM, parse_again, read_blocks, with_newlines
 from pipeline.ingest.documents.csv_tables import is_table, require_text_column
 from pipeline.ingest.documents.markup import markup_format
 from pipeline.ingest.documents.parquet import extraction_mark, text_columns
@@ -253,6 +253,7 @@ def sniff_text(
     require_content(path, head)
     if shape := unreadable_shape(head):
         raise _unreadable(path, shape)
+    head = with_newlines(head, of_text=False)
     text = head.decode(errors="replace").lstrip("\ufeff \t\r\n")
     if b"\0" in head or text.count("\ufffd") * 10 > len(head) * 3:
         if encoding := wide_encoding(head):

@@ -39,6 +39,6 @@ def with_line(example: str, sources: Iterable[Source]) -> str:
             if not file.compression and example.startswith(f"{file.name}@"):
                 position, _, reason = example.removeprefix(f"{file.name}@").partition(": ")
                 if position.isdecimal() and file.format != EXTRACTED and Path(file.path).exists():
-                    line = count_lines(file.path, int(position)) + 1
+                    line = count_lines(file.path, int(position), of_text=file.format == "text") + 1
                     return f"{file.name}:{line}: {reason}"
     return example

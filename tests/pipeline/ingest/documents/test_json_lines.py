@@ -35,6 +35,19 @@ def test_json_lines(tmp_path: Path, compression: str) -> None:
     assert records(found) == RECORDS
 
 
+@pytest.mark.parametrize("block", [1, 1 << 16])
+def test_lines_that_end_in_cr(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of old Macs; what ends only lines of text may be in a string."""
+    in_blocks(monkeypatch, block)
+    lines = ['{"text": "One."}', '{"text": "Two\u2028\x85."}', "{", '{"text": "Three."}']
+    for end in ("\r", "\r\n", "\n"):
+        found = source(tmp_path, end.join(lines).encode())
+        for piece_bytes in (1, 7, 1000):
+            its = records(found, piece_bytes)
+            assert texts_of(its) == ["One.", "Two\u2028\x85.", "Three."], end
+            assert bad_of(its) == [BadRecord("news:3", "invalid JSON")]
+
+
 def test_a_damaged_first_line_is_a_bad_record(tmp_path: Path) -> None:
     for damaged in (
         b"# exported 2020", b"null", b'{"text": "cut o', b'{"text": "cut",', b'{"text":', b"\xc3!",

@@ -9,7 +9,7 @@ from pipeline.ingest.documents import byte_blocks, json_lines
 from pipeline.ingest.documents import plain_text as plain_text_module
 from pipeline.ingest.documents import records as records_module
 from pipeline.ingest.documents.records import BadRecord, Record
-from tests.pipeline.ingest.documents.raw_files import COMPRESS, records, source
+from tests.pipeline.ingest.documents.raw_files import COMPRESS, in_blocks, records, source
 from tests.pipeline.ingest.files import texts_of
 
 
@@ -64,6 +64,41 @@ def test_one_document_per_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                     Record("news@25", "news", "Four."),
                 ]  # fmt: skip
             assert BadRecord("news:4", "invalid UTF-8") in records(found)
+
+
+ENDS = ("\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029")
+BLANKS = ("", " \t", "\u00a0", "\u3000 \u3000", "\u200b", "\ufeff", "\u00ad", "\u2009", "\x01")
+
+
+@pytest.mark.parametrize("block", [1, 3, 1 << 16])
+def test_what_cleaning_takes_for_a_line_end_and_a_blank_line_splits(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever blocks and pieces end; ids are places in the file."""
+    in_blocks(monkeypatch, block)
+    words = ["One \u00e9.", "Two \u200a\u2027.", "Three \u2030."]
+    for end in ENDS:
+        for blank in BLANKS if block > 3 or end in ("\r", "\u2028") else ("\u3000",):
+            gap = f"{end}{blank}{end}"
+            for plain_text, text in (
+                ("blank_lines", gap.join(f"{word}{end}More." for word in words)),
+                ("lines", gap.join(words) + end),
+            ):
+                found = source(tmp_path, text.encode(), plain_text=plain_text)
+                for piece_bytes in (1, 2, 7, 1000):
+                    its = records(found, piece_bytes)
+                    assert [clean_words(one) for one in its] == [
+                        [*word.split(), *(["More."] if plain_text == "blank_lines" else [])]
+                        for word in words
+                    ], (end, blank, plain_text, piece_bytes)
+                    assert [one.id for one in its if isinstance(one, Record)] == [
+                        f"news@{len(text[: text.index(word)].encode())}" for word in words
+                    ]
+
+
+def clean_words(record: object) -> list[str]:
+    assert isinstance(record, Record), record
+    return record.text.split()
 
 
 def test_giant_documents_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
