@@ -9,7 +9,7 @@ from pipeline.base.publish import whole_folder
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.preparation.holdout import why_no_text
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.sample import sample_texts, stored_sample
+from pipeline.data.text.sample import LONG_RUNS, LONGEST_RUN, sample_texts, stored_sample
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.quality import report_quality
 from pipeline.data.tokenizers.trainers import train_vocabulary
@@ -57,6 +57,11 @@ def train_tokenizer(
     )
     for line in report_quality(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
         print(f"tokenizer: {line}")
+    if long_runs := counts.noted.get(LONG_RUNS):
+        print(
+            f"tokenizer: cut {long_runs:,} documents for training after {LONGEST_RUN:,} characters "
+            "without white space (DNA, base64, long URLs): no token needs more"
+        )
     if counts.bad:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.bad.items())
         print(f"tokenizer: skipped {reasons}, first {_example(counts, sources)}")

@@ -36,10 +36,8 @@ def in_pieces(record: Record) -> Iterator[Record]:
 def _stop(text: str, start: int) -> int:
     """The end of the piece that begins at `start`."""
     end = min(len(text), start + MOST_CHARACTERS)
-    # windows side by side, one search each: any run of twice their length fills one
-    for at in range(start, end - RUN_CHARACTERS + 1, RUN_CHARACTERS):
-        if not _SPACE.search(text, at, at + RUN_CHARACTERS):
-            return at + RUN_CHARACTERS
+    if (run := run_end(text, start, end, RUN_CHARACTERS)) >= 0:
+        return run
     if end == len(text):
         return end
     # between paragraphs if there is an end of one, else between words
@@ -47,3 +45,15 @@ def _stop(text: str, start: int) -> int:
         if (last := text.rfind(white, end - RUN_CHARACTERS, end)) >= 0:
             return last + 1
     return end
+
+
+def run_end(text: str, start: int, stop: int, characters: int) -> int:
+    """The end of the first `characters` without white space in a part of a text; -1 if none.
+
+    Every run of twice that length is found, and none that is shorter.
+    """
+    # windows side by side, one search each: any run of twice their length fills one
+    for at in range(start, stop - characters + 1, characters):
+        if not _SPACE.search(text, at, at + characters):
+            return at + characters
+    return -1
