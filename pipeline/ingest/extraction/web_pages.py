@@ -39,7 +39,7 @@ from pipeline.ingest.extraction.warc import (
     parse_response,
 )
 
-WEB_VERSION = 2
+WEB_VERSION = 3
 """Increase it when the same file gives different output: here, in `warc`, in `encodings` or in
 `main_text`; and `zip_archives.ZIP_VERSION` with it."""
 
@@ -186,7 +186,8 @@ def _read(text: str, stated: str) -> Page:
 
 def _language(page: Page) -> str:
     """The text's language; the page's own declaration decides between near candidates."""
-    best = cast("list[tuple[str, int]]", detect_fast(page.text, n_results=3))
+    # in lower case: of a text in capitals the detector makes Chinese or Korean
+    best = cast("list[tuple[str, int]]", detect_fast(page.text.lower(), n_results=3))
     ranks = dict(best)
     if not ranks:
         return page.language

@@ -37,9 +37,9 @@ def test_each_filter() -> None:
     # texts in other languages are dropped; short texts are kept
     german = "Die Katze schläft den ganzen Tag auf dem Sofa, und niemand weiß, warum sie das tut."
     english = "The cat sleeps on the sofa all day long, and nobody knows why she would do that."
-    text = arrays([german, english, "April 6", german])
+    text = arrays([german, english, "April 6", german, english.upper(), german.upper()])
     [(reason, held)] = Filters(language="en").reasons(*text)
-    assert reason == "language de" and held.tolist() == [True, False, False, True]
+    assert reason == "language de" and held.tolist() == [True, False, False, True, False, True]
 
 
 def test_invalid_filters_are_refused() -> None:

@@ -187,6 +187,12 @@ def test_pages_in_other_languages_are_dropped_with_their_reason(tmp_path: Path) 
     other = everything[2]
     assert isinstance(other, Extract) and other.text and other.language != "en"
     assert english[2] == replace(other, text="", dropped=f"language {other.language}")
+    for declared in ('<html lang="en">', "<html>"):  # English in capitals, as courts write it
+        capitals = page("The bridge", map(str.upper, SENTENCES)).replace(
+            '<html lang="en">', declared
+        )
+        [found] = read(tmp_path / "capitals", response(capitals))
+        assert isinstance(found, Extract) and found.language == "en"
     capped = replace(given, pages=PageChoice(3))
     made = extract([given, limited, capped], tmp_path / "made", local_executor(1))
     assert len({source.path for source in made}) == 3
