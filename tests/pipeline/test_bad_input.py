@@ -74,6 +74,17 @@ def test_a_bad_file_is_one_line_and_no_manifest(tmp_path: Path, prepare: Prepare
         assert said in prepare(path, output=f"out-{name}", code=2), name
     assert "prepared 300 documents" in prepare(write(path, GOOD), output=f"out-{name}")
     assert "nothing.jsonl" in prepare(tmp_path / "nothing.jsonl", code=2)
+    # text that is not UTF-8 is named, with the command that converts it
+    for name, text, encoding in (
+        ("western.txt", "Die Größe des Hauses überrascht. « Déjà vu »\n\n" * 9, "cp1252"),
+        ("western.jsonl", '{"text": "The “café” – ça va?"}\n' * 9, "cp1252"),
+        ("western.csv", "id,text\n" + "1,Die Größe überrascht\n" * 9, "cp1252"),
+        ("wide.txt", "Some text.\n" * 9, "utf-16"),
+        ("russian.txt", "Это обычный русский текст для проверки.\n" * 99, "cp1251"),
+    ):
+        said = prepare(write(tmp_path / name, text.encode(encoding)), code=2).lower()
+        name = {"cp1252": "windows-1252"}.get(encoding, encoding)
+        assert f"iconv -f {name} -t utf-8" in said
     path = write(tmp_path / "pages.xml", small_dump().decode().encode("utf-16-le"))
     assert f"{path} is UTF-16 text" in prepare(path, corpus="wikipedia", code=2)
 

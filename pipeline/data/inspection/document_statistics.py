@@ -8,17 +8,27 @@ hash of their text, which contains either all copies of a text or none.
 from __future__ import annotations
 
 import heapq
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 import xxhash
 
+from pipeline.ingest.documents.json_lines import WITH_FIELDS, to_record
 from pipeline.ingest.documents.parquet import read_rows
 from pipeline.ingest.documents.read import extracted_id, read
-from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Piece, Source
+from pipeline.ingest.documents.records import (
+    EXTRACTED,
+    BadRecord,
+    Dropped,
+    Piece,
+    Record,
+    Source,
+)
 from pipeline.ingest.extraction.units import FORMATS, Records, SlowFormat
 
 KEPT = ""
@@ -50,6 +60,10 @@ class Found:
     site: str
     date: str = ""
     """Time of the revision or fetch, 2016-04-22T10:19:33Z; empty if unknown."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """As in `Record`."""
+    textless: BadRecord | None = None
+    """Likewise."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -193,19 +207,24 @@ def find(piece: Piece) -> Iterator[Found]:
         yield from _find_extracts(source, format.begin(source))
         return
     for record in read(piece):
-        if isinstance(record, BadRecord):
-            yield _dropped(source, record.where, record.reason, is_bad=True)
-        elif isinstance(record, Dropped):
-            yield _dropped(source, record.id, record.reason)
+        if isinstance(record, Dropped):
+            yield Found(source.corpus, record.id, source.name, "", "", record.reason, False, "", "")
         else:
-            yield Found(
-                source.corpus, record.id, record.origin, "", record.text, KEPT, False, "",
-                _site(record.origin),
-            )  # fmt: skip
+            yield _found(source, record)
 
 
-def _dropped(source: Source, id: str, reason: str, *, is_bad: bool = False) -> Found:
-    return Found(source.corpus, id, source.name, "", "", reason, is_bad, "", "")
+def _found(source: Source, record: Record | BadRecord) -> Found:
+    if isinstance(record, BadRecord):
+        return _bad(source, record, record.where)
+    return Found(
+        source.corpus, record.id, record.origin, "", record.text, KEPT, False, "",
+        _site(record.origin), fields=record.fields or {}, textless=record.textless,
+    )  # fmt: skip
+
+
+def _bad(source: Source, record: BadRecord, id: str) -> Found:
+    # what is known of it is shown where others have their title
+    return Found(source.corpus, id, source.name, record.about, "", record.reason, True, "", "")
 
 
 def _find_extracts(source: Source, records: Records) -> Iterator[Found]:
@@ -213,7 +232,9 @@ def _find_extracts(source: Source, records: Records) -> Iterator[Found]:
     for row, record in enumerate(records):
         id = extracted_id(source.name, row, None)
         if isinstance(record, BadRecord):
-            yield _dropped(source, id, record.reason, is_bad=True)
+            yield _bad(source, record, id)
+        elif record.noted == WITH_FIELDS:
+            yield _found(source, to_record(source, json.loads(record.text), id, id))
         else:
             text = "" if record.dropped else record.text
             yield Found(
@@ -236,14 +257,19 @@ def _find_extracted(piece: Piece) -> Iterator[Found]:
         "domain",
         "revised",
         "file",
+        "noted",
     )
     groups = range(piece.start, piece.stop)
     for row, text, (at, *others) in read_rows(source.path, groups, ("text",), columns):
-        where, url, title, dropped, bad, language, domain, date, file = (
+        where, url, title, dropped, bad, language, domain, date, file, noted = (
             value or "" for value in others
         )
         file = file or source.name
         id = file + where if bad and at is not None else extracted_id(file, row, at)
+        if noted == WITH_FIELDS:
+            yield _found(source, to_record(replace(source, name=file), json.loads(text), id, id))
+            continue
+        title = noted if bad else title
         yield Found(
             source.corpus, id, url or file, title, text or "", bad or dropped, bool(bad), language,
             domain or _site(url), date,

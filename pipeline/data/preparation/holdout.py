@@ -208,8 +208,10 @@ def why_no_text(sources: list[Source], counts: DocumentCounts) -> str:
         )
     example = with_line(counts.bad_example, sources)
     what = example or reasons or f"{first.name}: only white space"
-    has_fields = first.format in ("jsonl", "wiki_jsonl", "parquet")
+    has_fields = first.format in ("jsonl", "wiki_jsonl", "json_array", "csv", "parquet", "arrow")
     advice = "name the field with --text-field" if has_fields else "give other files"
+    if [*counts.bad] == ["invalid UTF-8"]:
+        advice = "convert the text to UTF-8"
     if counts.failed_in_map:
         advice = "fix the function of --map"
     return f"corpus {first.corpus} has no text in {len(files)} file(s): {what}; {advice}"

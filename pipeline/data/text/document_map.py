@@ -16,10 +16,11 @@ import hashlib
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.ingest.documents.records import BadRecord, Dropped, Rewriting
@@ -47,6 +48,8 @@ class Document:
     """ISO 639-1 code that extraction found in pages and dumps; empty: unknown."""
     date: str = ""
     """Time at which a page was fetched or revised, 2016-04-22T10:19:33Z; empty: unknown."""
+    fields: dict[str, Any] = field(default_factory=dict, compare=False)
+    """The whole object of a JSON file; empty for other formats."""
 
 
 @dataclass(frozen=True, slots=True)

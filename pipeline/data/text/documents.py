@@ -233,11 +233,19 @@ def _mapped(
     found = apply_map(
         source.rewriting,
         Document(
-            record.text, record.id, source.corpus, record.origin, record.language, record.date
+            record.text,
+            record.id,
+            source.corpus,
+            record.origin,
+            record.language,
+            record.date,
+            record.fields or {},
         ),
     )
     if isinstance(found, BadRecord):
         return found
+    if found == "" and record.textless:  # it made no text of the fields either
+        return record.textless
     size = len(record.text.encode(errors="replace"))
     if isinstance(found, Dropped):
         counts.leave_out(record.id, found.reason, size)

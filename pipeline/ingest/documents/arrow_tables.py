@@ -56,8 +56,7 @@ def read_arrow_rows(
 ) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
     """Yield each row of the batches: its number in the file, its text, and the existing `others`.
 
-    columns: of the text, see `record_texts`. A value is a string, None, or bytes
-    that are not UTF-8.
+    columns: of the text, see `record_texts`. A value is a string, None or bytes that are not UTF-8.
     """
     with naming_tables(path):
         schema = arrow_schema(path)

@@ -33,7 +33,7 @@ from pipeline.ingest.documents.byte_blocks import parts_of
 from pipeline.ingest.documents.plain_text import whole_content
 from pipeline.ingest.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.ingest.documents.time_limit import TOO_SLOW, TimeLimitError, limited
-from pipeline.ingest.encodings.utf import OVERRULED, nearly_utf8
+from pipeline.ingest.encodings.utf import OVERRULED, nearly_utf8, not_utf8
 
 BOOK_VERSION = 2
 """Part of a file's identity: increase it when the same book gives different text."""
@@ -120,7 +120,7 @@ def _read(
         except UnicodeDecodeError as error:
             if declared is None:
                 line = content.count(b"\n", 0, start + error.start) + 1
-                yield BadRecord(f"{name}:{line}", "invalid UTF-8", size=len(part))
+                yield BadRecord(f"{name}:{line}", "invalid UTF-8", not_utf8(part) or "", len(part))
                 continue
             # The header can be wrong: UTF-8 with one bad byte must not become mojibake.
             text = nearly_utf8(part) or ""

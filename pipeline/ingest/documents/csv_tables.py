@@ -33,6 +33,7 @@ from pipeline.ingest.documents.records import (
     State,
     text_fields,
 )
+from pipeline.ingest.encodings.utf import not_utf8
 
 CSV_VERSION = 2
 """Part of a file's identity: increase it when the same file gives different records."""
@@ -188,7 +189,8 @@ def read_csv(piece: Piece) -> Iterator[Record | BadRecord]:
                 size = sum(map(len, values)) + len(values)
                 yield BadRecord(where, "another number of values than columns", size=size)
             elif (text := _decoded(values[text_at])) is None:
-                yield BadRecord(where, "invalid UTF-8", size=len(values[text_at]))
+                about = not_utf8(values[text_at].encode("latin-1")) or ""
+                yield BadRecord(where, "invalid UTF-8", about, len(values[text_at]))
             else:
                 origins = (_decoded(values[at]) for at in origins_at)
                 origin = next(filter(None, origins), source.name)

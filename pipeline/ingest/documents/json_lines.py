@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from pipeline.base.errors import DataError
+from pipeline.base.errors import DataError, escaped
 from pipeline.ingest.documents.byte_blocks import BOM, blocks_with_newlines, parse_again
 from pipeline.ingest.documents.records import (
     BadRecord,
@@ -26,6 +27,7 @@ from pipeline.ingest.documents.records import (
 )
 from pipeline.ingest.documents.where import Where
 from pipeline.ingest.documents.wikiextractor import close_bracket_holes
+from pipeline.ingest.encodings.utf import not_utf8
 
 MAX_LINE_BYTES = 1 << 26
 """A longer line is not a document, and parsing it would take a dozen times its size."""
@@ -43,9 +45,14 @@ _TOKEN = re.compile(rb'"(?:[^"\\]*(?:\\.[^"\\]*)*")?|[\[\]{}]', re.DOTALL)
 _SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,"\[\]{}]+|[}]', re.DOTALL)
 _BETWEEN = re.compile(rb"[\s,]*")
 
+WITH_FIELDS = "with fields"
+"""Noted in extracted files of a record whose text is its whole object, see `stored_text`."""
+
 MANY_VALUES = "millions of values in one object"
 
 _MISSING = object()
+_MOST_SHOWN = 12
+"""Fields of an object that a message names."""
 
 
 def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
@@ -53,7 +60,7 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     source = piece.source
     start = piece.first_line()
     name, loads, where = source.name, orjson.loads, Where(source, start)
-    closes_holes = source.format == "wiki_jsonl"
+    closes_holes, is_mapped = source.format == "wiki_jsonl", keeps_fields(source)
     names = text_fields(source)
     for position, number, lines in line_blocks(piece, start):
         if isinstance(lines, int):
@@ -74,13 +81,15 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
                 try:
                     fields = parse_again(line)
                 except ValueError:
-                    reason = "invalid JSON" if _is_utf8(line) else "invalid UTF-8"
+                    about = not_utf8(line)
+                    reason = "invalid JSON" if about is None else "invalid UTF-8"
                     # A block of NULs, which a file system has lost, holds no text.
-                    yield BadRecord(where(number, at), reason, size=len(line.strip(b"\0")))
+                    size = len(line.strip(b"\0"))
+                    yield BadRecord(where(number, at), reason, about or "", size)
                     continue
             text = _text(fields, names)
-            if text is None:
-                yield _without_text(fields, names, where(number, at), len(line))
+            if text is None or is_mapped:
+                yield to_record(source, fields, f"{name}@{at}", where(number, at), len(line))
             else:
                 text = close_bracket_holes(text) if closes_holes else text
                 yield Record(f"{name}@{at}", _origin(fields) or name, text)
@@ -91,16 +100,28 @@ def _has_too_many_values(line: bytes) -> bool:
     return sum(line.count(mark) * size for mark, size in _VALUE_BYTES.items()) > _MOST_VALUE_BYTES
 
 
-def to_record(
-    source: Source, fields: Any, position: int, where: str, size: int
-) -> Record | BadRecord:
-    """The record of a parsed value of `size` bytes at `position` in the file; where: its name in
-    messages."""
+def to_record(source: Source, fields: Any, id: str, where: str, size: int) -> Record | BadRecord:
+    """The record of a parsed value of `size` bytes with this id; where: its name in messages."""
     names = text_fields(source)
     text = _text(fields, names)
-    if text is None:
-        return _without_text(fields, names, where, size)
-    return Record(f"{source.name}@{position}", _origin(fields) or source.name, text)
+    bad = _without_text(fields, names, where, size) if text is None else None
+    is_mapped = isinstance(fields, dict) and keeps_fields(source)
+    if bad and not is_mapped:
+        return bad
+    record = Record(id, _origin(fields) or source.name, text or "")
+    return replace(record, fields=fields, textless=bad) if is_mapped else record
+
+
+def keeps_fields(source: Source) -> bool:
+    """True if a function is given the whole objects of a file."""
+    return bool(source.rewriting.function) and source.format != "wiki_jsonl"
+
+
+def stored_text(record: Record) -> tuple[str, str]:
+    """The text and note that extraction stores of a record."""
+    if record.fields is None:
+        return record.text, record.noted
+    return orjson.dumps(record.fields).decode(), WITH_FIELDS
 
 
 def _text(fields: Any, names: tuple[str, ...]) -> str | None:
@@ -126,15 +147,18 @@ def _field(fields: dict[str, Any], name: str) -> Any:
 
 
 def _without_text(fields: Any, names: tuple[str, ...], where: str, size: int) -> BadRecord:
-    """A value of `size` bytes that has no text, with the reason."""
+    """A value of `size` bytes that has no text, with the reason and the fields that are there."""
     if not isinstance(fields, dict):
         return BadRecord(where, "not a JSON object", size=size)
     found = [value for name in names if (value := _field(fields, name)) is not _MISSING]
+    shown = ", ".join(map(escaped, itertools.islice(fields, _MOST_SHOWN)))
+    more = ", ..." if len(fields) > _MOST_SHOWN else ""
+    about = f"its fields: {shown}{more}; lists, chats and nested paragraphs need --map"
     if not found:
-        return BadRecord(where, "no text field", size=size)
+        return BadRecord(where, "no text field", about, size)
     if found[0] is None:
-        return BadRecord(where, "null text")  # none is lost
-    return BadRecord(where, "text is not a string", size=size)
+        return BadRecord(where, "null text", about)  # none is lost
+    return BadRecord(where, "text is not a string", about, size)
 
 
 def _origin(fields: dict[str, Any]) -> str:
@@ -145,14 +169,6 @@ def _origin(fields: dict[str, Any]) -> str:
     if isinstance(metadata, dict) and (origin := metadata.get("url")):
         return str(origin)
     return str(fields.get("path") or fields.get("id") or "")
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes] | int]]:
@@ -217,7 +233,7 @@ def read_json_array(piece: Piece) -> Iterator[Record | BadRecord]:
         except ValueError:
             yield BadRecord(where, "invalid JSON", size=len(element))
         else:
-            yield to_record(source, fields, position, where, len(element))
+            yield to_record(source, fields, f"{source.name}@{position}", where, len(element))
 
 
 def _elements(piece: Piece) -> Iterator[tuple[int, bytes]]:

@@ -115,8 +115,7 @@ def read_rows(
 ) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
     """Yield each row of the groups: its number in the file, its text, and the existing `others`.
 
-    columns: of the text, see `record_texts`. A value is a string, None, or bytes
-    that are not UTF-8.
+    columns: of the text, see `record_texts`. A value is a string, None or bytes that are not UTF-8.
     """
     with open_parquet(path) as file:
         # Counted from the start of the file: ids must not depend on where it is cut.

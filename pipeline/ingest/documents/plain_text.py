@@ -24,6 +24,7 @@ from pipeline.ingest.documents.records import (
     end_of,
 )
 from pipeline.ingest.documents.where import Where
+from pipeline.ingest.encodings.utf import not_utf8
 
 # The first test is quick, and ends the search at nearly every line.
 GAP = re.compile(rb"\n(?![!-~])(?:%b*\n)+" % BLANK)
@@ -137,5 +138,5 @@ def _decoded(
             yield Record(f"{name}@{position + start}", name, part.strip().decode())
         except UnicodeDecodeError as error:
             number = lines + document.count(b"\n", 0, start + error.start) + 1
-            at = position + start + error.start
-            yield BadRecord(where(number, at), "invalid UTF-8", size=len(part))
+            place = where(number, position + start + error.start)
+            yield BadRecord(place, "invalid UTF-8", not_utf8(part) or "", len(part))

@@ -15,8 +15,10 @@ reads what `extraction` made of them, with the same ids.
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,10 @@ from pipeline.ingest.documents.books import BOOK_VERSION, read_book
 from pipeline.ingest.documents.csv_tables import CSV_VERSION, read_csv
 from pipeline.ingest.documents.json_lines import (
     JSON_ARRAY_VERSION,
+    WITH_FIELDS,
     read_json_array,
     read_json_lines,
+    to_record,
 )
 from pipeline.ingest.documents.parquet import (
     PARQUET_VERSION,
@@ -293,9 +297,12 @@ def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         file = member or source.name
         name = extracted_id(file, row, at)
         if bad:
-            yield BadRecord(id if at is None else file + id, bad, size=dict(cut or ()).get(bad, 0))
+            place, size = id if at is None else file + id, dict(cut or ()).get(bad, 0)
+            yield BadRecord(place, bad, noted or "", size)
         elif dropped:
             yield Dropped(name, dropped)
+        elif noted == WITH_FIELDS:
+            yield to_record(replace(source, name=file), json.loads(text), name, name, len(text))
         else:
             origin = url or (file if id is None else f"{file}/{id}")
             known = [value or "" for value in known]

@@ -18,7 +18,6 @@ from pipeline.ingest.documents.packed_rows import unpack_rows
 from pipeline.remote.kept_lists import PublishedFile
 
 TEXT_FIELDS = ("text", "body", "content")
-
 ORIGIN_FIELDS = ("url", "path", "id")
 
 Format = Literal[
@@ -319,6 +318,10 @@ class Record:
     """As in `Extract`; read if a function is given it, see `Rewriting`."""
     date: str = ""
     """`Extract.revised`, likewise."""
+    fields: dict[str, Any] | None = field(default=None, compare=False)
+    """The whole object of a JSON file, if a function is given it; None: not kept."""
+    textless: BadRecord | None = None
+    """What the record is unless the function makes a text of `fields`; None: it has a text."""
 
 
 @dataclass(slots=True)
@@ -336,7 +339,7 @@ class BadRecord:
     where: str
     """name:line, or name:row for Parquet, from 1; name@byte where no line is known."""
     reason: str
-    about: str = ""
+    about: str = field(default="", compare=False)
     """More about this one record."""
     size: int = field(default=0, compare=False)
     """Bytes of text that are lost with it, or slightly more; 0: none, or unknown."""

@@ -49,6 +49,7 @@ from pipeline.ingest.documents.records import (
     State,
     text_fields,
 )
+from pipeline.ingest.encodings.decoding import guess_encoding
 from pipeline.ingest.encodings.utf import wide_encoding
 
 # Formats that are recognised only to be refused by name.
@@ -256,8 +257,9 @@ def sniff_text(
     head = with_newlines(head, of_text=False)
     text = head.decode(errors="replace").lstrip("\ufeff \t\r\n")
     if b"\0" in head or text.count("\ufffd") * 10 > len(head) * 3:
-        if encoding := wide_encoding(head):
-            raise _unreadable(path, f"{encoding[:6]} text, not UTF-8")
+        encoding = wide_encoding(head)[:6] or ("" if b"\0" in head else guess_encoding(head))
+        if encoding:
+            raise _unreadable(path, f"{encoding} text, not UTF-8")
         raise DataError(f"{path} is binary; give JSON lines, Parquet or UTF-8 text")
     if ARRAY.match(text):
         return "json_array"
@@ -300,6 +302,9 @@ def unreadable_shape(head: bytes) -> str:
 
 
 def _unreadable(path: Path, shape: str) -> DataError:
+    encoding, is_text, _ = shape.partition(" text, not UTF-8")
+    if is_text:
+        return DataError(f"{path} is {shape}; convert it: iconv -f {encoding} -t UTF-8")
     return DataError(
         f"{path} is {shape}, which cannot be read; convert it to JSON lines, Parquet or "
         "UTF-8 text (JSON lines and text may be .gz, .zst, .xz or .bz2)"

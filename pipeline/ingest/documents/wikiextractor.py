@@ -18,6 +18,7 @@ from pipeline.ingest.documents.records import (
     check_length,
 )
 from pipeline.ingest.documents.where import Where
+from pipeline.ingest.encodings.utf import not_utf8
 from pipeline.ingest.wikitext.holes import HOLE, close_holes
 
 HOLES_VERSION = 2
@@ -111,7 +112,7 @@ def _document(
             text = part.decode().strip()
         except UnicodeDecodeError:
             size = len(document) - begin.end() - start
-            yield BadRecord(where(number, position), "invalid UTF-8", size=size)
+            yield BadRecord(where(number, position), "invalid UTF-8", not_utf8(part) or "", size)
             return
         name = f"{where.source.name}@{position + start}"
         if text in ("", attributes.get("title", "").strip()):

@@ -52,6 +52,7 @@ _OTHER_LABELS = {
 _JAPANESE_ESCAPE = re.compile(rb"\x1b(?:\$[@B]|\([JI])")
 _DAMAGE = re.compile("[\x80-\x9f\ufffd]|[\xa1-\xff]{4,}")
 _ASCII = re.compile(r"[\0-\x7f]+")
+_CONTROLS = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _FEW_NULS = 8
 
 _LITTLE_DAMAGE = 0.02
@@ -131,6 +132,15 @@ def _least_damaged(body: bytes, stated: list[str]) -> str:
         if name:
             found.setdefault(name, _damage(body, name))
     return min(found, key=lambda name: found[name][0] / max(1, found[name][1]))
+
+
+def guess_encoding(body: bytes) -> str:
+    """The encoding of text that is not UTF-8, such as cp1251; empty if it may be anything."""
+    name = _find_codec(detect_encoding(body, html5_compatible=False) or "")
+    if name in ("", "utf-8") or _CONTROLS.search(body):
+        return ""
+    damage, beyond = _damage(body, name)
+    return name if damage <= _LITTLE_DAMAGE * beyond else ""
 
 
 def _damage(body: bytes, encoding: str) -> tuple[int, int]:

@@ -10,6 +10,8 @@ import unicodedata
 OVERRULED = "in another encoding than stated"
 """The note on a document whose encoding is stated wrongly."""
 _ASCII = re.compile(r"[\0-\x7f]+")
+_NOT_WESTERN = re.compile("[\xa1-\xff]{4}|[\xd0\xde\xfe\xff]")
+"""A run of accented letters as no Western language writes them, or a letter of few languages."""
 _CHARACTERS = 2
 """Characters beyond ASCII for each damaged byte, at least. By chance, Japanese in EUC-JP has 0.4 to
 0.6 of them, Thai in TIS-620 0.3, Chinese in GBK 0.2, and Western languages none."""
@@ -21,6 +23,26 @@ def nearly_utf8(content: bytes) -> str | None:
     beyond = _ASCII.sub("", text)
     damaged = beyond.count("\ufffd")
     return text if len(beyond) - damaged >= _CHARACTERS * damaged else None
+
+
+def not_utf8(content: bytes) -> str | None:
+    """None if it is UTF-8; else how to convert it if it looks like Windows-1252, or nothing."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        if nearly_utf8(content) is not None or not _is_windows_1252(content):
+            return ""
+        return "seems to be Windows-1252: iconv -f WINDOWS-1252 -t UTF-8 converts the file"
+    return None
+
+
+def _is_windows_1252(content: bytes) -> bool:
+    """True if what is beyond ASCII are the letters and marks of Western languages."""
+    try:
+        text = content.decode("cp1252")
+    except UnicodeDecodeError:
+        return False
+    return not _NOT_WESTERN.search(text)
 
 
 def wide_encoding(head: bytes) -> str:

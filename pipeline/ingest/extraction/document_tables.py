@@ -17,9 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.ingest.documents.json_lines import stored_text
 from pipeline.ingest.documents.parquet import EXTRACTION_COLUMNS
 from pipeline.ingest.documents.read import read
-from pipeline.ingest.documents.records import BadRecord, Dropped, Extract, Piece, Record
+from pipeline.ingest.documents.records import (
+    BadRecord,
+    Dropped,
+    Extract,
+    Piece,
+    Record,
+)
 
 GROUP_BYTES = 16 << 20
 """Text per row group: half a split, so that workers can share a large file."""
@@ -58,7 +65,8 @@ def extract_tables(records: Iterable[Extract | BadRecord]) -> Iterator[pa.Table]
     for record in records:
         if isinstance(record, BadRecord):
             bad[len(rows)] = record
-            rows.append(tuple(record.where if name == "id" else "" for name in FOUND))
+            known = {"id": record.where, "noted": record.about}
+            rows.append(tuple(known.get(name, "") for name in FOUND))
         else:
             rows.append(_values(record))
             size += len(record.text)
@@ -122,15 +130,16 @@ def record_tables(
         if named:
             files.append(name)
         if isinstance(record, Record):
+            text, noted = stored_text(record)
             ids.append(record.id)
-            texts.append(record.text)
-            size += len(record.text)
+            texts.append(text)
+            size += len(text)
             if record.origin:
                 others.setdefault("url", {})[row] = record.origin
             if record.cut:
                 others.setdefault("cut", {})[row] = record.cut
-            if record.noted:
-                others.setdefault("noted", {})[row] = record.noted
+            if noted:
+                others.setdefault("noted", {})[row] = noted
         elif isinstance(record, Dropped):
             ids.append(record.id)
             texts.append(None)
@@ -142,6 +151,8 @@ def record_tables(
             others.setdefault("bad", {})[row] = record.reason
             if record.size:
                 others.setdefault("cut", {})[row] = _lost(record)
+            if record.about:
+                others.setdefault("noted", {})[row] = record.about
         if size >= GROUP_BYTES or len(texts) >= TABLE_ROWS:
             yield table()
             texts, ids, files, others, size = [], [], [], {}, 0

@@ -37,6 +37,7 @@ from pipeline.base.files import (
 from pipeline.config.settings import fingerprint
 from pipeline.execution.ledger import lock_of, only_once
 from pipeline.execution.workers import Executor, Stage, share, unfinished
+from pipeline.ingest.documents.json_lines import keeps_fields
 from pipeline.ingest.documents.parquet import CONTENT_MARK, EXTRACTION_MARK
 from pipeline.ingest.documents.read import (
     BZIP2_VERSION,
@@ -329,6 +330,7 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
         | ({"members": READERS} if source.format in ("zip", PACK) else {})
         | ({"reading": _reading(source)} if by_settings else {})
         | ({"markup": markup.codes} if markup else {})
+        | ({"fields": 1} if by_settings and keeps_fields(source) else {})
     )
 
 

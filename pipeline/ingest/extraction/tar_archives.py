@@ -44,6 +44,7 @@ from pipeline.ingest.documents.records import (
     Source,
 )
 from pipeline.ingest.documents.sniff import _BLOCK, is_tar, unreadable_shape
+from pipeline.ingest.encodings.utf import not_utf8
 from pipeline.ingest.extraction.html_files import extract_html
 from pipeline.ingest.extraction.places import START, Place, blocks_from
 from pipeline.ingest.extraction.web_pages import without_repeats
@@ -264,7 +265,7 @@ def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecor
             try:
                 yield _File(f"{path}:{start}" if start else path, part.decode(), "")
             except UnicodeDecodeError:
-                yield BadRecord(where, "invalid UTF-8", size=len(content) - start)
+                yield BadRecord(where, "invalid UTF-8", not_utf8(part) or "", len(content) - start)
                 return
 
 

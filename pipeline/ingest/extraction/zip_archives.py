@@ -20,6 +20,7 @@ from pathlib import Path
 
 from pipeline.base.errors import DataError, shown_name
 from pipeline.base.skipped_names import BY_NAME, is_skipped_path, why_not_text
+from pipeline.ingest.documents.json_lines import stored_text
 from pipeline.ingest.documents.read import TABLES, cut, read
 from pipeline.ingest.documents.records import (
     FORMAT_NAMES,
@@ -154,6 +155,7 @@ def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | 
             if reason and found.format in PLAIN_TEXT_FORMATS:
                 yield _extract(name, dropped=reason)
                 return
+            found = replace(found, rewriting=source.rewriting)
             read_to = 0
             for item in _documents(found, name, where):
                 if isinstance(item, Extract):
@@ -186,12 +188,13 @@ def _documents(found: Source, name: str, where: str) -> Iterator[Extract | BadRe
         for record in read(piece):
             if isinstance(record, BadRecord):
                 place = record.where.removeprefix(name)
-                yield BadRecord(where + place, record.reason, size=record.size)
+                yield BadRecord(where + place, record.reason, record.about, record.size)
             elif isinstance(record, Dropped):
                 yield _extract(record.id, dropped=record.reason)
             else:
                 origin = record.origin if record.origin != name else ""
-                yield _extract(record.id, origin, record.text)
+                text, noted = stored_text(record)
+                yield replace(_extract(record.id, origin, text), noted=noted)
 
 
 def _end(item: Extract, found: Source, before: int) -> int:

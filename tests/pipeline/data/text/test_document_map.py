@@ -1,11 +1,14 @@
 """A function of the user's: what it is given, what it may return, and what is wrong with it."""
 
 import itertools
+import json
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pipeline import inspect
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.selection.filters import rewrite_texts
 from pipeline.data.text.document_map import Document, apply_map, find_map
@@ -14,7 +17,7 @@ from pipeline.ingest.documents.read import cut, file_identity
 from pipeline.ingest.documents.records import BadRecord, Dropped, Rewriting
 from pipeline.ingest.documents.sniff import sniff
 from tests.pages import read_pages
-from tests.pipeline.preparing import write_jsonl
+from tests.pipeline.preparing import Call, Prepare, write_jsonl
 
 GIVEN = Document("Some text.", "a.jsonl@7", "news", "https://x.org/a")
 HEAD = "from dataclasses import replace\nfrom pipeline.data.text.document_map import Drop\n"
@@ -143,9 +146,60 @@ def test_too_many_reasons(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    (example,) = read_pages()["pipeline/data/text/README.md"].blocks("py")
+    example, *_ = read_pages()["pipeline/data/text/README.md"].blocks("py")
     (tmp_path / "tidy.py").write_text(example)
     tidy = find_map(f"{tmp_path / 'tidy.py'}:tidy")
     assert apply_map(tidy, replace(GIVEN, text="Read more: it.")) == " it."
     listed = replace(GIVEN, origin="https://x.org/tag/a")
     assert apply_map(tidy, listed) == Dropped(GIVEN.id, "map: list of articles")
+
+
+PAPER = {
+    "paper_id": "1",
+    "pdf_parse": {
+        "abstract": [{"text": "We ask."}],
+        "body_text": [{"section": "1", "text": "We look."}, {"text": "We end."}],
+    },
+}
+CHAT = {"id": 7, "messages": [{"role": "user", "content": "Hi."}, {"content": "Hello."}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "text"),
+    [("paper", PAPER, "We ask.\nWe look.\nWe end."), ("chat", CHAT, "Hi.\nHello.")],
+)
+def test_whole_objects(
+    name: str, record: object, text: str, tmp_path: Path, make: Prepare, call: Call
+) -> None:
+    """The examples of the docs read papers and chats in JSON of each shape, also where it is
+    extracted first; a record of which the function makes nothing is as unusable as without it."""
+    examples = "".join(read_pages()["pipeline/data/text/README.md"].blocks("py"))
+    path = tmp_path / "read.py"
+    path.write_text(f"{examples}\ndef tidy(document): return document.text.strip()\n")
+    line = json.dumps(record)
+    (tmp_path / "given").mkdir()
+    for file, content in (
+        ("a.jsonl", f"{line}\n" * 30), ("a.json", json.dumps([record] * 30)), ("a.zip", ""),
+        ("many", ""),
+    ):  # fmt: skip
+        given = tmp_path / "given" / file
+        if file == "a.zip":
+            with zipfile.ZipFile(given, "w") as archive:
+                archive.writestr("in.jsonl", f"{line}\n" * 30)
+        elif file == "many":
+            given.mkdir()
+            for number in range(30):
+                (given / f"{number}.jsonl").write_text(f"{line}\n")
+        else:
+            given.write_text(content)
+        mapping = ("--map", f"{path}:{name}")
+        said = call(inspect.main, given, *mapping)
+        assert "30 kept, 100.0%" in said and text.split("\n")[0] in said
+        made = make("--corpus", "own", "--input", given, "--dedup", "none", *mapping, output=file)
+        assert "prepared 30 documents" in made
+        counts = json.loads((tmp_path / file / "manifest.json").read_text())["corpora"]["own"]
+        assert counts["bytes"] == 30 * len(text)
+        useless = ("--map", f"{path}:tidy")
+        found = make("--corpus", "own", "--input", given, *useless, output="no", code=2)
+        assert "pdf_parse" in found or "messages" in found
+        assert "30 unusable" in call(inspect.main, given, *useless)
