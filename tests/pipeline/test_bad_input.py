@@ -7,6 +7,7 @@ ingest/extraction, services in remote.
 import gzip
 import io
 import os
+import re
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from pipeline import inspect
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.ingest.documents import byte_blocks, json_lines, where
 from pipeline.ingest.documents.read import cut, read
@@ -27,7 +29,7 @@ from tests.launching import process
 from tests.pipeline.ingest.documents.raw_files import arrow, parquet, records
 from tests.pipeline.ingest.dump import dump, large_dump, page, small_dump
 from tests.pipeline.ingest.tars import tar
-from tests.pipeline.preparing import Prepare, contents, many_documents, small_disk, tiny
+from tests.pipeline.preparing import Call, Prepare, contents, many_documents, small_disk, tiny
 
 GOOD = b"".join(b'{"text": "A piece of news, number %d. It is short."}\n' % n for n in range(300))
 
@@ -87,6 +89,24 @@ def test_a_bad_file_is_one_line_and_no_manifest(tmp_path: Path, prepare: Prepare
         assert f"iconv -f {name} -t utf-8" in said
     path = write(tmp_path / "pages.xml", small_dump().decode().encode("utf-16-le"))
     assert f"{path} is UTF-16 text" in prepare(path, corpus="wikipedia", code=2)
+
+
+def test_entities_and_tags_in_json_are_reported(
+    tmp_path: Path, prepare: Prepare, make: Prepare, call: Call
+) -> None:
+    """With the line of --map that undoes them."""
+    marked = b"".join(
+        b'{"text": "A piece %d of %s here. It is short."}\n' % (n, what)
+        for n, what in enumerate((b"AT&amp;T", b"R&#38;D", b"<p>news</p>", b"a <br/> b") * 3)
+    )
+    path = write(tmp_path / "in.jsonl", GOOD + b'{"text": "If a < b, c > d & e; P&L;"}\n' + marked)
+    for said in (prepare(path), call(inspect.main, path)):
+        assert "12 with HTML" in said or "12 kept with HTML" in said
+        [line] = re.findall(r"import html.*text\)\)", said)
+    tidy = write(tmp_path / "tidy.py", line.encode())
+    mapped = ("--map", f"{tidy}:tidy")
+    said = make("--corpus", "own", "--input", path, *mapped, output="tidied")
+    assert "HTML" not in said + call(inspect.main, path, *mapped)
 
 
 def test_bad_records_among_good_ones_are_counted(tmp_path: Path, prepare: Prepare) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import xxhash
 
+from pipeline.data.text.documents import NO_RECORDS, holds_html
 from pipeline.ingest.documents.json_lines import WITH_FIELDS, to_record
 from pipeline.ingest.documents.parquet import read_rows
 from pipeline.ingest.documents.read import extracted_id, read
@@ -64,6 +65,8 @@ class Found:
     """As in `Record`."""
     textless: BadRecord | None = None
     """Likewise."""
+    is_field: bool = False
+    """True if the text is a field of a record of JSON or a table."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,6 +106,8 @@ class DocumentStatistics:
     wanted: set[tuple[str, str]] = field(default_factory=set)
     """(corpus, id) of documents to store in `excerpts`."""
     excerpts: dict[tuple[str, str], str] = field(default_factory=dict)
+    with_html: int = 0
+    """Kept documents with entities or tags of HTML in the text of a record."""
     hashes: Counter[int] = field(default_factory=Counter)
     hash_bits: int = 0
     """`hashes` has the texts whose hash ends in this many zero bits."""
@@ -120,6 +125,7 @@ class DocumentStatistics:
             return
         self.corpora[found.corpus] += 1
         self.characters += len(found.text)
+        self.with_html += found.is_field and holds_html(found.text)
         self.lengths[int(STEPS * math.log2(max(1, len(found.text))))] += 1
         if found.language:
             self.languages[found.language] += 1
@@ -219,6 +225,7 @@ def _found(source: Source, record: Record | BadRecord) -> Found:
     return Found(
         source.corpus, record.id, record.origin, "", record.text, KEPT, False, "",
         _site(record.origin), fields=record.fields or {}, textless=record.textless,
+        is_field=source.raw_format not in NO_RECORDS,
     )  # fmt: skip
 
 

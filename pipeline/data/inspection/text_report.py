@@ -7,6 +7,7 @@ from collections import Counter
 
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Sample
 from pipeline.data.selection.decision_summary import DecisionSummary
+from pipeline.data.text.documents import UNDO_HTML, WITH_HTML
 
 MOST_SITES_SHOWN = 15
 MOST_LANGUAGES_SHOWN = 10
@@ -40,6 +41,8 @@ def _counts(statistics: DocumentStatistics) -> list[str]:
         for reason, count in reasons.most_common():
             lines.append(f"  {count:>13,} {title}, {count / total:.1%}: {reason}")
     lines.append(f"  {statistics.copied_share():>13.1%} of those kept are exact copies")
+    if statistics.with_html:
+        lines.append(f"  {statistics.with_html:>13,} kept {WITH_HTML}; {UNDO_HTML}")
     if period := dates_in_words(statistics):
         lines.append(f"  {period}")
     return lines

@@ -10,7 +10,7 @@ from pipeline.data.preparation.prepare_shards import ShardsJob
 from pipeline.data.shards.corpus_warnings import describe_copies, describe_unknown
 from pipeline.data.shards.manifest import VALIDATION, Manifest
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
-from pipeline.data.text.documents import DocumentCounts
+from pipeline.data.text.documents import UNDO_HTML, WITH_HTML, DocumentCounts
 from pipeline.data.text.losses import describe_losses
 from pipeline.data.tokenizers.document_encoder import fast_engine
 from pipeline.ingest.corpora.shapes import describe_plain_text
@@ -60,6 +60,8 @@ def _about_corpora(manifest: Manifest, splits: Mapping[str, PlainText]) -> Itera
             yield f"{name}: cut from documents {describe_cut(corpus['cut'])}"
         if corpus["noted"]:
             yield f"{name}: kept {describe_counts(corpus['noted'])}"
+            if WITH_HTML in corpus["noted"]:
+                yield f"{name}: {UNDO_HTML}"
         if unknown := describe_unknown(corpus):
             yield f"{name}: {unknown}"
         if copies := describe_copies(corpus):

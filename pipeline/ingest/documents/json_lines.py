@@ -6,10 +6,12 @@ it is in a string. Memory is a block and one object or line.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -21,12 +23,18 @@ from pipeline.ingest.documents.records import (
     Piece,
     Record,
     Source,
+    State,
     end_of,
     first_text,
     text_fields,
 )
 from pipeline.ingest.documents.where import Where
-from pipeline.ingest.documents.wikiextractor import close_bracket_holes
+from pipeline.ingest.documents.wikiextractor import (
+    are_escaped,
+    close_bracket_holes,
+    has_entities,
+    unescape_once,
+)
 from pipeline.ingest.encodings.utf import not_utf8
 
 MAX_LINE_BYTES = 1 << 26
@@ -60,7 +68,8 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
     source = piece.source
     start = piece.first_line()
     name, loads, where = source.name, orjson.loads, Where(source, start)
-    closes_holes, is_mapped = source.format == "wiki_jsonl", keeps_fields(source)
+    is_wiki, is_mapped = source.format == "wiki_jsonl", keeps_fields(source)
+    is_escaped = is_wiki and _is_escaped(source, source.state)
     names = text_fields(source)
     for position, number, lines in line_blocks(piece, start):
         if isinstance(lines, int):
@@ -91,8 +100,27 @@ def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
             if text is None or is_mapped:
                 yield to_record(source, fields, f"{name}@{at}", where(number, at), len(line))
             else:
-                text = close_bracket_holes(text) if closes_holes else text
+                if is_wiki:
+                    text = close_bracket_holes(unescape_once(text) if is_escaped else text)
                 yield Record(f"{name}@{at}", _origin(fields) or name, text)
+
+
+# once per file, not once per piece
+@lru_cache(maxsize=1)
+def _is_escaped(source: Source, state: State) -> bool:
+    """True if the texts of a whole file of wikiextractor, in this state, were escaped."""
+    whole = Piece(source, 0, source.size, source.size)
+    return has_entities(whole) and are_escaped(_wiki_texts(whole))
+
+
+def _wiki_texts(piece: Piece) -> Iterator[str]:
+    names = text_fields(piece.source)
+    for _, _, lines in line_blocks(piece, 0):
+        for line in lines:
+            if len(line) <= _LONG_BYTES or not _has_too_many_values(line):
+                with contextlib.suppress(ValueError):  # reported when it is read
+                    if text := _text(orjson.loads(line), names):
+                        yield text
 
 
 def _has_too_many_values(line: bytes) -> bool:

@@ -2,12 +2,16 @@
 
 `<doc id="12" url="..." title="Anarchism">`, text, `</doc>` becomes a record. A hole left by a
 template or formula is closed if it cannot be text: "( ; born 1809)" becomes "(born 1809)".
+
+WikiExtractor 3 escapes `&`, `<` and `>` in texts, though not in titles. That is undone, once, where
+a file has none of them bare.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from pipeline.ingest.documents.byte_blocks import parts_of
 from pipeline.ingest.documents.records import (
@@ -21,9 +25,11 @@ from pipeline.ingest.documents.where import Where
 from pipeline.ingest.encodings.utf import not_utf8
 from pipeline.ingest.wikitext.holes import HOLE, close_holes
 
-HOLES_VERSION = 2
-"""Part of a file's identity: increase it when closing holes gives different text."""
+HOLES_VERSION = 3
+"""Part of a file's identity: increase it when its texts change here."""
 
+_ENTITY = re.compile(rb"&(?:amp|lt|gt);")
+_BARE = re.compile("[<>]|&(?!(?:amp|lt|gt);)")
 _BEGIN = re.compile(rb"<doc\b([^\n]*)>\r?\n?")
 _END = re.compile(rb"^</doc>[ \t\r]*(?:\n|\Z)", re.MULTILINE)
 _ATTRIBUTE = re.compile(r'(?<!\w)(\w+)="([^"]*)"')
@@ -42,6 +48,31 @@ _FULL_WIDTH = re.compile(
     r"[（）](?:(?<=（)(?=\s*[；，：、;,:）])|(?<=[；，：、;,:]）)|(?<=[；，：、;,:]\s）))"
 )
 _CODE = re.compile(r"[{}=]|::|->|\b(?:for|while|if|return|lambda) ?\(|\w\(\s*[;,:)]")
+
+
+def are_escaped(texts: Iterable[str]) -> bool:
+    """True if the texts of a file were escaped: entities are in them, and nothing bare."""
+    has_entity = False
+    for text in texts:
+        if _BARE.search(text):  # early in most files of other versions
+            return False
+        has_entity = has_entity or "&" in text
+    return has_entity
+
+
+def has_entities(piece: Piece) -> bool:
+    """True if the bytes of a file have an entity of `&`, `<` or `>`; most files have none."""
+    end = b""
+    for block in replace(piece, reading=None).blocks(0):
+        if _ENTITY.search(end + block[: len(b"&amp;")]) or _ENTITY.search(block):
+            return True
+        end = block[-len(b"&amp;") :]
+    return False
+
+
+def unescape_once(text: str) -> str:
+    """The text before it was escaped, in which `&amp;lt;` is `&lt;`."""
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def close_bracket_holes(text: str) -> str:
@@ -80,6 +111,20 @@ def _with_mark(bracket: re.Match[str]) -> str:
 
 def read_doc_markup(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     """Yield every document of a file. Its first line is the title; only a title is dropped."""
+    whole = replace(piece, reading=None)  # what is read twice is hashed once
+    found = (record for record in _documents(whole) if isinstance(record, Record))
+    bodies = (record.text.partition("\n")[2] for record in found)
+    is_escaped = has_entities(piece) and are_escaped(bodies)
+    for record in _documents(piece):
+        if isinstance(record, Record):
+            title, newline, body = record.text.partition("\n")
+            text = title + newline + (unescape_once(body) if is_escaped else body)
+            yield replace(record, text=close_bracket_holes(text))
+        else:
+            yield record
+
+
+def _documents(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
     source = piece.source
     where, position, lines, buffer = Where(source, 0), 0, 0, b""
     for block in piece.blocks():
@@ -119,4 +164,4 @@ def _document(
             yield Dropped(name, "title only")
         else:
             origin = attributes.get("url") or where.source.name
-            yield Record(name, origin, close_bracket_holes(text))
+            yield Record(name, origin, text)

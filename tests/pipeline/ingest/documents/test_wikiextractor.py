@@ -1,5 +1,6 @@
 """wikiextractor's <doc> mark-up; holes that cannot be text are closed."""
 
+import html
 import json
 import re
 from pathlib import Path
@@ -43,6 +44,32 @@ def test_holes_are_closed_and_what_can_be_text_stays() -> None:
         " (" + ";" * 90_000, " (, " + "or " * 50_000, "（" + "：；" * 50_000, " ( ; a" * 30_000,
     ):  # in linear time # fmt: skip
         assert close_bracket_holes(text + "x") in (text + "x", "（x")
+
+
+def test_escapes_are_undone_once_where_nothing_is_bare(tmp_path: Path) -> None:
+    """WikiExtractor 3 escapes texts, not titles; the text is that of the dump."""
+    texts = ["AT&T says 1 < 2 > 0.", "Write &lt;br&gt; or &amp; in HTML.", "Plain."]
+    escaped = [html.escape(text, quote=False) for text in texts]
+    for given, made in (
+        (escaped, texts), (texts, texts), ([*escaped, texts[0]], [*escaped, texts[0]]),
+        (["Plain."], ["Plain."]),
+    ):  # fmt: skip
+        lines, docs = [], []
+        for number, text in enumerate(given):
+            url = f"https://w.org/wiki?curid={number}"
+            about = {"id": str(number), "revid": "9", "url": url, "title": "A&B <i>"}
+            lines.append(json.dumps(about | {"text": text}) + "\n")
+            head = f'<doc id="{number}" url="{url}" title="A&B <i>">\nA&B <i>\n\n'
+            docs.append(f"{head}{text}\n</doc>\n")
+        source = sniffed(tmp_path / "lines", "".join(lines))
+        assert source.format == "wiki_jsonl"
+        # by the whole file, wherever it is cut
+        found = [texts_of(read(piece)) for piece in cut(source, 40)]
+        assert len(found) > 1 or len(given) == 1
+        assert [text for some in found for text in some] == made
+        source = sniffed(tmp_path / "docs", "".join(docs))
+        assert source.format == "doc"
+        assert texts_of(read_all(source)) == [f"A&B <i>\n\n{text}" for text in made]
 
 
 def test_only_files_of_wikiextractor_change(tmp_path: Path) -> None:
