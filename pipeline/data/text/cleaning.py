@@ -6,8 +6,7 @@ paragraphs, no leading or trailing white space, and no control or invisible form
 * CR LF, CR, VT, FF, NEL, U+2028 and U+2029 end a line like LF; runs of newlines become one.
 * Tab, no-break space and every other Unicode space become a space; runs become one, and spaces at
   either end of a line are removed.
-* Removed: other C0 and C1 controls, DEL, soft hyphen, zero-width space, word joiner, U+FEFF and
-  the directional marks. ZWJ and ZWNJ are spelling in many scripts and stay.
+* Removed: other C0 and C1 controls, DEL, and the invisible characters of INVISIBLE.
 * Hard-wrapped lines are joined. A document with blank lines is hard-wrapped if at least 5 of its
   lines have another line right below, and 70 % of these have 40 to 100 bytes. Then a line of 40 or
   more bytes is joined to the line right below it; shorter lines, such as headings and most verse,
@@ -29,9 +28,14 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.data.text.wrapped_lines import (
+    LONGEST_WRAPPED,
+    SHORTEST_WRAPPED,
+    Offsets,
+    mark_full_lines,
+    wrapped_width,
+)
 from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equal_bytes, word_at
-
-Offsets = npt.NDArray[np.int64]
 
 CLEANING_VERSION = 1
 """Part of every shard's fingerprint: increase it when the same text is cleaned differently."""
@@ -44,10 +48,31 @@ PLAIN, WHITE, NEWLINE, REMOVED, SPECIAL, UNSURE = 0, 1, 2, 3, 4, 5
 # White space since the last byte written.
 NONE, ONE_SPACE, ONE_NEWLINE, BLANK_LINE, NOTHING_YET = 0, 1, 2, 3, 4
 
-SHORTEST_WRAPPED, LONGEST_WRAPPED = 40, 100  # bytes in a hard-wrapped line
 MIN_WRAPPED_LINES = 5  # in a document with blank lines
 LONGEST_MARKS = 1000  # combining marks in a row that `unicodedata` is given in any order
-MIN_WRAPPED_LINES_UNMARKED = 20  # in a document without blank lines, where a list looks similar
+
+INVISIBLE = {
+    "where a line may break": ((0xAD, 0xAD), (0x200B, 0x200B), (0x2060, 0x2060), (0xFEFF, 0xFEFF)),
+    "directions, which letters have": (
+        (0x061C, 0x061C),
+        (0x200E, 0x200F),
+        (0x202A, 0x202E),
+        (0x2066, 0x2069),
+    ),
+    "no text: operators, annotations, embedded objects": ((0x2061, 0x2064), (0xFFF9, 0xFFFC)),
+    "fillers and separators of characters": (
+        (0x034F, 0x034F),
+        (0x115F, 0x1160),
+        (0x180E, 0x180E),
+        (0x3164, 0x3164),
+        (0xFFA0, 0xFFA0),
+    ),
+    "deprecated in Unicode": ((0x17B4, 0x17B5), (0x206A, 0x206F)),
+}
+"""First and last code points of invisible characters that are removed, by the reason.
+
+ZWJ and ZWNJ stay: they are spelling in many scripts and join emoji. Variation selectors choose a
+glyph or emoji, and tags spell flags, so they stay, too."""
 
 EVERY_SPACE = U(0x2020202020202020)
 EVERY_VT = U(0x0B0B0B0B0B0B0B0B)
@@ -165,12 +190,26 @@ def _byte_kinds() -> Bytes:
     kinds[0xCC:] = UNSURE
     kinds[[0xD0, 0xD1]] = PLAIN
     kinds[0xE4:0xEA] = PLAIN
-    # U+0080-00BF, U+1000-1FFF, U+2000-2FFF, U+3000-3FFF, U+F000-FFFF
-    kinds[[0xC2, 0xE1, 0xE2, 0xE3, 0xEF]] = SPECIAL
+    # U+0080-00BF, U+0340-037F, U+0600-063F, U+1000-3FFF, U+F000-FFFF
+    kinds[[0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF]] = SPECIAL
+    return kinds
+
+
+def _character_kinds() -> Bytes:
+    """Kind of each code point below 65,536 that a SPECIAL byte starts."""
+    kinds = np.full(1 << 16, UNSURE, np.uint8)
+    kinds[0xA0:0xC0] = kinds[0x2000:0x2040] = PLAIN
+    kinds[0x80:0xA0] = REMOVED
+    kinds[[0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000]] = WHITE
+    kinds[[0x85, 0x2028, 0x2029]] = NEWLINE
+    for ranges in INVISIBLE.values():
+        for first, last in ranges:
+            kinds[first : last + 1] = REMOVED
     return kinds
 
 
 BYTE_KINDS = _byte_kinds()
+_CHARACTER_KINDS = _character_kinds()
 
 
 @numba.njit(cache=True, nogil=True)
@@ -193,11 +232,11 @@ def _clean_documents(
         if marked:
             end = _resolve_marks(buffer, begin, end, wrapped)
         # Repeat until the joined text no longer looks wrapped, so that cleaning is idempotent.
-        width = _wrapped_width(buffer, begin, end, histogram)
+        width = wrapped_width(buffer, begin, end, histogram)
         while width > 0:
-            _mark_full_lines(buffer, begin, end, width)
+            mark_full_lines(buffer, begin, end, width)
             end = _resolve_marks(buffer, begin, end, True)
-            width = _wrapped_width(buffer, begin, end, histogram)
+            width = wrapped_width(buffer, begin, end, histogram)
         buffer[end] = 0
         end += 1
         offsets[i + 1] = end
@@ -297,36 +336,13 @@ def _simple_bytes(source: Bytes, at: int) -> int:
 @numba.njit(cache=True, nogil=True)
 def _special(source: Bytes, at: int) -> tuple[int, int]:
     """Kind and width in bytes of the character at a SPECIAL lead byte; 1 if it is kept."""
-    lead, second = source[at], source[at + 1]
-    if lead == 0xC2:
-        if second == 0xA0:
-            return WHITE, 2
-        if second == 0x85:
-            return NEWLINE, 2
-        if second <= 0x9F or second == 0xAD:
-            return REMOVED, 2
-        return PLAIN, 1
-    third = source[at + 2]
-    if lead == 0xE2 and second == 0x80:  # U+2000 to U+203F
-        if third <= 0x8A or third == 0xAF:
-            return WHITE, 3
-        if third == 0xA8 or third == 0xA9:
-            return NEWLINE, 3
-        if third == 0x8B or third == 0x8E or third == 0x8F or 0xAA <= third <= 0xAE:
-            return REMOVED, 3
-        return PLAIN, 1
-    elif lead == 0xE2 and second == 0x81:  # U+2040 to U+207F
-        if third == 0x9F:
-            return WHITE, 3
-        if third == 0xA0 or 0xA6 <= third <= 0xA9:
-            return REMOVED, 3
-    elif (lead == 0xE3 and second == 0x80 and third == 0x80) or (
-        lead == 0xE1 and second == 0x9A and third == 0x80
-    ):
-        return WHITE, 3  # U+3000, U+1680
-    elif lead == 0xEF and second == 0xBB and third == 0xBF:
-        return REMOVED, 3  # U+FEFF
-    return UNSURE, 1
+    lead, code, width = source[U(at)], np.int64(source[U(at + 1)]) & 63, 2
+    if lead < 0xE0:
+        code |= np.int64(lead & 31) << 6
+    else:
+        code, width = np.int64(lead & 15) << 12 | code << 6 | source[U(at + 2)] & 63, 3
+    kind = np.int64(_CHARACTER_KINDS[U(code)])
+    return kind, width if WHITE <= kind <= REMOVED else 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -350,50 +366,3 @@ def _resolve_marks(buffer: Bytes, begin: int, end: int, joins: bool) -> int:
             buffer[U(write)] = byte
             write += 1
     return write
-
-
-@numba.njit(cache=True, nogil=True)
-def _wrapped_width(buffer: Bytes, begin: int, end: int, histogram: Offsets) -> int:
-    """The width of a hard-wrapped text without blank lines; 0 if the text is not hard-wrapped."""
-    histogram[:] = 0
-    lines, line = 0, begin
-    for at in range(begin, end + 1):
-        if at - line > LONGEST_WRAPPED:
-            return 0
-        if at < end and buffer[at] == LF:
-            histogram[at - line] += 1
-            lines += 1
-            line = at + 1
-    wrapped = histogram[SHORTEST_WRAPPED:].sum()
-    if lines < MIN_WRAPPED_LINES_UNMARKED or wrapped * 10 < lines * 7:
-        return 0
-    width, seen = SHORTEST_WRAPPED, histogram[SHORTEST_WRAPPED]
-    while seen * 10 < wrapped * 9:
-        width += 1
-        seen += histogram[width]
-    full, line = 0, begin
-    for at in range(begin, end):
-        if buffer[at] == LF:
-            full += _is_full(buffer, line, at, end, width)
-            line = at + 1
-    return width if full * 10 >= wrapped * 7 else 0
-
-
-@numba.njit(cache=True, nogil=True)
-def _mark_full_lines(buffer: Bytes, begin: int, end: int, width: int) -> None:
-    """Replace the newline after each full line by a VT."""
-    line = begin
-    for at in range(begin, end):
-        if buffer[at] == LF:
-            if _is_full(buffer, line, at, end, width):
-                buffer[at] = VT
-            line = at + 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _is_full(buffer: Bytes, line: int, newline: int, end: int, width: int) -> bool:
-    """True if a line is not short, and the next line's first word would exceed the width."""
-    stop = newline + 1
-    while stop < end and buffer[stop] != SPACE and buffer[stop] != LF:
-        stop += 1
-    return newline - line >= SHORTEST_WRAPPED and stop - line > width

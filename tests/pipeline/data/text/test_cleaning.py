@@ -4,7 +4,6 @@ import json
 import random
 import re
 import sys
-import textwrap
 import unicodedata
 
 import numpy as np
@@ -12,6 +11,11 @@ import numpy as np
 from pipeline.data.text.cleaning import BYTE_KINDS, PLAIN, clean
 from pipeline.ingest.corpora.sources import SAMPLE_FILES
 
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a\u202e\u2060\u2061"
+    "\u2064\u2066\u2069\u206a\u206f\u3164\ufeff\uffa0\ufff9\ufffb\ufffc"
+)
+STAYING = "❤\ufe0f 葛\U000e0100 ᠠ\u180bᠨ 👩\u200d👧 می\u200cخواهم 🏴\U000e0067\U000e007f 🇩🇪"
 CASES = {
     "nothing": ("", ""),
     "only white space": (" \t\r\n\u3000 \n", ""),
@@ -29,6 +33,8 @@ CASES = {
     "soft hyphen": ("co\u00adoper\u00adate", "cooperate"),
     "zero width": ("a\ufeffb\u200bc\u2060d", "abcd"),
     "direction marks": ("a\u200eb\u200fc\u202ad\u202ee\u2066f\u2069g", "abcdefg"),
+    "invisible": ("".join(f"a{mark}" for mark in INVISIBLE), "a" * len(INVISIBLE)),
+    "selectors and flags stay": (STAYING, STAYING),
     "joiners stay": ("n\u200dn\u200cn", "n\u200dn\u200cn"),
     "removed between spaces": ("a \u200b b", "a b"),
     "removed at the ends": ("\ufeff a\u200b\n\u00ad", "a"),
@@ -97,20 +103,24 @@ def test_other_texts_keep_their_lines() -> None:
     assert clean(["\n".join(verse)]).texts() == ["\n".join(verse)]
 
 
-def test_text_wrapped_without_blank_lines_is_joined_where_lines_are_full() -> None:
-    rng = random.Random(1)
-    words = ["a" * rng.randint(1, 9) for _ in range(600)]
-    paragraphs = [" ".join(words[start : start + 200]) for start in (0, 200, 400)]
-    text = "\n".join(textwrap.fill(paragraph, 70) for paragraph in paragraphs)
-    assert len(text.split("\n")) > 45
-    assert clean([text]).texts()[0].split("\n") == paragraphs
-
-
 # Characters that the rules treat specially: white space, removed ones, combining marks, jamo.
 ALPHABET = (
     [" ", "\n", "\r", "\t", "\x85", "\x00", "\u00ad", "\u2028", "\u200b", "\u3000", "-"] * 3
     + ["e", "a", "\u0301", "\u0323", "\u1100", "\u1161", "\u11a8", "\uac00", "\u0300", "é"] * 2
-    + ["\u212b", "\u0958", "\u0f71", "\u2000", "\U0001d15e", "Ω", "word", "\ud800", "\u0b47"]
+    + [
+        "\u212b",
+        "\u0958",
+        "\u0f71",
+        "\u2000",
+        "\u061c",
+        "\u034f",
+        "\u1160",
+        "\U0001d15e",
+        "Ω",
+        "word",
+        "\ud800",
+        "\u0b47",
+    ]
 )
 
 
@@ -126,6 +136,7 @@ def clean_simply(text: str) -> str:
     """The rules in regular expressions, without hard-wrapped lines."""
     text = re.sub("\r\n|[\r\x0b\x0c\x85\u2028\u2029]", "\n", text)
     text = re.sub("[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\ufeff\u200b\u2060]", "", text)
+    text = re.sub(f"[{INVISIBLE}\ufffa\u2062\u2063\u206b-\u206e]", "", text)
     text = re.sub("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", "", text)
     text = re.sub("[\t \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+", " ", text)
     text = re.sub(" *\n[ \n]*", "\n", text).strip(" \n")
