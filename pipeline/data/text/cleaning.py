@@ -8,13 +8,18 @@ paragraphs, no leading or trailing white space, and no control or invisible form
   either end of a line are removed.
 * Removed: other C0 and C1 controls, DEL, and the invisible characters of INVISIBLE.
 * Hard-wrapped lines are joined. A document with blank lines is hard-wrapped if at least 5 of its
-  lines have another line right below, and 70 % of these have 40 to 100 bytes. Then a line of 40 or
-  more bytes is joined to the line right below it; shorter lines, such as headings and most verse,
-  are not.
+  lines have another line right below, and 70 % of these have 40 to 100 columns. Then a line of 40
+  or more columns is joined to the line right below it; shorter lines, such as headings and most
+  verse, are not. U+3000 at the start of a line separates paragraphs as a blank line does.
   A document without blank lines is hard-wrapped if all its lines (20 or more) have at most 100
-  bytes, 70 % have 40 to 100, and 70 % of these are full: with the next line's first word they would
-  exceed the width, which is the length that 90 % of them do not exceed. Then full lines are joined.
-  The joining space is omitted after a hyphen that has no space before it.
+  columns, 70 % have 40 to 100, and 70 % of these are full: with the next line's first word they
+  would exceed the width, which is the length that 90 % of them do not exceed. Then full lines are
+  joined.
+  A document of a script without spaces is hard-wrapped, with and without blank lines, if 80 % of
+  the lines that end in a letter (5 or more) are about as wide as the widest, 24 to 100 columns.
+  Then full lines are joined, without a space between characters of such scripts.
+* Words split at the end of a joined line become whole, see `torn_words.py`; a soft hyphen there
+  always joins. Other hyphens that have no space before them stay, and no space follows.
 
 Cleaning is idempotent. It removes every NUL byte, so a NUL can end each document.
 """
@@ -28,19 +33,34 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.data.text.torn_words import whole_words
 from pipeline.data.text.wrapped_lines import (
+    APART,
+    BLANK_LINES,
+    INSIDE,
+    LF,
+    LINE,
     LONGEST_WRAPPED,
-    SHORTEST_WRAPPED,
+    MARKS,
+    MIN_WRAPPED_LINES,
+    SOFT,
+    SPACE,
+    SPACED,
+    VT,
+    WORD,
     Offsets,
-    mark_full_lines,
-    wrapped_width,
+    copy_word,
+    end_line,
+    is_wrapped,
+    mark_wrapped,
+    resolve_marks,
 )
 from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equal_bytes, word_at
 
 CLEANING_VERSION = 1
 """Part of every shard's fingerprint: increase it when the same text is cleaned differently."""
 
-TAB, LF, VT, CR, SPACE, HYPHEN = 9, 10, 11, 13, 32, 45
+TAB, CR = 9, 13
 
 # The kind of character that a byte starts. SPECIAL may start a space or a removed character.
 # UNSURE is plain, but the document needs a check for NFC.
@@ -48,7 +68,6 @@ PLAIN, WHITE, NEWLINE, REMOVED, SPECIAL, UNSURE = 0, 1, 2, 3, 4, 5
 # White space since the last byte written.
 NONE, ONE_SPACE, ONE_NEWLINE, BLANK_LINE, NOTHING_YET = 0, 1, 2, 3, 4
 
-MIN_WRAPPED_LINES = 5  # in a document with blank lines
 LONGEST_MARKS = 1000  # combining marks in a row that `unicodedata` is given in any order
 
 INVISIBLE = {
@@ -75,8 +94,6 @@ ZWJ and ZWNJ stay: they are spelling in many scripts and join emoji. Variation s
 glyph or emoji, and tags spell flags, so they stay, too."""
 
 EVERY_SPACE = U(0x2020202020202020)
-EVERY_VT = U(0x0B0B0B0B0B0B0B0B)
-WORD = 8  # bytes of simple text tested and copied at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +134,13 @@ def clean(texts: list[str]) -> CleanText:
 
 
 def _settle(document: bytes) -> bytes:
-    """Put one cleaned document in NFC, and clean it until neither step changes anything."""
-    text = with_sorted_marks(document.decode())
-    while not unicodedata.is_normalized("NFC", text):
-        document = unicodedata.normalize("NFC", text).encode()
-        document = _clean_all([document])[0].buffer[:-1].tobytes()
+    """Put one cleaned document in NFC with whole words, and clean it until nothing changes."""
+    while True:
         text = with_sorted_marks(document.decode())
-    return document
+        settled = whole_words(unicodedata.normalize("NFC", text))
+        if settled == text:
+            return document
+        document = _clean_all([settled.encode()])[0].buffer[:-1].tobytes()
 
 
 def with_sorted_marks(text: str) -> str:
@@ -222,21 +239,27 @@ def _clean_documents(
     kinds: Bytes,
 ) -> int:
     """Write every document and its NUL; fills `offsets` and `unsure`, returns bytes written."""
-    histogram = np.zeros(LONGEST_WRAPPED + 1, np.int64)
+    sizes = np.zeros((2, LONGEST_WRAPPED + 2), np.int64)
+    known = np.zeros(8, np.int64)
     end = 0
     for i in range(offsets.size - 1):
         begin = end
-        end, wrapped, marked, unsure[i] = _clean_document(
-            source, source_offsets[i], source_offsets[i + 1], buffer, begin, kinds
+        end, unsure[i], is_ascii = _clean_document(
+            source, source_offsets[i], source_offsets[i + 1], buffer, begin, kinds, known
         )
-        if marked:
-            end = _resolve_marks(buffer, begin, end, wrapped)
+        tight = known[INSIDE] >= MIN_WRAPPED_LINES
+        if known[MARKS] > 0:
+            joins = SPACED if is_wrapped(known) else APART
+            joins = mark_wrapped(buffer, begin, end, VT, tight, is_ascii, sizes) or joins
+            end, torn = resolve_marks(buffer, begin, end, joins)
+            unsure[i] |= torn
+            tight &= joins != APART or known[BLANK_LINES] > 0  # or it is looked for twice
         # Repeat until the joined text no longer looks wrapped, so that cleaning is idempotent.
-        width = wrapped_width(buffer, begin, end, histogram)
-        while width > 0:
-            mark_full_lines(buffer, begin, end, width)
-            end = _resolve_marks(buffer, begin, end, True)
-            width = wrapped_width(buffer, begin, end, histogram)
+        joins = mark_wrapped(buffer, begin, end, LF, tight, is_ascii, sizes)
+        while joins != APART:
+            end, torn = resolve_marks(buffer, begin, end, joins)
+            unsure[i] |= torn
+            joins = mark_wrapped(buffer, begin, end, LF, tight, is_ascii, sizes)
         buffer[end] = 0
         end += 1
         offsets[i + 1] = end
@@ -245,21 +268,21 @@ def _clean_documents(
 
 @numba.njit(cache=True, nogil=True)
 def _clean_document(
-    source: Bytes, start: int, stop: int, buffer: Bytes, begin: int, kinds: Bytes
-) -> tuple[int, bool, bool, bool]:
-    """Clean one document to `buffer[begin:end]`, a VT for each newline that may be joined.
+    source: Bytes, start: int, stop: int, buffer: Bytes, begin: int, kinds: Bytes, known: Offsets
+) -> tuple[int, bool, bool]:
+    """Clean one document to `buffer[begin:end]`, a VT or FF for each newline that may be joined.
 
-    Returns end, whether the document is hard-wrapped, whether VTs were written, whether it has
-    characters that NFC may change.
+    Returns end, whether it has characters that NFC may change, whether it is ASCII; sets `known`.
     """
-    read, write, line = start, begin, begin
-    pending, unsure = NOTHING_YET, False
-    below, wrapped_lines, blank_lines, marks = 0, 0, 0, 0
+    known[:] = 0
+    known[LINE], known[SOFT] = begin, -1
+    read, write = start, begin
+    pending, unsure, bits, high = NOTHING_YET, False, U(0), U(0)
     while read < stop:
         if pending == NONE and read + WORD <= stop:
             simple = _simple_bytes(source, read)
             if simple > 0:
-                _copy_word(source, read, buffer, write)  # excess bytes are overwritten
+                copy_word(source, read, buffer, write)  # excess bytes are overwritten
                 read += simple
                 write += simple
                 if buffer[U(write - 1)] == SPACE:  # the next byte decides whether it stays
@@ -281,20 +304,13 @@ def _clean_document(
                     buffer[U(write)] = SPACE
                     write += 1
                 elif pending != NOTHING_YET:
-                    length = write - line
-                    buffer[U(write)] = LF
-                    if pending == BLANK_LINE:
-                        blank_lines += 1
-                    else:
-                        below += 1
-                        wrapped_lines += SHORTEST_WRAPPED <= length <= LONGEST_WRAPPED
-                        if length >= SHORTEST_WRAPPED:
-                            buffer[U(write)] = VT
-                            marks += 1
-                    write += 1
-                    line = write
+                    is_blank = pending == BLANK_LINE
+                    write = end_line(source, read, buffer, write, is_blank, bits >= 0x80, known)
+                    high |= bits
+                    bits = U(0)
                 pending = NONE
             buffer[U(write)] = byte
+            bits |= U(byte)
             write += 1
         elif kind == WHITE:
             if pending == NONE:
@@ -306,15 +322,10 @@ def _clean_document(
                 pending = ONE_NEWLINE
             elif pending == ONE_NEWLINE:
                 pending = BLANK_LINE
+        elif byte == 0xC2 and pending == NONE and source[read + 1] == 0xAD:
+            known[SOFT] = write
         read += width
-    enough = below >= MIN_WRAPPED_LINES and wrapped_lines * 10 >= below * 7
-    return write, enough and blank_lines > 0, marks > 0, unsure
-
-
-@numba.njit(cache=True, nogil=True)
-def _copy_word(array: Bytes, at: int, to: Bytes, write: int) -> None:
-    for k in range(U(WORD)):
-        to[U(write) + k] = array[U(at) + k]
+    return write, unsure, (high | bits) < 0x80
 
 
 @numba.njit(cache=True, nogil=True)
@@ -336,6 +347,8 @@ def _simple_bytes(source: Bytes, at: int) -> int:
 @numba.njit(cache=True, nogil=True)
 def _special(source: Bytes, at: int) -> tuple[int, int]:
     """Kind and width in bytes of the character at a SPECIAL lead byte; 1 if it is kept."""
+    if source[U(at)] == 0xD8 and source[U(at + 1)] != 0x9C:  # most Arabic letters
+        return UNSURE, 1
     lead, code, width = source[U(at)], np.int64(source[U(at + 1)]) & 63, 2
     if lead < 0xE0:
         code |= np.int64(lead & 31) << 6
@@ -343,26 +356,3 @@ def _special(source: Bytes, at: int) -> tuple[int, int]:
         code, width = np.int64(lead & 15) << 12 | code << 6 | source[U(at + 2)] & 63, 3
     kind = np.int64(_CHARACTER_KINDS[U(code)])
     return kind, width if WHITE <= kind <= REMOVED else 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _resolve_marks(buffer: Bytes, begin: int, end: int, joins: bool) -> int:
-    """Turn each VT into a newline, or into a space if `joins`; returns the new end."""
-    ending = SPACE if joins else LF
-    at, write = begin, begin
-    while at < end:
-        if at + WORD <= end and equal_bytes(word_at(buffer, at), EVERY_VT) == U(0):
-            _copy_word(buffer, at, buffer, write)
-            at += WORD
-            write += WORD
-            continue
-        for _ in range(min(WORD, end - at)):
-            byte = buffer[U(at)]
-            at += 1
-            if byte == VT:
-                byte = ending
-                if joins and buffer[write - 1] == HYPHEN and buffer[write - 2] != SPACE:
-                    continue
-            buffer[U(write)] = byte
-            write += 1
-    return write

@@ -1,4 +1,4 @@
-"""Scripts written without spaces between words, as a table of code points.
+"""Scripts written without spaces between words, and where lines break, as tables of code points.
 
 Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar and Tibetan. Ranges are those of the blocks in
 Unicode 16.0 (Blocks.txt and Scripts.txt); within the smaller blocks the category of this Python's
@@ -80,3 +80,63 @@ def begins_spaceless(token: bytes) -> bool:
         _WITH_MARKS_AND_DIGITS[code] or unicodedata.category(chr(code))[0] not in "LMN"
         for code in range(first, last)
     )
+
+
+# Traits of a character. Two characters need no space between them if the sum of the pull of the
+# first to what follows and of the second to what precedes is TOUCH.
+# A mask of the columns, the shifts of both pulls, a flag of narrow scripts.
+COLUMNS_MASK, PULL_AFTER, PULL_BEFORE, NARROW_FLAG = 3, 2, 4, 64
+AS_BEFORE = 3  # as many columns as the character before it has
+_AMBIGUOUS, PULL_OF_LETTER, _PUNCTUATION, TOUCH = 1, 2, 3, 3
+_WIDE_BLOCKS = (
+    (0x1100, 0x115F),
+    (0x2E80, 0x303E),
+    (0x3041, 0xA4CF),
+    (0xA960, 0xA97F),
+    (0xAC00, 0xD7A3),
+    (0xF900, 0xFAFF),
+    (0xFE10, 0xFE19),
+    (0xFE30, 0xFE6F),
+    (0xFF01, 0xFF60),
+    (0xFFE0, 0xFFE6),
+)
+_NARROW_BLOCKS = (
+    (0x0E00, 0x0FFF),
+    (0x1000, 0x109F),
+    (0x1780, 0x17FF),
+    (0xA9E0, 0xA9FF),
+    (0xAA60, 0xAA7F),
+)
+_INSIDE_WORDS = "\u0f0b\u0f0c၌၍၎၏"
+"""Punctuation of Tibetan and Burmese that no space follows."""
+_WIDE_MARKS = ((0x3000, 0x303F), (0x30A0, 0x30FF), (0xFE30, 0xFE6F), (0xFF01, 0xFF64))
+
+
+def _line_traits() -> npt.NDArray[np.uint8]:
+    """Columns and pulls of each code point below 65,536."""
+    table = np.ones(1 << 16, np.uint8)
+    for first, last in _WIDE_BLOCKS:
+        table[first : last + 1] = 2
+    categories = [unicodedata.category(chr(code)) for code in range(0xAC00)]
+    table[np.flatnonzero(np.isin(categories, ["Mn", "Me", "Cf"]))] = 0
+    table[0x1160:0x1200] = table[0xFE00:0xFE10] = table[0xFE20:0xFE30] = 0  # joined to others
+    both = 1 << PULL_AFTER | 1 << PULL_BEFORE
+    letter, punctuation = both * PULL_OF_LETTER, both * _PUNCTUATION
+    for first, last in _WIDE_MARKS:
+        for code in range(first, last + 1):
+            is_letter = unicodedata.category(chr(code))[0] in "LMN"
+            table[code] |= letter if is_letter else punctuation
+    table[SPACELESS[: len(table)]] |= np.uint8(letter)
+    for first, last in _NARROW_BLOCKS:
+        for code in range(first, last + 1):
+            if categories[code][0] in "LMN" or chr(code) in _INSIDE_WORDS:
+                table[code] |= letter | NARROW_FLAG
+            elif categories[code] == "Po":  # a stop, which a space follows
+                table[code] |= PULL_OF_LETTER << PULL_BEFORE
+    for character in "“”‘’—…·":
+        table[ord(character)] = AS_BEFORE | both * _AMBIGUOUS
+    return table
+
+
+LINE_TRAITS = _line_traits()
+"""[0x10000] columns and pulls."""

@@ -1,4 +1,4 @@
-"""Books: cuts boilerplate and joins words split at line ends.
+"""Books: cuts boilerplate.
 
 A file is one book, or several of Project Gutenberg's: another one starts at each further line "***
 START OF THE PROJECT GUTENBERG EBOOK" that follows an end mark, another header or the text of a
@@ -11,15 +11,10 @@ Cut:
   "End of Project Gutenberg's". In the oldest files the small print follows the book.
 * Production credits at the end of a header; `[Illustration: ...]` and `[Transcriber's Note: ...]`;
   page marks such as `[Pg 12]`.
-* A hyphen at a line's end, as in "contem-" and "plate", if the rest of the book has the joined word
-  more often than the hyphenated one. If it has neither of them, nor either half, the hyphen is cut
-  in books with at least five other split words and more split words than compounds. (In 48 novels:
-  the two with split words lose 553 of 685 hyphens, two of them wrongly; the six with compounds
-  there lose 4 of 364, all written as one word elsewhere.) A soft hyphen is always cut.
 
 A book of over PART_BYTES gives several documents. Cuts are counted in bytes. Bare page numbers and
-running heads stay, because a number on a line of its own is usually a chapter's. Lines are joined
-later, in cleaning.
+running heads stay, because a number on a line of its own is usually a chapter's. Lines and words
+split at their ends are joined later, in cleaning.
 """
 
 from __future__ import annotations
@@ -35,14 +30,13 @@ from pipeline.ingest.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.ingest.documents.time_limit import TOO_SLOW, TimeLimitError, limited
 from pipeline.ingest.encodings.utf import OVERRULED, nearly_utf8, not_utf8
 
-BOOK_VERSION = 2
+BOOK_VERSION = 3
 """Part of a file's identity: increase it when the same book gives different text."""
 
 LICENCE = "Project Gutenberg's licence"
 CREDITS = "credits of its transcribers"
 NOTES = "marks of illustrations and transcribers' notes"
 PAGES = "marks of pages"
-HYPHENS = "hyphens at line ends"
 
 _NAME = r"(?:this is )?(?:the |a )?(?:copyrighted )?project gutenberg"
 _TITLE = re.compile(rf"[\s*]*{_NAME}", re.I)
@@ -80,14 +74,6 @@ _PAGE = re.compile(r"\[(?:pg|page)\.? ?[\divxlc]{1,6}\]", re.I)
 _CHARSET = re.compile(
     rb"Character set encoding: *(?:(ISO.8859-1|(?:ISO )?Latin-?1)|(?:Windows|CP)-?1252)", re.I
 )
-# Letters, a hyphen, the end of the line, an optional blank line, letters; no other hyphen.
-_TORN = re.compile(
-    r"(?<![\w-])([^\W\d_]+)-[ \t]*\n[ \t]*(?:\n[ \t]*)?([^\W\d_]+)(?!\w|-[^\W\d_])[^\s\w]*"
-)
-_LINE_END = re.compile(r"-[ \t]*\n")
-_SOFT = re.compile(r"\u00ad[ \t]*\n[ \t]*(\S*)")
-_WHOLE, _COMPOUND, _FRAGMENTS = "whole", "compound", "fragments"
-_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
 
 def is_gutenberg(head: str) -> bool:
@@ -192,11 +178,9 @@ def _trimmed(text: str, is_ours: bool) -> tuple[str, bool, tuple[tuple[str, int]
     is_ours = is_ours or is_gutenberg(text[: 1 << 16])
     if is_ours:
         text = _inside(text, cut)
-    # Before words are joined: a page mark may stand between the halves of one.
     for pattern, reason in ((_NOTE, NOTES), (_PAGE, PAGES)):
         cut[reason] = sum(_bytes(found[0]) for found in pattern.finditer(text))
         text = pattern.sub("", text) if cut[reason] else text
-    text = _whole_words(text, cut)
     return text.strip(), is_ours, tuple(sorted((+cut).items()))
 
 
@@ -217,52 +201,6 @@ def _inside(text: str, cut: Counter[str]) -> str:
         cut[CREDITS] += _bytes(paragraph[0].strip())
         begin = paragraph.end()
     return text[begin:end]
-
-
-def _whole_words(text: str, cut: Counter[str]) -> str:
-    """Join words split at line ends; the whole word goes on the first of the two lines."""
-    text, soft = _SOFT.subn(r"\1\n", text)
-    cut[HYPHENS] += 2 * soft
-    torn = [found for found in _torn(text) if _one_case(found)]
-    if not torn:
-        return text
-    # Without the split words themselves, which are no evidence of how the book spells them.
-    words = Counter(_WORD.findall(_TORN.sub(" ", text).lower()))
-    verdicts = [_verdict(found, words) for found in torn]
-    tears = verdicts.count(_WHOLE) > max(verdicts.count(_COMPOUND), 4)
-    parts, end = [], 0
-    for found, verdict in zip(torn, verdicts, strict=True):
-        if verdict == _WHOLE or (verdict == _FRAGMENTS and tears):
-            parts += [text[end : found.end(1)], text[found.start(2) : found.end()], "\n"]
-            end = found.end()
-            cut[HYPHENS] += 1
-    return "".join([*parts, text[end:]])
-
-
-def _torn(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of `_TORN`, tried only at words before a hyphen that ends a line."""
-    end = 0
-    for hyphen in _LINE_END.finditer(text):
-        start = hyphen.start()
-        while start > end and text[start - 1].isalnum() and not text[start - 1].isdecimal():
-            start -= 1
-        if found := _TORN.match(text, start):
-            yield found
-            end = found.end()
-
-
-def _one_case(torn: re.Match[str]) -> bool:
-    # A capital after the hyphen is that of a compound, as in Anglo-Saxon.
-    return torn[2].islower() or (torn[1].isupper() and torn[2].isupper())
-
-
-def _verdict(torn: re.Match[str], words: Counter[str]) -> str:
-    """Classify two halves by how the rest of the book spells them."""
-    first, second = torn[1].lower(), torn[2].lower()
-    whole, compound = words[first + second], words[f"{first}-{second}"]
-    if whole or compound:
-        return _WHOLE if whole > compound else _COMPOUND
-    return "" if words[first] or words[second] else _FRAGMENTS
 
 
 def _bytes(text: str) -> int:

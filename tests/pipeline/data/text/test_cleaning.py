@@ -134,13 +134,21 @@ def random_texts(count: int) -> list[str]:
 
 def clean_simply(text: str) -> str:
     """The rules in regular expressions, without hard-wrapped lines."""
+    text = text.encode(errors="replace").decode()
     text = re.sub("\r\n|[\r\x0b\x0c\x85\u2028\u2029]", "\n", text)
-    text = re.sub("[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\ufeff\u200b\u2060]", "", text)
-    text = re.sub(f"[{INVISIBLE}\ufffa\u2062\u2063\u206b-\u206e]", "", text)
+    gap = (
+        f"\\s\x00-\x1f\x7f-\x9f{INVISIBLE}\u202b-\u202d\u2067\u2068\u2062\u2063\u206b-\u206e\ufffa"
+    )
+    text = re.sub(f"\n[{gap}]*\u3000(?=[^{gap}])", "\n\n", text)  # U+3000 indents a paragraph
+    text = re.sub("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff\u200b\u2060]", "", text)
+    text = re.sub(f"[{INVISIBLE[1:]}\ufffa\u2062\u2063\u206b-\u206e]", "", text)
     text = re.sub("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", "", text)
     text = re.sub("[\t \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+", " ", text)
+    letter = "[a-zA-Z\x80-\xac\xae-\U0010ffff]"
+    text = re.sub(f"(?<={letter})\u00ad[ \u00ad]*\n[ \u00ad]*(?={letter})", "", text)
+    text = re.sub(" +", " ", text.replace("\u00ad", ""))
     text = re.sub(" *\n[ \n]*", "\n", text).strip(" \n")
-    return unicodedata.normalize("NFC", text.encode(errors="replace").decode())
+    return unicodedata.normalize("NFC", text)
 
 
 def test_same_as_a_simple_version() -> None:

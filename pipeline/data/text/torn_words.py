@@ -1,0 +1,84 @@
+"""Words split by a hyphen at the end of a joined line: which of them are one word.
+
+A hyphen, as in "contem-" and "plate", is cut if the rest of the document has the joined word more
+often than the hyphenated one. If it has neither of them, nor either half, the hyphen is cut in
+documents with at least five other split words and more split words than compounds. (In 48 novels:
+the two with split words lose 553 of 685 hyphens, two of them wrongly; the six with compounds there
+lose 4 of 364, all written as one word elsewhere.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numba
+
+from pipeline.kernels.bits import Bytes
+
+HYPHEN = 45
+
+# A VT marks the end of a line after a hyphen. Letters on both sides, and no other hyphen.
+_TORN = re.compile(r"(?<![\w‐-])([^\W\d_]+)([‐-])\v([^\W\d_]+)(?!\w|[‐-][^\W\d_])")
+_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_WHOLE, _COMPOUND, _FRAGMENTS = "whole", "compound", "fragments"
+
+
+def whole_words(text: str) -> str:
+    """Cut the hyphens of split words, which a VT follows, and all VTs."""
+    if "\v" not in text:
+        return text
+    torn = [found for found in _TORN.finditer(text) if _one_case(found)]
+    verdicts = []
+    if torn:
+        # Without the split words themselves, which are no evidence of how the text spells them.
+        rest = _TORN.sub(" ", text).lower().replace("‐", "-")
+        words = Counter(_WORD.findall(rest))
+        verdicts = [_verdict(found, words) for found in torn]
+    tears = verdicts.count(_WHOLE) > max(verdicts.count(_COMPOUND), 4)
+    parts, end = [], 0
+    for found, verdict in zip(torn, verdicts, strict=True):
+        if verdict == _WHOLE or (verdict == _FRAGMENTS and tears):
+            parts.append(text[end : found.end(1)])
+            end = found.start(3)
+    return "".join([*parts, text[end:]]).replace("\v", "")
+
+
+def _one_case(torn: re.Match[str]) -> bool:
+    # A capital after the hyphen is that of a compound, as in Anglo-Saxon.
+    return torn[3].islower() or (torn[1].isupper() and torn[3].isupper())
+
+
+def _verdict(torn: re.Match[str], words: Counter[str]) -> str:
+    """Classify two halves by how the rest of the text spells them."""
+    first, second = torn[1].lower(), torn[3].lower()
+    whole, compound = words[first + second], words[f"{first}-{second}"]
+    if whole or compound:
+        return _WHOLE if whole > compound else _COMPOUND
+    return "" if words[first] or words[second] else _FRAGMENTS
+
+
+@numba.njit(cache=True, nogil=True)
+def hyphen_before(buffer: Bytes, end: int) -> int:
+    """Bytes of the hyphen before `end`, also U+2010; 0 if there is none."""
+    if buffer[end - 1] == 0x90 and buffer[end - 2] == 0x80 and buffer[end - 3] == 0xE2:
+        return 3
+    return 1 if buffer[end - 1] == HYPHEN else 0
+
+
+@numba.njit(cache=True, nogil=True)
+def is_torn(buffer: Bytes, end: int, after: int) -> bool:
+    """True if the line before `end` may end inside a word: in a letter and a hyphen.
+
+    after: the first byte of the text after it, a letter of the same case.
+    """
+    hyphen = hyphen_before(buffer, end)
+    before = buffer[end - 1 - hyphen]
+    same_case = before >= 0x80 or after >= 97 or before < 97
+    return hyphen > 0 and is_letter(before) and is_letter(after) and same_case
+
+
+@numba.njit(cache=True, nogil=True)
+def is_letter(byte: int) -> bool:
+    """True if a byte is an ASCII letter or of another character."""
+    return byte >= 0x80 or 97 <= byte | 32 <= 122
