@@ -18,7 +18,7 @@ paragraphs, no leading or trailing white space, and no control or invisible form
   A document of a script without spaces is hard-wrapped, with and without blank lines, if 80 % of
   the lines that end in a letter (5 or more) are about as wide as the widest, 24 to 100 columns.
   Then full lines are joined, without a space between characters of such scripts.
-* Words split at the end of a joined line become whole, see `torn_words.py`; a soft hyphen there
+* Words split at the end of a line become whole, see `torn_words.py`; a soft hyphen there
   always joins. Other hyphens that have no space before them stay, and no space follows.
 
 Cleaning is idempotent. It removes every NUL byte, so a NUL can end each document.

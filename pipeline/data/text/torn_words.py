@@ -1,4 +1,4 @@
-"""Words split by a hyphen at the end of a joined line: which of them are one word.
+"""Words split by a hyphen at the end of a line: which of them are one word.
 
 A hyphen, as in "contem-" and "plate", is cut if the rest of the document has the joined word more
 often than the hyphenated one. If it has neither of them, nor either half, the hyphen is cut in
@@ -18,15 +18,16 @@ from pipeline.kernels.bits import Bytes
 
 HYPHEN = 45
 
-# A VT marks the end of a line after a hyphen. Letters on both sides, and no other hyphen.
-_TORN = re.compile(r"(?<![\w‐-])([^\W\d_]+)([‐-])\v([^\W\d_]+)(?!\w|[‐-][^\W\d_])")
+# A VT is the end of a joined line. Letters on both sides, and no other hyphen.
+_TORN = re.compile(r"(?<![\w‐-])([^\W\d_]+)([‐-])([\v\n])([^\W\d_]+)(?!\w|[‐-][^\W\d_])")
+_TOKEN_END = re.compile(r"[\s‐-]|$")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _WHOLE, _COMPOUND, _FRAGMENTS = "whole", "compound", "fragments"
 
 
 def whole_words(text: str) -> str:
-    """Cut the hyphens of split words, which a VT follows, and all VTs."""
-    if "\v" not in text:
+    """Cut the hyphens of split words, and all VTs; where lines stay, the word is on the first."""
+    if not any(end in text for end in ("\v", "-\n", "‐\n")):
         return text
     torn = [found for found in _TORN.finditer(text) if _one_case(found)]
     verdicts = []
@@ -40,18 +41,24 @@ def whole_words(text: str) -> str:
     for found, verdict in zip(torn, verdicts, strict=True):
         if verdict == _WHOLE or (verdict == _FRAGMENTS and tears):
             parts.append(text[end : found.end(1)])
-            end = found.start(3)
+            end = found.start(4)
+            if found[3] == "\n":
+                token_end = _TOKEN_END.search(text, end)
+                assert token_end is not None  # the text's end is one
+                stop = token_end.start()
+                parts += [text[end:stop], "\n"]
+                end = stop
     return "".join([*parts, text[end:]]).replace("\v", "")
 
 
 def _one_case(torn: re.Match[str]) -> bool:
     # A capital after the hyphen is that of a compound, as in Anglo-Saxon.
-    return torn[3].islower() or (torn[1].isupper() and torn[3].isupper())
+    return torn[4].islower() or (torn[1].isupper() and torn[4].isupper())
 
 
 def _verdict(torn: re.Match[str], words: Counter[str]) -> str:
     """Classify two halves by how the rest of the text spells them."""
-    first, second = torn[1].lower(), torn[3].lower()
+    first, second = torn[1].lower(), torn[4].lower()
     whole, compound = words[first + second], words[f"{first}-{second}"]
     if whole or compound:
         return _WHOLE if whole > compound else _COMPOUND

@@ -340,7 +340,7 @@ def _is_full(
 def resolve_marks(buffer: Bytes, begin: int, end: int, joins: int) -> tuple[int, bool]:
     """Turn each VT and FF into a newline, or join the lines at a VT; returns the new end.
 
-    A VT stays after the hyphen of a word that may be torn; also returns whether one did.
+    A VT stays after the hyphen of a word that may be torn; also returns whether a word may be.
     """
     at, write, torn = begin, begin, False
     while at < end:
@@ -362,6 +362,7 @@ def resolve_marks(buffer: Bytes, begin: int, end: int, joins: int) -> tuple[int,
                 else:
                     byte = SPACE
             elif byte in (VT, FF):
+                torn |= is_torn(buffer, write, buffer[U(at)])
                 byte = LF
                 write -= buffer[U(write - 1)] == SPACE
             buffer[U(write)] = byte

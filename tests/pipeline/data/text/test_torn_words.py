@@ -58,6 +58,15 @@ def test_a_soft_hyphen_at_the_end_of_a_line_joins_in_any_text() -> None:
         assert clean([text]).texts() == ["\n".join(text.replace("\u00ad", "").split())]
 
 
-def test_other_text_keeps_its_hyphens() -> None:
-    for text in (TEARS.replace("\n\n", "\n"), "con-\ntemplate; contemplate"):
-        assert clean([text]).texts() == [text]
+def test_words_are_whole_in_text_that_keeps_its_lines() -> None:
+    for text, expected in (
+        (
+            TEARS + SEEN.lower(),
+            "He contemplated\nthe Bath-\nroom, an observer\nwithout\nprofit;\ndifferently,\ntoo."
+            + SEEN.lower(),
+        ),
+        ("con-\ntemplate; contemplate", "contemplate;\ncontemplate"),
+        ("con-\ntemplate it", "con-\ntemplate it"),
+    ):
+        assert clean([text]).texts() == [expected]
+        assert clean([expected]).texts() == [expected]
