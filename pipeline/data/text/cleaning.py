@@ -57,7 +57,7 @@ from pipeline.data.text.wrapped_lines import (
 )
 from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equal_bytes, word_at
 
-CLEANING_VERSION = 1
+CLEANING_VERSION = 2
 """Part of every shard's fingerprint: increase it when the same text is cleaned differently."""
 
 TAB, CR = 9, 13
