@@ -183,7 +183,7 @@ def _is_near_space(source: Bytes, at: int) -> bool:
 def is_wrapped(known: Offsets) -> bool:
     """True if a document with blank lines is hard-wrapped."""
     enough = known[BELOW] >= MIN_WRAPPED_LINES and known[WRAPPED_LINES] * 10 >= known[BELOW] * 7
-    return enough and known[BLANK_LINES] > 0
+    return bool(enough and known[BLANK_LINES] > 0)
 
 
 @numba.njit(cache=True, nogil=True)
