@@ -6,7 +6,7 @@ paragraphs, no leading or trailing white space, and no control or invisible form
 * CR LF, CR, VT, FF, NEL, U+2028 and U+2029 end a line like LF; runs of newlines become one.
 * Tab, no-break space and every other Unicode space become a space; runs become one, and spaces at
   either end of a line are removed.
-* Removed: other C0 and C1 controls, DEL, and the invisible characters of INVISIBLE.
+* Removed: other C0 and C1 controls, DEL, and what `characters.py` lists as invisible.
 * Hard-wrapped lines are joined. A document with blank lines is hard-wrapped if at least 5 of its
   lines have another line right below, and 70 % of these have 40 to 100 columns. Then a line of 40
   or more columns is joined to the line right below it; shorter lines, such as headings and most
@@ -56,6 +56,7 @@ from pipeline.data.text.wrapped_lines import (
     resolve_marks,
 )
 from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equal_bytes, word_at
+from pipeline.kernels.characters import INVISIBLE, SPACES
 
 CLEANING_VERSION = 2
 """Part of every shard's fingerprint: increase it when the same text is cleaned differently."""
@@ -69,29 +70,6 @@ PLAIN, WHITE, NEWLINE, REMOVED, SPECIAL, UNSURE = 0, 1, 2, 3, 4, 5
 NONE, ONE_SPACE, ONE_NEWLINE, BLANK_LINE, NOTHING_YET = 0, 1, 2, 3, 4
 
 LONGEST_MARKS = 1000  # combining marks in a row that `unicodedata` is given in any order
-
-INVISIBLE = {
-    "where a line may break": ((0xAD, 0xAD), (0x200B, 0x200B), (0x2060, 0x2060), (0xFEFF, 0xFEFF)),
-    "directions, which letters have": (
-        (0x061C, 0x061C),
-        (0x200E, 0x200F),
-        (0x202A, 0x202E),
-        (0x2066, 0x2069),
-    ),
-    "no text: operators, annotations, embedded objects": ((0x2061, 0x2064), (0xFFF9, 0xFFFC)),
-    "fillers and separators of characters": (
-        (0x034F, 0x034F),
-        (0x115F, 0x1160),
-        (0x180E, 0x180E),
-        (0x3164, 0x3164),
-        (0xFFA0, 0xFFA0),
-    ),
-    "deprecated in Unicode": ((0x17B4, 0x17B5), (0x206A, 0x206F)),
-}
-"""First and last code points of invisible characters that are removed, by the reason.
-
-ZWJ and ZWNJ stay: they are spelling in many scripts and join emoji. Variation selectors choose a
-glyph or emoji, and tags spell flags, so they stay, too."""
 
 EVERY_SPACE = U(0x2020202020202020)
 
@@ -217,7 +195,7 @@ def _character_kinds() -> Bytes:
     kinds = np.full(1 << 16, UNSURE, np.uint8)
     kinds[0xA0:0xC0] = kinds[0x2000:0x2040] = PLAIN
     kinds[0x80:0xA0] = REMOVED
-    kinds[[0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000]] = WHITE
+    kinds[list(SPACES)] = WHITE
     kinds[[0x85, 0x2028, 0x2029]] = NEWLINE
     for ranges in INVISIBLE.values():
         for first, last in ranges:

@@ -20,6 +20,7 @@ from pipeline.ingest.compression.codecs import (
     decompressed,
     naming,
 )
+from pipeline.kernels.characters import INVISIBLE, SPACES
 
 PART_BYTES = 1 << 24
 """Size of the parts in which giant documents are decoded; War and Peace has 3.3 MB."""
@@ -27,11 +28,21 @@ OVERRUN_BYTES = 1 << 16  # per read past the requested range, to finish its last
 _AGAIN_BYTES = 1 << 24
 """Longest line that Python's parser gets, which takes a dozen times its size in memory."""
 BOM = b"\xef\xbb\xbf"
-BLANK = (
-    rb"(?:[\x00-\x09\x0b-\x20\x7f]|\xc2[\x80-\xa0\xad]|\xe1\x9a\x80|\xe2\x80[\x80-\x8b\x8e\x8f\xaa-\xaf]|"
-    rb"\xe2\x81[\x9f\xa0\xa6-\xa9]|\xe3\x80\x80|\xef\xbb\xbf)"
-)
-"""One of the characters that cleaning takes for a space or removes, such as U+3000 and U+200B."""
+
+
+def _blank_pattern() -> bytes:
+    """A pattern of one character that cleaning takes for a space or removes, such as U+200B."""
+    codes = {*range(0x80, 0xA0), *SPACES}
+    for ranges in INVISIBLE.values():
+        codes.update(*(range(first, last + 1) for first, last in ranges))
+    ends: dict[bytes, bytes] = {}
+    for character in (chr(code).encode() for code in sorted(codes)):
+        ends[character[:-1]] = ends.get(character[:-1], b"") + character[-1:]
+    more = [re.escape(start) + b"[" + re.escape(last) + b"]" for start, last in ends.items()]
+    return b"(?:" + b"|".join([rb"[\x00-\x09\x0b-\x20\x7f]", *more]) + b")"
+
+
+BLANK = _blank_pattern()
 _BLANK_LINE = re.compile(BLANK + b"*")
 _CONTINUED = bytes(range(0x80, 0xC0))  # what continues a character of UTF-8
 _LONE_CR = re.compile(rb"\r(?!\r?\n)")
