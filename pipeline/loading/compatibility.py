@@ -82,6 +82,12 @@ def runs_of(run: Run) -> list[tuple[int, int, Run]]:
     return found
 
 
+def phases_begun(run: Run, step: int) -> list[Run]:
+    """The settings of the phases that have begun before the end of `step`; a checkpoint of step 0
+    belongs to the first."""
+    return [part for begin, _, part in runs_of(run) if begin < max(1, step)]
+
+
 def as_read(run: Run, dataset: Prepared) -> Run:
     """The settings in the phase that a dataset was prepared for: of the phases of its length the
     last that has its masks, else the last; `run` itself if no phase has its length."""

@@ -21,7 +21,7 @@ from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
 from pipeline.data.shards.corpus_warnings import describe_copies, describe_unknown
 from pipeline.data.shards.manifest import Manifest
-from pipeline.loading.compatibility import runs_of
+from pipeline.loading.compatibility import phases_begun
 from pipeline.recipes import RECIPES
 from pipeline.reporting.front_matter import (
     UNCLEAR,
@@ -235,7 +235,7 @@ def _measured(facts: CardFacts) -> Section:
 
 def _untold(facts: CardFacts) -> list[str]:
     """Settings of each phase up to the step that ModernBERT's configuration cannot express."""
-    begun = [part.encoder for begin, _, part in runs_of(facts.run) if begin < max(1, facts.step)]
+    begun = [part.encoder for part in phases_begun(facts.run, facts.step)]
     found = dict.fromkeys(untold(each.dropout, each.dropout_places) for each in begun)
     return [f"Trained with {text}." for text in found if text]
 

@@ -17,9 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline import export
 from pipeline.base.errors import ConfigError
 from pipeline.cluster.ranks import Alone
 from pipeline.data.shards import arrow_files
+from pipeline.downstream.starting_weights import load_start
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order, Share
 from pipeline.training.checkpoints.data_position import Reading
@@ -43,7 +45,7 @@ from tests.pipeline.conftest import (
     train_jobs,
     with_data,
 )
-from tests.pipeline.preparing import ROOT, children, wait_for_end, wait_until
+from tests.pipeline.preparing import ROOT, Call, children, wait_for_end, wait_until
 from tests.pipeline.test_train import assert_same, lines, tensors, wait_for
 
 INTERRUPTIONS = Path(__file__).parents[1] / "end_to_end" / "interruptions.py"
@@ -329,13 +331,17 @@ def test_a_full_disk_is_reported_and_training_continues(
 
 
 def test_hours_end_a_run_as_a_signal_does(
-    arguments: Arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: Arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
+    """Before the first step, too: that checkpoint can be exported and fine-tuned."""
     run = tmp_path / "run"
     result = launch(*command(arguments(run, "--hours", 0.001)))
     assert result.returncode == 75, result.stderr
     assert (run / "INTERRUPTED").read_text() == "step 0\n"
     assert tensors(run, 0)
+    said = call(export.main, run, "--output", tmp_path / "model")
+    assert "exported step 0 of roberta_tiny" in said
+    assert load_start(run).length == 32
     with pytest.raises(ConfigError, match="--hours must be positive, got 0"):
         job(monkeypatch, arguments(run, "--hours", 0))
 

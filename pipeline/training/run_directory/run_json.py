@@ -22,7 +22,7 @@ from pipeline.base.typed_json import build, read_object, require
 from pipeline.config.run import Run
 from pipeline.config.schema import setting_types
 from pipeline.config.settings import from_dict, to_dict
-from pipeline.loading.compatibility import runs_of
+from pipeline.loading.compatibility import phases_begun, runs_of
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import MIXTURE_VERSION, ORDER_VERSION
 from pipeline.training.checkpoints.read import State
@@ -113,7 +113,7 @@ class RunRecord:
 
     def trained_length(self, step: int) -> int:
         """Tokens of the longest rows that the weights of a step were trained on, by this run or
-        before it; step: at least 1."""
+        before it."""
         return max(self.initial_length, trained_length(self.run, step))
 
     def accepts(self, name: str, fingerprint: str) -> bool:
@@ -180,7 +180,7 @@ def read_record(run: Path) -> RunRecord:
 
 def trained_length(run: Run, step: int) -> int:
     """Tokens of the longest rows of the phases that a run has begun before the end of `step`."""
-    return max(part.data.sequence_length for begin, _, part in runs_of(run) if begin < step)
+    return max(part.data.sequence_length for part in phases_begun(run, step))
 
 
 def source_length(state: State, run: Path) -> int:

@@ -49,7 +49,7 @@ from pipeline.config.run import Run
 from pipeline.config.settings import from_dict
 from pipeline.data.tokenizers.folders import copy_for_transformers, read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.loading.compatibility import runs_of
+from pipeline.loading.compatibility import phases_begun
 from pipeline.loading.loader import Loader
 from pipeline.planning.build import build_model
 from pipeline.released.folder import (
@@ -104,8 +104,7 @@ def load_run(path: Path) -> tuple[SavedRun, list[str]]:
 
 def _encoder_at(run: Run, step: int) -> EncoderSettings:
     """The encoder that a step was trained with: phases may differ in rotary positions."""
-    # At least 1: a checkpoint of step 0 has the encoder of the first phase.
-    return [part.encoder for begin, _, part in runs_of(run) if begin < max(1, step)][-1]
+    return phases_begun(run, step)[-1].encoder
 
 
 def load_folder(folder: Path) -> Model:

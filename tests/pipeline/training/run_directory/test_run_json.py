@@ -57,7 +57,7 @@ def test_the_longest_rows_of_a_step_are_those_of_the_phases_it_has_begun(
     run = override(recipe("roberta_tiny"), ["steps=10", "encoder.positions=48", f"phases={PHASES}"])
     assert run.data.sequence_length == 32
     plain = replace(record(dataset), run=run)
-    assert [plain.trained_length(step) for step in (1, 5, 6, 10)] == [16, 16, 32, 32]
+    assert [plain.trained_length(step) for step in (0, 1, 5, 6, 10)] == [16, 16, 16, 32, 32]
     longer = replace(plain, initial_length=40, initial_weights={"folder": "model"})
     assert [longer.trained_length(step) for step in (1, 10)] == [40, 40]
     state = SimpleNamespace(step=5, run=to_dict(run))
