@@ -14,7 +14,15 @@ FOLDERS = {
     "modernbert": "",
 }  # fmt: skip
 """Of the export's folder, the one that predicts masked words."""
+SPACED = ("roberta", "modernbert")
+"""Families whose tokenizers mark a word by the space before it."""
 MODEL = "runs/tiny-export"
+CHECK = f"""
+from transformers import AutoTokenizer
+found = tokenizer(["Anna", "met", "Bo", "."], is_split_into_words=True)["input_ids"]
+assert found == AutoTokenizer.from_pretrained({MODEL!r})(" Anna met Bo .")["input_ids"], found
+"""
+"""Lines to add to the program for words that are split already."""
 
 
 def program(page_word: str) -> str:
@@ -38,3 +46,12 @@ def test_a_program_works_with_every_family(
     assert said.strip()
     if package == "sentence_transformers":
         assert "texts are cut at 32 tokens" in said
+
+
+@pytest.mark.parametrize("family", SPACED)
+def test_words_that_are_split_already_get_the_ids_of_their_text(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(EXPORTS / family, tmp_path / MODEL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program("is_split_into_words") + CHECK, "USING.md", "exec"), {})

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, RobertaForMaskedLM, RobertaTokenizer
+from transformers import AutoTokenizer, RobertaForMaskedLM, RobertaTokenizerFast
 
 from model.objectives.masked_language import MaskedLanguageModel
 from model.pieces import pieces_of
@@ -64,7 +64,7 @@ def test_words_that_are_split_already_get_the_ids_of_their_text(
 
     AutoTokenizer takes a plain class for any ModernBERT since transformers 5.
     """
-    kind: Any = RobertaTokenizer if family == "modernbert" else AutoTokenizer
+    kind: Any = RobertaTokenizerFast if family == "modernbert" else AutoTokenizer
     run = override(recipe(f"{family}_tiny"), ["data.vocab_size=2048"])
     source = tmp_path / "tokenizer"
     if run.data.tokenizer == "byte-bpe":
