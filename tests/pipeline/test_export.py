@@ -100,13 +100,15 @@ def test_different_logits_are_refused_and_write_nothing(
 ) -> None:
     def damaged(model: object) -> tuple[object, object]:
         weights, config = original(model)  # type: ignore[arg-type]
-        weights["lm_head.bias"] += 0.01
+        for name in ("lm_head.bias", "lm_head.decoder.bias"):
+            weights[name] += 0.01
         return weights, config
 
     original = model_folders.to_hugging_face
     monkeypatch.setattr(model_folders, "to_hugging_face", damaged)
     error = export(trained / "1x16", "--output", tmp_path / "model", code=2)
     assert "differ by 0.01, more than 0.0001" in error and not list(tmp_path.iterdir())
+    assert f"transformers {transformers.__version__} " in error
 
 
 def test_invalid_exports_are_refused(trained: Path, tmp_path: Path, export: Call) -> None:

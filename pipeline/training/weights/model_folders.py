@@ -184,8 +184,9 @@ def _write(
     config |= special_ids(vocabulary, own)
     folder.mkdir(parents=True, exist_ok=True)
     copy_for_transformers(tokenizer, folder, vocabulary, length)
-    # Tied weights are stored once; transformers ties them when it loads.
-    named = {name: weight for name, weight in weights.items() if name not in own.tied}
+    # Tied matrices are stored once, and transformers ties them when it loads. A tied bias has both
+    # its names: 4.45 to 4.50 zero the one that is missing, and RoBERTa and ALBERT then take it.
+    named = {n: weight for n, weight in weights.items() if n not in own.tied or weight.dim() == 1}
     for prefix, file in BESIDE.items():
         beside = {name: named.pop(name) for name in list(named) if name.startswith(prefix)}
         if beside:
@@ -282,9 +283,11 @@ def check_folder(folder: Path, model: Model, loader: Loader) -> float:
     # Each by itself: `max(0.0, nan)` is 0.0. And `not <=`, so that NaN is refused as well.
     for difference in differences:
         if not difference <= LARGEST_DIFFERENCE:
+            version = importlib.import_module("transformers").__version__
             raise CheckpointError(
-                "transformers computes other logits from the written folder: they differ by "
-                f"{difference:.2g}, more than {LARGEST_DIFFERENCE}; nothing was exported"
+                f"transformers {version} computes other logits from the written folder: they "
+                f"differ by {difference:.2g}, more than {LARGEST_DIFFERENCE}; nothing was "
+                "exported; try another version of transformers"
             )
     return max(differences)
 

@@ -45,6 +45,7 @@ def test_a_folder_holds_the_checkpoints_model(trained: Path, lesson: Path, tmp_p
         assert torch.equal(parameter, dict(again.named_parameters())[name]), name
     weights = load_file(folder / "model.safetensors")
     assert "lm_head.decoder.weight" not in weights  # tied: one copy
+    assert torch.equal(weights["lm_head.decoder.bias"], weights["lm_head.bias"])  # both names
     del weights["lm_head.bias"]
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"missing \['lm_head.bias'\]"):
