@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig
-from model.encoder import shared_from
+from model.encoder import initialize, shared_from
 from model.hugging_face.config_json import our_config, their_config
 from model.hugging_face.families import (
     ALBERT,
@@ -120,6 +120,20 @@ def to_hugging_face(model: MaskedLanguageModel) -> tuple[dict[str, Tensor], dict
     state |= identity_mapping(model.config, family(model))
     state |= {alias: state[name].clone() for alias, name in aliases.items()}
     return state, config | loss_entry(model.parts)
+
+
+def untrained_pooler(model: MaskedLanguageModel) -> dict[str, Tensor]:
+    """The pooler of the family's encoder class, initialized as the model was, if pretraining has
+    none: transformers would draw another at every load, and adapters would not fit it.
+
+    The same at every call.
+    """
+    own = family(model)
+    if not own.pooler or model.pair_head is not None:
+        return {}
+    pooler = nn.Linear(model.config.width, model.config.width)
+    initialize(pooler, model.config, seed=0, initializer=model.initializer)
+    return {f"{own.pooler}.{kind}": weight.detach() for kind, weight in pooler.named_parameters()}
 
 
 def from_hugging_face(

@@ -45,6 +45,8 @@ class Family:
     factorised: bool
     """True if embeddings may be narrower than hidden vectors, and layers may share weights. Models
     with neither belong to a family without."""
+    pooler: str = ""
+    """The layer over a row's first vector that its encoder's class always has; "" if none."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings whose value is fixed."""
     design: LayerDesign = field(default_factory=LayerDesign)
@@ -136,6 +138,7 @@ ROBERTA = Family(
     activations={"gelu": "gelu"},  # of its head, whatever hidden_act says
     after_pad=True,
     factorised=False,
+    pooler="roberta.pooler.dense",
 )  # fmt: skip
 
 BERT = Family(
@@ -155,6 +158,7 @@ BERT = Family(
     activations={"gelu": "gelu", "gelu_tanh": "gelu_new"},
     after_pad=False,
     factorised=False,
+    pooler="bert.pooler.dense",
     settings={"position_embedding_type": "absolute"},
 )
 
@@ -191,6 +195,7 @@ ALBERT = Family(
     activations={"gelu": "gelu", "gelu_tanh": "gelu_new"},
     after_pad=False,
     factorised=True,
+    pooler="albert.pooler",
     settings={"inner_group_num": 1},  # groups have one layer, "albert_layers.0"
 )
 

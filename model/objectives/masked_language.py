@@ -104,6 +104,7 @@ class MaskedLanguageModel(nn.Module):
         pair_weight, boundary_weight: weights of these parts in the loss; 0 creates no head.
         """
         super().__init__()
+        self.initializer = initializer
         self.parts: tuple[LossPart, ...] = (LossPart(name="mlm", weight=1.0, per="predictions"),)
         self.encoder = Encoder(config)
         self.head = MaskedLanguageHead(config, self.encoder.embeddings.words)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from model.config import EncoderConfig
 from model.hugging_face.config_json import with_dropout, with_pooling
-from model.hugging_face.conversion import to_hugging_face
+from model.hugging_face.conversion import to_hugging_face, untrained_pooler
 from model.hugging_face.electra_folders import to_folders
 from model.hugging_face.families import BOUNDARY_PREFIX, ELECTRA
 from model.hugging_face.sizes import check_sizes, encoder_names
@@ -134,6 +134,7 @@ def start_of(saved: SavedRun, tokenizer: Path) -> StartingWeights:
     else:
         with _fitting(origin):
             state, config = to_hugging_face(saved.model)
+            state |= untrained_pooler(saved.model)
     # weights do not show the pooling: a run from a folder with `mean` would be tuned with `cls`
     config = with_pooling(config, recorded_pooling(saved.directory))
     return _start(origin, state, config, tokenizer)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model.hugging_face.families import MODERNBERT
+from model.hugging_face.families import FAMILIES, MODERNBERT
 from model.hugging_face.modern_settings import untold
 from pipeline import __version__
 from pipeline.config.run import Run
@@ -118,8 +118,7 @@ def model_card(facts: CardFacts, config: Mapping[str, Any]) -> str:
     sections = [*_data(facts), _recipe(facts), _measured(facts)]
     if facts.scores:
         sections.append(score_section([_name_model(score) for score in facts.scores]))
-    modern = config["model_type"] == MODERNBERT.model_type
-    sections += [_limits(facts, _untold(facts) if modern else ()), _versions(facts)]
+    sections += [_limits(facts, _of_its_class(facts, config)), _versions(facts)]
     sections.append(Section("To reproduce", commands=commands(facts)))
     parts = [front_matter(fields), f"# {_escape(facts.title)}", _introduction(facts, architecture)]
     parts += ["## How to load", _code("python", f"{DETECT if detects else FILL}\n\n{ENCODE}")]
@@ -233,6 +232,15 @@ def _measured(facts: CardFacts) -> Section:
     return Section("Training", lines, [table] if rows else [])
 
 
+def _of_its_class(facts: CardFacts, config: Mapping[str, Any]) -> list[str]:
+    """Limits that follow from what transformers' class has and has not."""
+    if config["model_type"] == MODERNBERT.model_type:
+        return _untold(facts)
+    # The classes with a pair head have trained theirs.
+    poolers = {f.pooler for f in FAMILIES if f.pooler and f.architecture in config["architectures"]}
+    return [f"Its pooler, {name}, is not trained: initial weights." for name in poolers]
+
+
 def _untold(facts: CardFacts) -> list[str]:
     """Settings of each phase up to the step that ModernBERT's configuration cannot express."""
     begun = [part.encoder for part in phases_begun(facts.run, facts.step)]
@@ -240,11 +248,11 @@ def _untold(facts: CardFacts) -> list[str]:
     return [f"Trained with {text}." for text in found if text]
 
 
-def _limits(facts: CardFacts, untold_settings: Sequence[str]) -> Section:
+def _limits(facts: CardFacts, of_its_class: Sequence[str]) -> Section:
     """Limits that a user of the model should know."""
     run, lines = facts.run, []
     lines.append(f"Trained on rows of at most {facts.length:,} tokens.")
-    lines += untold_settings
+    lines += of_its_class
     if run.data.lower_case:
         lines.append("Reads lower-cased text; its tokenizer lower-cases what it is given.")
     if facts.step < run.steps:

@@ -219,7 +219,8 @@ def logits(folder: Path) -> dict[str, list[list[float]]]:
     for config in sorted(folder.rglob("config.json")):
         kind = getattr(transformers, json.loads(config.read_bytes())["architectures"][0])
         model, report = kind.from_pretrained(config.parent, output_loading_info=True)
-        assert not any(report.values()), report
+        # a class for masked words has no pooler, as for published folders
+        assert not {n for names in report.values() for n in names if ".pooler." not in n}, report
         with torch.no_grad():
             outputs = model.eval()(ids)
         for name, values in outputs.items():

@@ -26,6 +26,7 @@ from model.hugging_face.conversion import (
     from_hugging_face,
     logical_parameters,
     to_hugging_face,
+    untrained_pooler,
 )
 from model.hugging_face.electra_folders import from_folders, to_folders
 from model.hugging_face.families import (
@@ -162,7 +163,9 @@ def write_folder(
         else:
             weights, config = to_hugging_face(model)
             config = with_pooling(config, pooling)
-            _write(weights, config, family(model), tokenizer, folder, length)
+            _write(
+                weights | untrained_pooler(model), config, family(model), tokenizer, folder, length
+            )
     except ValueError as error:
         raise CheckpointError(f"transformers has no class for this encoder: {error}") from error
 

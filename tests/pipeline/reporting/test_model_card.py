@@ -113,6 +113,18 @@ def test_dropout_that_transformers_cannot_state_is_said(tmp_path: Path, prepared
         assert {*said} == dropouts
 
 
+def test_a_pooler_that_pretraining_did_not_train_is_said(tmp_path: Path, prepared: Path) -> None:
+    given = facts(tmp_path, prepared)
+    for architecture, pooler in (
+        ("RobertaForMaskedLM", "roberta.pooler.dense"), ("BertForMaskedLM", "bert.pooler.dense"),
+        ("AlbertForMaskedLM", "albert.pooler"), ("BertForPreTraining", ""),
+        ("ModernBertForMaskedLM", ""), ("ElectraForMaskedLM", ""),
+    ):  # fmt: skip
+        family = architecture.partition("For")[0].lower()
+        card = model_card(given, {"architectures": [architecture], "model_type": family})
+        assert re.findall(r"(\S*pooler\S*), is not trained", card) == [pooler] * bool(pooler)
+
+
 def test_a_fork_and_a_run_from_a_folder(tmp_path: Path, prepared: Path) -> None:
     given = facts(tmp_path, prepared)
     given.summary.record["begun_from"] = "/srv/me/runs/first/checkpoints/step-00000900"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, RobertaForMaskedLM, RobertaTokenizerFast
+from transformers import AutoModel, AutoTokenizer, RobertaForMaskedLM, RobertaTokenizerFast
 
 from model.objectives.masked_language import MaskedLanguageModel
 from model.pieces import pieces_of
@@ -88,6 +88,39 @@ def test_words_that_are_split_already_get_the_ids_of_their_text(
         assert whole(text)["input_ids"] == plain.encode(text).ids
     masked = whole("The <mask> sat")["input_ids"]
     assert (whole.mask_token_id in masked) == (run.data.tokenizer == "byte-bpe")
+
+
+@pytest.mark.parametrize(
+    ("name", "objective", "law"),
+    [
+        ("roberta_tiny", "mlm", "normal"),
+        ("bert_tiny", "mlm", "truncated_normal"),
+        ("albert_tiny", "mlm", "truncated_normal"),
+        ("spanbert_tiny", "mlm_sbo", "normal"),
+    ],
+)
+def test_every_load_of_a_folder_has_the_same_pooler(
+    name: str, objective: str, law: str, tiny_tokenizer: Path,
+    word_vocabularies: dict[str, Vocabulary], tmp_path: Path,
+) -> None:  # fmt: skip
+    """Also where pretraining had none: an adapter trained on one load would not fit another."""
+    settings = (f"objective.kind={objective}", f"encoder.initializer={law}", "data.vocab_size=2048")
+    run = override(recipe(name), settings)
+    source = tiny_tokenizer
+    if run.data.tokenizer != "byte-bpe":
+        source, case = tmp_path / "tokenizer", "-uncased" * run.data.lower_case
+        save_vocabulary(word_vocabularies[f"{run.data.tokenizer}{case}"], source, 64)
+    write_folder(build_model(run, seed=3), source, tmp_path / "model")
+    ids, width = torch.arange(9)[None], run.encoder.width
+    first, again = (AutoModel.from_pretrained(tmp_path / "model").eval() for _ in range(2))
+    assert torch.equal(first(ids).pooler_output, again(ids).pooler_output)
+    weights = [w for n, w in first.named_parameters() if "pooler" in n and w.shape[0] == width]
+    drawn = torch.cat([weight.detach().flatten() for weight in weights if weight.dim() == 2])
+    spread = run.encoder.initializer_range
+    assert drawn.std() == pytest.approx(spread * (0.88 if law != "normal" else 1), rel=0.05)
+    assert (drawn.abs().max() <= 2 * spread) == (law != "normal")
+    again = load_folder(tmp_path / "model")
+    assert isinstance(again, MaskedLanguageModel) and again.pair_head is None
 
 
 def test_word_pieces_work_with_positions_after_their_pad(
