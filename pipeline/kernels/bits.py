@@ -15,6 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
 
 U = np.uint64  # an unsigned index skips numba's wraparound test, which doubles the speed
 EVERY_ONE = U(0x0101010101010101)

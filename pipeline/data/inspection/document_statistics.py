@@ -8,7 +8,6 @@ hash of their text, which contains either all copies of a text or none.
 from __future__ import annotations
 
 import heapq
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit
 import xxhash
 
 from pipeline.data.text.documents import NO_RECORDS, holds_html
-from pipeline.ingest.documents.json_lines import WITH_FIELDS, to_record
+from pipeline.ingest.documents.json_lines import WITH_FIELDS, stored_record
 from pipeline.ingest.documents.parquet import read_rows
 from pipeline.ingest.documents.read import extracted_id, read
 from pipeline.ingest.documents.records import (
@@ -241,7 +240,7 @@ def _find_extracts(source: Source, records: Records) -> Iterator[Found]:
         if isinstance(record, BadRecord):
             yield _bad(source, record, id)
         elif record.noted == WITH_FIELDS:
-            yield _found(source, to_record(source, json.loads(record.text), id, id))
+            yield _found(source, stored_record(source, record.text, id))
         else:
             text = "" if record.dropped else record.text
             yield Found(
@@ -274,7 +273,7 @@ def _find_extracted(piece: Piece) -> Iterator[Found]:
         file = file or source.name
         id = file + where if bad and at is not None else extracted_id(file, row, at)
         if noted == WITH_FIELDS:
-            yield _found(source, to_record(replace(source, name=file), json.loads(text), id, id))
+            yield _found(source, stored_record(replace(source, name=file), text, id))
             continue
         title = noted if bad else title
         yield Found(

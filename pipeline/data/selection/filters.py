@@ -29,11 +29,10 @@ from pipeline.base.errors import ConfigError
 from pipeline.config.settings import nearest
 from pipeline.data.selection.rule_sets import RULE_SETS, VERSIONS, Measured, Reasons
 from pipeline.data.selection.words import count_words
-from pipeline.data.text.cleaning import Offsets
 from pipeline.data.text.document_map import find_map
 from pipeline.data.text.line_rules import C4, LINES_VERSION
 from pipeline.ingest.documents.records import Rewriting, Source
-from pipeline.kernels.bits import Bytes
+from pipeline.kernels.bits import Bytes, Offsets
 
 NUMBERS = {
     "min-words": (math.inf, "a number of words, e.g. min-words=50"),

@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.selection.words import HASH_BASE, NO_WORD, character_kinds, next_word
-from pipeline.data.text.cleaning import Offsets
-from pipeline.kernels.bits import GOLDEN, Bytes, U, mix, popcount
+from pipeline.kernels.bits import GOLDEN, Bytes, Offsets, U, mix, popcount
 
 Words = npt.NDArray[np.uint64]
 

@@ -26,8 +26,7 @@ from pipeline.data.selection.terms import (
     find_terms,
     hash_term,
 )
-from pipeline.data.text.cleaning import Offsets
-from pipeline.kernels.bits import GOLDEN, Bytes, U, mix
+from pipeline.kernels.bits import GOLDEN, Bytes, Offsets, U, mix
 
 Mask = npt.NDArray[np.bool_]
 Reasons = Iterator[tuple[str, Mask]]

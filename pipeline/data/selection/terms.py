@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.selection.words import ALONE, HASH_BASE, LETTER, MARK, NUMBER, character_kinds
-from pipeline.data.text.cleaning import Offsets
-from pipeline.kernels.bits import GOLDEN, Bytes, U, mix
+from pipeline.kernels.bits import GOLDEN, Bytes, Offsets, U, mix
 from pipeline.kernels.characters import decode_character
 
 HAS_LETTER, IS_SYMBOL = 1, 2

@@ -15,9 +15,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.text.cleaning import Offsets
 from pipeline.data.text.scripts import CODE_POINTS, SPACELESS
-from pipeline.kernels.bits import GOLDEN, Bytes, U, mix
+from pipeline.kernels.bits import GOLDEN, Bytes, Offsets, U, mix
 from pipeline.kernels.characters import decode_character
 
 NO_WORD = U(0)

@@ -48,14 +48,13 @@ from pipeline.data.text.wrapped_lines import (
     SPACED,
     VT,
     WORD,
-    Offsets,
     copy_word,
     end_line,
     is_wrapped,
     mark_wrapped,
     resolve_marks,
 )
-from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, equal_bytes, word_at
+from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, Offsets, U, equal_bytes, word_at
 from pipeline.kernels.characters import INVISIBLE, SPACES
 
 CLEANING_VERSION = 2

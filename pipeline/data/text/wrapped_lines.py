@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.data.text.scripts import (
     AS_BEFORE,
@@ -26,9 +25,7 @@ from pipeline.data.text.scripts import (
     TOUCH,
 )
 from pipeline.data.text.torn_words import HYPHEN, hyphen_before, is_letter, is_torn
-from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, U, word_at
-
-Offsets = npt.NDArray[np.int64]
+from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, Offsets, U, word_at
 
 LF, VT, FF, CR, SPACE = 10, 11, 12, 13, 32
 WORD = 8  # bytes of simple text tested and copied at once

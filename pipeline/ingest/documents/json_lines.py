@@ -116,7 +116,7 @@ def _is_escaped(source: Source, state: State) -> bool:
 def _wiki_texts(piece: Piece) -> Iterator[str]:
     names = text_fields(piece.source)
     for _, _, lines in line_blocks(piece, 0):
-        for line in lines:
+        for line in lines if isinstance(lines, list) else ():  # else one that is too long
             if len(line) <= _LONG_BYTES or not _has_too_many_values(line):
                 with contextlib.suppress(ValueError):  # reported when it is read
                     if text := _text(orjson.loads(line), names):
@@ -150,6 +150,11 @@ def stored_text(record: Record) -> tuple[str, str]:
     if record.fields is None:
         return record.text, record.noted
     return orjson.dumps(record.fields).decode(), WITH_FIELDS
+
+
+def stored_record(source: Source, text: str, id: str) -> Record | BadRecord:
+    """The record of a text that `stored_text` returned with the note WITH_FIELDS."""
+    return to_record(source, orjson.loads(text), id, id, len(text))
 
 
 def _text(fields: Any, names: tuple[str, ...]) -> str | None:

@@ -15,7 +15,6 @@ reads what `extraction` made of them, with the same ids.
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -40,7 +39,7 @@ from pipeline.ingest.documents.json_lines import (
     WITH_FIELDS,
     read_json_array,
     read_json_lines,
-    to_record,
+    stored_record,
 )
 from pipeline.ingest.documents.parquet import (
     PARQUET_VERSION,
@@ -302,7 +301,7 @@ def _read_extracted(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
         elif dropped:
             yield Dropped(name, dropped)
         elif noted == WITH_FIELDS:
-            yield to_record(replace(source, name=file), json.loads(text), name, name, len(text))
+            yield stored_record(replace(source, name=file), text, name)
         else:
             origin = url or (file if id is None else f"{file}/{id}")
             known = [value or "" for value in known]

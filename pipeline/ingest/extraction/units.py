@@ -14,14 +14,13 @@ not guessed at: its readers give the records of any piece exactly (`PieceFormat`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from pipeline.ingest.compression.frames import FRAMES_VERSION
-from pipeline.ingest.documents.json_lines import WITH_FIELDS, to_record
+from pipeline.ingest.documents.json_lines import WITH_FIELDS, stored_record
 from pipeline.ingest.documents.read import (
     READERS,
     READING_VERSION,
@@ -177,7 +176,7 @@ def stream(piece: Piece) -> Iterator[Record | Dropped | BadRecord]:
             yield Dropped(f"{source.name}@{row}", record.dropped)
         elif record.noted == WITH_FIELDS:
             id = f"{source.name}@{row}"
-            yield to_record(source, json.loads(record.text), id, id)
+            yield stored_record(source, record.text, id)
         else:
             origin = record.url or f"{source.name}/{record.id}"
             yield Record(f"{source.name}@{row}", origin, record.text, noted=record.noted)
