@@ -225,8 +225,8 @@ def _measured(facts: CardFacts) -> Section:
         # speed depends on the machine, which must not change the card
         is_nan = curves.is_nan(name)
         if (is_nan or name in curves.curves) and name != "tokens_per_second":
-            step = "" if is_nan else f"{curves.curves[name].points[-1][0]:,}"
-            rows.append((called, number_text(curves.last[name]), step))
+            at, value = (None, curves.last[name]) if is_nan else curves.curves[name].points[-1]
+            rows.append((called, number_text(value), "" if at is None else f"{at:,}"))
     table = TextTable(("measured in training", "", "at step"), rows)
     lines = [words] if (words := curves.change()) else []
     return Section("Training", lines, [table] if rows else [])

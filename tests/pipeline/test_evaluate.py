@@ -114,6 +114,6 @@ def test_models_and_data_that_cannot_be_scored(
     for model, data, said in (
         (tmp_path / "empty", lesson, "has no checkpoint"),
         (trained / "1x16", tmp_path, "has no manifest.json"),
-        (tmp_path, lesson, "no model that can be loaded"),
+        (tmp_path, lesson, "no model.safetensors"),
     ):
         assert said in call(evaluate.main, model, "--data", data, code=2)

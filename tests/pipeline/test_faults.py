@@ -203,7 +203,7 @@ def test_damaged_data_end_all_ranks_with_one_line_and_a_checkpoint(
 
 
 SPIKES = {
-    "spikes__deviations": 6, "spikes__window": 6, "spikes__rollbacks": 2,
+    "spikes__deviations": 3, "spikes__window": 6, "spikes__rollbacks": 2,
     "spikes__skip_before": 1, "spikes__skip_after": 2, **NO_DROPOUT,
     "checkpoint__every": 5, "checkpoint__keep": 9, "batch__sequences": 32,
 }  # fmt: skip

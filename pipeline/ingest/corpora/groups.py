@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -84,11 +85,12 @@ def _is_by_member(inputs: list[str]) -> bool:
 def entries_of(directory: Path, skipped: SkippedNames) -> list[Path]:
     """Entries of a directory by name, without those that `skipped` gets."""
     paths = list[Path]()
-    for path in sorted(directory.iterdir()):
-        if is_skipped_name(path.name, is_folder=path.is_dir()):
-            skipped.add([path.name])
-        else:
-            paths.append(path)
+    with os.scandir(directory) as entries:  # asks the file system nothing about each entry
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if is_skipped_name(entry.name, is_folder=entry.is_dir()):
+                skipped.add([entry.name])
+            else:
+                paths.append(Path(entry.path))
     return paths
 
 

@@ -215,10 +215,8 @@ def line_blocks(piece: Piece, start: int) -> Iterator[tuple[int, int, list[bytes
     position, lines_read, read_to = start, 0, start
     parts: list[bytes] = []  # parts of a line that continues in the next block
     held = 0  # bytes in these parts
-    blocks = piece.blocks(start)
-    if not piece.source.frames:  # whose starts are known by their newlines
-        blocks = blocks_with_newlines(blocks, of_text=piece.source.format == "text")
-    for block in blocks:
+    is_text = piece.source.format == "text"
+    for block in blocks_with_newlines(piece.blocks(start), of_text=is_text):
         # After the end, only the line that started before it counts.
         lines = block.split(b"\n", -1 if read_to < end else 1)
         read_to += len(block)

@@ -319,9 +319,9 @@ class Record:
     date: str = ""
     """`Extract.revised`, likewise."""
     fields: dict[str, Any] | None = field(default=None, compare=False)
-    """The whole object of a JSON file, if a function is given it; None: not kept."""
+    """The whole object of a JSON file; None: no function is given it."""
     textless: BadRecord | None = None
-    """What the record is unless the function makes a text of `fields`; None: it has a text."""
+    """What it is unless the function makes a text of `fields`."""
 
 
 @dataclass(slots=True)
@@ -342,7 +342,7 @@ class BadRecord:
     about: str = field(default="", compare=False)
     """More about this one record."""
     size: int = field(default=0, compare=False)
-    """Bytes of text that are lost with it, or slightly more; 0: none, or unknown."""
+    """Bytes of text that are lost with it; 0: none, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,10 +393,8 @@ def text_fields(source: Source) -> tuple[str, ...]:
 
 
 def first_text(values: Iterable[Any]) -> str | bytes | None:
-    """The text of a record of any format, by the values of its text fields in their order.
+    """The first string, be it empty as CSV writes null, among the text fields of a record.
 
-    It is the first string, be it empty, as CSV writes null: a field that is missing, null or of
-    another type is passed over. Bytes stand for a string that is damaged; they are returned, since
-    the fields after them may hold something else than the text.
+    Bytes stand for a damaged string; the fields after it may hold something else than the text.
     """
     return next((value for value in values if isinstance(value, (str, bytes))), None)

@@ -251,7 +251,10 @@ def test_both_ends_are_scored_on_the_last_rows(lesson: Path, short: Path, tmp_pa
         return True
 
     running.validator = SimpleNamespace(  # type: ignore[assignment]
-        parts=running.validator.parts, validate=validate, is_owed=lambda step: not scored
+        parts=running.validator.parts,
+        validate=validate,
+        is_owed=lambda step: not scored,
+        broken_at=-1,
     )
     assert not running.train(12)
     assert scored == [(0, 2, True), (5, 1, False), (10, 2, False), (12, 2, True)]

@@ -40,7 +40,7 @@ def test_documents_come_cleaned_and_what_does_not_come_is_counted(
     expected = [xxhash.xxh3_64_intdigest(text.encode(), 7) for text in texts(batch)]
     assert batch.hashes.tolist() == expected
     assert counts.dropped == {"empty": 2} and counts.bad == {"text is not a string": 1}
-    assert counts.bad_example == "in:4: text is not a string"
+    assert counts.bad_example.startswith("in:4: text is not a string")
 
 
 def test_batches_of_any_size_hold_the_same(
