@@ -153,6 +153,10 @@ def exported(run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def loaded(kind: Any, folder: Path) -> Any:
     theirs, report = kind.from_pretrained(folder, output_loading_info=True)
+    # A class of masked words has no pooler.
+    report["unexpected_keys"] = {
+        name for name in report["unexpected_keys"] if ".pooler." not in name
+    }
     assert not any(report.values()), report
     return theirs.eval()
 
