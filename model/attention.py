@@ -27,6 +27,7 @@ from torch import Tensor
 
 from model.dropout import drop
 from model.pieces import BlockLayout, Pieces, piece_of, positions_in_pieces
+from model.rotary import Rotation, rotate
 from model.row_attention import row_attention
 
 AttentionKernel = Literal[
@@ -67,13 +68,15 @@ def attend_in_pieces(
     dropout: float,
     chosen: AttentionKernel | None = None,
     reach: int | None = None,
+    rotation: Rotation | None = None,
 ) -> Tensor:
     """Mixed values [T, H, K]: each token attends to the tokens of its piece (Vaswani et al. 2017,
     sec. 3.2.1).
 
     projected: query, key and value of every token. layout: the blocks of these pieces, on a CPU.
     chosen: the kernel of a run's training; None: that of the table. reach: tokens to each side that
-    a token attends to (Beltagy et al. 2020, sec. 3.1); None: all of its piece.
+    a token attends to (Beltagy et al. 2020, sec. 3.1); None: all of its piece. rotation: of queries
+    and keys; None if the embeddings hold positions.
     """
     dtype, device = projected_T3HK.dtype, projected_T3HK.device
     kernel, recorded = chosen, torch.is_grad_enabled()
@@ -81,8 +84,12 @@ def attend_in_pieces(
     if kernel is None or (device.type == "cpu" and not recorded):
         kernel = attention_kernel(device, dtype, projected_T3HK.shape[-1], recorded)
     if kernel == "flash_attention":
-        query_THK, key_THK, value_THK = projected_T3HK.unbind(1)
+        query_key_T2HK, value_THK = projected_T3HK[:, :2], projected_T3HK[:, 2]
+        if rotation is not None:  # values stay a view: this kernel takes the three separately
+            query_key_T2HK = rotate(query_key_T2HK, rotation)
+        query_THK, key_THK = query_key_T2HK.unbind(1)
         return flash_attention(query_THK, key_THK, value_THK, pieces, dropout, reach)
+    projected_T3HK = _rotated(projected_T3HK, rotation)
     if kernel == "padded_attention" or layout is None:
         return padded_attention(projected_T3HK, pieces, dropout, reach)
     placed_N3HK = layout.gathered(projected_T3HK)
@@ -102,10 +109,16 @@ def attend_in_pieces(
 
 
 def attend_from(
-    query_PHK: Tensor, projected_T3HK: Tensor, pieces: Pieces, layout: BlockLayout | None
+    places_P: Tensor,
+    projected_T3HK: Tensor,
+    pieces: Pieces,
+    layout: BlockLayout | None,
+    rotation: Rotation | None = None,
 ) -> Tensor:
-    """As `attend_in_pieces`, for one query per piece [P, H, K] and without dropout; no piece is
-    empty."""
+    """As `attend_in_pieces`, for the query of one token of each piece [P, H, K], without dropout;
+    no piece is empty."""
+    projected_T3HK = _rotated(projected_T3HK, rotation)
+    query_PHK = projected_T3HK[places_P, 0]
     if layout is None:
         key, value, shown_PS = _pad(projected_T3HK[:, 1:], pieces)
         query = query_PHK[:, :, None]
@@ -195,6 +208,13 @@ _BY_NAME: dict[str, Attend] = {
     "softmax_attention": softmax_attention,
     "scaled_dot_product_attention": _scaled_dot_product_attention,
 }
+
+
+def _rotated(projected_T3HK: Tensor, rotation: Rotation | None) -> Tensor:
+    """Projections with turned queries and keys, in one tensor."""
+    if rotation is None:
+        return projected_T3HK
+    return torch.cat([rotate(projected_T3HK[:, :2], rotation), projected_T3HK[:, 2:]], 1)
 
 
 def _pad(values_TnHK: Tensor, pieces: Pieces) -> tuple[Tensor, ...]:

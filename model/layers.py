@@ -25,7 +25,7 @@ from model.config import EncoderConfig
 from model.dropout import Dropout
 from model.linear import APPROXIMATIONS, Linear, LinearGelu
 from model.pieces import BlockLayout, Pieces
-from model.rotary import Rotation, rotate
+from model.rotary import Rotation
 
 
 class Reach(NamedTuple):
@@ -101,17 +101,15 @@ class Attention(nn.Module):
         """[T, D]. places_P: the only token of each piece that attends, without dropout and a
         window, [P, D]; None: all do."""
         projected_T3HK = self.query_key_value(hidden_TD).unflatten(-1, (3, self.heads, -1))
-        if reach.rotation is not None:
-            projected_T3HK = rotate(projected_T3HK, reach.rotation)
-        pieces, layout = reach.pieces, reach.layout
+        pieces, layout, rotation = reach.pieces, reach.layout, reach.rotation
         if places_P is None:
             dropout = self.dropout if self.training else 0.0
             mixed = attend_in_pieces(
-                projected_T3HK, pieces, layout, dropout, self.kernel, reach.window
+                projected_T3HK, pieces, layout, dropout, self.kernel, reach.window, rotation
             )
         else:
             # Only the chosen tokens need a query; every token gives a key and a value.
-            mixed = attend_from(projected_T3HK[places_P, 0], projected_T3HK, pieces, layout)
+            mixed = attend_from(places_P, projected_T3HK, pieces, layout, rotation)
         output: Tensor = self.output(mixed.flatten(1))
         return output
 

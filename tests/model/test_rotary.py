@@ -80,13 +80,35 @@ def test_one_vector_per_piece(layers: int) -> None:
 
 def test_a_product_depends_on_the_distance_alone() -> None:
     torch.manual_seed(0)
-    same = torch.randn(1, 3, 2, 8, dtype=torch.float64).expand(50, -1, -1, -1)
+    same = torch.randn(1, 2, 2, 8, dtype=torch.float64).expand(50, -1, -1, -1)
     turned = rotate(same, rotation_of(torch.arange(50), 8, 100.0, torch.float64))
     products = torch.einsum("qhk,lhk->hql", turned[:, 0], turned[:, 1])
     for distance in (0, 1, 20):
         along = products.diagonal(distance, 1, 2)
         torch.testing.assert_close(along, along[:, :1].expand_as(along), rtol=0, atol=1e-5)
-    assert torch.equal(turned[:, 2], same[:, 2])
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64])
+def test_turned_halves_and_gradients_are_the_formula_to_the_bit(kind: torch.dtype) -> None:
+    """(a, b) -> (a cos - b sin, b cos + a sin), Su et al. 2021, eq. 34."""
+    generator = torch.Generator().manual_seed(1)
+    given = torch.randn(30, 2, 3, 8, generator=generator).to(kind)
+    upstream = torch.randn(30, 2, 3, 8, generator=generator).to(kind)
+    angles = torch.arange(30)[:, None].float() / 100.0 ** (torch.arange(0, 8, 2) / 8)
+    cos, sin = (part.to(kind)[:, None, None] for part in (angles.cos(), angles.sin()))
+
+    def formula(leaf: Tensor) -> Tensor:
+        first, second = leaf.to(torch.promote_types(kind, torch.float32)).chunk(2, -1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(kind)
+
+    leaves = [given.clone().requires_grad_() for _ in range(2)]
+    found = rotate(leaves[0], rotation_of(torch.arange(30), 8, 100.0, kind))
+    wanted = formula(leaves[1])
+    assert torch.equal(found, wanted)
+    for turned in (found, wanted):
+        turned.backward(upstream)
+    assert leaves[0].grad is not None and leaves[1].grad is not None
+    assert torch.equal(leaves[0].grad, leaves[1].grad)
 
 
 def test_changed_bases_are_those_of_a_fresh_model() -> None:
