@@ -194,17 +194,15 @@ def _run_fine_tuning(
     model = _model(work, job, protocol)
     began = time.monotonic()
     rates = _of_bag(protocol) if job.arm == BAG else protocol
-    fitted = {
-        "peak_lr": rates.peak_lr, "rows": protocol.rows, "device": device_name(work.device),
-    }  # fmt: skip
+    device = device_name(work.device)
+    fitted = {"peak_lr": rates.peak_lr, "rows": protocol.rows, "device": device}
     try:
         fit = fine_tune(model, work.train, work.task.kind, rates, job.seed, work.device, job.name)
         seconds = time.monotonic() - began  # before predicting: scores report the cost of training
         found = [predict_examples(work, model, examples, own) for _, examples, own in work.dev]
     except DivergedError as error:
-        return None, fitted | {
-            "seconds": round(time.monotonic() - began, 3), "diverged": str(error),
-        }, []  # fmt: skip
+        seconds = time.monotonic() - began
+        return None, fitted | {"seconds": round(seconds, 3), "diverged": str(error)}, []
     fitted |= {"steps": fit.steps, "loss": fit.loss, "seconds": round(seconds, 3)}
     return model, fitted, found
 

@@ -268,9 +268,10 @@ def _losses(scores: Mapping[str, Any]) -> Iterator[str]:
     """A line for each arm of which seeds diverged at the reported point."""
     for arm in ARMS:
         runs = [
-            run for run in scores["runs"]
+            run
+            for run in scores["runs"]
             if (run["arm"], run["point"]) == (arm, scores["best"]["point"])
-        ]  # fmt: skip
+        ]
         lost = [run for run in runs if why_diverged(run)]
         if lost:
             yield (

@@ -362,8 +362,9 @@ class Trainer:
             if self.cluster.rank == 0:
                 tqdm.write(
                     f"warning: step {self.progress.step:,} is not saved: its gradient or held-out "
-                    "loss is not finite; older checkpoints are unchanged", file=sys.stderr,
-                )  # fmt: skip
+                    "loss is not finite; older checkpoints are unchanged",
+                    file=sys.stderr,
+                )
             return
         # Adds the tokens since the last line, and judges what would else be saved unjudged.
         self._total({})

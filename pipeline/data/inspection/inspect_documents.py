@@ -130,9 +130,14 @@ def _judge(
         return replace(found, reason=why)
     if rewriting.function:
         document = Document(
-            found.text, found.id, found.corpus, found.origin, found.language, found.date,
+            found.text,
+            found.id,
+            found.corpus,
+            found.origin,
+            found.language,
+            found.date,
             found.fields,
-        )  # fmt: skip
+        )
         made = apply_map(rewriting, document)
         if made == "" and found.textless:
             made = found.textless
