@@ -84,10 +84,9 @@ def attend_in_pieces(
     if kernel is None or (device.type == "cpu" and not recorded):
         kernel = attention_kernel(device, dtype, projected_T3HK.shape[-1], recorded)
     if kernel == "flash_attention":
-        query_key_T2HK, value_THK = projected_T3HK[:, :2], projected_T3HK[:, 2]
+        query_THK, key_THK, value_THK = projected_T3HK.unbind(1)
         if rotation is not None:  # values stay a view: this kernel takes the three separately
-            query_key_T2HK = rotate(query_key_T2HK, rotation)
-        query_THK, key_THK = query_key_T2HK.unbind(1)
+            query_THK, key_THK = rotate(projected_T3HK[:, :2], rotation).unbind(1)
         return flash_attention(query_THK, key_THK, value_THK, pieces, dropout, reach)
     projected_T3HK = _rotated(projected_T3HK, rotation)
     if kernel == "padded_attention" or layout is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.skipped_names import SkippedNames, is_skipped_name
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, Group
+from pipeline.ingest.corpora.input_files import is_folder_entry
 from pipeline.ingest.documents.records import Source
 
 SHORT_SHARE = 0.1
@@ -87,7 +88,7 @@ def entries_of(directory: Path, skipped: SkippedNames) -> list[Path]:
     paths = list[Path]()
     with os.scandir(directory) as entries:  # asks the file system nothing about each entry
         for entry in sorted(entries, key=lambda entry: entry.name):
-            if is_skipped_name(entry.name, is_folder=entry.is_dir()):
+            if is_skipped_name(entry.name, is_folder=is_folder_entry(entry)):
                 skipped.add([entry.name])
             else:
                 paths.append(Path(entry.path))

@@ -282,7 +282,7 @@ def _list(folder: _Folder) -> tuple[_Entries, _Entries, list[str]]:
     try:
         with os.scandir(folder.path) as entries:
             for entry in entries:
-                is_folder = _is_folder(entry)
+                is_folder = is_folder_entry(entry)
                 if is_skipped_name(entry.name, is_folder=is_folder) and entry.name != CARD:
                     skipped.append(f"{entry.name}/" if is_folder else entry.name)
                 else:
@@ -294,7 +294,8 @@ def _list(folder: _Folder) -> tuple[_Entries, _Entries, list[str]]:
     return folders, files, sorted(skipped)
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def is_folder_entry(entry: os.DirEntry[str]) -> bool:
+    """True for a folder, or a link to one; mostly without asking the file system."""
     try:
         return entry.is_dir()
     except OSError:  # a link that leads nowhere
