@@ -90,7 +90,7 @@ def test_a_killed_rank_ends_the_job_and_costs_its_split(
     corpus = many_documents(tmp_path / "in.jsonl", 2800)  # far more than are done when it is killed
     arguments = ("--corpus", corpus, *tiny(tiny_tokenizer, tmp_path / "out"))
     command = " ".join(map(str, (sys.executable, SMALL_SPLITS, *arguments)))
-    step = f"srun --kill-on-bad-exit=1 --mpi=pmi2 {command}"
+    step = f"srun --wait=10 --mpi=pmi2 {command}"
     options = ("--nodes=2", "--ntasks-per-node=1")
     job = cluster.submit_command(step, *options, **ONE_HOST)
     work = tmp_path / "out" / ".work"
@@ -136,8 +136,16 @@ def test_mistakes_are_one_line_and_no_requeue(
     variables = environment(tiny_tokenizer, tmp_path / "out")
     two, alone = ("--nodes=2", "--ntasks-per-node=2"), "a launcher started several processes"
     jobs = []
+    slow = tmp_path / "slow"  # ranks that are still starting when the first one has failed
+    (slow / "bin").mkdir(parents=True)
+    (slow / "bin" / "python").write_text(
+        '#!/bin/sh\ncase "$SLURM_PROCID $*" in\n[1-9]*pipeline.prepare*) sleep 10 ;;\nesac\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    (slow / "bin" / "python").chmod(0o755)
     for options, more, message in (
         (two, {"TENFOLD_MPI": "none"}, alone),
+        (two, {"TENFOLD_MPI": "none", "TENFOLD_VENV": str(slow)}, alone),
         # a library that does not exist
         (two, {"TENFOLD_MPI": "pmi2", "MPI4PY_MPIABI": "openmpi"}, alone),
         (two[1:], {"TENFOLD_CORPUS": ""}, "TENFOLD_CORPUS is not set"),
