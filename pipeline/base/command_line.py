@@ -83,11 +83,26 @@ def data_root() -> Path:
     return Path(os.environ.get("TENFOLD_ROOT", "data"))
 
 
+class _OneCorpus(argparse.Action):
+    """Refuses a second --corpus, for which all of --input would be read under the last name."""
+
+    def __call__(
+        self, parser: object, namespace: object, value: Any, option: object = None
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        if before not in (None, value):
+            raise argparse.ArgumentError(
+                self, f"{before} and {value} are both given; name a group, or see --by-folder"
+            )
+        setattr(namespace, self.dest, value)
+
+
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --corpus, --input and the options for reading them."""
     parser.add_argument(
         "--corpus",
         required=True,
+        action=_OneCorpus,
         metavar="NAME",
         help="wikipedia, bookcorpus, cc-news, openwebtext, stories, 16gb (the first two), 160gb "
         "(all five), sample (shipped with the code), or a path",

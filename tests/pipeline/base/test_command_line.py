@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.base.command_line import (
     Parser,
+    add_input_arguments,
     add_part_argument,
     add_workers_argument,
     check_least,
@@ -49,6 +50,15 @@ def test_workers_and_parts() -> None:
             parser.parse_args([f"{word}={part}"])
     with pytest.raises(ConfigError, match=r"unrecognized arguments: --nope; see tool --help"):
         parser.parse_args(["--nope"])
+
+
+def test_one_corpus_a_command() -> None:
+    """All of --input would be read under the last name."""
+    parser = Parser(prog="tool")
+    add_input_arguments(parser)
+    assert parser.parse_args(["--corpus", "a", "--corpus=a"]).corpus == "a"
+    with pytest.raises(ConfigError, match="books and stories"):
+        parser.parse_args(["--corpus=books", "--input", "x", "--corpus=stories", "--input=y"])
 
 
 def test_next_commands_can_be_pasted(tmp_path: Path) -> None:
