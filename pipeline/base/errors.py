@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import itertools
 import os
 import re
 import select
@@ -12,7 +13,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
 
@@ -33,6 +34,8 @@ EXIT_INTERRUPTED = 75
 
 LONGEST_MESSAGE = 4000
 """Characters of one line of a message."""
+_MOST_LISTED = 200
+"""Characters of several names in a message."""
 _SPACES = re.compile(r"[ \t\n\r\f\v]+")  # others, such as no-break spaces, are part of names
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EAGAIN)
 """Errors without a file name that the user can fix; the last is a process too many."""
@@ -205,6 +208,12 @@ def run_command(
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names of fields or columns in a message, or the first of them if they are long."""
+    shown = ", ".join(map(escaped, itertools.islice(names, _MOST_LISTED)))
+    return shown if len(shown) <= _MOST_LISTED else f"{shown[:_MOST_LISTED]} ..."
 
 
 def escaped(text: str) -> str:

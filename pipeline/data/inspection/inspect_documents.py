@@ -52,7 +52,9 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     """
     path: Path = arguments.directory
     given, inputs = _name_corpus(arguments)
-    name, sources = corpus_sources(given, inputs, arguments.text_field, arguments.plain_text)
+    name, sources = corpus_sources(
+        given, inputs, arguments.text_field, arguments.plain_text, is_mapped=bool(arguments.map)
+    )
     sources = rewrite_texts(sources, arguments.map, arguments.filter)
     filters = filters_by_corpus(arguments.filter, [source.corpus for source in sources])
     print_input(sources, escaped(str(path)))

@@ -90,7 +90,7 @@ def find_sources(
     )  # fmt: skip
     corpus, sources = corpus_sources(
         arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published, lists,
-        arguments.by_folder,
+        arguments.by_folder, bool(arguments.map),
     )  # fmt: skip
     sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)
     sources = rewrite_texts(sources, arguments.map, arguments.filter)

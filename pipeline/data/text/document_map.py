@@ -49,7 +49,7 @@ class Document:
     date: str = ""
     """Time at which a page was fetched or revised, 2016-04-22T10:19:33Z; empty: unknown."""
     fields: dict[str, Any] = field(default_factory=dict, compare=False)
-    """The whole object of a JSON file; empty for other formats."""
+    """The whole record of JSON or a table, as JSON has it; empty for other formats."""
 
 
 @dataclass(frozen=True, slots=True)

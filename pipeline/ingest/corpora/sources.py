@@ -6,8 +6,9 @@ import difflib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -45,6 +46,7 @@ def corpus_sources(
     published: Mapping[str, list[Source]] | None = None,
     lists: SharedLists | None = None,
     by_folder: bool = False,
+    is_mapped: bool = False,
 ) -> tuple[str, list[Source]]:
     """The corpus's name and its files, in an order that is the same on every machine.
 
@@ -54,10 +56,14 @@ def corpus_sources(
     for a group in the form of `groups.member_inputs`; text_field and plain_text: override the
     corpus's own ("": no override); published: files of corpora from the lists of their publishers;
     lists: with which several processes share what one of them finds;
-    by_folder: each entry of the one directory in `inputs` is a corpus of its own.
+    by_folder: each entry of the one directory in `inputs` is a corpus of its own;
+    is_mapped: as for `sniff`.
     """
+    sources_of = partial(
+        _sources, text_field=text_field, plain_text=plain_text, lists=lists, is_mapped=is_mapped
+    )
     if by_folder:
-        return corpus, _folder_sources(corpus, inputs, text_field, plain_text, lists)
+        return corpus, _folder_sources(corpus, inputs, sources_of, plain_text)
     published = published or {}
     if corpus == SAMPLE:
         if inputs:
@@ -65,7 +71,7 @@ def corpus_sources(
         sources: list[Source] = []
         for name, member in SAMPLE_CORPORA.items():
             folder = str(SAMPLE_FILES / name)
-            sources += _sources(name, member, [folder], text_field, plain_text)
+            sources += sources_of(name, member, [folder], lists=None)
         return corpus, sources
     if "" in inputs or not corpus:
         raise ConfigError("--corpus or --input is empty; give a name or path")
@@ -82,7 +88,7 @@ def corpus_sources(
                 raise ConfigError(f"{name} has files of --input and of its publisher; give one")
             sources += published.get(name, [])
             if paths:
-                sources += _sources(name, CORPORA[name], paths, text_field, plain_text, lists)
+                sources += sources_of(name, CORPORA[name], paths)
         return corpus, sources
     if corpus in published:
         return corpus, published[corpus]
@@ -92,7 +98,7 @@ def corpus_sources(
                 f"--corpus {corpus} needs its files: --input PATH... "
                 f"({CORPORA[corpus].description}; --explain lists sources)"
             )
-        return corpus, _sources(corpus, CORPORA[corpus], inputs, text_field, plain_text, lists)
+        return corpus, sources_of(corpus, CORPORA[corpus], inputs)
     names = [*CORPORA, *GROUPS, SAMPLE]
     if not inputs and not is_path(corpus):
         raise ConfigError(
@@ -105,14 +111,15 @@ def corpus_sources(
     # A misspelled name would be read as the user's own corpus, without its licence and checks.
     for known in difflib.get_close_matches(name, names, 1, 0.8):
         print(f"corpus {name} is read as your own; if you meant {known}, use --corpus {known}")
-    return name, _sources(name, OWN, inputs or [corpus], text_field, plain_text, lists)
+    return name, sources_of(name, OWN, inputs or [corpus])
 
 
 def _folder_sources(
-    corpus: str, inputs: list[str], text_field: str, plain_text: str, lists: SharedLists | None
+    corpus: str, inputs: list[str], sources_of: Callable[..., list[Source]], plain_text: str
 ) -> list[Source]:
     """The files of a directory, of a corpus for each of its entries; `en` and `en.jsonl` are one.
 
+    sources_of: `_sources`, given a name, a corpus and inputs.
     Names that are skipped, and plain text next to records, are not corpora (shapes.py).
     Raises ConfigError unless there are several, with names that can be a corpus's.
     """
@@ -134,11 +141,7 @@ def _folder_sources(
             raise ConfigError(
                 f"--by-folder: {own[0]} does not name a corpus; use letters, digits, '_' and '-'"
             )
-    found = [
-        source
-        for name, own in entries.items()
-        for source in _sources(name, OWN, own, text_field, plain_text, lists)
-    ]
+    found = [source for name, own in entries.items() for source in sources_of(name, OWN, own)]
     found = choose_corpora(inputs[0], found, beside)
     if (count := len({source.corpus for source in found})) < 2:
         raise ConfigError(
@@ -209,12 +212,14 @@ def _sources(
     name: str,
     corpus: Corpus,
     inputs: list[str],
+    *,
     text_field: str,
     plain_text: str,
-    lists: SharedLists | None = None,
+    lists: SharedLists | None,
+    is_mapped: bool,
 ) -> list[Source]:
     def sniffed(file: InputFile) -> Source:
-        return sniff(
+        source = sniff(
             file.path,
             corpus=name,
             name=file.name,
@@ -223,16 +228,17 @@ def _sources(
                 (known for known in get_args(PlainText) if known == plain_text), corpus.plain_text
             ),
             forced_text=bool(plain_text),
-            licence=corpus.licence,
             state=file.state,
+            is_mapped=is_mapped,
         )
+        return replace(source, licence=corpus.licence)
 
     def look(folders: Folders) -> Iterator[Source]:
         files = find_files(inputs, folders)
         return choose_sources(files, sniffed, reads_all_text=bool(plain_text))
 
     # All that decides what `look` finds.
-    how = [name, text_field, plain_text, corpus.plain_text, corpus.licence]
+    how = [name, text_field, plain_text, corpus.plain_text, corpus.licence, str(is_mapped)]
     found = lists.find(inputs, how, look) if lists else group_files(look({}))
     if not found:
         raise DataError(f"corpus {name}: no files in the input; give files, directories or globs")

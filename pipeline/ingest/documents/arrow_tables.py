@@ -11,7 +11,7 @@ import itertools
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.base.errors import DataError
+from pipeline.base.errors import DataError, listed
 from pipeline.ingest.documents.records import ORIGIN_FIELDS, first_text
 
 ARROW_VERSION = 2
@@ -28,6 +28,8 @@ ARROW_FILE = b"ARROW1"
 ARROW_STREAM = b"\xff\xff\xff\xff"  # the start of each message
 ROWS = 256  # decoded at once, at most
 BATCH_BYTES = 8 << 20  # decoded at once, of rows of average size
+
+NEEDS_MAP = "lists, chats and nested paragraphs need --map"  # advice if there is no text
 
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
@@ -60,10 +62,11 @@ def read_arrow_rows(
     """
     with naming_tables(path):
         schema = arrow_schema(path)
+        read = columns or schema.names
         names = [name for name in others if name in schema.names]
         for batch, row in _batches(path, batches, schema):
-            tops = (column.partition(".")[0] for column in columns)
-            _require_valid(batch, {*columns, *tops, *names})  # pyarrow decodes through bad offsets
+            tops = (column.partition(".")[0] for column in read)
+            _require_valid(batch, {*read, *tops, *names})  # pyarrow decodes through bad offsets
             rows = max(1, min(ROWS, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
             for start in range(0, batch.num_rows, rows):
                 some = batch.slice(start, rows)
@@ -250,20 +253,27 @@ def _require_valid(batch: pa.RecordBatch, names: set[str]) -> None:
 def find_text_columns(schema: pa.Schema, wanted: tuple[str, ...], path: str) -> tuple[str, ...]:
     """The wanted columns, or paths a.b into columns of structs, that the table has with strings.
 
-    Raises DataError if there is none, or if two columns have one of the names that are read.
+    wanted: none if whole rows are read, as `record_texts` does then. Raises DataError if the table
+    has none of them, or if two columns have one of the names that are read.
     """
+    if not wanted:
+        require_distinct(path, schema.names, schema.names)  # a row is a dict
+        return ()
     tops = [name.partition(".")[0] for name in wanted]
     require_distinct(path, schema.names, (*wanted, *tops, *ORIGIN_FIELDS))
     kinds = {name: kind for name in wanted if (kind := _kind(schema, name)) is not None}
     if not kinds:
         raise DataError(
-            f"{path} has no column {' or '.join(wanted)}, only {', '.join(schema.names)}; "
-            "name one with --text-field"
+            f"{path} has no column {' or '.join(wanted)}, only {listed(schema.names)}; name one "
+            f"with --text-field ({NEEDS_MAP})"
         )
     found = tuple(name for name, kind in kinds.items() if _holds_strings(kind))
     if not found:
         name, kind = next(iter(kinds.items()))
-        raise DataError(f"{path}: column {name} holds {kind}, not strings; name another column")
+        raise DataError(
+            f"{path}: column {name} holds {kind}, not strings; name another of its columns "
+            f"{listed(schema.names)} ({NEEDS_MAP})"
+        )
     return found
 
 
@@ -299,7 +309,13 @@ def _holds_strings(kind: pa.DataType) -> bool:
 
 
 def record_texts(batch: pa.RecordBatch, names: tuple[str, ...]) -> Iterable[Any]:
-    """The text of each row by its text columns, see `first_text`: strings, None or bytes."""
+    """The text of each row by its text columns, see `first_text`: strings, None or bytes.
+
+    Without names, the whole row: a dict by the names of the columns, or a string that says why it
+    cannot be read.
+    """
+    if not names:
+        return _whole_rows(batch)
     found: list[Iterable[Any]] = []
     for name in names:
         column = _text_column(batch, name)
@@ -307,6 +323,21 @@ def record_texts(batch: pa.RecordBatch, names: tuple[str, ...]) -> Iterable[Any]
         if not column.null_count:  # so no row needs another column, which is not decoded
             break
     return map(first_text, zip(*found, strict=True)) if len(found) > 1 else found[0]
+
+
+def _whole_rows(batch: pa.RecordBatch) -> Iterable[dict[str, Any] | str]:
+    if batch.nbytes <= 2 * BATCH_BYTES:
+        with suppress(ValueError, OverflowError):
+            return list(batch.to_pylist())
+    return (_whole_row(batch.slice(row, 1)) for row in range(batch.num_rows))
+
+
+def _whole_row(batch: pa.RecordBatch) -> dict[str, Any] | str:
+    try:
+        return dict(batch.to_pylist()[0])
+    except (ValueError, OverflowError) as error:
+        is_text = isinstance(error, UnicodeDecodeError)
+        return "invalid UTF-8" if is_text else "a date or time out of range"
 
 
 def _text_column(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -20,10 +20,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipeline.base.errors import DataError
+from pipeline.base.errors import DataError, listed
 from pipeline.ingest.compression.codecs import Compression
 from pipeline.ingest.documents.arrow_tables import require_distinct
 from pipeline.ingest.documents.byte_blocks import BOM, read_blocks
+from pipeline.ingest.documents.json_lines import keeps_fields, row_record
 from pipeline.ingest.documents.records import (
     ORIGIN_FIELDS,
     BadRecord,
@@ -45,7 +46,6 @@ NO_DELIMITER = "\x1f"
 
 _DELIMITERS = "\t,;|"
 _COLUMN_NAME = re.compile(r"\w[\w .:/-]{0,63}")
-_MOST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +158,22 @@ def is_table(head: bytes, wanted: tuple[str, ...]) -> bool:
     return any(len(next(rows, ())) == len(names) for rows in both if next(rows, None))
 
 
-def require_text_column(path: str, head: bytes, wanted: tuple[str, ...]) -> None:
-    """Raises DataError if no column of a table's header is a wanted one, or two have one name."""
+def require_text_column(
+    path: str, head: bytes, wanted: tuple[str, ...], *, is_mapped: bool
+) -> None:
+    """Raises DataError if no column of a table's header is a wanted one, or two have one name.
+
+    is_mapped: whole rows are read, so that any columns will do.
+    """
     columns = find_dialect(head, wanted).columns
+    if is_mapped:
+        require_distinct(path, columns, columns)
+        return
     if {*columns}.isdisjoint(wanted):
-        shown = ", ".join(columns)
-        shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]} ..."
         raise DataError(
-            f"{path} has no column {' or '.join(wanted)}, only {shown}; its first line must name "
-            "its columns, and --text-field the one with text (--plain-text reads it as text)"
+            f"{path} has no column {' or '.join(wanted)}, only {listed(columns)}; its first line "
+            "must name its columns, and --text-field the one with text (several need --map, and "
+            "--plain-text reads it as text)"
         )
     require_distinct(path, columns, (*wanted, *ORIGIN_FIELDS))
 
@@ -175,8 +182,9 @@ def read_csv(piece: Piece) -> Iterator[Record | BadRecord]:
     """Yield the rows of a table. Raises DataError if it cannot be parsed."""
     source = piece.source
     dialect = find_dialect(_head(piece), text_fields(source))
-    columns = dialect.columns
-    text_at = next(columns.index(name) for name in text_fields(source) if name in columns)
+    columns, is_mapped = dialect.columns, keeps_fields(source)
+    # A function needs no text column.
+    text_at = next((columns.index(name) for name in text_fields(source) if name in columns), 0)
     origins_at = [columns.index(name) for name in ORIGIN_FIELDS if name in columns]
     lines = _lines(source.path, piece.blocks())
     rows = filter(None, _rows(lines, dialect.delimiter, _encloses(source, dialect)))
@@ -188,9 +196,13 @@ def read_csv(piece: Piece) -> Iterator[Record | BadRecord]:
             if len(values) != len(columns):
                 size = sum(map(len, values)) + len(values)
                 yield BadRecord(where, "another number of values than columns", size=size)
+            elif is_mapped:
+                texts = [_decoded(value) for value in values]
+                damaged = values[texts.index(None)] if None in texts else None
+                fields = dict(zip(columns, texts))
+                yield _not_utf8(where, damaged) if damaged else row_record(source, fields, row)
             elif (text := _decoded(values[text_at])) is None:
-                about = not_utf8(values[text_at].encode("latin-1")) or ""
-                yield BadRecord(where, "invalid UTF-8", about, len(values[text_at]))
+                yield _not_utf8(where, values[text_at])
             else:
                 origins = (_decoded(values[at]) for at in origins_at)
                 origin = next(filter(None, origins), source.name)
@@ -199,6 +211,12 @@ def read_csv(piece: Piece) -> Iterator[Record | BadRecord]:
         raise DataError(
             f"{source.path} cannot be read after row {row + 1:,} ({error}); fix the next row"
         ) from error
+
+
+def _not_utf8(where: str, value: str) -> BadRecord:
+    """A row with a damaged value, whose bytes are characters."""
+    about = not_utf8(value.encode("latin-1")) or ""
+    return BadRecord(where, "invalid UTF-8", about, len(value))
 
 
 def bytes_of_rows(piece: Piece, rows: int) -> int:

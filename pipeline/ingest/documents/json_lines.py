@@ -16,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from pipeline.base.errors import DataError, escaped
+from pipeline.base.errors import DataError, listed
+from pipeline.ingest.documents.arrow_tables import NEEDS_MAP
 from pipeline.ingest.documents.byte_blocks import BOM, blocks_with_newlines, parse_again
 from pipeline.ingest.documents.records import (
     BadRecord,
@@ -59,8 +60,6 @@ WITH_FIELDS = "with fields"
 MANY_VALUES = "millions of values in one object"
 
 _MISSING = object()
-_MOST_SHOWN = 12
-"""Fields of an object that a message names."""
 
 
 def read_json_lines(piece: Piece) -> Iterator[Record | BadRecord]:
@@ -128,6 +127,25 @@ def _has_too_many_values(line: bytes) -> bool:
     return sum(line.count(mark) * size for mark, size in _VALUE_BYTES.items()) > _MOST_VALUE_BYTES
 
 
+def row_record(source: Source, row: dict[str, Any], number: int) -> Record | BadRecord:
+    """The record of a table's row, by its number in the file, as if it were an object of JSON.
+
+    Dates, times and decimals become text, as do bytes that are UTF-8; other bytes become null.
+    """
+    line = orjson.dumps(row, default=_as_json, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    id, where = f"{source.name}@{number}", f"{source.name}:{number + 1}"
+    return to_record(source, orjson.loads(line), id, where, len(line))
+
+
+def _as_json(value: Any) -> str | None:
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def to_record(source: Source, fields: Any, id: str, where: str, size: int) -> Record | BadRecord:
     """The record of a parsed value of `size` bytes with this id; where: its name in messages."""
     names = text_fields(source)
@@ -141,7 +159,7 @@ def to_record(source: Source, fields: Any, id: str, where: str, size: int) -> Re
 
 
 def keeps_fields(source: Source) -> bool:
-    """True if a function is given the whole objects of a file."""
+    """True if a function is given the whole records of a file."""
     return bool(source.rewriting.function) and source.format != "wiki_jsonl"
 
 
@@ -184,9 +202,7 @@ def _without_text(fields: Any, names: tuple[str, ...], where: str, size: int) ->
     if not isinstance(fields, dict):
         return BadRecord(where, "not a JSON object", size=size)
     found = [value for name in names if (value := _field(fields, name)) is not _MISSING]
-    shown = ", ".join(map(escaped, itertools.islice(fields, _MOST_SHOWN)))
-    more = ", ..." if len(fields) > _MOST_SHOWN else ""
-    about = f"its fields: {shown}{more}; lists, chats and nested paragraphs need --map"
+    about = f"its fields: {listed(fields)}; {NEEDS_MAP}"
     if not found:
         return BadRecord(where, "no text field", about, size)
     if found[0] is None:

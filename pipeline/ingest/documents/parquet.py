@@ -46,7 +46,7 @@ STRING_TYPES = (pa.string(), pa.large_string(), pa.string_view())
 
 
 def text_columns(path: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """The wanted columns that exist and have strings. Raises DataError if there is none."""
+    """The `find_text_columns` of a file."""
     with open_parquet(path) as file:
         schema = file.schema_arrow
     return find_text_columns(schema, wanted, path)
@@ -121,7 +121,8 @@ def read_rows(
         # Counted from the start of the file: ids must not depend on where it is cut.
         row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
         names = [name for name in others if name in file.schema_arrow.names]
-        wanted = list(dict.fromkeys([*columns, *names]))  # a text column may be one of the others
+        # A text column may be one of the others.
+        wanted = list(dict.fromkeys([*columns, *names])) if columns else None
         for group in groups:
             rows = _rows_at_once(file.metadata.row_group(group))
             for batch in file.iter_batches(rows, [group], wanted):

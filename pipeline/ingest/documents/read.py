@@ -37,8 +37,10 @@ from pipeline.ingest.documents.csv_tables import CSV_VERSION, read_csv
 from pipeline.ingest.documents.json_lines import (
     JSON_ARRAY_VERSION,
     WITH_FIELDS,
+    keeps_fields,
     read_json_array,
     read_json_lines,
+    row_record,
     stored_record,
 )
 from pipeline.ingest.documents.parquet import (
@@ -193,6 +195,7 @@ def file_identity(source: Source) -> list[Any]:
     identity: list[Any] = [source.corpus, source.name, source.licence]
     # Only where it is set, so that all other fingerprints are as they were before the option.
     identity += [rewriting] if rewriting else []
+    identity += ["fields"] if keeps_fields(source) and source.format in ("parquet", "arrow") else []
     if source.format == EXTRACTED:
         return [*identity, extraction_mark(source.path)]
     identity += [source.text_field, source.plain_text]
@@ -269,14 +272,20 @@ def _cut_table(source: Source, groups: list[int], piece_bytes: int) -> list[Piec
 
 def _read_table(piece: Piece) -> Iterator[Record | BadRecord]:
     source, groups = piece.source, range(piece.start, piece.stop)
+    is_mapped = keeps_fields(source)
+    wanted, others = ((), ()) if is_mapped else (text_fields(source), ORIGIN_FIELDS)
     if source.format == "arrow":
-        columns = find_text_columns(arrow_schema(source.path), text_fields(source), source.path)
-        rows = read_arrow_rows(source.path, groups, columns, ORIGIN_FIELDS)
+        columns = find_text_columns(arrow_schema(source.path), wanted, source.path)
+        rows = read_arrow_rows(source.path, groups, columns, others)
     else:
-        columns = text_columns(source.path, text_fields(source))
-        rows = read_rows(source.path, groups, columns, ORIGIN_FIELDS)
+        columns = text_columns(source.path, wanted)
+        rows = read_rows(source.path, groups, columns, others)
     for row, text, origins in rows:
-        if isinstance(text, str):
+        if isinstance(text, dict):
+            yield row_record(source, text, row)
+        elif is_mapped:
+            yield BadRecord(f"{source.name}:{row + 1}", text)
+        elif isinstance(text, str):
             known = (str(value) for value in origins if value and not isinstance(value, bytes))
             yield Record(f"{source.name}@{row}", next(known, source.name), text)
         elif text is None:

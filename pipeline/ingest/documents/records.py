@@ -319,7 +319,7 @@ class Record:
     date: str = ""
     """`Extract.revised`, likewise."""
     fields: dict[str, Any] | None = field(default=None, compare=False)
-    """The whole object of a JSON file; None: no function is given it."""
+    """The whole record of JSON or a table; None: no function is given it."""
     textless: BadRecord | None = None
     """What it is unless the function makes a text of `fields`."""
 

@@ -47,7 +47,6 @@ from pipeline.ingest.documents.records import (
     PlainText,
     Source,
     State,
-    text_fields,
 )
 from pipeline.ingest.encodings.decoding import guess_encoding
 from pipeline.ingest.encodings.utf import wide_encoding
@@ -116,22 +115,25 @@ def sniff(
     text_field: str = "",
     plain_text: PlainText = "file",
     forced_text: bool = False,
-    licence: str = "",
     state: State | None = None,
+    is_mapped: bool = False,
 ) -> Source:
-    """Detect a file's format from its content.
+    """Detect a file's format from its content; its licence stays empty.
 
     forced_text: the user gave `plain_text`, so text that looks like other data is still text;
-    state: in which the file was found just now, if it was. Raises DataError if the file is missing,
-    empty or unreadable.
+    state: in which the file was found just now, if it was; is_mapped: a function is given whole
+    records, so tables need no column with text. Raises DataError if the file is missing, empty or
+    unreadable.
     """
     path = Path(path).absolute()
     size, mtime_ns = state or require_regular(path)
+    wanted = (text_field,) if text_field else TEXT_FIELDS
+    columns = () if is_mapped else wanted
 
     def source(format: Format, compression: Compression) -> Source:
         return Source(
             corpus, str(path), name, size, format, compression, text_field, plain_text,
-            licence, found=FoundAs(mtime_ns, ends),
+            "", found=FoundAs(mtime_ns, ends),
         )  # fmt: skip
 
     with contextlib.closing(_raw_blocks(str(path), size)) as raw:
@@ -148,11 +150,11 @@ def sniff(
     # Tables and zip archives are read at positions, which a compressed file does not have.
     if head.startswith(b"PAR1") and not compression:
         found = source(EXTRACTED if extraction_mark(str(path)) else "parquet", "")
-        text_columns(found.path, text_fields(found))
+        text_columns(found.path, columns)
         return found
     if head.startswith((ARROW_FILE, ARROW_STREAM)) and not compression:
         found = source("arrow", "")
-        find_text_columns(arrow_schema(found.path), text_fields(found), found.path)
+        find_text_columns(arrow_schema(found.path), columns, found.path)
         return found
     if head.startswith(b"PK\x03\x04") and not compression:
         return source("zip", "")
@@ -164,8 +166,9 @@ def sniff(
         for beginning, format in MARKS:
             if beginning.match(head):
                 return source(format, compression)
-    wanted = (text_field,) if text_field else TEXT_FIELDS
     kind: Format = sniff_text(path, name, head, forced_text, wanted)
+    if kind == "csv":
+        require_text_column(str(path), head, wanted, is_mapped=is_mapped)
     if kind == "text" and (
         plain_text == "book" or (not forced_text and is_gutenberg(head.decode(errors="replace")))
     ):
@@ -284,7 +287,6 @@ def sniff_text(
     named = DATA_NAME.search(name) or DATA_NAME.search(path.name)
     is_named_table = named and named[1].lower() in ("csv", "tsv")
     if is_named_table or is_table(head, wanted):
-        require_text_column(str(path), head, wanted)
         return "csv"
     _refuse_other_data(path, bool(named), kinds)
     return "text"

@@ -330,7 +330,7 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
         | ({"members": READERS} if source.format in ("zip", PACK) else {})
         | ({"reading": _reading(source)} if by_settings else {})
         | ({"markup": markup.codes} if markup else {})
-        | ({"fields": 1} if by_settings and keeps_fields(source) else {})
+        | ({"fields": 2} if by_settings and keeps_fields(source) else {})
     )
 
 

@@ -151,6 +151,7 @@ def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | 
             found = sniff(
                 path, source.corpus, name, text_field=source.text_field,
                 plain_text=source.plain_text if member.is_alone else "file",
+                is_mapped=bool(source.rewriting.function),
             )  # fmt: skip
             if reason and found.format in PLAIN_TEXT_FORMATS:
                 yield _extract(name, dropped=reason)

@@ -1,22 +1,33 @@
 """A function of the user's: what it is given, what it may return, and what is wrong with it."""
 
+import datetime
+import decimal
+import gzip
+import io
 import itertools
 import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from tokenizers import Tokenizer
 
 from pipeline import inspect
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.data.selection.filters import rewrite_texts
+from pipeline.data.shards import arrow_files
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.document_map import Document, apply_map, find_map
 from pipeline.data.text.documents import DocumentCounts, read_batches
 from pipeline.ingest.documents.read import cut, file_identity
 from pipeline.ingest.documents.records import BadRecord, Dropped, Rewriting
 from pipeline.ingest.documents.sniff import sniff
 from tests.pages import read_pages
+from tests.pipeline.ingest.documents.raw_files import arrow, parquet
+from tests.pipeline.ingest.files import put
 from tests.pipeline.preparing import Call, Prepare, write_jsonl
 
 GIVEN = Document("Some text.", "a.jsonl@7", "news", "https://x.org/a")
@@ -164,42 +175,150 @@ PAPER = {
 CHAT = {"id": 7, "messages": [{"role": "user", "content": "Hi."}, {"content": "Hello."}]}
 
 
+def zipped(**members: bytes) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, member in members.items():
+            archive.writestr(name.replace("_", "."), member)
+    return content.getvalue()
+
+
+def decoded(shards: Path, tokenizer: Path) -> str:
+    """The text of all rows."""
+    decode = Tokenizer.from_file(str(tokenizer / "tokenizer.json")).decode
+    return "".join(
+        decode(row["input_ids"])
+        for shard in read_manifest(shards).shards
+        for row in arrow_files.read_table(shards / shard.file).to_pylist()
+    )
+
+
+def put_parts(path: Path, content: bytes | list[bytes]) -> Path:
+    """Write a file, or a folder of files."""
+    if isinstance(content, bytes):
+        return put(path, content)
+    for number, part in enumerate(content):
+        put(path / f"{number}.data", part)
+    return path
+
+
+def as_files(record: dict[str, object]) -> dict[str, bytes | list[bytes]]:
+    """30 equal records as files of each shape that has their values; a list is a folder."""
+    line, table = f"{json.dumps(record)}\n".encode(), pa.Table.from_pylist([record] * 30)
+    return {
+        "a.jsonl": line * 30,
+        "a.json": json.dumps([record] * 30).encode(),
+        "a.zip": zipped(in_jsonl=line * 30),
+        "many": [line] * 30,
+        "a.parquet": parquet(table),
+        "a.arrow": arrow(table, "stream"),
+        "a_tables.zip": zipped(in_parquet=parquet(table)),
+        "tables": [parquet(table[:1])] * 15 + [arrow(table[:1], "file")] * 15,
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "record", "text"),
     [("paper", PAPER, "We ask.\nWe look.\nWe end."), ("chat", CHAT, "Hi.\nHello.")],
 )
-def test_whole_objects(
-    name: str, record: object, text: str, tmp_path: Path, make: Prepare, call: Call
-) -> None:
-    """The examples of the docs read papers and chats in JSON of each shape, also where it is
-    extracted first; a record of which the function makes nothing is as unusable as without it."""
+def test_whole_records(
+    name: str, record: dict[str, object], text: str, tmp_path: Path, make: Prepare, call: Call,
+    tiny_tokenizer: Path,
+) -> None:  # fmt: skip
+    """The examples of the docs read papers and chats in JSON and tables of each shape, also where
+    they are extracted first; a record of which the function makes nothing is as unusable as
+    without it."""
     examples = "".join(read_pages()["pipeline/data/text/README.md"].blocks("py"))
     path = tmp_path / "read.py"
     path.write_text(f"{examples}\ndef tidy(document): return document.text.strip()\n")
-    line = json.dumps(record)
-    (tmp_path / "given").mkdir()
-    for file, content in (
-        ("a.jsonl", f"{line}\n" * 30), ("a.json", json.dumps([record] * 30)), ("a.zip", ""),
-        ("many", ""),
-    ):  # fmt: skip
-        given = tmp_path / "given" / file
-        if file == "a.zip":
-            with zipfile.ZipFile(given, "w") as archive:
-                archive.writestr("in.jsonl", f"{line}\n" * 30)
-        elif file == "many":
-            given.mkdir()
-            for number in range(30):
-                (given / f"{number}.jsonl").write_text(f"{line}\n")
-        else:
-            given.write_text(content)
+    for file, content in as_files(record).items():
+        given = put_parts(tmp_path / "given" / file, content)
         mapping = ("--map", f"{path}:{name}")
         said = call(inspect.main, given, *mapping)
         assert "30 kept, 100.0%" in said and text.split("\n")[0] in said
         made = make("--corpus", "own", "--input", given, "--dedup", "none", *mapping, output=file)
         assert "prepared 30 documents" in made
-        counts = json.loads((tmp_path / file / "manifest.json").read_text())["corpora"]["own"]
-        assert counts["bytes"] == 30 * len(text)
+        assert decoded(tmp_path / file, tiny_tokenizer).count(text) == 30
         useless = ("--map", f"{path}:tidy")
         found = make("--corpus", "own", "--input", given, *useless, output="no", code=2)
         assert "pdf_parse" in found or "messages" in found
         assert "30 unusable" in call(inspect.main, given, *useless)
+        # and without a function the same fields are named
+        found = make("--corpus", "own", "--input", given, output="no", code=2)
+        assert "--map" in found and ("pdf_parse" in found or "messages" in found)
+
+
+VALUES = {
+    "date": datetime.date(2020, 1, 2),
+    "time": datetime.datetime(2020, 1, 2, 3, 4, 5),
+    "price": decimal.Decimal("1.50"),
+    "name": b"caf\xc3\xa9",
+    "image": [{"bytes": b"\xff\xd8"}],
+    "score": float("nan"),
+    "tags": ["a", None],
+}
+SEEN = (
+    '{"date": "2020-01-02", "time": "2020-01-02 03:04:05", "price": "1.50", "name": "café", '
+    '"image": [{"bytes": null}], "score": null, "tags": ["a", null]}'
+)
+ROW = b'"A, b",We look.,caf\xc3\xa9\n'
+HEADER = b"title,abstract,place\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.parquet", parquet(pa.Table.from_pylist([VALUES] * 30)), SEEN),
+        ("a.arrow", arrow(pa.Table.from_pylist([VALUES] * 30), "file"), SEEN),
+        ("a", [parquet(pa.Table.from_pylist([VALUES]))] * 30, SEEN),
+        (
+            "a.csv",
+            HEADER + ROW * 30,
+            '{"title": "A, b", "abstract": "We look.", "place": "café"}',
+        ),
+        ("a.tsv.gz", gzip.compress(b"story\n" + b"One, two.\n" * 30), '{"story": "One, two."}'),
+    ],
+)
+def test_values_of_tables(
+    name: str, content: bytes | list[bytes], text: str, tmp_path: Path, make: Prepare,
+    tiny_tokenizer: Path,
+) -> None:  # fmt: skip
+    """Fields hold what JSON can, in each format the same, also where there is no text column."""
+    path = tmp_path / "read.py"
+    path.write_text(
+        "import json\n\n\ndef f(document):\n"
+        "    return json.dumps(document.fields, ensure_ascii=False)\n"
+    )
+    given = put_parts(tmp_path / "given" / name, content)
+    make("--corpus", "own", "--input", given, "--dedup", "none", "--map", f"{path}:f")
+    assert decoded(tmp_path / "out", tiny_tokenizer).count(text) == 30
+    assert "--text-field" in make("--corpus", "own", "--input", given, output="no", code=2)
+
+
+def test_damaged_rows_and_columns(tmp_path: Path, make: Prepare) -> None:
+    path = tmp_path / "read.py"
+    path.write_text("def f(document):\n    return str(document.fields)\n")
+    mapping = ("--dedup", "none", "--map", f"{path}:f", "--max-bad-fraction", 0.5)
+    # a list with a string that is not UTF-8
+    notes = pa.ListArray.from_arrays(
+        [0, 1, 2, 3], pa.array([b"a", b"\xff", b"c"]).view(pa.string())
+    )
+    table = pa.table({"id": [1, 2, 3], "notes": notes})
+    put(tmp_path / "a.parquet", parquet(table))
+    put(tmp_path / "a.csv", b"id,note\n1,a\n2,\xff\n3,c\n")
+    for file in ("a.parquet", "a.csv"):
+        said = make("--corpus", "own", "--input", tmp_path / file, *mapping, output=file[2:])
+        assert "prepared 2 documents" in said and "1 invalid UTF-8" in said
+    # without a function only the text column is read, here of a file whose others are damaged
+    table = pa.table({"text": ["One."] * 30, "more": [f"{n} more" for n in range(30)]})
+    stream = io.BytesIO()
+    pq.write_table(table, stream, compression="none", use_dictionary=False)
+    content = stream.getvalue()
+    start, stop = content.index(b"0 more") - 20, content.index(b"29 more")
+    given = put(tmp_path / "b.parquet", content[:start] + bytes(stop - start) + content[stop:])
+    given = ("--corpus", "own", "--input", given)
+    assert "prepared 30 documents" in make(*given, "--dedup", "none", output="text")
+    assert "b.parquet is truncated or damaged" in make(*given, *mapping, output="all", code=2)
+    # a name for two values
+    put(tmp_path / "c.csv", b"id,note,note\n1,a,b\n")
+    assert "'note'" in make("--corpus", "own", "--input", tmp_path / "c.csv", *mapping, code=2)

@@ -1,6 +1,7 @@
 """Pieces of files to batches of cleaned documents; each is included or counted."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ TEXTS = ["One.", "  ", "Two\u00a0words.", 5, "", "One.", "Four."]
 @pytest.fixture
 def pieces(tmp_path: Path) -> tuple[Piece, ...]:
     path = write_jsonl(tmp_path / "in.jsonl", TEXTS)
-    return tuple(cut(sniff(path, "news", "in", licence="CC0"), 1 << 20))
+    return tuple(cut(replace(sniff(path, "news", "in"), licence="CC0"), 1 << 20))
 
 
 def texts(batch: DocumentBatch) -> list[str]:

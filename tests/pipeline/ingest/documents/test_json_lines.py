@@ -26,11 +26,11 @@ from tests.pipeline.ingest.files import bad_of, texts_of
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_json_lines(tmp_path: Path, compression: str) -> None:
     content = COMPRESS[compression](LINES)
-    found = source(tmp_path, content, licence="CC BY 2.5")
+    found = source(tmp_path, content)
     assert found == Source(
         corpus="corpus", path=str(tmp_path / "file"), name="news", size=len(content),
         format="jsonl", compression=compression,  # type: ignore[arg-type]
-        text_field="", plain_text="file", licence="CC BY 2.5",
+        text_field="", plain_text="file", licence="",
     )  # fmt: skip
     assert records(found) == RECORDS
 
