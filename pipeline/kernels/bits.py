@@ -95,6 +95,23 @@ def count_characters(text: Bytes) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
+def count_spaced_words(text, offsets):  # type: ignore[no-untyped-def]
+    """[documents] words between white space, int64, of text as in `CleanText`."""
+    counts = np.zeros(len(offsets) - 1, np.int64)
+    for document in range(len(counts)):
+        start, stop = offsets[document], offsets[document + 1]
+        while start < stop:
+            end = min(stop, start + 255)  # counted in bytes, which is thrice as fast
+            count = np.uint8(0)
+            for index in range(U(start), U(end)):
+                # clean text has one byte after each word: a space, LF or NUL
+                count = np.uint8(count + np.uint8(text[index] <= 0x20))
+            counts[document] += count
+            start = end
+    return counts
+
+
+@numba.njit(cache=True, nogil=True)
 def _window(start, stop):  # type: ignore[no-untyped-def]
     """The bits of [start, stop), at most 64, in the word of `start` and in the next; integers."""
     shift = U(start & 63)

@@ -102,10 +102,11 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
         if name not in largest:
             continue
         dropped = corpus["dropped"] | corpus["bad"]
+        words = f"{corpus['words']:>10,} words " if "words" in corpus else ""
         print(
-            f"  {name:12} {corpus['documents']:>9,} documents {corpus['sequences']:>9,} sequences "
-            f"({corpus['validation_sequences']:,} held out) {corpus['tokens']:>13,} tokens, "
-            f"dropped: {describe_counts(dropped) or 'nothing'}"
+            f"  {name:12} {corpus['documents']:>6,} documents {words}{corpus['sequences']:>8,} "
+            f"sequences ({corpus['validation_sequences']:,} held out) {corpus['tokens']:>10,} "
+            f"tokens, dropped: {describe_counts(dropped) or 'nothing'}"
         )
         if "language" in corpus:
             print(f"  {'':12} language: {corpus['language']}")

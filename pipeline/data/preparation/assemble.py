@@ -326,6 +326,8 @@ def corpus_counts(parts: list[Part], licences: dict[str, str]) -> dict[str, Any]
         entries = [entry for part in mine for entry in part.shards]
         counts[corpus] = {
             "documents": total.documents,
+            "words": sum(entry["words"] for entry in entries),
+            "validation_words": _sum(entries, VALIDATION, "words"),
             "validation_sequences": _sum(entries, VALIDATION, "sequences"),
             "sequences": sum(entry["sequences"] for entry in entries),
             "tokens": sum(entry["tokens"] for entry in entries),

@@ -29,7 +29,8 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
     fill = totals["tokens"] / (totals["sequences"] * manifest.sequence_length)
     held_out = sum(shard.sequences for shard in manifest.of(VALIDATION))
     print(
-        f"prepared {totals['documents']:,} documents, {text / 1e6:,.1f} MB of text -> "
+        f"prepared {totals['documents']:,} documents, {manifest.words():,} words, "
+        f"{text / 1e6:,.1f} MB of text -> "
         f"{totals['sequences']:,} sequences ({held_out:,} for validation), "
         f"{totals['tokens']:,} tokens, {fill:.1%} full, {manifest.duplicates or 'no'} masks each, "
         f"in {seconds:,.1f} s"

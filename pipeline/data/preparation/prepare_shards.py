@@ -157,6 +157,7 @@ def run_tasks(
         "tasks": len(tasks),
         "thresholds": thresholds,
         "documents": DOCUMENTS_SCHEMA.names,
+        "counts": ["words"],  # of finished parts, which earlier versions did not count
     }
     with work_directory(
         job.output,

@@ -52,7 +52,7 @@ from pipeline.execution.workers import Stage
 from pipeline.ingest.documents.records import ReadSpan, Source, State
 from pipeline.ingest.documents.time_limit import TOO_SLOW
 from pipeline.ingest.documents.unchanged import compare, reading, state_of
-from pipeline.kernels.bits import count_characters
+from pipeline.kernels.bits import count_characters, count_spaced_words
 
 SPLITS_VERSION = 1
 """Goes into the fingerprint, as the ends of splits and parts determine the rows and their ids."""
@@ -95,9 +95,12 @@ class _Side:
     tokens: list[Tokens] = field(default_factory=list)
     documents: list[list[str]] = field(default_factory=lambda: [[], [], []])
     hashes: list[npt.NDArray[np.uint64]] = field(default_factory=list)
+    words: int = 0
+    """Words between white space."""
 
     def add(self, tokens: Tokens, batch: DocumentBatch, chosen: npt.NDArray[np.bool_]) -> None:
         if chosen.any():
+            self.words += int(count_spaced_words(batch.buffer, batch.offsets)[chosen].sum())
             self.tokens.append(tokens if chosen.all() else select(tokens, chosen))
             named = (batch.ids, batch.origins, batch.licences)
             for column, values in zip(self.documents, named, strict=True):
@@ -278,6 +281,7 @@ class Worker:
             arrow_files.encode_rows(rows, corpus, list(self.job.corpora), sequences, compression),
         )
         entry |= {"split": split, "sequences": len(rows), "tokens": len(rows.ids), "masks": []}
+        entry["words"] = side.words
         if self.masking is None:
             counts = count_ids(rows.ids, vocabulary.special)
             write_whole(counts_file(self.job.directory, stem), counts.tobytes(), lasting=False)

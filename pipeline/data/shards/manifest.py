@@ -76,6 +76,8 @@ _COUNTS = {
 }
 """Entries that each of these counts of a corpus has."""
 
+WORD_COUNTS = frozenset(("words", "validation_words"))
+"""Entries of a corpus that older shards lack."""
 SCHEMES = get_args(get_type_hints(DataSettings)["masking"])
 LONGEST_ROW = 65_535
 """Positions are stored in 16 bits."""
@@ -156,7 +158,8 @@ class Manifest:
     corpora: dict[str, Any]
     """Per corpus: documents, sequences, tokens, bytes, characters, unknown tokens and characters in
     them, held-out documents with a near-copy in train, drop reasons, bad records, licence,
-    and the packing counts; `language`, a code, where it is known."""
+    and the packing counts; `language`, a code, where it is known; `words` and `validation_words`,
+    see `words`, which older shards lack."""
     totals: dict[str, int]
     files: dict[str, dict[str, Any]]
     """Bytes and xxh3_64 of every other file, by path."""
@@ -173,6 +176,15 @@ class Manifest:
     def of(self, split: str) -> tuple[Shard, ...]:
         """The shards of one split, in order."""
         return tuple(shard for shard in self.shards if shard.split == split)
+
+    def words(self, split: str = "") -> int | None:
+        """Words between white space of the cleaned text of all packed documents, or of a split;
+        None if the shards do not say."""
+        if not all(about.keys() >= WORD_COUNTS for about in self.corpora.values()):
+            return None
+        held_out = sum(about["validation_words"] for about in self.corpora.values())
+        words: int = sum(about["words"] for about in self.corpora.values())
+        return {VALIDATION: held_out, TRAIN: words - held_out}.get(split, words)
 
     def to_json(self) -> bytes:
         """The text of manifest.json."""
@@ -248,6 +260,7 @@ def _check_sections(manifest: Manifest) -> None:
                 _check_shares(section, f"{name}.{key}")
                 if not isinstance(section.get("language", ""), str):
                     raise ValueError(f"{name}.{key}.language is {section['language']!r}")
+                require(section, dict.fromkeys(WORD_COUNTS & section.keys(), int), f"{name}.{key}")
     for number, shard in enumerate(manifest.shards):
         if len(shard.masks) != stored_masks(manifest.duplicates, shard.split):
             raise ValueError(f"shards[{number}] has {len(shard.masks)} masks")

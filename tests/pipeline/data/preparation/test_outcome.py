@@ -46,6 +46,7 @@ def test_what_a_function_and_line_rules_took(tmp_path: Path, make: Prepare) -> N
     hashed = hashlib.sha256(script.read_bytes()).hexdigest()
     assert manifest.engine[REWRITING] == {"in": {"map": f"tidy {hashed}", "lines": 1}}
     counted = manifest.corpora["in"]
+    assert counted["words"] == 54 * len(text.splitlines()[0].split())
     size = sum(map(len, texts))
     assert counted["documents"] == 54 and counted["bytes"] + counted["left_out_bytes"] == size
     with pytest.raises(ConfigError, match="--map or --filter c4 changed in"):

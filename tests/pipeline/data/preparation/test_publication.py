@@ -1,5 +1,6 @@
 """What is checked before finished parts become shards."""
 
+import json
 import re
 from pathlib import Path
 
@@ -37,6 +38,29 @@ def test_unknown_text_is_counted_reported_and_refused(
     corpus = read_manifest(tmp_path / "out").corpora["lao"]
     assert corpus["unknown"] == {"tokens": 80, "characters": 40 * 121}
     assert corpus["characters"] == sum(map(len, texts)) and corpus["validation_sequences"] > 0
+
+
+def test_words_between_white_space_are_counted_by_corpus_and_split(
+    tmp_path: Path, make: Prepare, show: Call
+) -> None:
+    """Of what is left after cleaning, whatever the spaces and scripts; older shards do not say."""
+    spaces = ("\t", "\u00a0", "\u3000 ", "\n\n", "\u2028", "  \r\n")
+    texts = [f"naïve{space}«word»,{space}中文 {i}{space}—{space}x-y" for i, space in
+             enumerate(spaces * 7)] + [" \u200b \u00ad"]  # fmt: skip
+    for name, its in (("one", texts), ("two", TEXTS)):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        write_jsonl(tmp_path / "own" / name / "a.jsonl", its)
+    said = make("--corpus", "own", "--input", tmp_path / "own", "--by-folder")
+    assert f"prepared {42 + 40} documents, {42 * 6 + 40 * 9} words, " in said
+    path = tmp_path / "out" / MANIFEST
+    content = json.loads(path.read_bytes())
+    for corpus, words, each in (("one", 42 * 6, 6), ("two", 40 * 9, 9)):
+        about = content["corpora"][corpus]
+        held_out = about.pop("validation_words")
+        assert about.pop("words") == words and held_out == 4 * each  # a tenth of the documents
+        assert f" documents        {words} words " in show(tmp_path / "out")
+    path.write_text(json.dumps(content))
+    assert " words" not in show(tmp_path / "out")
 
 
 def test_languages_are_recorded_and_change_no_row(

@@ -125,6 +125,7 @@ def test_paths_stay_in_the_directory(prepared: Path, tmp_path: Path) -> None:
         ("corpora.news.bad", {"JSON": [3]}, "news.bad.JSON is a list, not a whole number"),
         ("corpora.news.cut", {"markup": {"x": 3}}, "news.cut.markup is an object, not a whole"),
         ("corpora.news.language", ["en"], "corpora.news.language is \\['en'\\]"),
+        ("corpora.news.words", "many", "corpora.news.words is text, not a whole number"),
         ("corpora.news.bytes", None, "corpora.news.bytes is null, not a whole number"),
         ("engine.mismatches", [3], r"engine.mismatches\[0\] is a whole number, not text"),
         ("tokenizer.kind", "byte-bp", "tokenizer.kind is 'byte-bp'"),
