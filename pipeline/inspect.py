@@ -18,8 +18,8 @@ from pipeline.data.inspection.inspect_documents import holds_documents, inspect_
 from pipeline.data.inspection.inspect_shards import inspect_shards
 from pipeline.data.inspection.path_kinds import describe_place
 from pipeline.data.preparation.tokenizer_training import REPORT_BYTES
+from pipeline.data.selection.sample import sample_texts
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.sample import sample_texts
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.quality import report_quality
 from pipeline.execution.mpi import run_together, spread

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.data.preparation.tokenizer_training import train_tokenizer
+from pipeline.data.selection.sample import sample_texts
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.sample import sample_texts
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary

@@ -30,9 +30,9 @@ from pipeline.data.preparation import stages
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from pipeline.data.preparation.stages import TextSizes, make_shards
+from pipeline.data.selection.sample import stored_sample
 from pipeline.data.shards.manifest import TRAIN
 from pipeline.data.shards.shard_assembly import SHARD_BYTES
-from pipeline.data.text.sample import stored_sample
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources

@@ -41,11 +41,11 @@ from pipeline.data.preparation.prepare_shards import parts_job
 from pipeline.data.preparation.tokenizer import read_existing, warn_of_language
 from pipeline.data.preparation.tokenizer_training import SAMPLE_BYTES
 from pipeline.data.preparation.transfers import beginnings
+from pipeline.data.selection.sample import sample_texts
 from pipeline.data.selection.select import Selection, plan_selection
 from pipeline.data.selection.signature_store import BYTES_PER_DOCUMENT
 from pipeline.data.shards.corpus_warnings import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.sample import sample_texts
 from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
 from pipeline.data.tokenizers.trainers import train_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -84,7 +84,7 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
     sources = extracted_so_far(found.files, data_root() / "documents")
     with _sampled(sources) as sampled:
         files = sampled.files
-        vocabulary = read_existing(arguments.tokenizer, found, data)
+        vocabulary = _existing(arguments, found, data)
         sample_bytes = 0 if vocabulary else SAMPLE_BYTES
         if vocabulary is None:
             print(
@@ -105,7 +105,8 @@ def print_estimate(arguments: argparse.Namespace, found: FoundCorpus, run: Run) 
         print(line)
     if _may_drop(arguments):
         print(
-            "these figures include documents that --dedup, --decontaminate, --filter and --map drop"
+            "these figures include documents that --dedup, --decontaminate, --filter, --map and "
+            "--most-words drop"
         )
     if not arguments.allow_short:
         require_size(
@@ -133,7 +134,7 @@ def require_room(
     sources = extracted_so_far(sources, data_root() / "documents")
     if written == math.inf and not any(map(is_extracted, sources)):  # nothing is left to write
         return
-    vocabulary = read_existing(arguments.tokenizer, found, run.data)
+    vocabulary = _existing(arguments, found, run.data)
     # An estimate takes seconds in this process, and several calls need the same one.
     key = (tuple(sources), vocabulary.sha256 if vocabulary else "")
     if key not in known:
@@ -181,14 +182,29 @@ def _selection(arguments: argparse.Namespace, sources: list[Source]) -> Selectio
     """The selection of documents; without tasks until all files are extracted."""
     tasks = [] if any(map(is_extracted, sources)) else cut_tasks(sources, SPLIT_BYTES)
     return plan_selection(
-        tasks, arguments.dedup, arguments.filter, arguments.decontaminate, data_root() / "documents"
+        tasks,
+        arguments.dedup,
+        arguments.filter,
+        arguments.decontaminate,
+        data_root() / "documents",
+        most_words=arguments.most_words,
     )
 
 
 def _may_drop(arguments: argparse.Namespace) -> bool:
     """True if documents are dropped that an estimate counts."""
     selects = arguments.dedup != "none" or arguments.decontaminate or arguments.filter
-    return bool(selects or arguments.map)
+    return bool(selects or arguments.map or arguments.most_words)
+
+
+def _existing(
+    arguments: argparse.Namespace, found: FoundCorpus, data: DataSettings
+) -> Vocabulary | None:
+    """The vocabulary that is used without training; a budget of words has a tokenizer of its own,
+    which only a selection names."""
+    if arguments.most_words and not arguments.tokenizer:
+        return None
+    return read_existing(arguments.tokenizer, found, data)
 
 
 def _workers(arguments: argparse.Namespace) -> int:

@@ -204,7 +204,7 @@ def why_no_text(sources: list[Source], counts: DocumentCounts) -> str:
     if counts.left_out:
         return (
             f"corpus {first.corpus}: all documents of {len(files)} file(s) are dropped: "
-            f"{reasons}; omit the corpus, or relax --dedup, --filter or --map"
+            f"{reasons}; omit the corpus, or relax --dedup, --filter, --most-words or --map"
         )
     example = with_line(counts.bad_example, sources)
     what = example or reasons or f"{first.name}: only white space"

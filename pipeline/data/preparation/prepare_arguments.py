@@ -107,6 +107,10 @@ def _check(arguments: argparse.Namespace) -> None:
     """Raises ConfigError for values that are wrong for every corpus."""
     if not 0 <= arguments.max_bad_fraction < 1:
         raise ConfigError(f"--max-bad-fraction {arguments.max_bad_fraction}: choose one in [0, 1)")
+    words: float | None = arguments.most_words
+    if words is not None and not 1 <= words < 1e18:
+        raise ConfigError(f"--most-words {words:g}: give a number of words such as 10e6")
+    arguments.most_words = int(words or 0)
     if arguments.allow_short and arguments.corpus not in GROUPS:
         raise ConfigError(
             f"--allow-short is for groups ({', '.join(GROUPS)}), not {arguments.corpus}; omit it"
@@ -195,6 +199,14 @@ def _add_selection_arguments(parser: Parser) -> None:
         metavar="PATH",
         help="evaluation files or folders: JSON, JSON lines, Parquet, Arrow, tables and other "
         "UTF-8 text, also compressed; documents that share 13 words in a row with them are dropped",
+    )
+    parser.add_argument(
+        "--most-words",
+        type=float,
+        metavar="N",
+        help="keep whole documents with at most so many words between white space in all, chosen "
+        "by a hash of their text from those that no other rule drops, e.g. 10e6; the tokenizer is "
+        "trained on them (default: all)",
     )
     add_filter_argument(parser)
 

@@ -62,8 +62,14 @@ def make_shards(
     selection = plan_selection(
         cut_tasks(sources, sizes.split),
         arguments.dedup, arguments.filter, arguments.decontaminate, documents, earlier,
+        arguments.most_words,
     )  # fmt: skip
-    tokenizer = find_tokenizer(arguments.tokenizer, found, sources, run.data, known, executor)
+    budgeted = selection if arguments.most_words else None
+    if budgeted:  # before the tokenizer, which is trained only on what is kept
+        decide(selection, executor, part)
+    tokenizer = find_tokenizer(
+        arguments.tokenizer, found, sources, run.data, known, executor, budgeted
+    )
     job = plan_job(
         arguments, run, found, sources, selection, tokenizer,
         split_bytes=sizes.split, known=known,

@@ -33,8 +33,9 @@ from pipeline.data.preparation.tokenizer_training import (
     SAMPLE_BYTES,
     train_tokenizer,
 )
+from pipeline.data.selection.sample import sample_texts
+from pipeline.data.selection.select import Selection
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.sample import sample_texts
 from pipeline.data.tokenizers.folders import num_rows, read_vocabulary, trained_on
 from pipeline.data.tokenizers.quality import language_doubts
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -66,8 +67,12 @@ class Places:
     """The tokenizer of these input files until it is published."""
 
     @classmethod
-    def of(cls, found: FoundCorpus, data: DataSettings, known: Identities) -> Places:
-        """The folders for these input files and this recipe; known: gets the files' identities."""
+    def of(
+        cls, found: FoundCorpus, data: DataSettings, known: Identities, selected: str = ""
+    ) -> Places:
+        """The folders for these input files and this recipe; known: gets the files' identities;
+        selected: the mark of the selection that it is trained on, which no other text shares; empty
+        for all text."""
         home = data_root() / "tokenizers"
         case = "-uncased" if data.lower_case else ""
         kind = f"{data.tokenizer}-{data.vocab_size}{case}"
@@ -77,10 +82,11 @@ class Places:
             for file in ungrouped(found.files)
         )
         settings = [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES]
+        settings += [selected] if selected else []
         mark = fingerprint_with("files", identities, {"tokenizer": settings})
         return cls(
             corpus=found.description,
-            named=found.named,
+            named=found.named and not selected,
             shared=home / kind,
             own=home / f"{kind}.{found.name[:_NAME_CHARACTERS]}.{mark}",
             unfinished=home / ".unfinished" / f"{kind}.{mark}",
@@ -177,18 +183,21 @@ def find_tokenizer(
     data: DataSettings,
     known: Identities,
     executor: Executor,
+    selection: Selection | None = None,
 ) -> ChosenTokenizer:
     """The tokenizer to prepare with: the one given, an existing one, or one trained now.
 
     Prints its folder and how much text it was trained on. sources: to train on; known: gets the
-    identities of the corpus's files, unless a tokenizer is given. Raises ConfigError if the
-    tokenizer does not fit the recipe.
+    identities of the corpus's files, unless a tokenizer is given; selection: to train only on what
+    it keeps, with decisions made; None: on all text. Raises ConfigError if the tokenizer does not
+    fit the recipe.
     """
     if given is not None:
         vocabulary = _read_given(given, data)
         warn_of_language(vocabulary, sources)
         return ChosenTokenizer(vocabulary, trained_on(given), None)
-    places = Places.of(found, data, known)
+    places = Places.of(found, data, known, selection.mark if selection else "")
+    decided = selection.decided_tasks() if selection else None
     fresh = False
     with places.locked():
         existing = places.existing(data)
@@ -197,7 +206,14 @@ def find_tokenizer(
         if existing is None:
             print("tokenizer: none for this corpus yet; training it on this corpus", flush=True)
             try:
-                train_tokenizer(sources, data, places.unfinished, places.corpus, executor=executor)
+                train_tokenizer(
+                    sources,
+                    data,
+                    places.unfinished,
+                    places.corpus,
+                    executor=executor,
+                    decided=decided,
+                )
             except TakenError as error:  # where locks have no effect
                 print(f"tokenizer: {error}", flush=True)
             else:

@@ -8,8 +8,9 @@ from pipeline.base.errors import DataError
 from pipeline.base.publish import whole_folder
 from pipeline.config.data_settings import DataSettings
 from pipeline.data.preparation.holdout import why_no_text
+from pipeline.data.selection.sample import LONG_RUNS, LONGEST_RUN, sample_texts, stored_sample
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.sample import LONG_RUNS, LONGEST_RUN, sample_texts, stored_sample
+from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.quality import report_quality
 from pipeline.data.tokenizers.trainers import train_vocabulary
@@ -31,17 +32,16 @@ def train_tokenizer(
     corpus: str = "the sample",
     sample_bytes: int = SAMPLE_BYTES,
     executor: Executor | None = None,
+    decided: list[SplitTask] | None = None,
 ) -> Vocabulary:
     """Train the recipe's tokenizer on a sample of `sources`, and save it as folder `directory`.
 
     corpus: describes the sources, see `corpora.describe_corpus`; stored with the tokenizer;
-    executor: reads the sample, None for this process. Raises DataError if there is no text, and
-    TakenError if the folder holds files by then.
+    executor: reads the sample, None for this process; decided: as `cut_shares` takes it. Raises
+    DataError if there is no text, and TakenError if the folder holds files by then.
     """
-    with stored_sample(sources, sample_bytes, directory, executor or local_executor(1)) as (
-        texts,
-        counts,
-    ):
+    reader = executor or local_executor(1)
+    with stored_sample(sources, sample_bytes, directory, reader, decided) as (texts, counts):
         vocabulary = train_vocabulary(
             data.tokenizer, texts, data.vocab_size, lower_case=data.lower_case
         )
@@ -55,7 +55,8 @@ def train_tokenizer(
         f"tokenizer: trained {vocabulary.kind} with {vocabulary.size:,} tokens on {text} -> "
         f"{directory}"
     )
-    for line in report_quality(vocabulary, sample_texts(sources, REPORT_BYTES, DocumentCounts())):
+    shown = sample_texts(sources, REPORT_BYTES, DocumentCounts(), decided)
+    for line in report_quality(vocabulary, shown):
         print(f"tokenizer: {line}")
     if long_runs := counts.noted.get(LONG_RUNS):
         print(

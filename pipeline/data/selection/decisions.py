@@ -8,6 +8,7 @@ shards have the first numbers; `earlier.json` says which shards these are.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,18 +114,23 @@ def _stale(path: Path) -> DataError:
 
 
 def read_kept(
-    pieces: tuple[Piece, ...], decisions: Path | None, seed: int, counts: DocumentCounts
+    pieces: tuple[Piece, ...],
+    decisions: Path | None,
+    seed: int,
+    counts: DocumentCounts,
+    most_characters: int = sys.maxsize,
 ) -> Iterator[DocumentBatch]:
     """`read_batches` without the documents that selection dropped, which are counted.
 
-    decisions: for the documents of exactly these pieces; None: all are kept.
+    decisions: for the documents of exactly these pieces; None: all are kept; most_characters: of a
+    batch, before documents are dropped.
     """
     if decisions is None:
-        yield from read_batches(pieces, seed, counts)
+        yield from read_batches(pieces, seed, counts, most_characters)
         return
     with Decisions.open(decisions) as decided:
         decided.check_content(pieces)
-        for batch in read_batches(pieces, seed, counts):
+        for batch in read_batches(pieces, seed, counts, most_characters):
             reasons = decided.of_next(batch.ids)
             sizes = (np.diff(batch.offsets) - 1).tolist()
             for id, reason, size in zip(batch.ids, reasons, sizes, strict=True):

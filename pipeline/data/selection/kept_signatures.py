@@ -23,7 +23,7 @@ from pipeline.data.selection.signature_store import (
     read_store,
     write_signatures,
 )
-from pipeline.data.selection.survey import SurveyTask
+from pipeline.data.selection.survey import BUDGET, SurveyTask
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import Executor, Stage
@@ -107,7 +107,8 @@ def _kept(task: KeepTask) -> Iterator[pa.Table]:
     ):
         # a file that changed would give signatures of other texts than the shards have
         decided.check_content(task.decided.pieces)
-        for rows in file.iter_batches(_ROWS):
+        names = [name for name in file.schema_arrow.names if name not in BUDGET]
+        for rows in file.iter_batches(_ROWS, columns=names):
             reasons = pa.array(decided.of_next(rows["id"].to_pylist()), pa.string())
             yield pa.Table.from_batches([rows]).filter(reasons.is_null())
         decided.check_end()

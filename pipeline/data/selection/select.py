@@ -4,7 +4,9 @@ First each document is surveyed by itself (`survey`, in parallel): filters and d
 documents, and the others get a signature. Then all signatures are compared (`join`, in parallel by
 words), and the first document of each cluster of copies is kept: first corpus, first file, first
 position, with the corpora in the given order. Documents of earlier shards (`signature_store`) come
-before all of these, as one more group of surveys. The result does not depend on workers, on the
+before all of these, as one more group of surveys. With a budget of words (`--most-words`), the
+documents that are left are kept in the order of a hash of their text, up to the last one within the
+budget; equal texts are kept or dropped together. The result does not depend on workers, on the
 order of files in a directory, or on interruptions.
 
 The decisions are a directory of Parquet files, one per task, under
@@ -19,7 +21,7 @@ import json
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -35,12 +37,13 @@ from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.config.settings import fingerprint
 from pipeline.data.selection.clusters import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers
 from pipeline.data.selection.contamination import Evaluation
-from pipeline.data.selection.decisions import EARLIER, SCHEMA, SPANS
+from pipeline.data.selection.decisions import EARLIER, SCHEMA, read_spans, spans_metadata
 from pipeline.data.selection.filters import filters_by_corpus
 from pipeline.data.selection.join import Join
 from pipeline.data.selection.minhash import SHINGLES_VERSION
 from pipeline.data.selection.signature_store import EarlierShards
 from pipeline.data.selection.survey import (
+    BUDGET,
     SURVEY_LAYOUT,
     SURVEY_VERSION,
     Rules,
@@ -58,6 +61,7 @@ from pipeline.ingest.documents.records import Source
 DEDUP: dict[str, Likeness | None] = {"none": None, "exact": EXACT, "near": NEAR}
 """Values of `--dedup`."""
 _REASONS = {"exact": "exact copy", "near": "near-duplicate"}
+_OVER_BUDGET = "over the budget of words"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +104,15 @@ def plan_selection(
     evaluation: list[str],
     place: Path,
     earlier: Sequence[EarlierShards] = (),
+    most_words: int = 0,
 ) -> Selection:
     """Plan the selection; reads the evaluation files, and the ends of the corpora's files.
 
     filters: as `filters_by_corpus` takes them; evaluation: files to decontaminate against;
-    earlier: see `Selection`.
+    earlier: see `Selection`; most_words: see `Rules`.
     """
     by_corpus = filters_by_corpus(filters, dict.fromkeys(task.corpus for task in tasks))
-    rules = Rules(DEDUP[dedup], by_corpus, Evaluation.read(evaluation))
+    rules = Rules(DEDUP[dedup], by_corpus, Evaluation.read(evaluation), most_words)
     if rules.let_all_pass:
         return Selection(tasks, dedup, rules, place, [], "")
     decided_by = {
@@ -115,6 +120,8 @@ def plan_selection(
         "cleaning": CLEANING_VERSION, "unicode": unicodedata.unidata_version,
         "dedup": dedup, "evaluation": rules.evaluation.mark,
     }  # fmt: skip
+    if most_words:
+        decided_by["columns"] = BUDGET
     files: dict[Source, list[object]] = {}
     surveys, marks = [], []
     for task in tasks:
@@ -128,9 +135,13 @@ def plan_selection(
         # the layout is in the name, not in the mark: a new layout changes no decision
         path = place / "surveys" / f"{marks[-1]}.{SURVEY_LAYOUT}.parquet"
         surveys.append(SurveyTask(task, path))
-    # absent without --against, so that the marks of other selections stay
-    against = {"against": [shards.identity for shards in earlier]} if earlier else {}
-    mark = fingerprint({"likeness": LIKENESS_VERSION, "surveys": marks} | against)
+    # absent without the options, so that the marks of other selections stay
+    more: dict[str, object] = {}
+    if earlier:
+        more["against"] = [shards.identity for shards in earlier]
+    if most_words:
+        more["most words"] = most_words
+    mark = fingerprint({"likeness": LIKENESS_VERSION, "surveys": marks} | more)
     return Selection(tasks, dedup, rules, place, surveys, mark, tuple(earlier))
 
 
@@ -209,36 +220,85 @@ def _write_decisions(
     if selection.earlier:
         described = [shards.describe() for shards in selection.earlier]
         (directory / EARLIER).write_text(json.dumps(described, indent=1))
-    with ExitStack() as opened:
-        found = opened.enter_context(roots.open("rb")) if roots else None
-        if found:
-            # earlier documents get no decision
-            found.seek(starts[0] * np.dtype(np.uint32).itemsize)
-        for survey, first in zip(selection.surveys, starts):
-            path = _decisions(directory, survey.task)
-            with (
-                pq.ParquetFile(survey.target, pre_buffer=False) as file,
-                whole_file(path, lasting=False) as temporary,
-                pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer,
-            ):
-                for rows in file.iter_batches(columns=["id", "dropped"]):
-                    reasons = rows["dropped"].to_pylist()
-                    numbers = np.arange(first, first + len(rows), dtype=np.uint32)
-                    clusters = np.fromfile(found, np.uint32, len(rows)) if found else numbers
-                    for row in np.flatnonzero(clusters != numbers).tolist():
-                        # `stops` are running sums, so sorted
-                        owner = owners[bisect_right(stops, clusters[row])]
-                        reason = _REASONS[selection.dedup]
-                        if owner != survey.task.corpus:
-                            reason += f" of one in {owner}"
-                        reasons[row] = reason
-                    counts.update(reason or "" for reason in reasons)
-                    writer.write_table(_table(survey.task.corpus, rows["id"], reasons, clusters))
-                    first += len(rows)
-                # readers check with these that the files are still those that were surveyed
-                writer.add_key_value_metadata({SPANS: file.metadata.metadata[SPANS]})
+    first_dropped = _first_over_budget(selection, starts, roots)
+    for survey, first in zip(selection.surveys, starts):
+        path = _decisions(directory, survey.task)
+        with (
+            whole_file(path, lasting=False) as temporary,
+            pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer,
+        ):
+            for rows, numbers, clusters in _clustered(survey, first, roots):
+                reasons = rows["dropped"].to_pylist()
+                for row in np.flatnonzero(clusters != numbers).tolist():
+                    # `stops` are running sums, so sorted
+                    owner = owners[bisect_right(stops, clusters[row])]
+                    reason = _REASONS[selection.dedup]
+                    if owner != survey.task.corpus:
+                        reason += f" of one in {owner}"
+                    reasons[row] = reason
+                if first_dropped is not None:
+                    for row in np.flatnonzero(rows["place"].to_numpy() >= first_dropped).tolist():
+                        reasons[row] = reasons[row] or _OVER_BUDGET
+                counts.update(reason or "" for reason in reasons)
+                writer.write_table(_table(survey.task.corpus, rows["id"], reasons, clusters))
+            # readers check with these that the files are still those that were surveyed
+            writer.add_key_value_metadata(spans_metadata(read_spans(survey.target)))
     assert sum(counts.values()) == ends[-1]
     return counts
+
+
+def _first_over_budget(
+    selection: Selection, starts: list[int], roots: Path | None
+) -> np.uint64 | None:
+    """The place, see `survey.BUDGET`, of the first document that is over the budget of words, of
+    those that are left; None if none is, or there is no budget.
+
+    starts: number of the first document of each survey. Memory: 32 bytes per document. Raises
+    DataError if the budget keeps none.
+    """
+    if not (most := selection.rules.most_words):
+        return None
+    left = [
+        np.stack([rows[name].to_numpy() for name in BUDGET])[
+            :, (clusters == numbers) & rows["dropped"].is_null().to_numpy(zero_copy_only=False)
+        ]
+        for survey, first in zip(selection.surveys, starts)
+        for rows, numbers, clusters in _clustered(survey, first, roots)
+    ]
+    places, words = np.concatenate([np.zeros((2, 0), np.uint64), *left], axis=1)
+    order = np.argsort(places)
+    places, ends = places[order], np.cumsum(words[order])
+    total, kept = int(ends[-1]) if len(ends) else 0, int(np.searchsorted(ends, most, "right"))
+    if kept == len(ends):
+        print(f"selection: {total:,} words, within --most-words {most:,}", flush=True)
+        return None
+    kept = int(np.searchsorted(places, places[kept]))  # equal texts have one place
+    if not kept:
+        raise DataError(
+            f"--most-words {most:,} keeps no document: the first one by its hash has "
+            f"{int(ends[0]):,} words; give more, or shorter documents"
+        )
+    print(f"selection: keeps {int(ends[kept - 1]):,} of {total:,} words", flush=True)
+    first: np.uint64 = places[kept]
+    return first
+
+
+def _clustered(
+    survey: SurveyTask, first: int, roots: Path | None
+) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
+    """The rows of a survey without signatures, with the number of each document and of the first
+    one of its cluster; first: number of the first document; roots: as `_write_decisions` takes it.
+    """
+    with ExitStack() as opened:
+        file = opened.enter_context(pq.ParquetFile(survey.target, pre_buffer=False))
+        found = opened.enter_context(roots.open("rb")) if roots else None
+        if found:
+            found.seek(first * np.dtype(np.uint32).itemsize)
+        columns = [name for name in ("id", "dropped", *BUDGET) if name in file.schema_arrow.names]
+        for rows in file.iter_batches(columns=columns):
+            numbers = np.arange(first, first + len(rows), dtype=np.uint32)
+            yield rows, numbers, np.fromfile(found, np.uint32, len(rows)) if found else numbers
+            first += len(rows)
 
 
 def _table(corpus: str, ids: pa.Array, reasons: list[str | None], roots: Numbers) -> pa.Table:

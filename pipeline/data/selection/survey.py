@@ -32,6 +32,7 @@ from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import Stage
 from pipeline.ingest.documents.time_limit import TOO_SLOW, slow_items
 from pipeline.ingest.documents.unchanged import has_content, reading
+from pipeline.kernels.bits import count_spaced_words
 
 SURVEY_VERSION = 1
 """Increased when the same documents give a different survey."""
@@ -41,6 +42,11 @@ _GROUP_ROWS = 1 << 16
 """Least rows in a group of a file, but the last: 17 MB of signatures in memory."""
 _TEXTS = ["id", "dropped"]
 """Columns that every survey has."""
+BUDGET = ["place", "words"]
+"""Columns with most_words: by the first, a hash of its text, a document has its place in the order
+in which documents are kept; the second counts its words."""
+_PLACES_SEED = 1 << 63
+"""No `data.seed`, whose hashes choose held-out documents: these are independent of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +58,14 @@ class Rules:
     filters: dict[str, Filters]
     """Filters by corpus."""
     evaluation: Evaluation
+    most_words: int = 0
+    """Words between white space that are kept of all corpora; 0: all."""
 
     @property
     def let_all_pass(self) -> bool:
         """True if no rule can drop a document."""
         passed = all(filters.let_all_pass for filters in self.filters.values())
-        return passed and not (self.likeness or self.evaluation.mark)
+        return passed and not (self.likeness or self.evaluation.mark or self.most_words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +143,7 @@ class Surveyor:
         ):
             group: list[pa.Table] = []
             # the hashes and counts that matter are made when documents are packed
-            for batch in read_batches(pieces, 0, DocumentCounts()):
+            for batch in read_batches(pieces, _PLACES_SEED, DocumentCounts()):
                 group.append(self._table_in_time(batch, self.rules.filters[task.task.corpus]))
                 if sum(map(len, group)) >= _GROUP_ROWS:
                     writer.write_table(pa.concat_tables(group))
@@ -145,9 +153,10 @@ class Surveyor:
             writer.add_key_value_metadata(spans_metadata(spans()))
 
     def _schema(self) -> pa.Schema:
-        words = range(self.rules.likeness.words if self.rules.likeness else 0)
+        words = word_names(range(self.rules.likeness.words if self.rules.likeness else 0))
         fields = [pa.field(name, pa.string()) for name in _TEXTS]
-        return pa.schema(fields + [pa.field(name, pa.uint64()) for name in word_names(words)])
+        numbers = [*(BUDGET if self.rules.most_words else []), *words]
+        return pa.schema(fields + [pa.field(name, pa.uint64()) for name in numbers])
 
     def _table_in_time(self, batch: DocumentBatch, filters: Filters) -> pa.Table:
         """The table of a batch, where documents that take too long are dropped."""
@@ -168,6 +177,9 @@ class Surveyor:
 
     def _table(self, batch: DocumentBatch, filters: Filters) -> pa.Table:
         columns = [pa.array(batch.ids), pa.array(self._reasons(batch, filters), pa.string())]
+        if self.rules.most_words:
+            words = count_spaced_words(batch.buffer, batch.offsets).astype(np.uint64)
+            columns += [pa.array(batch.hashes), pa.array(words)]
         if self.rules.likeness:
             sign = word_hashes if self.rules.likeness == EXACT else signatures
             columns += [pa.array(word) for word in sign(batch.buffer, batch.offsets).T]

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
+from pipeline.data.selection.sample import SplitShare
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.text.cleaning import clean
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.sample import SplitShare
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.trainers import train_vocabulary

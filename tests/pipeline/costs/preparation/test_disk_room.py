@@ -23,10 +23,10 @@ from pipeline.costs.preparation.disk_room import (
     selection_bytes,
     shards_so_far,
 )
+from pipeline.data.selection.sample import stored_sample
 from pipeline.data.selection.select import decide, plan_selection
 from pipeline.data.selection.survey import survey_stage
 from pipeline.data.shards.shard_assembly import SHARD_BYTES
-from pipeline.data.text.sample import stored_sample
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources

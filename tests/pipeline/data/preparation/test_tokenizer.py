@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.data.preparation import publication, tokenizer
@@ -76,6 +77,35 @@ def test_named_corpora_share_one_tokenizer(root: Path, run: Prepare) -> None:
         assert "(trained on wikipedia: 30 documents, 0.0 MB)" in said and "training it" not in said
     assert published(root) == [NAME]
     assert len({sha256_of(root, name) for name in ("wikipedia", "cc-news", "mixture")}) == 1
+
+
+def test_a_budget_of_words_is_for_all_corpora_and_the_tokenizer(root: Path, run: Prepare) -> None:
+    """The kept documents are those with the lowest hashes, whatever the files: a smaller budget
+    keeps some of a larger one's. Named corpora do not share a tokenizer of so little text."""
+    both = {word: text_of(root.parent / f"{word}.jsonl", word) for word in ("cat", "dog")}
+    given = ("--corpus", "mixture", "--input")
+    kept: list[set[str]] = []
+    for budget, order in ((100, 1), (250, 1), (250, -1), (360, 1), (999, 1)):
+        texts = [f"{name}={both[word]}" for name, word in
+                 (("wikipedia", "cat"), ("bookcorpus", "dog"))[::order]]  # fmt: skip
+        out = root.parent / f"{budget}{order}"
+        said = run(*given, *texts, *FEW, "--most-words", budget, "--output", out)
+        manifest = read_manifest(out)
+        documents = pq.read_table(out / "documents.parquet", columns=["id"])["id"].to_pylist()
+        count = min(budget // 6, 60)  # of six words each
+        assert len(documents) == count and manifest.words() == 6 * count
+        assert f": {count} documents, 0.0 MB" in said
+        dropped = [about["dropped"] for about in manifest.corpora.values()]
+        over = sum(reasons.get("over the budget of words", 0) for reasons in dropped)
+        assert over == 60 - count
+        kept.append(set(documents))
+    assert kept[0] < kept[1] == kept[2] < kept[3] == kept[4]
+    assert NAME not in published(root)
+    error = run(*given, *texts, *FEW, "--most-words", 5, code=2)
+    assert "--most-words 5 keeps no document" in error and error.count("\n") == 1
+    for wrong in ("0", "nan", "-3", "inf", "many"):
+        error = run(*given, *texts, *FEW, "--most-words", wrong, code=2)
+        assert "--most-words" in error and error.count("\n") == 1
 
 
 def test_a_users_own_corpus_has_its_own_tokenizer(root: Path, tmp_path: Path, run: Prepare) -> None:

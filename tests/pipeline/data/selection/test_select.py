@@ -244,7 +244,7 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
         "    return Drop('dull') if len(document.text) % 6 == 1 else document\n"
     )
     asked = ["--dedup", "near", "--decontaminate", tmp_path / "dev.tsv", "--set",
-             "data.duplicates=1", "--map", f"{tmp_path / 'tidy.py'}:tidy",
+             "data.duplicates=1", "--map", f"{tmp_path / 'tidy.py'}:tidy", "--most-words", "2.5e3",
              "--filter", "min-words=10", "news=max-words=110"]  # fmt: skip
     for name, launcher, more in (
         ("one", (sys.executable, SMALL_SPLITS), ["--workers", 1]),
@@ -273,7 +273,9 @@ def test_same_decisions_and_shards_from_ranks_and_parts(
     dropped = about["dropped"]
     assert dropped.keys() == {
         "near-duplicate", "contaminated", "too few words", "too many words", "map: dull",
+        "over the budget of words",
     }  # fmt: skip
+    assert 2_500 - 110 <= about["words"] <= 2_500  # but for one document
     assert all(len(ids) == min(3, dropped[why]) for why, ids in about["examples"].items())
     assert manifest["totals"]["documents"] + sum(dropped.values()) == len(texts)
     assert "news: dropped" in "".join(out for _, out, _ in found)

@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 from pipeline.base.files import whole_file
 from pipeline.base.progress import tracked
 from pipeline.base.publish import scratch_folder
-from pipeline.data.text.documents import DocumentCounts, add_counts, read_batches
+from pipeline.data.selection.decisions import read_kept
+from pipeline.data.text.documents import DocumentCounts, add_counts
 from pipeline.data.text.giants import run_end
 from pipeline.data.text.text_tasks import SplitTask, cut_tasks
 from pipeline.execution.workers import Executor, Stage
@@ -54,7 +55,7 @@ class SplitShare:
         """Its documents, cleaned; counts: gets what was read."""
         taken = 0
         few = self.size // 4 + 1  # so that few are read in vain
-        for batch in read_batches(self.task.pieces, 0, counts, few):
+        for batch in read_kept(self.task.pieces, self.task.decisions, 0, counts, few):
             for start, stop in itertools.pairwise(batch.offsets.tolist()):
                 counts.documents += 1
                 counts.bytes += stop - start - 1
@@ -91,9 +92,14 @@ class SampleTask:
         return f"sample-{self.number:06d}.parquet"
 
 
-def cut_shares(sources: list[Source], sample_bytes: int) -> list[SplitShare]:
-    """The shares of all splits, or of as many as give LEAST_SHARE, `sample_bytes` in total."""
-    tasks = cut_tasks(sources, finer=1)  # so that all of the text gives its share
+def cut_shares(
+    sources: list[Source], sample_bytes: int, decided: list[SplitTask] | None = None
+) -> list[SplitShare]:
+    """The shares of all splits, or of as many as give LEAST_SHARE, `sample_bytes` in total.
+
+    decided: the splits, with decisions that drop documents; None: all documents are kept.
+    """
+    tasks = decided or cut_tasks(sources, finer=1)  # so that all of the text gives its share
     most = min(len(tasks), max(1, sample_bytes // LEAST_SHARE))
     # at even distances, so that a small sample still has text of every large corpus
     chosen = [tasks[index * len(tasks) // most] for index in range(most)]
@@ -101,25 +107,35 @@ def cut_shares(sources: list[Source], sample_bytes: int) -> list[SplitShare]:
     return [SplitShare(task, max(1, sample_bytes * task.weight // total)) for task in chosen]
 
 
-def sample_texts(sources: list[Source], sample_bytes: int, counts: DocumentCounts) -> Iterator[str]:
-    """Cleaned documents, `sample_bytes` in total, read by this process; counts: gets what was read.
+def sample_texts(
+    sources: list[Source],
+    sample_bytes: int,
+    counts: DocumentCounts,
+    decided: list[SplitTask] | None = None,
+) -> Iterator[str]:
+    """Cleaned documents, `sample_bytes` in total, read by this process; counts: gets what was read;
+    decided: as `cut_shares` takes it.
 
     For small samples, see `stored_sample`.
     """
-    for share in tracked(cut_shares(sources, sample_bytes), "sampling text", "splits"):
+    for share in tracked(cut_shares(sources, sample_bytes, decided), "sampling text", "splits"):
         yield from share.texts(counts)
 
 
 @contextmanager
 def stored_sample(
-    sources: list[Source], sample_bytes: int, directory: Path, executor: Executor
+    sources: list[Source],
+    sample_bytes: int,
+    directory: Path,
+    executor: Executor,
+    decided: list[SplitTask] | None = None,
 ) -> Iterator[tuple[Callable[[], Iterator[str]], DocumentCounts]]:
     """A function that reads the documents of `sample_texts`, which all workers have stored, and
     their counts.
 
-    directory: the sample is next to it until the block ends.
+    directory: the sample is next to it until the block ends; decided: as `cut_shares` takes it.
     """
-    shares, tasks = cut_shares(sources, sample_bytes), list[SampleTask]()
+    shares, tasks = cut_shares(sources, sample_bytes, decided), list[SampleTask]()
     while shares:
         ends = itertools.accumulate(share.size for share in shares)
         number = max(1, sum(end <= _FILE_BYTES for end in ends))

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.data.text import sample
+from pipeline.data.selection import sample
+from pipeline.data.selection.sample import LEAST_SHARE, sample_texts
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.sample import LEAST_SHARE, sample_texts
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
