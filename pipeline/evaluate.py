@@ -55,6 +55,7 @@ def main() -> None:
         found, tables = score_sentences(
             given.model, vocabulary, datasets, device,
             text=arguments.text, grammar=arguments.grammar, cloze=arguments.cloze,
+            pll=arguments.pll or "token",
         )  # fmt: skip
         result |= found
     if arguments.json:

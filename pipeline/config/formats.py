@@ -1,4 +1,5 @@
-"""Properties of the input formats: which have two segments, and which settings each one reads."""
+"""Names of forms that several rooms share, and the properties of the input formats: which have two
+segments, and which settings each one reads."""
 
 from __future__ import annotations
 
@@ -6,6 +7,10 @@ from typing import Literal
 
 Attention = Literal["row", "document"]
 """What a token attends to, see `BatchSettings`."""
+Pll = Literal["token", "word"]
+"""How a sentence is scored, see `pipeline.evaluation.zero_shot.pseudo_likelihood`."""
+PLL_NAMES: dict[str, str] = {"token": "PLL per token", "word": "PLL-word-l2r"}
+"""The measures as tables and model cards name them."""
 
 PAIR_FORMATS = ("segment_pair", "sentence_pair")
 """Formats with two segments."""

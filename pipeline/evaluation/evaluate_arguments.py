@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline.base.command_line import Parser, add_model_argument, example_text
 from pipeline.base.errors import ConfigError
+from pipeline.config.formats import PLL_NAMES
 
 
 def parse_evaluate() -> argparse.Namespace:
@@ -52,6 +53,12 @@ def parse_evaluate() -> argparse.Namespace:
         "with --data, word frequencies are scored, too",
     )
     parser.add_argument(
+        "--pll",
+        choices=tuple(PLL_NAMES),
+        help="with --grammar: mask each token by itself, as published BabyLM scores are measured, "
+        "or with the rest of its word (PLL-word-l2r); default: token",
+    )
+    parser.add_argument(
         "--cloze",
         type=Path,
         metavar="FILE",
@@ -94,6 +101,8 @@ def _split_amount(given: str) -> tuple[int, Path | None]:
 def _check(arguments: argparse.Namespace) -> None:
     """Raises ConfigError for options without the data that they are about, and for a rate that
     masks cannot have."""
+    if arguments.pll and not arguments.grammar:
+        raise ConfigError(f"--pll {arguments.pll} scores minimal pairs; give --grammar")
     if arguments.sequences and not arguments.data:
         raise ConfigError(
             f"--pseudo-perplexity {arguments.sequences} reads held-out sequences; give --data"

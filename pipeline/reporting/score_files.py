@@ -10,6 +10,7 @@ from typing import Any
 from pipeline.base.errors import DataError
 from pipeline.base.null_device import refuse_null
 from pipeline.base.typed_json import read_object
+from pipeline.config.formats import PLL_NAMES
 from pipeline.config.mask_rates import masked
 
 THROUGH = " through "
@@ -126,13 +127,17 @@ def _zero_shot(content: Mapping[str, Any]) -> list[Score]:
             found.append(Score(model, name.replace("_", " "), content[name], None, None, note))
     grammar = content.get("grammar")
     if grammar:
+        # Files that name no measure were written when there was only this one.
+        measure = PLL_NAMES[grammar.get("pll", "word")]
         parts = {"all paradigms": grammar["overall"]} | dict(grammar["phenomena"])
         for name, score in parts.items():
             value, error = float(score["accuracy"]), score["standard_error"]
             # normal approximation: pairs are many
             half = 1.96 * float(error) if error is not None else None
             frequency = score["frequency_accuracy"]
-            note = f"{score['pairs']:,} pairs, without training"
+            note = f"{score['pairs']:,} pairs, {measure}, without training"
+            if score.get("ties"):
+                note += f"; {score['ties']:,} ties count half, as right: {score['ties_right']:.1%}"
             if frequency is not None:
                 note += f"; word frequencies alone {float(frequency):.1%}"
             low, high = (None, None) if half is None else (value - half, value + half)

@@ -32,7 +32,7 @@ PLOTS: tuple[tuple[str, str, dict[str, str]], ...] = (
         "validation_pair_accuracy": "held-out pairs", "validation_rtd_auc": "detection, area",
         "validation_rtd_recall": "detection, recall",
     }),
-    ("Grammar", "share of pairs", {"validation_grammar": "all paradigms"}),
+    ("Grammar", "share of pairs, PLL per token", {"validation_grammar": "all paradigms"}),
     ("Gradient norm", "before clipping", {"grad_norm": "all weights"}),
     ("Learning rate", "", {"learning_rate": "rate"}),
     ("Speed", "tokens per second", {"tokens_per_second": "all ranks"}),
@@ -43,7 +43,7 @@ PLOTS: tuple[tuple[str, str, dict[str, str]], ...] = (
 FAMILIES = (
     ("Held-out loss by corpus and language", "nats", "validation_loss/"),
     ("Held-out loss at [MASK] by corpus and language", "nats", "validation_mask_loss/"),
-    ("Grammar by phenomenon", "share of pairs", "validation_grammar/"),
+    ("Grammar by phenomenon", "share of pairs, PLL per token", "validation_grammar/"),
     ("Trust ratios, median", "LAMB", "trust_ratio_median_"),
     ("Trust ratios, highest", "LAMB", "trust_ratio_max_"),
     ("Relative steps", "LAMB", "relative_step_"),

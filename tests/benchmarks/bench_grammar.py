@@ -48,8 +48,8 @@ def bench(name: str, pairs: int, work: Path, python: Path) -> None:
     ours, theirs = list[Seconds](), list[Seconds]()
 
     def score() -> None:
-        """As `pipeline.evaluate` does."""
-        sequences = encode_sentences(sentences, vocabulary, model.config.positions)
+        """As `pipeline.evaluate --pll word` does."""
+        sequences = encode_sentences(sentences, vocabulary, model.config.positions, "word")
         log_probabilities(model, sequences, vocabulary.mask, torch.device("cpu"))
 
     with Minicons(python, folder, sentences, work, torch.get_num_threads()) as minicons:

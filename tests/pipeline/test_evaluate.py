@@ -97,7 +97,11 @@ def test_grammar_cloze_and_a_text_need_no_shards(
     with_data = scores(run, "--grammar", tmp_path, "--data", lesson)
     assert with_data["grammar"]["overall"]["frequency_accuracy"] is not None
     assert with_data["mlm_loss"] > 0
+    by_word = scores(run, "--grammar", tmp_path, "--pll", "word")
+    assert [by_word["grammar"]["pll"], found["grammar"]["pll"]] == ["word", "token"]
+    assert "PLL-word-l2r" in call(evaluate.main, run, "--grammar", tmp_path, "--pll", "word")
     said = call(evaluate.main, run, *asked)
+    assert "PLL per token" in said and "PLL-word-l2r" not in said
     assert "all paradigms" in said and "He runs to the [MASK]." in said
 
 

@@ -1,8 +1,8 @@
 """Paradigms of minimal pairs -> the share of pairs whose right sentence scores higher.
 
 The score of a sentence is its pseudo-log-likelihood, the sum over its tokens, in float32. A tie
-counts half: a model that knows nothing scores 50 %. Next to it is the score of word
-frequencies, if shards to count words in are given.
+counts half: a model that knows nothing scores 50 %. BabyLM counts a tie as right, which is next to
+it, as is the score of word frequencies, if shards to count words in are given.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import torch
 from pipeline.base.errors import DataError
 from pipeline.base.typed_json import finite_or_none
 from pipeline.cluster.ranks import ONE_PROCESS, RankGroup
+from pipeline.config.formats import PLL_NAMES, Pll
 from pipeline.data.shards.manifest import TRAIN, check_size
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm
@@ -45,10 +47,15 @@ class GrammarTest:
     sequences: dict[str, MaskableSequence]
     """Each sentence once."""
     mask_id: int
+    pll: Pll
 
     @classmethod
     def of(
-        cls, paradigms: Sequence[Paradigm], vocabulary: Vocabulary, positions: int
+        cls,
+        paradigms: Sequence[Paradigm],
+        vocabulary: Vocabulary,
+        positions: int,
+        pll: Pll = "token",
     ) -> GrammarTest:
         """The test for a model with this vocabulary and positions; errors as `encode_sentences`."""
         sentences = list(
@@ -56,8 +63,9 @@ class GrammarTest:
                 side for paradigm in paradigms for pair in paradigm.pairs for side in pair
             )
         )
-        sequences = encode_sentences(sentences, vocabulary, positions)
-        return cls(tuple(paradigms), dict(zip(sentences, sequences, strict=True)), vocabulary.mask)
+        sequences = encode_sentences(sentences, vocabulary, positions, pll)
+        numbered = dict(zip(sentences, sequences, strict=True))
+        return cls(tuple(paradigms), numbered, vocabulary.mask, pll)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +79,21 @@ class PairScore:
     frequency_accuracy: float
     """Accuracy of word frequencies; nan if they are not known."""
     pairs: int
+    ties: int
+    """Pairs whose right sentence scores as high as the best other one."""
+    ties_right: float
+    """Accuracy if a tie counts as right instead of half."""
 
     @classmethod
     def mean(cls, scores: Sequence[PairScore]) -> PairScore:
         """Each of `scores` has the same weight."""
         return cls(
-            sum(score.accuracy for score in scores) / len(scores),
+            fmean(score.accuracy for score in scores),
             math.sqrt(sum(score.standard_error**2 for score in scores)) / len(scores),
-            sum(score.frequency_accuracy for score in scores) / len(scores),
+            fmean(score.frequency_accuracy for score in scores),
             sum(score.pairs for score in scores),
+            sum(score.ties for score in scores),
+            fmean(score.ties_right for score in scores),
         )
 
 
@@ -90,6 +104,7 @@ class GrammarScores:
     paradigms: dict[str, PairScore]
     phenomena: dict[str, PairScore]
     overall: PairScore
+    pll: Pll = "token"
 
     def fields(self) -> dict[str, Any]:
         """The scores as JSON; unknown ones are None."""
@@ -125,12 +140,15 @@ def score_grammar(
         plain = np.array([_win(frequent[good], frequent[bad]) for good, bad in paradigm.pairs])
         error = float(wins.std(ddof=1) / math.sqrt(len(wins))) if len(wins) > 1 else math.nan
         frequency = math.nan if counts is None else float(plain.mean())
-        scores[paradigm.name] = PairScore(float(wins.mean()), error, frequency, len(wins))
+        ties, right = int((wins == 0.5).sum()), float(np.ceil(wins).mean())
+        scores[paradigm.name] = PairScore(
+            float(wins.mean()), error, frequency, len(wins), ties, right
+        )
     phenomena: dict[str, list[PairScore]] = {}
     for paradigm in test.paradigms:
         phenomena.setdefault(paradigm.phenomenon, []).append(scores[paradigm.name])
     means = {name: PairScore.mean(part) for name, part in sorted(phenomena.items())}
-    return GrammarScores(scores, means, PairScore.mean(list(scores.values())))
+    return GrammarScores(scores, means, PairScore.mean(list(scores.values())), test.pll)
 
 
 def _frequencies(sequences: Sequence[MaskableSequence], counts: Counts | None) -> list[float]:
@@ -178,11 +196,16 @@ def report_grammar(scores: GrammarScores) -> str:
     """A line per paradigm under its phenomenon's, and one of all."""
     known = not math.isnan(scores.overall.frequency_accuracy)
     names = {"all paradigms": scores.overall, **scores.phenomena, **scores.paradigms}
-    width = max(map(len, names)) + 2
-    head = f"  {'':{width}} accuracy   error   pairs" + ("   by word frequency" if known else "")
+    measure = PLL_NAMES[scores.pll]
+    width = max(map(len, [*names, measure])) + 2
+    head = f"  {measure:{width}} accuracy   error   pairs  ties"
+    head += "   by word frequency" if known else ""
     lines = [head, _line("all paradigms", scores.overall, width)]
     lines += [_line(name, score, width) for name, score in scores.phenomena.items()]
     lines += [_line(f"  {name}", score, width) for name, score in scores.paradigms.items()]
+    if ties := scores.overall.ties:
+        right = f"{scores.overall.ties_right:.1%}"
+        lines.append(f"  {ties:,} ties count half; counted as right, as BabyLM does: {right}")
     if not known:
         lines.append("  --data DIR adds what word frequencies alone score")
     return "\n".join(lines)
@@ -190,6 +213,6 @@ def report_grammar(scores: GrammarScores) -> str:
 
 def _line(name: str, score: PairScore, width: int) -> str:
     error = "" if math.isnan(score.standard_error) else f"{score.standard_error:.1%}"
-    line = f"  {name:{width}} {score.accuracy:8.1%}  {error:>6}  {score.pairs:6,}"
+    line = f"  {name:{width}} {score.accuracy:8.1%}  {error:>6}  {score.pairs:6,}  {score.ties:4,}"
     known = not math.isnan(score.frequency_accuracy)
     return line + (f"   {score.frequency_accuracy:17.1%}" if known else "")

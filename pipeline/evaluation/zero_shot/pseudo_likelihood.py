@@ -1,11 +1,13 @@
 """Sentences -> the log-probability of every token, masked, given the others.
 
-A sentence of T tokens becomes T copies, each with another token masked. `within_word` also masks
-the tokens that follow it in its word, so that the end of a word does not give away its beginning
-(PLL-word-l2r, Kauf & Ivanova 2023, arXiv 2305.10588); without it this is the measure of Salazar et
-al. 2020. A word is a piece that the tokenizer splits text into. Copies of all sentences are batched
-by length, so no batch has pads, and only the masked positions pass through the head. ELECTRA is
-scored by its generator: its discriminator predicts no words. Ranks of a run share the batches.
+A sentence of T tokens becomes T copies, each with another token masked. That is the measure `token`
+(Salazar et al. 2020), which published BabyLM scores have. `word` also masks the tokens that follow
+it in its word, so that the end of a word does not give away its beginning (PLL-word-l2r, Kauf &
+Ivanova 2023, arXiv 2305.10588). A word is a piece that the tokenizer splits text into. Of a
+completion only the tokens that end after its first character are scored. Copies of all sentences
+are batched by length, so no batch has pads, and only the masked positions pass through the head.
+ELECTRA is scored by its generator: its discriminator predicts no words. Ranks of a run share the
+batches.
 
 Legend: B copies, S their length, N sentences.
 """
@@ -26,6 +28,7 @@ from model.pieces import pieces_of
 from pipeline.base.errors import DataError
 from pipeline.base.progress import counting
 from pipeline.cluster.ranks import ONE_PROCESS, RankGroup
+from pipeline.config.formats import Pll
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
@@ -53,23 +56,35 @@ class MaskableSequence:
 
 
 def encode_sentences(
-    sentences: Sequence[str], vocabulary: Vocabulary, positions: int, within_word: bool = True
+    sentences: Sequence[str],
+    vocabulary: Vocabulary,
+    positions: int,
+    pll: Pll = "token",
+    starts: Sequence[int] = (),
 ) -> list[MaskableSequence]:
     """Each sentence between the first and the last special token.
 
-    positions: tokens that the model has positions for. Raises DataError for a sentence that has no
-    tokens, has unknown ones, or is too long.
+    positions: tokens that the model has positions for; starts: characters before the completion of
+    each sentence, () to score whole ones. Raises DataError for a sentence that has no tokens, has
+    unknown ones, or is too long.
     """
     tokenizer = Tokenizer.from_str(vocabulary.text_json())  # a written [MASK] stays text
     encodings = tokenizer.encode_batch(list(sentences), add_special_tokens=False)
     return [
-        _sequence(sentence, encoding, vocabulary, positions, within_word)
-        for sentence, encoding in zip(sentences, encodings, strict=True)
+        _sequence(sentence, encoding, vocabulary, positions, pll, start)
+        for sentence, encoding, start in zip(
+            sentences, encodings, starts or [0] * len(sentences), strict=True
+        )
     ]
 
 
 def _sequence(
-    sentence: str, encoding: Encoding, vocabulary: Vocabulary, positions: int, within_word: bool
+    sentence: str,
+    encoding: Encoding,
+    vocabulary: Vocabulary,
+    positions: int,
+    pll: Pll,
+    start: int,
 ) -> MaskableSequence:
     length = len(encoding.ids) + 2
     if length > positions:
@@ -85,13 +100,13 @@ def _sequence(
             f"the tokenizer has no token for {sentence[start:stop]!r} in {_excerpt(sentence)}; "
             "remove the sentence, or use a model that knows the word"
         )
-    words = [ALONE if word is None else word for word in encoding.word_ids]
-    if not within_word:
-        words = [ALONE] * len(words)
+    words = [ALONE if word is None or pll == "token" else word for word in encoding.word_ids]
+    # A token that holds the space before the completion ends in it.
+    ends = np.array([end for _, end in encoding.offsets])
     return MaskableSequence(
         ids=np.array([vocabulary.bos, *encoding.ids, vocabulary.eos]),
         segments=np.zeros(length, np.int64),
-        places=np.arange(1, length - 1),
+        places=np.flatnonzero(ends > start) + 1,
         words=np.array([ALONE, *words, ALONE]),
     )
 

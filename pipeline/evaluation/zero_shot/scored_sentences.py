@@ -11,6 +11,7 @@ import torch
 
 from model.hugging_face.conversion import Model
 from pipeline.base.progress import counting
+from pipeline.config.formats import Pll
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot.cloze import fill_masks, read_text_lines, report_cloze
 from pipeline.evaluation.zero_shot.grammar import (
@@ -36,22 +37,23 @@ def score_sentences(
     text: Path | None,
     grammar: Path | None,
     cloze: Path | None,
+    pll: Pll = "token",
 ) -> tuple[dict[str, Any], list[str]]:
     """Scores as fields, and tables of the pairs and of the masks; the model is on the device.
 
     text: lines for pseudo-perplexity; grammar: minimal pairs; cloze: lines with masks; None: not
-    scored. datasets: shards to count words in, for the score of word frequencies.
+    scored. datasets: shards to count words in, for the score of word frequencies; pll: the measure
+    of the pairs.
     """
     result: dict[str, Any] = {}
     tables = []
     if text:
         lines, positions = read_text_lines(text), model.config.positions
-        # Token by token, as pseudo-perplexity is defined (Salazar et al. 2020).
-        sequences = encode_sentences(lines, vocabulary, positions, within_word=False)
+        sequences = encode_sentences(lines, vocabulary, positions)
         result |= score_pseudo_perplexity(model, sequences, vocabulary.mask, device)
     if grammar:
         paradigms = read_paradigms(grammar)
-        test = GrammarTest.of(paradigms, vocabulary, model.config.positions)
+        test = GrammarTest.of(paradigms, vocabulary, model.config.positions, pll)
         # Without shards there is no text to count words in, and the column is omitted.
         counts = count_tokens(datasets, vocabulary.size) if datasets else None
         with counting("scoring", "masked copies") as on_batch:

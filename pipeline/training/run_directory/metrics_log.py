@@ -44,8 +44,9 @@ checkpoint, lines of later steps are removed first, so the file reads as if it h
                             losses, in which each counts the same, and the highest one
     validation_loss/language/CODE           and so on, for each language that several corpora have
     validation_mask_rate    rate of the held-out masks, if the phase trains at another one
-    validation_grammar      share of minimal pairs whose right sentence scores higher, with
-                            validation.grammar; validation_grammar/PHENOMENON if there are several
+    validation_grammar      share of minimal pairs whose right sentence scores higher (PLL per
+                            token, a tie counts half), with validation.grammar;
+                            validation_grammar/PHENOMENON if there are several
     general_loss, general_mask_loss, general_mlm_loss, ...  of the general sample, at step 0 and the
                             last step of a run from given weights (validation/general_sample.py)
 """

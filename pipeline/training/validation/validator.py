@@ -18,6 +18,7 @@ from pipeline.base.errors import DataError
 from pipeline.cluster.ranks import Cluster
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.cluster.watchdog import Watchdog
+from pipeline.config.formats import PLL_NAMES
 from pipeline.config.mask_rates import at_rate
 from pipeline.evaluation.corpus_scores import (
     MOST_CORPORA,
@@ -203,6 +204,6 @@ def describe_scores(scores: Mapping[str, float]) -> str:
             f"{scores['accuracy']:.2%}"
         )
     if GRAMMAR in scores:
-        found.append(f"grammar {scores[GRAMMAR]:.1%}")
+        found.append(f"grammar {scores[GRAMMAR]:.1%} ({PLL_NAMES['token']})")
     others = f"; {', '.join(found)}" if found else ""
     return f"validation loss{at_rate(scores.get(RATE))} {words}{others}"

@@ -25,6 +25,7 @@ def test_options_without_effect_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
         ("--pseudo-perplexity 3", "--pseudo-perplexity 3 reads"),
         ("--pseudo-perplexity -1", "--pseudo-perplexity must .* -1"),
         ("--cloze x --per-sequence f", "--per-sequence .* --data"),
+        ("--cloze x --pll word", "--pll word .* --grammar"),
     ):
         monkeypatch.setattr(sys, "argv", ["evaluate", "run", *words.split()])
         with pytest.raises(ConfigError, match=message):

@@ -59,6 +59,14 @@ def test_grammar_and_the_rate_of_masks(tmp_path: Path) -> None:
     assert found[1].low == pytest.approx(0.7 - 0.0196)
     assert "word frequencies alone 50.0%" in found[1].note
     assert "frequencies" not in found[2].note
+    assert "PLL-word-l2r" in found[1].note  # written before the measure was named
+    tied = PAIR | {"ties": 20, "ties_right": 0.705}
+    named = {"model": "runs/a", "grammar": {"overall": tied, "phenomena": {}, "pll": "token"}}
+    (score,) = read(tmp_path / "a.json", named)
+    assert score.note == (
+        "2,000 pairs, PLL per token, without training; 20 ties count half, as right: 70.5%; "
+        "word frequencies alone 50.0%"
+    )
     scores = {"model": "runs/a", "perplexity": 9.0, "pseudo_perplexity": 4.0, "mask_rate": 0.15}
     found = read(tmp_path / "a.json", scores)
     assert [score.note for score in found] == ["15 % masked", ""]

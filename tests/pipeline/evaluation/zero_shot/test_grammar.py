@@ -49,6 +49,8 @@ def test_the_higher_sum_wins_and_identical_sentences_tie(tiny_vocabulary: Vocabu
     found_wins = {name: each.accuracy for name, each in found.paradigms.items()}
     assert found_wins == pytest.approx(expected)
     noun, verb = found.paradigms["noun"], found.paradigms["verb"]
+    assert (noun.ties, verb.ties) == (1, 0)
+    assert noun.ties_right == pytest.approx(noun.accuracy + 0.5 / 3)
     assert noun.standard_error == pytest.approx(np.std(wins["noun"], ddof=1) / math.sqrt(3))
     agreement = found.phenomena["agreement"]
     assert agreement.accuracy == pytest.approx((noun.accuracy + verb.accuracy) / 2)
@@ -61,7 +63,8 @@ def test_the_higher_sum_wins_and_identical_sentences_tie(tiny_vocabulary: Vocabu
 def test_equal_logits_tie_on_sentences_of_one_length(tiny_vocabulary: Vocabulary) -> None:
     paradigm = Paradigm("x", "x", (("a b c", "c b a"), ("a a b", "b a a")))
     found = score([paradigm], tiny_vocabulary, scale=1e-30)
-    assert found.overall == PairScore(0.5, 0.0, found.overall.frequency_accuracy, 2)
+    assert found.overall == PairScore(0.5, 0.0, found.overall.frequency_accuracy, 2, 2, 1.0)
+    assert "2 ties count half; counted as right, as BabyLM does: 100.0%" in report_grammar(found)
 
 
 def test_scores_that_are_not_numbers_are_no_lost_pairs(tiny_vocabulary: Vocabulary) -> None:
@@ -102,8 +105,10 @@ def test_means_weigh_paradigms_alike_and_one_pair_has_no_error(tiny_vocabulary: 
     assert found.fields()["paradigms"]["order"]["standard_error"] is None
     json.dumps(found.fields(), allow_nan=False)
     assert "nan" not in report_grammar(found)
-    mean = PairScore.mean([PairScore(0.5, 0.3, 0.25, 10), PairScore(1.0, 0.4, 0.75, 1_000)])
-    assert mean == PairScore(0.75, 0.25, 0.5, 1_010)
+    mean = PairScore.mean(
+        [PairScore(0.5, 0.3, 0.25, 10, 2, 0.6), PairScore(1.0, 0.4, 0.75, 1_000, 0, 1.0)]
+    )
+    assert mean == PairScore(0.75, 0.25, 0.5, 1_010, 2, 0.8)
 
 
 def test_tokens_of_training_rows_are_counted(lesson: Path, monkeypatch: pytest.MonkeyPatch) -> None:

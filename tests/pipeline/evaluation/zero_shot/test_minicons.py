@@ -49,7 +49,7 @@ def test_scores_equal_those_of_minicons(family: str, python: Path, tmp_path: Pat
     peer = folder / "generator" if family == "electra" else folder
     with Minicons(python, peer, sentences, tmp_path) as minicons:
         theirs, *_ = minicons.score()
-    sequences = encode_sentences(sentences, vocabulary, model.config.positions)
+    sequences = encode_sentences(sentences, vocabulary, model.config.positions, "word")
     found = log_probabilities(model, sequences, vocabulary.mask, torch.device("cpu"))
     ours = [float(part.sum()) for part in found]
     assert ours == pytest.approx(theirs, abs=1e-4, rel=1e-6)

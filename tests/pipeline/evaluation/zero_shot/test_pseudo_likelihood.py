@@ -8,6 +8,7 @@ from model.objectives.masked_language import Inputs, Sums
 from model.pieces import pieces_of
 from pipeline.base.errors import DataError
 from pipeline.cluster.ranks import Alone
+from pipeline.config.formats import Pll
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot import pseudo_likelihood
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
@@ -23,16 +24,16 @@ def model(request: pytest.FixtureRequest) -> Model:
     return small_model(request.param)
 
 
-@pytest.mark.parametrize("within_word", [True, False])
+@pytest.mark.parametrize("pll", ["word", "token"])
 def test_every_token_is_masked_with_the_rest_of_its_word(
-    model: Model, tiny_vocabulary: Vocabulary, within_word: bool
+    model: Model, tiny_vocabulary: Vocabulary, pll: Pll
 ) -> None:
     """The words are those between spaces: no sentence has punctuation inside one."""
-    sequences = encode_sentences(SENTENCES, tiny_vocabulary, 32, within_word)
+    sequences = encode_sentences(SENTENCES, tiny_vocabulary, 32, pll)
     found = log_probabilities(model, sequences, tiny_vocabulary.mask, CPU)
     alone = pseudo_likelihood.ALONE
     parted = [((np.diff(part.words) == 0) & (part.words[1:] != alone)).any() for part in sequences]
-    assert any(parted) == within_word
+    assert any(parted) == (pll == "word")
     for sequence, scores in zip(sequences, found, strict=True):
         ids = torch.from_numpy(sequence.ids)
         words = sequence.words.tolist()
@@ -41,7 +42,7 @@ def test_every_token_is_masked_with_the_rest_of_its_word(
             shown = ids.clone()
             shown[place] = tiny_vocabulary.mask
             for later in range(place + 1, len(ids) - 1):
-                if within_word and words[later] == words[place]:
+                if pll == "word" and words[later] == words[place]:
                     shown[later] = tiny_vocabulary.mask
             with torch.no_grad():
                 logits = model.logits(shown, pieces_of([len(shown)]))[place]

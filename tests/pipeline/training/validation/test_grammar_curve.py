@@ -34,10 +34,10 @@ def test_pairs_that_cannot_be_scored_are_refused(tiny_tokenizer: Path, tmp_path:
 
 
 def test_phenomena_have_fields_if_there_are_several() -> None:
-    a, b = PairScore(0.5, 0.1, 0.5, 10), PairScore(0.7, 0.1, 0.5, 10)
+    a, b = PairScore(0.5, 0.1, 0.5, 10, 0, 0.5), PairScore(0.7, 0.1, 0.5, 10, 0, 0.7)
     one = GrammarScores({"x": a}, {"x": a}, a)
     assert grammar_fields(one) == {"validation_grammar": 0.5}
-    two = GrammarScores({"x": a, "y": b}, {"x": a, "y": b}, PairScore(0.6, 0.1, 0.5, 20))
+    two = GrammarScores({"x": a, "y": b}, {"x": a, "y": b}, PairScore(0.6, 0.1, 0.5, 20, 0, 0.6))
     assert grammar_fields(two) == {
         "validation_grammar": 0.6, "validation_grammar/x": 0.5, "validation_grammar/y": 0.7,
     }  # fmt: skip

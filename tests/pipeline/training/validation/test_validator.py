@@ -194,7 +194,9 @@ def test_grammar_stands_beside_the_losses_and_compiles_no_layer_for_its_lengths(
     names = {name for name in line if name.startswith("validation_grammar")}
     assert "validation_grammar/ellipsis" in names and len(names) == 7
     assert {name: line[name] for name in line if name not in names} == without
-    assert f"; grammar {line['validation_grammar']:.1%}\n" in capsys.readouterr().out
+    assert (
+        f"; grammar {line['validation_grammar']:.1%} (PLL per token)\n" in capsys.readouterr().out
+    )
 
 
 def test_a_stop_request_or_damaged_data_leave_no_line(
