@@ -9,9 +9,10 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.documents import csv_tables
+from pipeline.ingest.documents.byte_blocks import BOM
 from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import BadRecord, Record, Source
-from tests.pipeline.ingest.documents.raw_files import COMPRESS, records
+from tests.pipeline.ingest.documents.raw_files import COMPRESS, in_blocks, records
 from tests.pipeline.ingest.files import sniffed, texts_of
 
 TABLE = (
@@ -82,10 +83,16 @@ PANDAS = [
     ],
 )  # fmt: skip
 def test_quotes_enclose_values_or_are_text_by_the_whole_file(
-    content: str, expected: list[str], tmp_path: Path
+    content: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = records(table(tmp_path, content.encode(), "a.tsv"))
     texts = texts_of([record for record in found if isinstance(record, Record)])
+    # wherever blocks end, in which lines end with CR, LF or both
+    for number, end in enumerate(("\r", "\n", "\r\n")):
+        in_blocks(monkeypatch, 5 if FILL not in content else 500)
+        ended = BOM + content.replace("\n", end).encode()
+        again = texts_of(records(table(tmp_path, ended, f"{number}.tsv")))
+        assert [text.replace(end, "\n") for text in again] == texts
     if FILL in expected:
         assert all(text == f"{FILL}{n}" for n, text in enumerate(texts[:300]))
         texts, expected = texts[300:], expected[1:]
