@@ -30,7 +30,7 @@ from pipeline.diagnosis.checks import FAIL, WARN
 from pipeline.diagnosis.own_rank import LaunchPlace
 from pipeline.diagnosis.shard_checks import QUICK_SECONDS, check_shard_files
 from pipeline.planning.deepspeed_config import read_deepspeed_file
-from pipeline.planning.schedule import batch_advice, check_warm_ups
+from pipeline.planning.schedule import batch_advice, check_warm_ups, with_epochs
 from pipeline.released.choice import head_advice, read_recipe
 from pipeline.training.start import open_data
 
@@ -65,6 +65,8 @@ def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
         train, validation = expected_datasets(run, int(arguments.tokens))
     rows = sum(dataset.rows for dataset in train)
     run = chosen.within_passes(rows)
+    if run.epochs:
+        run = with_epochs(run, train, chosen.changed)
     check_warm_ups(run)
     planned = PlannedRun(
         run=run, train=train, validation=validation, file=file, hardware=hardware,

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import DataSettings
@@ -33,7 +33,7 @@ from pipeline.config.rules import (
     positions_suffice,
     schedule_fits,
 )
-from pipeline.config.schema import Count, Seed, check
+from pipeline.config.schema import Count, Legacy, Range, Seed, check
 from pipeline.config.settings import override
 from pipeline.config.training_settings import (
     BatchSettings,
@@ -79,6 +79,9 @@ class Run:
     """Sequences per step."""
     steps: Count
     """Optimizer steps of the whole run."""
+    epochs: Annotated[float, Range("[0, 1e6]"), Legacy(0.0)]
+    """Passes over the training rows: `steps` becomes the most that `train` can do in so many, and
+    the steps of warm-ups, decay and phases keep their shares. 0: `steps` as it is."""
     phases: tuple[EarlierPhase, ...]
     """Phases before the last one, in order. The last phase takes the remaining `steps`, with the
     length and batch size of `data` and `batch`. Set it as `phases=[]` or `phases.0.steps=900`; a

@@ -48,7 +48,8 @@ NEAR = 0.7
 NEAR_IN_SECTION = 0.5
 """The same if the whole path is similar."""
 USUAL_NAMES = {
-    "steps": ("optimizer steps of the whole run", "epochs steps training_steps iters"),
+    "steps": ("optimizer steps of the whole run", "steps training_steps iters"),
+    "epochs": ("passes over the data, in place of steps", "epochs passes"),
     "precision": ("fp32 or bf16", "fp16 bf16 amp dtype torch_dtype mixed_precision half"),
     "data.sequence_length": ("in tokens", "length len seq_len seq_length block_size"),
     "data.masks.rate": ("share of the tokens", "mlm_probability mlm_prob mask_prob mask_rate"),

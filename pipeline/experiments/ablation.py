@@ -16,7 +16,7 @@ from pipeline.config.run import Run, in_phase
 from pipeline.config.settings import override
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.experiments.tables.table import Arm, Table, run_of
-from pipeline.planning.schedule import check_warm_ups
+from pipeline.planning.schedule import check_warm_ups, with_steps
 
 POINTS = 10  # with 20, a run of 600 steps on the sample corpus validated as long as it trained
 """Validations of a run, from which the steps to a fixed loss are read."""
@@ -138,7 +138,12 @@ def _check_changes(arm: Arm, steps: int) -> None:
 
 def _made(arm: Arm, common: Sequence[str], steps: int) -> AblationArm:
     run = run_of(replace(arm, changes=(*common, *arm.changes)))  # the later setting counts
-    run = shorten_run(run, steps) if steps else run
+    if run.epochs:
+        raise ConfigError(
+            f"arm {arm.name}: epochs={run.epochs:g} is for pipeline.train; give the arms "
+            "--train-steps N, or --set steps=N"
+        )
+    run = with_steps(run, steps) if steps else run
     # not a rule of Run: runs that were trained so can still be exported
     check_warm_ups(run, f"arm {arm.name}: ")
     every = max(1, run.steps // POINTS)
@@ -156,23 +161,6 @@ def _check_held_out(arms: Sequence[AblationArm]) -> None:
                     f"arms {first.name} and {arm.name} would hold out different documents: "
                     f"data.{name} is {one} and {other}; add --set data.{name}={one} to the latter"
                 )
-
-
-def shorten_run(run: Run, steps: int) -> Run:
-    """The run with another number of steps; warm-up, decay and phases keep their shares."""
-
-    def share(count: int) -> int:
-        # a warm-up must not be rounded to 0
-        return max(1, round(count * steps / run.steps)) if count else 0
-
-    changes = [
-        f"steps={steps}",
-        f"schedule.warmup_steps={share(run.schedule.warmup_steps)}",
-        f"schedule.decay_steps={share(run.schedule.decay_steps)}",
-        f"batch.warmup_steps={share(run.batch.warmup_steps)}",
-        *(f"phases.{index}.steps={share(phase.steps)}" for index, phase in enumerate(run.phases)),
-    ]
-    return override(run, changes)
 
 
 def split_phases(run: Run) -> list[Run]:

@@ -110,7 +110,7 @@ def _short(run: Run) -> Run:
         "phases=[]", "batch.step_tokens=0", "batch.warmup_steps=0", "batch.first_sequences=1",
         f"batch.sequences={sequences}", "batch.mixture=[]", "batch.mixture_exponent=1",
         "batch.corpora=[]", "logging.to=[]", f"steps={max(warm_up, MEASURED_STEPS) + 1}",
-        f"validation.every={run.steps + MEASURED_STEPS}", "logging.every=1",
+        "epochs=0", f"validation.every={run.steps + MEASURED_STEPS}", "logging.every=1",
     ])  # fmt: skip
 
 

@@ -33,12 +33,17 @@ A growing batch grows in equal increments of `batch.first_sequences`, each held 
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import cos, pi, sqrt
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
+from pipeline.config.settings import override
 from pipeline.config.training_settings import BatchSettings
+from pipeline.data.shards.manifest import TRAIN
+from pipeline.loading.compatibility import Prepared, is_masked_for, runs_of
 
 
 def learning_rate(run: Run, step: int) -> float:
@@ -117,6 +122,84 @@ def sequences_until(batch: BatchSettings, steps: int) -> int:
         held = max(0, min(end, steps) - counted)
         total, counted = total + held * sequences, counted + held
     return total + (steps - counted) * batch.sequences
+
+
+def with_steps(run: Run, steps: int, kept: Collection[str] = ()) -> Run:
+    """The run with another number of steps; warm-ups, decay and phases keep their shares.
+
+    kept: paths of settings that stay as they are.
+    """
+    changes = _scaled(run, steps, kept)
+    return override(run, [f"{path}={count}" for path, count in changes.items()])
+
+
+def _scaled(run: Run, steps: int, kept: Collection[str]) -> dict[str, int]:
+    """The settings of `with_steps`, by path."""
+    lengths = {
+        "schedule.warmup_steps": run.schedule.warmup_steps,
+        "schedule.decay_steps": run.schedule.decay_steps,
+        "batch.warmup_steps": run.batch.warmup_steps,
+    }
+    if "phases" not in kept:
+        lengths |= {f"phases.{i}.steps": phase.steps for i, phase in enumerate(run.phases)}
+    # a warm-up must not be rounded to 0
+    scaled = {
+        path: max(1, round(count * steps / run.steps)) if count else 0
+        for path, count in lengths.items()
+        if path not in kept
+    }
+    return {"steps": steps} | scaled
+
+
+def with_epochs(run: Run, data: Sequence[Prepared], kept: Collection[str] = ()) -> Run:
+    """The run with the most steps whose phases make `run.epochs` passes in sum, each over the rows
+    that it reads; kept: as `with_steps` takes it.
+
+    Raises ConfigError if one step is more.
+    """
+    read = [(part.batch, *_rows_read(part, data)) for *_, part in runs_of(run)]
+
+    def passes(steps: int) -> float:
+        scaled, left, total = _scaled(run, steps, kept), steps, 0.0
+        for number, (batch, rows, tokens) in enumerate(read):
+            own = left
+            if number < len(run.phases):
+                own = scaled.get(f"phases.{number}.steps", run.phases[number].steps)
+            if number == 0:
+                growing = scaled.get("batch.warmup_steps", batch.warmup_steps)
+                batch = replace(batch, warmup_steps=growing)
+            whole = resolve_batch_size(batch, tokens / rows)
+            total, left = total + sequences_until(whole, max(0, own)) / rows, left - own
+        return total
+
+    most = 1
+    while passes(most) <= run.epochs:
+        most *= 2
+    steps = bisect_right(range(most), run.epochs, key=passes) - 1
+    if steps < 1:
+        raise ConfigError(
+            f"epochs={run.epochs:g} is less than a step, which reads {passes(1):.3g} passes over "
+            f"the data; add --set batch.sequences=N for smaller steps, or more epochs"
+        )
+    return with_steps(run, steps, kept)
+
+
+def _rows_read(part: Run, data: Sequence[Prepared]) -> tuple[int, int]:
+    """Training rows that a phase reads, and their tokens; of all data if none fits, which is
+    refused when it is opened."""
+    alike = [own for own in data if own.manifest.sequence_length == part.data.sequence_length]
+    rows = tokens = 0
+    for own in [own for own in alike if is_masked_for(part, own)] or alike or data:
+        if part.batch.named:
+            for name in part.batch.named:
+                about = own.manifest.corpora.get(name, {"sequences": 0, "validation_sequences": 0})
+                trained = about["sequences"] - about["validation_sequences"]
+                rows += trained
+                tokens += trained * about["tokens"] // about["sequences"] if trained else 0
+        else:
+            rows += sum(shard.sequences for shard in own.manifest.of(TRAIN))
+            tokens += sum(shard.tokens for shard in own.manifest.of(TRAIN))
+    return max(1, rows), tokens
 
 
 def check_warm_ups(run: Run, whose: str = "") -> None:

@@ -39,9 +39,20 @@ class Recipe:
     """Paths of the settings that --set changed."""
 
     def with_changes(self, changes: Sequence[str]) -> Recipe:
-        """The same with the settings of --set."""
+        """The same with the settings of --set; steps replace the epochs of a run.json.
+
+        Raises ConfigError for both.
+        """
         paths = tuple(change.partition("=")[0].strip() for change in changes)
-        return replace(self, run=override(self.run, changes), changed=paths)
+        run = override(self.run, changes)
+        if "steps" in paths and run.epochs:
+            if "epochs" in paths:
+                raise ConfigError(
+                    f"steps={run.steps} and epochs={run.epochs:g} both say how long to train; "
+                    "give one of them"
+                )
+            run = replace(run, epochs=0.0)
+        return replace(self, run=run, changed=paths)
 
     def within_passes(self, rows: int) -> Run:
         """The run of so many training rows: one that continues a model reads them ten times at

@@ -104,7 +104,8 @@ def within_passes(run: Run, changed: Sequence[str], rows: int) -> Run:
     changed: paths of settings that the user chose, which stay; rows: training rows of the data.
     """
     most = int(MOST_CONTINUED_PASSES * rows)
-    if "steps" in changed or run.batch.step_tokens or run.phases:  # the user has chosen a schedule
+    # the user has chosen a schedule
+    if "steps" in changed or run.epochs or run.batch.step_tokens or run.phases:
         return run
     if most >= run.steps * run.batch.sequences:
         return run

@@ -83,9 +83,10 @@ def run_lines(run: Run, phases: Sequence[Phase]) -> list[str]:
     """Lines about what all phases share."""
     encoder, optimizer, saved, held_out = run.encoder, run.optimizer, run.checkpoint, run.validation
     size = phases[0].plan.parameters * PARAMETER_BYTES / 1e9
+    epochs = f" for epochs={run.epochs:g}" if run.epochs else ""
     return [
-        f"run: {run.steps:,} steps in {run.precision} with {optimizer.kind}, learning rate up to "
-        f"{optimizer.peak_lr:g} after {_steps(run.schedule.warmup_steps)} of warm-up",
+        f"run: {run.steps:,} steps{epochs} in {run.precision} with {optimizer.kind}, learning "
+        f"rate up to {optimizer.peak_lr:g} after {_steps(run.schedule.warmup_steps)} of warm-up",
         f"encoder: {encoder.layers} layers of width {encoder.width:,}, {run.data.vocab_size:,} ids",
         f"saved: {_when(saved.every, run)}, {format_digits(size, 2)} GB each; validated "
         f"{_when(held_out.every, run)}{' with grammar' if held_out.grammar else ''}"

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
-from pipeline.data.shards.manifest import TRAIN, read_manifest
+from pipeline.data.shards.manifest import TRAIN, Manifest, read_manifest
 from pipeline.planning.deepspeed_config import DeepSpeedFile, read_deepspeed_file
-from pipeline.planning.schedule import batch_advice, check_warm_ups
+from pipeline.planning.schedule import batch_advice, check_warm_ups, with_epochs, with_steps
 from pipeline.released.choice import Recipe, head_advice, read_recipe
 from pipeline.released.continued import MOST_CONTINUED_PASSES
 from pipeline.training.network_arguments import HEADS
+from pipeline.training.run_directory.layout import has_checkpoints
+from pipeline.training.run_directory.run_json import read_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,14 @@ class FirstWeights:
     """--new: parts of the model that do not come from the folder."""
     origin: str
     """Its name and commit on the Hub, "" for a folder that was given as a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unopened:
+    """A prepared directory of which only the manifest was read."""
+
+    directory: Path
+    manifest: Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +75,8 @@ def read_job(arguments: argparse.Namespace) -> Job:
     # Continued models learn by passes over the text, so its size decides the steps.
     if chosen.model and arguments.data:
         run = chosen.within_passes(_training_rows(arguments.data))
+    if run.epochs:
+        run = _with_recorded_steps(chosen, arguments)
     check_warm_ups(run)
     if arguments.stop_at is not None and not 1 <= arguments.stop_at <= run.steps:
         raise ConfigError(
@@ -134,8 +146,19 @@ def _training_rows(directories: list[Path]) -> int:
     return sum(shard.sequences for shard in shards if shard.split == TRAIN)
 
 
+def _with_recorded_steps(chosen: Recipe, arguments: argparse.Namespace) -> Run:
+    """The run with the steps of its epochs: those that a run with a checkpoint has recorded, else
+    those of the data."""
+    if has_checkpoints(arguments.output):
+        recorded = read_record(arguments.output).run
+        if recorded.epochs == chosen.run.epochs:
+            return with_steps(chosen.run, recorded.steps, chosen.changed)
+    data = [Unopened(path, read_manifest(path)) for path in arguments.data]
+    return with_epochs(chosen.run, data, chosen.changed)
+
+
 def _notes(chosen: Recipe, run: Run) -> tuple[str, ...]:
-    if run.steps == chosen.run.steps:
+    if run.steps == chosen.run.steps or run.epochs:
         return ()
     few = f" of {run.batch.sequences:,} sequences" if run.batch != chosen.run.batch else ""
     return (

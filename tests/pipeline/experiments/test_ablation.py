@@ -11,11 +11,11 @@ from pipeline.experiments.ablation import (
     Ablation,
     initial_weights,
     make_arms,
-    shorten_run,
     split_phases,
 )
 from pipeline.experiments.arms import arms_from_arguments
 from pipeline.planning.build import build_model
+from pipeline.planning.schedule import with_steps
 from pipeline.recipes import recipe
 
 PHASES = 'phases=[{"steps": 600, "sequence_length": 16, "sequences": 128}]'
@@ -51,7 +51,7 @@ def test_all_arms_have_the_common_settings_and_their_own() -> None:
 
 def test_a_shorter_run_keeps_its_shape() -> None:
     base = override(recipe("roberta_tiny"), [PHASES, "batch.warmup_steps=300"])
-    short = shorten_run(base, base.steps // 6)
+    short = with_steps(base, base.steps // 6)
     assert short.steps == 400 and short.phases[0].steps == 100 and short.batch.warmup_steps == 50
     assert short.schedule.warmup_steps == round(base.schedule.warmup_steps / 6)
     assert short.optimizer == base.optimizer

@@ -1,12 +1,14 @@
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pipeline.base.errors import ConfigError
+from pipeline.data.shards.manifest import read_manifest
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from tests.pipeline.conftest import NO_DROPOUT, Arguments, job
+from tests.pipeline.conftest import NO_DROPOUT, PHASE, STEPS, Arguments, job, with_data
 from tests.pipeline.released.models import save_model
 
 
@@ -16,6 +18,7 @@ from tests.pipeline.released.models import save_model
         ("--ds zero9", "no ds file is called zero9"),
         ("--stop-at 21", "--stop-at 21 is not a step of the run"),
         ("--stop-at 0", "--stop-at 0 is not a step of the run"),
+        ("--set epochs=10", "steps=20 and epochs=10 both say"),
         ("--run x.json", "give either a recipe's name or --run"),
         ("--init model --from run", "--init starts a run from weights, --from from"),
         ("--new vocabulary", "--new names what does not come from --init MODEL_DIR; give"),
@@ -36,6 +39,48 @@ def test_a_contradictory_command_line_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         job(monkeypatch, [*arguments(Path("run")), *words.split()])
+
+
+def without_steps(words: list[str]) -> list[str]:
+    place = words.index(f"steps={STEPS}")
+    return words[: place - 1] + words[place + 1 :]
+
+
+def test_epochs_become_steps_that_a_run_keeps(
+    lesson: Path, short: Path, arguments: Arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The most steps within the passes; a setting that is given stays, others keep their shares."""
+    rows = {}
+    for folder in (lesson, short):
+        rows[folder] = sum(shard.sequences for shard in read_manifest(folder).of("train"))
+    usual = without_steps(arguments(tmp_path / "run"))
+    run = job(monkeypatch, [*usual, "--set", "epochs=1.5"]).run
+    assert run.steps == rows[lesson] * 3 // 2 // 16 and run.schedule.warmup_steps == 2
+    kept = usual.index("schedule.warmup_steps=2")
+    run = job(monkeypatch, [*usual[: kept - 1], *usual[kept + 1 :], "--set", "epochs=1.5"]).run
+    assert run.schedule.warmup_steps == round(100 * run.steps / 2_400)  # of the recipe
+    # a phase, whose steps are given, over other rows
+    phases = json.dumps([PHASE | {"steps": 700}])
+    words = with_data([*usual, "--set", f"phases={phases}", "--set", "epochs=3"], short, lesson)
+    found = job(monkeypatch, words).run
+    first, last = found.phases[0].steps, found.steps - found.phases[0].steps
+    assert first == 700 and last > 0
+    passes = [first * 24 / rows[short] + (last + more) * 16 / rows[lesson] for more in (0, 1)]
+    assert passes[0] <= 3 < passes[1]
+    with pytest.raises(ConfigError, match=r"epochs=0\.0001 is less than a step"):
+        job(monkeypatch, [*usual, "--set", "epochs=1e-4"])
+    # a run with a checkpoint keeps its steps, whatever its data have become
+    shutil.copytree(Path(__file__).parents[2] / "golden" / "runs" / "roberta", tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    record["run"] |= {"epochs": 1.5, "steps": 17}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    assert job(monkeypatch, [*usual, "--set", "epochs=1.5"]).run.steps == 17
+    assert job(monkeypatch, [*usual, "--set", "epochs=2"]).run.steps == rows[lesson] * 2 // 16
+    # as a recipe, its epochs hold for other data, unless steps are given
+    again = ["--run", str(tmp_path / "run" / "run.json"), "--data", str(lesson), "--output", "x"]
+    assert job(monkeypatch, again).run.steps == rows[lesson] * 3 // 2 // 16
+    other = job(monkeypatch, [*again, "--set", "steps=7", "--set", "schedule.warmup_steps=1"]).run
+    assert (other.steps, other.epochs) == (7, 0)
 
 
 def test_a_run_json_starts_the_same_run(
