@@ -6,13 +6,14 @@ on held-out sequences before it is renamed. Its README.md is a model card.
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pipeline.base.errors import ConfigError, run_command
+from pipeline.base.errors import CheckpointError, ConfigError, run_command
 from pipeline.base.model_folder import check_imports
 from pipeline.training.network_arguments import parse_export
 
@@ -22,8 +23,8 @@ if __name__ == "__main__":
 from pipeline.reporting.export_folder import open_validation, publish_export
 from pipeline.reporting.model_card import CARD, CardFacts
 from pipeline.reporting.run_summary import read_run
-from pipeline.reporting.score_files import read_scores
-from pipeline.training.checkpoints.read import CHECKPOINTS, step_name
+from pipeline.reporting.score_files import Score, read_scores
+from pipeline.training.checkpoints.read import CHECKPOINTS, saved_steps, step_name
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights.model_folders import load_run
 
@@ -37,8 +38,21 @@ def main() -> None:
     # before weights are loaded: mistakes in --scores end at once
     scores = [score for path in arguments.scores for score in read_scores(path)]
     path: Path = arguments.run
-    if arguments.step is not None:
-        path = path / CHECKPOINTS / step_name(arguments.step)
+    if not arguments.all:
+        chosen = path if arguments.step is None else path / CHECKPOINTS / step_name(arguments.step)
+        _export(arguments, chosen, output, scores)
+        return
+    if scores:
+        raise ConfigError("--scores are of one step, and --all exports several; drop one of them")
+    kept = saved_steps(path / CHECKPOINTS).values()
+    if not kept:
+        raise CheckpointError(f"{path} has no checkpoint to export; train it, or name another run")
+    for checkpoint in kept:
+        _export(arguments, checkpoint, output / checkpoint.name, scores)
+
+
+def _export(arguments: argparse.Namespace, path: Path, output: Path, scores: list[Score]) -> None:
+    """Export one checkpoint; path: its directory, or that of the run for the newest."""
     saved, messages = load_run(path)
     for message in messages:
         print(f"checkpoints: {message}")

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.training_settings import BatchSettings
+from pipeline.data.shards.manifest import TRAIN
 from pipeline.loading.dataset import Dataset
 
 MOST_SHOWN = 12
@@ -94,6 +95,25 @@ def read_factors(batch: BatchSettings, datasets: Sequence[Dataset]) -> list[floa
         weight / whole * total / dataset.rows
         for weight, dataset in zip(weights, datasets, strict=True)
     ]
+
+
+def words_per_row(factors: Sequence[float], datasets: Sequence[Dataset]) -> float:
+    """Words between white space of a row, on average; 0 if some shards do not say.
+
+    factors: how often each dataset is read, see `read_factors`. The words of text that is in no row
+    do not count, and those of a text that is packed in several draws count in each.
+    """
+    total = 0.0
+    for factor, dataset in zip(factors, datasets, strict=True):
+        if (words := dataset.manifest.words(TRAIN)) is None:
+            return 0.0
+        packed = [corpus["packed"] for corpus in dataset.manifest.corpora.values()]
+        text, dropped = (
+            sum(each[f"{name}_tokens"] for each in packed) for name in ("text", "dropped")
+        )
+        draws = int(dataset.manifest.data.get("segments.draws", 1))
+        total += factor * words * draws * (1 - dropped / max(1, text))
+    return total / max(1, sum(dataset.rows for dataset in datasets))
 
 
 def corpora_used(

@@ -33,7 +33,7 @@ from pipeline.config.training_settings import GENERATOR_KINDS, BatchSettings
 from pipeline.data.shards.predicted import no_predictions
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.placement import Capacity, expected_tokens
-from pipeline.planning.mixtures import read_factors
+from pipeline.planning.mixtures import read_factors, words_per_row
 from pipeline.planning.schedule import resolve_batch_size, sequences_until
 
 ROUND = 64
@@ -88,6 +88,8 @@ class Plan:
     """Passes over the data in the whole phase."""
     tokens: int
     """Tokens read in the whole phase, special tokens included; from the data's mean length."""
+    words: int
+    """Words between white space, likewise; 0 if shards do not say."""
 
     def lines(self) -> list[str]:
         """The plan in words."""
@@ -114,8 +116,9 @@ class Plan:
             f"{self.on_gpu.dead_share:.1%} of them dead",
             *matched,
             *growing,
-            f"data: {self.tokens:,} tokens, {self.epochs:,.2f} passes over "
-            f"{self.train_sequences:,} sequences; {self.validation_sequences:,} held out",
+            f"data: {self.tokens:,} tokens, {f'{self.words:,} words, ' if self.words else ''}"
+            f"{self.epochs:,.2f} passes over {self.train_sequences:,} sequences; "
+            f"{self.validation_sequences:,} held out",
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -188,6 +191,7 @@ def make_plan(
         validation_sequences=rows_of["validation"],
         epochs=total / rows_of["train"],
         tokens=round(total * mean_tokens),
+        words=round(total * words_per_row(factors, train)),
     )
 
 

@@ -10,7 +10,7 @@ on phases; they count the steps of the whole run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.base.errors import ConfigError
 from pipeline.config.data_settings import prepared_settings
@@ -28,6 +28,7 @@ from pipeline.planning.mixtures import (
     mixture_weights,
 )
 from pipeline.planning.phase_plan import Plan, make_plan
+from pipeline.planning.schedule import sequences_until
 
 LATER_ORDER = 1 << 16
 """Above every sequence length."""
@@ -134,6 +135,21 @@ def make_phases(
             )
         )  # fmt: skip
     return tuple(found)
+
+
+def words_read(phases: Sequence[Phase], step: int) -> int | None:
+    """Words between white space that a run reads up to a step; None if its shards do not say.
+
+    Rows count as rows of mean length: exact for whole passes, and no more to store or reduce.
+    """
+    if not all(phase.plan.words for phase in phases):
+        return None
+    total = 0.0
+    for phase in phases:
+        batch = replace(phase.run.batch, sequences=phase.plan.sequences, step_tokens=0)
+        read = sequences_until(batch, max(0, min(step, phase.end) - phase.begin))
+        total += phase.plan.words * read / sequences_until(batch, phase.end - phase.begin)
+    return round(total)
 
 
 def _order_of(

@@ -40,7 +40,7 @@ from pipeline.evaluation.device_copies import on_device
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.loader import NO_STEP, Step
 from pipeline.loading.micro_batch import LossCounts
-from pipeline.planning.phases import phase_of
+from pipeline.planning.phases import phase_of, words_read
 from pipeline.planning.schedule import learning_rate
 from pipeline.training.checkpoints.fragment_files import divide
 from pipeline.training.checkpoints.read import State
@@ -318,6 +318,7 @@ class Trainer:
         forward_seconds = self.cluster.each(self.stragglers.clock.take())
         phase, last = self.feed.phase, self.feed.last_sample(self.progress)
         epoch, dataset = int(last.pass_number[0]), phase.train[int(last.dataset[0])]
+        words = words_read(self.feed.phases, self.progress.step)
         line: dict[str, float | str] = {"step": self.progress.step, "time": now_utc(), **scored}
         line |= null_entry(self.record.device)
         if len(self.feed.phases) > 1:
@@ -328,6 +329,7 @@ class Trainer:
             "sequences": self.progress.sequences,
             "tokens": self.progress.tokens,
             "predictions": self.progress.predictions,
+            **({"words": words} if words is not None else {}),
             "epoch": epoch,
             # Passes count from 1.
             "duplicate": (epoch - 1) % dataset.cycle,

@@ -147,8 +147,14 @@ def parse_export() -> argparse.Namespace:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
-    parser.add_argument(
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument(
         "--step", type=int, metavar="N", help="checkpoint of this step (default: the newest)"
+    )
+    chosen.add_argument(
+        "--all",
+        action="store_true",
+        help="every checkpoint that the run has kept, as DIR/step-00001200 and so on",
     )
     parser.add_argument(
         "--data",

@@ -1,5 +1,6 @@
 import functools
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from pipeline import export as export_command
 from pipeline.downstream.starting_weights import load_start, save_folder
 from pipeline.training.run_directory.run_json import read_record
 from pipeline.training.weights import model_folders
-from tests.pipeline.preparing import Call, small_disk
+from tests.pipeline.preparing import Call, contents, small_disk
 from tests.pipeline.training.toy_checkpoints import break_weight
 
 FILES = ["README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
@@ -43,6 +44,28 @@ def test_transformers_loads_the_folder_and_fills_masks(
     theirs = model.eval()(ids[None]).logits[0]
     torch.testing.assert_close(ours.logits(ids, pieces_of([len(ids)])), theirs, atol=1e-4, rtol=0)
     assert load_file(folder / "model.safetensors")["lm_head.bias"].shape == (2048,)
+
+
+def test_every_kept_checkpoint_has_a_folder(
+    trained: Path, tmp_path: Path, export: Call, call: Call
+) -> None:
+    """Equal to that of an export of this step alone."""
+    run = trained / "1x16"
+    said = export(run, "--all", "--output", tmp_path / "all")
+    assert re.findall(r"exported step (\d+)", said) == ["10", "20"]
+    export(run, "--step", 10, "--output", tmp_path / "one")
+    found = tmp_path / "all" / "step-00000010"
+    assert contents(found) == contents(tmp_path / "one")
+    assert sorted(path.name for path in found.parent.iterdir()) == [
+        "step-00000010", "step-00000020",
+    ]  # fmt: skip
+    for more, said in (
+        (("--step", 10), "--step"), (("--scores", tmp_path / "x"), "--scores"),
+        ((), "already exists"),
+    ):  # fmt: skip
+        assert said in export(run, "--all", "--output", tmp_path / "all", *more, code=2)
+    (tmp_path / "none").mkdir()
+    export(tmp_path / "none", "--all", "--output", tmp_path / "x", code=2)
 
 
 def test_a_card_is_the_same_at_every_export_of_a_step(

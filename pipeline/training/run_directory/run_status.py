@@ -61,6 +61,8 @@ class RunProgress:
 
     step: int
     steps: int | None
+    words: int | None
+    """Words between white space read so far."""
     loss: float | None
     loss_nan_since: int | None
     """Step of the first of the last losses that are not finite; None if the last one is finite."""
@@ -237,6 +239,7 @@ def _progress(
     return RunProgress(
         step=step,
         steps=steps,
+        words=None if (words := _last_number(lines, "words")) is None else int(words),
         loss=_last_number(lines, "loss"),
         loss_nan_since=_nan_since(lines, "loss"),
         validation_loss=_last_number(lines, "validation_loss"),

@@ -65,6 +65,8 @@ def _step_words(status: RunStatus) -> list[str]:
         f" ({math.floor(1000 * progress.step / progress.steps) / 10} %)" if progress.steps else ""
     )
     words = [f"{progress.step:,}{of}{share}"]
+    if progress.words is not None:
+        words.append(f"{progress.words:,} words")
     held_out = f"validation loss{at_rate(progress.validation_mask_rate)}"
     for called, loss, since in (
         ("loss", progress.loss, progress.loss_nan_since),
