@@ -5,7 +5,7 @@ Legend: T tokens, P pieces (see `model.pieces`), D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import EncoderConfig, Initializer
+from model.dropout import keys_of_places
 from model.layers import Embeddings, Layer, Reach, Stream
 from model.linear import Linear
 from model.pieces import Pieces, lay_out, positions_in_pieces
@@ -43,17 +44,25 @@ class Encoder(nn.Module):
         pieces: Pieces,
         segment_ids_T: Tensor | None = None,
         places_P: Tensor | None = None,
+        dropout_keys_T: Tensor | None = None,
     ) -> Tensor:
         """Hidden vectors [T, D].
 
         pieces: which tokens attend to each other. segment_ids_T: see `Embeddings.forward`.
         places_P: return only the vector of one token of each piece, [P, D], for which most of the
-        last layer is not computed; in eval mode, and no piece is empty.
+        last layer is not computed; in eval mode, and no piece is empty. dropout_keys_T: see
+        `model.dropout`; None draws them.
         """
         assert places_P is None or not self.training
         places_T = positions_in_pieces(pieces.cu_seqlens, len(input_ids_T))
-        normed_TD: Tensor = self.projection(self.embeddings(input_ids_T, places_T, segment_ids_T))
-        reaches = self._reaches(pieces, places_T, normed_TD.dtype)
+        places = 1 + 2 * len(self.order)  # of dropout: the embeddings, and two of each layer
+        keys: list[Tensor | None] = [None] * places
+        if dropout_keys_T is not None:
+            keys = [*keys_of_places(dropout_keys_T, places)]
+        of_embeddings_T, *of_layers = keys
+        embedded_TE = self.embeddings(input_ids_T, places_T, segment_ids_T, of_embeddings_T)
+        normed_TD: Tensor = self.projection(embedded_TE)
+        reaches = self._reaches(pieces, places_T, normed_TD.dtype, of_layers)
         # Two tensors, as between later layers: given one twice, torch would compile a graph of its
         # own for the first layer.
         residual_TD = normed_TD if self.config.norm == "post" else normed_TD.view_as(normed_TD)
@@ -68,7 +77,13 @@ class Encoder(nn.Module):
         hidden: Tensor = last(stream, reach, places_P).normed_TD
         return hidden
 
-    def _reaches(self, pieces: Pieces, places_T: Tensor, dtype: torch.dtype) -> list[Reach]:
+    def _reaches(
+        self,
+        pieces: Pieces,
+        places_T: Tensor,
+        dtype: torch.dtype,
+        dropout_keys: Sequence[Tensor | None],
+    ) -> list[Reach]:
         """The reach of each layer; layers with a window have a rotation of their own."""
         config = self.config
         on_cpu = pieces.cu_seqlens.device.type == "cpu"
@@ -83,7 +98,8 @@ class Encoder(nn.Module):
                     size = config.width // config.heads
                     rotations[base] = rotation_of(places_T, size, base, dtype)
                 rotation = rotations[base]
-            found.append(Reach(pieces, layout, window, rotation))
+            keys = dropout_keys[2 * depth], dropout_keys[2 * depth + 1]
+            found.append(Reach(pieces, layout, window, rotation, keys))
         return found
 
     def compile_layers(self, backend: str | Callable[..., Any] = "inductor") -> None:

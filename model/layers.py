@@ -38,6 +38,8 @@ class Reach(NamedTuple):
     """Tokens to each side; None: the whole piece."""
     rotation: Rotation | None = None
     """Rotation of queries and keys; None if the embeddings hold positions."""
+    dropout_keys: tuple[Tensor | None, Tensor | None] = None, None
+    """Keys [T] of the tokens for the outputs of both parts, see `Dropout`."""
 
 
 class Stream(NamedTuple):
@@ -66,22 +68,27 @@ class Embeddings(nn.Module):
         self.position_offset = config.position_offset
 
     def forward(
-        self, input_ids_T: Tensor, places_T: Tensor, segment_ids_T: Tensor | None = None
+        self,
+        input_ids_T: Tensor,
+        places_T: Tensor,
+        segment_ids_T: Tensor | None = None,
+        dropout_keys_T: Tensor | None = None,
     ) -> Tensor:
         """Vectors [T, E].
 
         places_T: position of each token in its piece, from 0. segment_ids_T: None if every token is
         in segment 0; ignored if the table has one row, as in RoBERTa, which marks two segments only
-        by separators.
+        by separators. dropout_keys_T: see `Dropout`.
         """
         if not self.has_tables:
-            words_TE: Tensor = self.dropout(self.norm(self.words(input_ids_T)))
+            words_TE: Tensor = self.dropout(self.norm(self.words(input_ids_T)), dropout_keys_T)
             return words_TE
         if segment_ids_T is None or self.segments.num_embeddings == 1:
             # One row is enough: it broadcasts over the tokens.
             segment_ids_T = torch.zeros(1, dtype=torch.int64, device=input_ids_T.device)
         placed_TE = self.positions(places_T + self.position_offset) + self.segments(segment_ids_T)
-        embedded_TE: Tensor = self.dropout(self.norm(self.words(input_ids_T) + placed_TE))
+        embedded_TE: Tensor = self.norm(self.words(input_ids_T) + placed_TE)
+        embedded_TE = self.dropout(embedded_TE, dropout_keys_T)
         return embedded_TE
 
 
@@ -167,9 +174,12 @@ class Layer(nn.Module):
         """[T, D]. places_P: the only token of each piece to compute, [P, D], without a window;
         None: all."""
         residual = stream.residual_TD if places_P is None else stream.residual_TD[places_P]
-        mixed: Tensor = self.attention_dropped(self.attention(stream.normed_TD, reach, places_P))
+        of_mixed_T, of_changed_T = reach.dropout_keys
+        mixed: Tensor = self.attention(stream.normed_TD, reach, places_P)
+        mixed = self.attention_dropped(mixed, of_mixed_T)
         between = self.normalize(residual + mixed, self.attention_norm)
-        changed: Tensor = self.feed_forward_dropped(self.feed_forward(between.normed_TD))
+        changed: Tensor = self.feed_forward(between.normed_TD)
+        changed = self.feed_forward_dropped(changed, of_changed_T)
         return self.normalize(between.residual_TD + changed, self.feed_forward_norm)
 
 
@@ -191,9 +201,8 @@ def _layer_norm(config: EncoderConfig) -> nn.LayerNorm:
     return nn.LayerNorm(config.width, config.layer_norm_eps, bias=config.biases)
 
 
-def _dropout(config: EncoderConfig, place: str) -> nn.Module:
-    places = config.dropout_places
-    return Dropout(config.dropout) if places in ("all", place) else nn.Identity()
+def _dropout(config: EncoderConfig, place: str) -> Dropout:
+    return Dropout(config.dropout, applies=config.dropout_places in ("all", place))
 
 
 def attend_by(model: nn.Module, kernel: AttentionKernel) -> None:

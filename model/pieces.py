@@ -140,13 +140,13 @@ class BlockLayout(NamedTuple):
         """Values of tokens [T, ...] -> values at places [N, ...]."""
         if self.taken is None:
             return values
-        return cast(Tensor, _Gather.apply(values, self.taken, self.places))  # type: ignore[no-untyped-call]
+        return _moved(_Gather, values, self.taken, self.places)
 
     def returned(self, placed: Tensor) -> Tensor:
         """Values at places [N, ...] -> values of tokens [T, ...]."""
         if self.taken is None:
             return placed
-        return cast(Tensor, _Return.apply(placed, self.places))  # type: ignore[no-untyped-call]
+        return _moved(_Return, placed, self.places)
 
 
 def lay_out(cu_seqlens: Tensor, heads: int) -> BlockLayout:
@@ -196,6 +196,10 @@ def _blocks(lengths: list[int], heads: int) -> list[RowBlock]:
 
 def _most_rows(longest: int, heads: int) -> int:
     return max(1, GROUP_BYTES // (4 * heads * longest**2))
+
+
+def _moved(function: type[torch.autograd.Function], *given: Tensor | None) -> Tensor:
+    return cast(Tensor, function.apply(*given))  # type: ignore[no-untyped-call]
 
 
 class _Gather(torch.autograd.Function):

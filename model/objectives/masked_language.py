@@ -52,6 +52,8 @@ class Inputs(NamedTuple):
     """1 for tokens of sequences, 0 for dead ones; None if no token is dead."""
     draws_K: Tensor | None = None
     """Random bits for sampling, int64; None if nothing is sampled."""
+    dropout_keys_T: Tensor | None = None
+    """Random bits for dropout, int32; None draws them, see `model.dropout`."""
     edge_ids: tuple[int, int] = (0, 0)
     """Ids of the tokens that open and close a sequence, [CLS] and [SEP]."""
     words_only: bool = False
@@ -130,7 +132,12 @@ class MaskedLanguageModel(nn.Module):
         """The sums of mlm, of pair if there are labels, and of sbo if there is a head for it."""
         if inputs.words_only:
             return compute_word_losses(self.encoder, self.head, inputs)
-        hidden_TD = self.encoder(inputs.input_ids_T, inputs.pieces, inputs.segment_ids_T)
+        hidden_TD = self.encoder(
+            inputs.input_ids_T,
+            inputs.pieces,
+            inputs.segment_ids_T,
+            dropout_keys_T=inputs.dropout_keys_T,
+        )
         # One pass of the encoder serves all heads.
         sums = masked_language_sums(self.head, hidden_TD, inputs)
         if self.pair_head and inputs.pair_labels_R is not None:

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import EncoderConfig, Initializer
+from model.dropout import keys_of_places
 from model.encoder import Encoder, initialize
 from model.linear import LinearGelu
 from model.objectives.masked_language import Inputs, LossPart, Sums, compute_word_losses, word_sums
@@ -115,14 +116,18 @@ class ReplacedTokenModel(nn.Module):
         if inputs.words_only:
             return compute_word_losses(self.generator or self.encoder, self.head, inputs)
         seen = inputs.pieces, inputs.segment_ids_T
-        hidden_KD = self._generate(inputs.input_ids_T, *seen).index_select(0, inputs.positions_K)
+        of_generator_T, of_encoder_T = None, None
+        if inputs.dropout_keys_T is not None:
+            of_generator_T, of_encoder_T = keys_of_places(inputs.dropout_keys_T, 2)
+        hidden_TD = self._generate(inputs.input_ids_T, *seen, of_generator_T)
+        hidden_KD = hidden_TD.index_select(0, inputs.positions_K)
         if inputs.draws_K is None:
             losses_K, found_K, *_ = self.head(hidden_KD, inputs.labels_K)
             return word_sums(losses_K, found_K, inputs)
         losses_K, found_K, words_K, _ = self.head(hidden_KD, inputs.labels_K, inputs.draws_K)
         sums = word_sums(losses_K, found_K, inputs)
         shown_T, replaced_T = replace_tokens(inputs, words_K)
-        hidden_TD = self.encoder(shown_T, *seen)
+        hidden_TD = self.encoder(shown_T, *seen, dropout_keys_T=of_encoder_T)
         weights_T = token_weights(inputs)
         if self.restoring:
             return sums | restored_sums(self.restoring, hidden_TD, shown_T, weights_T, inputs)
@@ -166,9 +171,16 @@ class ReplacedTokenModel(nn.Module):
         return self.head.logits(self._generate(input_ids_T, pieces, segment_ids_T))
 
     def _generate(
-        self, input_ids_T: Tensor, pieces: Pieces, segment_ids_T: Tensor | None
+        self,
+        input_ids_T: Tensor,
+        pieces: Pieces,
+        segment_ids_T: Tensor | None,
+        dropout_keys_T: Tensor | None = None,
     ) -> Tensor:
-        hidden_TD: Tensor = (self.generator or self.encoder)(input_ids_T, pieces, segment_ids_T)
+        encoder = self.generator or self.encoder
+        hidden_TD: Tensor = encoder(
+            input_ids_T, pieces, segment_ids_T, dropout_keys_T=dropout_keys_T
+        )
         return hidden_TD
 
 

@@ -176,7 +176,7 @@ def evaluate(
     same on every rank; sequences: receives the losses of this rank's sequences. The caller puts
     the model in eval mode.
     """
-    mask_id = loader.datasets[0].manifest.tokenizer["mask"]
+    tokenizer = loader.datasets[0].manifest.tokenizer
     sums: Sums = {}
     counts = np.zeros(len(LossCounts._fields), np.int64)
     with torch.no_grad():
@@ -184,7 +184,7 @@ def evaluate(
             if stopped():
                 loader.close()
                 return None
-            inputs = model_inputs(batch, mask_id)
+            inputs = model_inputs(batch, tokenizer)
             if sequences is not None:
                 inputs = inputs._replace(each_word=True)
             found = forward(inputs)

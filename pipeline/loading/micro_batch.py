@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from pipeline.config.formats import PAIR_FORMATS, SEPARATORS, Attention
@@ -24,6 +25,8 @@ from pipeline.loading.order import Located
 from pipeline.loading.placement import Capacity
 from pipeline.loading.resolve import StructArray
 
+DROPOUT_STREAM = np.uint64(0xD509)
+"""Changes the seed, so that dropout's bits are not those of `draw_bits`."""
 DEAD_TOKENS = 2
 """Tokens of a micro-batch without rows on a CPU."""
 
@@ -65,14 +68,14 @@ class MicroBatch:
     counts: LossCounts
     samples: Located
     """Sources of the sequences."""
-    edge_ids: tuple[int, int]
-    """Ids of the first and last token of a row, bos and eos."""
     segment_ids: torch.Tensor | None = None
     """[T] 1 in segment B; only for formats that pair segments."""
     pair_labels: torch.Tensor | None = None
     """[R] 0 in order, 1 random next or swapped, -1 none; only for formats that pair segments."""
     draws: torch.Tensor | None = None
     """[K] random bits, see `draw_bits`; only if the loader was asked for them."""
+    dropout_keys: torch.Tensor | None = None
+    """int32 [T] random bits, see `draw_keys`; only if the loader was asked for them."""
 
     @property
     def predictions(self) -> int:
@@ -111,6 +114,8 @@ class Extras:
     """Most targets of a span, for `LossCounts.boundaries`; 0 counts none."""
     draws_seed: int | None = None
     """Seed of `MicroBatch.draws`; None for no draws."""
+    dropout_seed: int | None = None
+    """Seed of `MicroBatch.dropout_keys`; None for no keys."""
 
 
 NO_EXTRAS = Extras()
@@ -204,11 +209,16 @@ class BatchBuilder:
         outputs = [tensor.numpy() for tensor in (input_ids, positions, labels, weights)]
         decode.decode(records, starts, self.special_ids, *outputs)
         bounds = decode.pieces(records, starts, tokens, self.length, self.documents)
-        special = self.special_ids[0]
         draws = None
         if self.form.extras.draws_seed is not None:
             bits = draw_bits(self.form.extras.draws_seed, samples, starts, positions.numpy())
             draws = self._fill(bits, slots, 0)
+        dropout_keys = None
+        if self.form.extras.dropout_seed is not None:
+            dropout_keys = self._empty(tokens, torch.int32)
+            draw_keys(
+                self.form.extras.dropout_seed, samples, starts, counts.tokens, dropout_keys.numpy()
+            )
         return MicroBatch(
             step=step,
             micro_batch=micro_batch,
@@ -223,8 +233,8 @@ class BatchBuilder:
             weights=weights,
             counts=counts,
             samples=samples,
-            edge_ids=(int(special["bos"]), int(special["eos"])),
             draws=draws,
+            dropout_keys=dropout_keys,
             **(self._pairs(records, starts, tokens) if self.pairs else {}),
         )
 
@@ -317,9 +327,31 @@ def draw_bits(seed: int, samples: Located, starts: IntArray, positions: IntArray
     if len(samples):
         # Unused slots point at token 0 and draw its bits; their weight is 0.
         row = np.searchsorted(starts, positions, side="right") - 1
-        origin = (samples.dataset[row], samples.pass_number[row], samples.row[row])
-        _fill_bits(np.uint64(seed), *origin, positions - starts[row], drawn)
+        _fill_bits(np.uint64(seed), *_origins(samples[row]), positions - starts[row], drawn)
     return drawn
+
+
+def draw_keys(
+    seed: int, samples: Located, starts: IntArray, tokens: int, keys: npt.NDArray[np.int32]
+) -> None:
+    """Fill `keys` [T] with 32 random bits per token, for dropout.
+
+    As in `draw_bits`, they are a function of the seed, the dataset, the pass, the row and the
+    column, so any number of ranks drops the same numbers. samples, starts: as there; tokens: of all
+    rows. The dead tokens after them get 0.
+    """
+    _fill_keys(np.uint64(seed) ^ DROPOUT_STREAM, *_origins(samples), starts, tokens, keys)
+
+
+def _origins(samples: Located) -> tuple[IntArray, IntArray, IntArray]:
+    return samples.dataset, samples.pass_number, samples.row
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _absorb(word: np.uint64, part: np.int64) -> np.uint64:
+    """The hash `word`, extended by one number."""
+    absorbed: np.uint64 = mix(word + (np.uint64(part) + np.uint64(1)) * GOLDEN)
+    return absorbed
 
 
 @numba.njit(cache=True, nogil=True)
@@ -335,5 +367,26 @@ def _fill_bits(
     for slot in range(len(drawn)):
         word = mix(seed + GOLDEN)
         for part in (dataset[slot], pass_number[slot], rows[slot], places[slot]):
-            word = mix(word + (np.uint64(part) + np.uint64(1)) * GOLDEN)
+            word = _absorb(word, part)
         drawn[slot] = np.int64(word)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_keys(
+    seed: np.uint64,
+    dataset: IntArray,
+    pass_number: IntArray,
+    rows: IntArray,
+    starts: IntArray,
+    tokens: int,
+    keys: npt.NDArray[np.int32],
+) -> None:
+    """Fill `keys` [T]; the other arrays [R] hold each row's origin and first token."""
+    for row in range(len(starts)):
+        word = mix(seed + GOLDEN)
+        for part in (dataset[row], pass_number[row], rows[row]):
+            word = _absorb(word, part)
+        stop = starts[row + 1] if row + 1 < len(starts) else tokens
+        for token in range(starts[row], stop):
+            keys[token] = np.int32(_absorb(word, token - starts[row]) >> np.uint64(32))
+    keys[tokens:] = 0

@@ -17,7 +17,7 @@ from pipeline.config.run import Run
 from pipeline.config.training_settings import GENERATOR_KINDS
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
-from pipeline.loading.micro_batch import NO_EXTRAS, BatchForm, Extras
+from pipeline.loading.micro_batch import BatchForm, Extras
 from pipeline.loading.order import Located, Share
 from pipeline.loading.staging import Staging
 from pipeline.planning.phase_plan import Plan
@@ -116,11 +116,13 @@ def _tell(text: str) -> None:
 
 
 def extras_of(run: Run) -> Extras:
-    """The extras that the objective of a run needs from its training loader."""
-    return {
-        "mlm_sbo": Extras(most_targets=MOST_TARGETS),
-        **dict.fromkeys(GENERATOR_KINDS, Extras(draws_seed=run.seed)),
-    }.get(run.objective.kind, NO_EXTRAS)
+    """What a run needs from its training loader besides the usual fields."""
+    kind = run.objective.kind
+    return Extras(
+        most_targets=MOST_TARGETS if kind == "mlm_sbo" else 0,
+        draws_seed=run.seed if kind in GENERATOR_KINDS else None,
+        dropout_seed=run.seed if run.encoder.dropout else None,
+    )
 
 
 def share_of(run: Run, plan: Plan, cluster: Cluster) -> Share:

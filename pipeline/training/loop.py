@@ -1,8 +1,9 @@
 """The training loop: optimizer steps, and what happens every so many steps between them.
 
-All randomness in a micro-batch is drawn from (seed, step, rank, micro-batch). So a run that resumes
-from a checkpoint needs no random state, and on a CPU repeats the original to the bit. The words of
-ELECTRA's generator depend only on their sequences (`pipeline.loading.micro_batch`). Loss
+Dropout of hidden vectors and the words of ELECTRA's generator depend only on the seed and their
+sequences (`pipeline.loading.micro_batch`); dropped attention weights are drawn from (seed, step,
+rank, micro-batch). So a run that resumes from a checkpoint needs no random state, and on a CPU
+repeats the original to the bit; without attention dropout on any number of ranks. Loss
 denominators of a step are all-reduced during the step before, with the stop requests. A stop
 request within a step drops that step and saves the one before it.
 
@@ -206,7 +207,7 @@ class Trainer:
         sums: Sums = {}
         vote = StopVote(self.cluster.control)
         # All datasets have one tokenizer.
-        mask_id = self.feed.datasets[0].manifest.tokenizer["mask"]
+        tokenizer = self.feed.datasets[0].manifest.tokenizer
         self.engine.accumulation = step.accumulation
         batches = on_device(pace.timed(step.batches), self.cluster.device)
         for done, batch in enumerate(self.watchdog.through(batches), 1):
@@ -215,11 +216,11 @@ class Trainer:
             # Not after the last one: the counts of the next step ask all ranks anyway.
             if done < step.accumulation:
                 vote.ask(self.stop.is_urgent)
-            # For each micro-batch: dropout is the same whatever ran before, a resume included.
+            # Attention's dropout is the same whatever ran before, a resume included.
             torch.manual_seed(
                 noise_seed(self.run.seed, self.progress.step, self.cluster.rank, batch.micro_batch)
             )
-            inputs = model_inputs(batch, mask_id)
+            inputs = model_inputs(batch, tokenizer)
             with self.stragglers.clock.running():
                 scored = self.engine(inputs)
             loss = loss_parts.loss_sum(self.parts, scored, counts)

@@ -69,7 +69,9 @@ def as_inputs(batch: dict[str, Tensor]) -> Inputs:
     weights = torch.ones(len(positions))
     ids = batch["input_ids"]
     pieces = pieces_of([ids.shape[1]] * len(ids))
-    return Inputs(ids.flatten(), pieces, positions, labels[positions], weights, MASK_ID)
+    keys = torch.arange(ids.numel(), dtype=torch.int32)
+    words = positions, labels[positions], weights
+    return Inputs(ids.flatten(), pieces, *words, MASK_ID, dropout_keys_T=keys)
 
 
 def our_micro_step(model: MaskedLanguageModel, inputs: Inputs, accumulation: int = 1) -> None:

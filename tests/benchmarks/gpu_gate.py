@@ -174,11 +174,11 @@ def train_ours(gate: Gate, run: Run, share: float, is_traced: bool = False) -> T
     model = masked_language_model(run).to(init_distributed())
     compile_layers(gate, model)
     accumulation = Share(sequences=run.batch.sequences, per_device=gate.rows).accumulation
-    mask_id = Dataset.open(gate.shards).manifest.tokenizer["mask"]
+    tokenizer = Dataset.open(gate.shards).manifest.tokenizer
     engine = zero_engine(model, run, rows=gate.rows, accumulation=accumulation)
 
     def micro_batch(batch: MicroBatch, predictions: int) -> Tensor:
-        scored = engine(model_inputs(batch, mask_id))
+        scored = engine(model_inputs(batch, tokenizer))
         engine.backward(scored["mlm_loss"], predictions)
         return scored["mlm_loss"].detach()
 

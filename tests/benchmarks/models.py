@@ -28,7 +28,13 @@ def random_inputs(
     labels = ids.flatten()[positions]
     ids.view(-1)[positions] = MASK_ID
     tensors = (part.to(device) for part in (positions, labels, torch.ones(len(labels))))
-    return Inputs(ids.flatten().to(device), pieces_of([length] * rows, device), *tensors, MASK_ID)
+    return Inputs(
+        ids.flatten().to(device),
+        pieces_of([length] * rows, device),
+        *tensors,
+        MASK_ID,
+        dropout_keys_T=torch.arange(rows * length, dtype=torch.int32, device=device),
+    )
 
 
 def masked_language_model(run: Run) -> MaskedLanguageModel:

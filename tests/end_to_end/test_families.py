@@ -40,6 +40,7 @@ SETTINGS = {
     "batch.sequences": 16, "batch.per_device": 16, "steps": STEPS, "schedule.warmup_steps": 2,
     "validation.every": STEPS, "checkpoint.every": 6, "logging.every": 1,
     "optimizer.kind": "lamb", "optimizer.peak_lr": 0.01,
+    "encoder.dropout": 0.1, "encoder.attention_dropout": 0,
 }  # fmt: skip
 NARROW = {
     "albert_tiny": {"encoder.embedding_width": 16},
@@ -47,7 +48,7 @@ NARROW = {
 }
 SMALL, ADAM = {"batch.per_device": 4}, {"optimizer.kind": "adamw", "optimizer.peak_lr": 1e-3}
 SHARED_IN_PART = {"encoder.sharing": "attention", "encoder.layers": 4, "encoder.groups": 2}
-DROPOUT = {"encoder.dropout": 0.1, "encoder.attention_dropout": 0.1}
+DROPOUT = {"encoder.attention_dropout": 0.1}
 TIED = DROPOUT | {f"objective.generator.{name}": value
                   for name, value in (("tied", True), ("width", 1), ("layers", 1))}  # fmt: skip
 SAME = [

@@ -208,3 +208,25 @@ def test_layers_compile_to_one_graph_each_way_they_are_used(
                 encoder.eval()(ids, pieces)
         assert counter.frame_count == 2 * graphs <= MOST_GRAPHS
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("design", [{}, MODERN_LAYERS, {"sharing": "all"}])
+def test_keys_decide_what_is_dropped_in_any_batch(design: dict[str, Any]) -> None:
+    """The pieces of a batch in another order and alone, as on other ranks."""
+    encoder = Encoder(replace(TOY, dropout=0.3, **design)).train()
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(5, TOY.vocab_size, (20,), generator=generator)
+    keys = torch.randint(-(2**31), 2**31, (20,), generator=generator, dtype=torch.int32)
+
+    def hidden(*taken: slice) -> list[Tensor]:
+        own, its = (torch.cat([each[part] for part in taken]) for each in (ids, keys))
+        lengths = [part.stop - part.start for part in taken]
+        found: Tensor = encoder(own, pieces_of(lengths), dropout_keys_T=its)
+        return list(found.split(lengths))
+
+    first, second = slice(0, 8), slice(8, 20)
+    one, two = hidden(first, second)
+    for found in (hidden(second, first)[::-1], hidden(first) + hidden(second)):
+        torch.testing.assert_close(found, [one, two], rtol=0, atol=1e-5)
+    keys = keys.flip(0)
+    assert not torch.allclose(hidden(first)[0], one, atol=0.01)

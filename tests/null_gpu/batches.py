@@ -23,7 +23,7 @@ Rows = Literal["full", "short", "documents"]
 dead; or documents isolated in full rows."""
 SHORTER = 18
 """Tokens that a short row of 512 lacks."""
-MASK_ID = 4
+TOKENIZER = {"bos": 0, "eos": 2, "mask": 4}
 
 
 def row_length(run: Run, rows: Rows) -> int:
@@ -61,10 +61,10 @@ def micro_batch(run: Run, rows: Rows, number: int) -> MicroBatch:
         weights=pinned(slots, torch.float32).fill_(1),
         counts=LossCounts(slots, count * own, count * is_pair, slots),
         samples=Located(*(np.zeros(count, np.int64) for _ in range(3))),
-        edge_ids=(0, 2),
         segment_ids=pinned(tokens) if is_pair else None,
         pair_labels=pinned(count) if is_pair else None,
         draws=pinned(slots) if run.objective.kind in GENERATOR_KINDS else None,
+        dropout_keys=pinned(tokens, torch.int32) if run.encoder.dropout else None,
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ from pipeline.training.loop import Trainer
 from pipeline.training.optimizer.engine import ZeroEngine, initialize_engine
 from pipeline.training.run_directory.metrics_log import Pace
 from pipeline.training.run_directory.stragglers import ForwardClock
-from tests.null_gpu.batches import MASK_ID, Rows, micro_batch, row_count, row_length, step
+from tests.null_gpu.batches import TOKENIZER, Rows, micro_batch, row_count, row_length, step
 from tests.null_gpu.ledger import Counts, check_modelled, counting
 from tests.null_gpu.moved_bytes import eager_bytes, triton_bytes
 
@@ -77,7 +77,7 @@ def bare_counts(run: Run, rows: Rows, device: torch.device) -> dict[str, Any]:
     """Of a micro-step without an engine: kernels, bytes, the predicted rate."""
     model = on_device(run, device)
     compile_layers(model, stage=1)
-    inputs = model_inputs(micro_batch(run, rows, 0).to(device), MASK_ID)
+    inputs = model_inputs(micro_batch(run, rows, 0).to(device), TOKENIZER)
     counts = micro_batch(run, rows, 0).counts
 
     def micro_step() -> None:
@@ -143,7 +143,7 @@ def attention_flops(
 def evaluation_attention(run: Run, rows: Rows, device: torch.device) -> list[str]:
     """The kernels of a forward pass without dropout and gradients."""
     model = on_device(run, device).eval()
-    inputs = model_inputs(micro_batch(run, rows, 0).to(device), MASK_ID)
+    inputs = model_inputs(micro_batch(run, rows, 0).to(device), TOKENIZER)
     with torch.no_grad(), counting() as found:
         model(inputs)
     check_modelled(found)
@@ -205,7 +205,7 @@ def accumulate(trainer: Any, part: Step) -> None:
 
 def stand_in(run: Run, engine: ZeroEngine, cluster: Cluster, model: Model) -> Any:
     """What `Trainer._accumulate` reads of a trainer."""
-    manifest = SimpleNamespace(tokenizer={"mask": MASK_ID})
+    manifest = SimpleNamespace(tokenizer=TOKENIZER)
     return SimpleNamespace(
         run=run, engine=engine, cluster=cluster, parts=model.parts, tokens=0,
         feed=SimpleNamespace(datasets=[SimpleNamespace(manifest=manifest)]),

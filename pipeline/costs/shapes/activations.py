@@ -2,9 +2,9 @@
 
 The model itself runs, forward and backward, on tensors that have shapes and no storage, so every
 recipe and setting counts as it is. For a CPU these are torch's fake tensors, which take the path of
-a CPU. For a GPU they are tensors of the meta device, and the two operations that depend on the
-device are replaced by the kernels of a GPU: fused attention in fp32, and dropout with a mask of
-bytes. So is a gated GELU, whose activation inductor computes again rather than keep.
+a CPU. For a GPU they are tensors of the meta device, and two operations are replaced by the kernels
+of a GPU: fused attention in fp32, and a gated GELU, whose activation inductor computes again rather
+than keep.
 
 Every row is full. Legend: B rows, S tokens of a row, K slots of predictions.
 """
@@ -112,6 +112,7 @@ def micro_batch(run: Run, rows: int, pieces: Sequence[int] = ()) -> Inputs:
         draws_K=torch.zeros(slots, dtype=torch.int64)
         if run.objective.kind in GENERATOR_KINDS
         else None,
+        dropout_keys_T=torch.zeros(tokens, dtype=torch.int32) if run.encoder.dropout else None,
     )
 
 
@@ -163,7 +164,6 @@ class _Kernels(TorchFunctionMode):
             gates = _Gates()
             self._replaced = {
                 F.scaled_dot_product_attention: _fused_attention,
-                F.dropout: _dropout,
                 F.gelu: gates.gelu,
                 Tensor.mul: gates.mul,
             }
@@ -219,10 +219,6 @@ def _fused_attention(
     return torch.ops.aten._scaled_dot_product_efficient_attention(
         query, key, value, bias, True, dropout
     )[0]
-
-
-def _dropout(value: Tensor, p: float, training: bool = True, inplace: bool = False) -> Any:
-    return torch.ops.aten.native_dropout(value, p, training)[0]
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -165,11 +165,10 @@ def test_losses_of_sequences_are_those_of_each_alone(
     losses = held_out.in_file_order(found, some)
     begin = 0
     for part in some:
-        mask_id = part.manifest.tokenizer["mask"]
         loader = validation_loader([part], 1, attention=attention)
         for row, batch in enumerate(loader.micro_batches(), begin):
             with torch.no_grad():
-                alone = model(model_inputs(batch, mask_id))
+                alone = model(model_inputs(batch, part.manifest.tokenizer))
             assert losses["mask_count"][row] == float(alone["mask_count"])
             assert losses["mask_loss"][row] == pytest.approx(float(alone["mask_loss"]), rel=1e-5)
             if row == begin + 30:  # more than a micro-batch

@@ -17,7 +17,9 @@ from pipeline.loading.placement import Capacity
 from pipeline.planning.build import build_model
 from pipeline.planning.phase_plan import encoder_config
 from pipeline.recipes import recipe
-from tests.pipeline.loading.conftest import prepare_directory
+from tests.pipeline.loading.conftest import BOS, EOS, MASK, prepare_directory
+
+TOKENIZER = {"bos": BOS, "eos": EOS, "mask": MASK}
 
 
 def loader(directory: Path, sequences: int, rows: int, **options: Any) -> Loader:
@@ -28,9 +30,11 @@ def loader(directory: Path, sequences: int, rows: int, **options: Any) -> Loader
 
 def test_a_cpu_gets_what_there_is_and_nothing_dead(lesson: Path) -> None:
     batch = next(loader(lesson, 4, 4).micro_batches())
-    inputs = model_inputs(batch, 4)
+    inputs = model_inputs(batch, TOKENIZER)
     assert inputs.segment_ids_T is None and inputs.pair_labels_R is None
-    assert inputs.token_weights_T is None and inputs.mask_id == 4
+    assert (
+        inputs.token_weights_T is None and inputs.mask_id == MASK and inputs.edge_ids == (BOS, EOS)
+    )
     assert inputs.input_ids_T.shape == (batch.tokens,) and inputs.pieces.longest == 32
     assert inputs.row_starts_R is not None
     assert inputs.row_starts_R.tolist() == inputs.pieces.cu_seqlens[:-1].tolist()
@@ -43,7 +47,7 @@ def test_segments_of_pairs_reach_the_model(tmp_path: Path) -> None:
     """The loss depends on them with two types and not with one."""
     pairs = prepare_directory(tmp_path / "pairs", (40,), label="order")
     batch = next(loader(pairs, 8, 8).micro_batches())
-    inputs = model_inputs(batch, 4)
+    inputs = model_inputs(batch, TOKENIZER)
     assert batch.pair_labels is not None
     assert batch.counts.pairs == int((batch.pair_labels >= 0).sum()) > 0
     assert inputs.segment_ids_T is not None and inputs.segment_ids_T.any()
@@ -72,7 +76,7 @@ def test_dead_tokens_change_neither_sums_nor_gradients(name: str, tmp_path: Path
         source = loader(directory, 8, 8, form=BatchForm(extras=extras, capacity=given))
         step = source.pad_micro_batches(next(source.steps()), 2)
         for batch in step.batches:
-            inputs = model_inputs(batch, 4)
+            inputs = model_inputs(batch, TOKENIZER)
             if given:
                 assert len(inputs.input_ids_T) == 700 and inputs.token_weights_T is not None
                 assert int(inputs.token_weights_T.sum()) == batch.tokens

@@ -50,7 +50,7 @@ def test_shapes_and_types(random_shards: Path) -> None:
         "positions": batch.predictions, "labels": batch.predictions, "weights": batch.predictions,
     }  # fmt: skip
     assert_shapes(batch, own)
-    assert batch.weights.min() == 1 and batch.edge_ids == (BOS, EOS) and batch.longest == LENGTH
+    assert batch.weights.min() == 1 and batch.longest == LENGTH
     assert batch.to("cpu").labels.tolist() == batch.labels.tolist()
     fixed = batch_of(random_shards, capacity=Capacity(6 * LENGTH, 70, 9, 8))
     assert_shapes(
@@ -93,7 +93,10 @@ def test_all_that_is_copied_to_a_gpu_is_in_pinned_memory(
 
     monkeypatch.setattr(BatchBuilder, "_empty", empty)
     batch = batch_of(
-        random_shards, attention="document", extras=Extras(draws_seed=1), pin_memory=True
+        random_shards,
+        attention="document",
+        extras=Extras(draws_seed=1, dropout_seed=1),
+        pin_memory=True,
     )
     memory = {tensor.untyped_storage().data_ptr() for tensor in pinned}
     for field in fields(MicroBatch):
@@ -137,8 +140,7 @@ def counted(batches: object, most: int) -> tuple[int, int]:
     """Targets and predictions, as the model reads the batches."""
     targets = predictions = 0
     for batch in batches:  # type: ignore[attr-defined]
-        inputs = model_inputs(batch, MASK)
-        assert inputs.edge_ids == (BOS, EOS)
+        inputs = model_inputs(batch, {"bos": BOS, "eos": EOS, "mask": MASK})
         found = boundaries(inputs.input_ids_T, inputs.positions_K, inputs.weights_K, (BOS, EOS))
         targets += int((found.weights * (found.place < most)).sum())
         predictions += int(torch.count_nonzero(inputs.weights_K))
@@ -178,17 +180,27 @@ def test_only_seed_dataset_pass_and_row_change_the_bits() -> None:
 
 def test_batches_include_the_noise(random_shards: Path) -> None:
     """The same for a row in any micro-batch, and only on request."""
-    found = {}
+    drawn: dict[tuple[int, ...], int] = {}
+    keys: dict[tuple[int, ...], int] = {}
+    extras = Extras(draws_seed=5, dropout_seed=5)
     for rows in (8, 3):
-        source = loader(random_shards, 24, rows, form=BatchForm(extras=Extras(draws_seed=5)))
+        source = loader(random_shards, 24, rows, form=BatchForm(extras=extras))
         for batch in next(source.steps()).batches:
             assert batch.draws is not None and len(batch.draws) == len(batch.positions)
-            places = batch.positions[: batch.predictions].tolist()
-            for position, drawn in zip(places, batch.draws.tolist()):
-                row = max(n for n, own in enumerate(batch.rows) if own.start <= position)
-                place = position - batch.rows[row].start
-                found[rows, int(batch.samples.row[row]), place] = drawn
+            assert batch.dropout_keys is not None and batch.dropout_keys.dtype == torch.int32
+            assert len(batch.dropout_keys) == len(batch.input_ids)
+            draws = dict(zip(batch.positions[: batch.predictions].tolist(), batch.draws.tolist()))
+            for number, own in enumerate(batch.rows):
+                for token in range(own.start, own.stop):
+                    origin = rows, int(batch.samples.row[number]), token - own.start
+                    keys[origin] = int(batch.dropout_keys[token])
+                    if token in draws:
+                        drawn[origin] = draws[token]
         source.close()
-    assert len(found) > 200
-    assert all(found[3, row, place] == drawn for (_, row, place), drawn in found.items())
+    assert len(drawn) > 200
+    for found in (drawn, keys):
+        assert all(found[3, row, place] == bits for (_, row, place), bits in found.items())
+        assert len(set(found.values())) == len(found) // 2
+    assert len({bits >> 32 for bits in drawn.values()} & set(keys.values())) == 0
+    assert next(loader(random_shards).micro_batches()).dropout_keys is None
     assert next(loader(random_shards).micro_batches()).draws is None

@@ -17,6 +17,7 @@ from pipeline.evaluation.held_out import evaluate, evaluating, validation_loader
 from pipeline.evaluation.model_inputs import model_inputs
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
+from pipeline.loading.micro_batch import BatchForm, Extras
 from pipeline.loading.order import Order, Share
 from pipeline.planning.phases import check_phases, phase_of
 from pipeline.planning.schedule import learning_rate
@@ -52,11 +53,16 @@ def global_order(dataset: Dataset) -> Order:
 def step_by_hand(running: Trainer, dataset: Dataset, step: int, consumed: int, size: int) -> Any:
     """The loss per prediction of a step on the next `size` rows, and the predictions."""
     engine: Any = running.engine
-    loader = Loader([dataset], global_order(dataset), Share(sequences=size, per_device=size))
+    form = BatchForm(extras=Extras(dropout_seed=0))
+    loader = Loader(
+        [dataset], global_order(dataset), Share(sequences=size, per_device=size), form=form
+    )
     batch = next(loader.micro_batches(consumed))
     torch.manual_seed(noise_seed(0, step, 0, 0))
     loss = loss_parts.loss_sum(
-        running.validator.parts, engine(model_inputs(batch, 4)), batch.counts
+        running.validator.parts,
+        engine(model_inputs(batch, dataset.manifest.tokenizer)),
+        batch.counts,
     )
     engine.backward(loss, batch.predictions)
     engine.step(learning_rate(running.run, step + 1))
