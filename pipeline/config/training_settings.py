@@ -28,6 +28,8 @@ GENERATOR_KINDS = ("rtd", "rtd_masked", "replace_mlm", "all_tokens_mlm")
 """Values of objective.kind with a generator."""
 BOARDS = ("tensorboard", "wandb")
 """Values of logging.to."""
+MOST_MARKS = 1_000
+"""Counts in an item of `checkpoint.at_words`, at most."""
 PositiveShare = Annotated[float, Range("(0, 1]")]
 NotNegative = Annotated[float, Range("[0, inf)")]
 
@@ -296,6 +298,9 @@ class CheckpointSettings:
     """Number of newest checkpoints to keep."""
     keep_every: CountOrZero
     """Optimizer steps between checkpoints that are never deleted; 0: none."""
+    at_words: Annotated[str, Legacy("")]
+    """Words read after which a checkpoint is saved that is never deleted, as FIRST..LAST/BY or one
+    number, several with spaces: "1e6..10e6/1e6 20e6..100e6/10e6". Empty: none."""
     exportable: bool
     """Refuse a model for which transformers has no class; false: train and evaluate it anyway, for
     comparisons. It is never exported or fine-tuned."""
@@ -303,10 +308,33 @@ class CheckpointSettings:
     def most_kept(self, steps: int) -> int:
         """Checkpoints that a run of so many steps has at most, with the one being written."""
         # + 1: old ones are removed only after the new one is published.
-        return self.keep + 1 + (steps // self.keep_every if self.keep_every else 0)
+        kept = self.keep + 1 + (steps // self.keep_every if self.keep_every else 0)
+        return kept + len(self.word_marks())
+
+    def word_marks(self) -> list[int]:
+        """The counts of `at_words`, ascending. Raises ValueError if it cannot be read."""
+        marks: set[int] = set()
+        for item in self.at_words.split():
+            span, _, by = item.partition("/")
+            first, dots, last = span.partition("..")
+            if bool(dots) != bool(by):
+                raise ValueError(item)
+            start, stop, step = (int(float(text)) for text in (first, last or first, by or "1"))
+            if not 1 <= start <= stop or step < 1 or (stop - start) // step >= MOST_MARKS:
+                raise ValueError(item)
+            marks.update(range(start, stop + 1, step))
+        return sorted(marks)
 
     def contradictions(self) -> Iterator[str]:
-        """Steps to keep that are never saved."""
+        """Steps to keep that are never saved, and marks that cannot be read."""
+        try:
+            self.word_marks()
+        except (ValueError, OverflowError):
+            yield (
+                f"checkpoint.at_words={self.at_words!r} is not FIRST..LAST/BY or a count of words, "
+                f"or has over {MOST_MARKS:,} in an item; add --set "
+                "checkpoint.at_words=1e6..10e6/1e6 for ten of them"
+            )
         if self.every > 0 and self.keep_every % self.every:
             above = -(-self.keep_every // self.every) * self.every
             yield (

@@ -52,6 +52,8 @@ def disk(run: Run, parameters: int, datasets: Sequence[Dataset]) -> list[Estimat
     kept = f"checkpoint.keep={run.checkpoint.keep}, one more while the next is written"
     if run.checkpoint.keep_every:
         kept += f", and every {run.checkpoint.keep_every:,} steps"
+    if run.checkpoint.at_words:
+        kept += f", and at {len(run.checkpoint.word_marks())} counts of words"
     one = parameters * PARAMETER_BYTES
     return [
         text,

@@ -9,10 +9,11 @@ on phases; they count the steps of the whole run.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.base.errors import ConfigError
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.config.data_settings import prepared_settings
 from pipeline.config.run import Run
 from pipeline.data.shards.corpus_spans import corpus_spans
@@ -150,6 +151,21 @@ def words_read(phases: Sequence[Phase], step: int) -> int | None:
         read = sequences_until(batch, max(0, min(step, phase.end) - phase.begin))
         total += phase.plan.words * read / sequences_until(batch, phase.end - phase.begin)
     return round(total)
+
+
+def steps_at_words(run: Run, phases: Sequence[Phase]) -> frozenset[int]:
+    """The first steps after which each count of `checkpoint.at_words` is read; counts that the run
+    does not reach have none. Raises DataError if the shards do not say how many words they have."""
+    if not (marks := run.checkpoint.word_marks()):
+        return frozenset()
+    if words_read(phases, run.steps) is None:
+        raise DataError(
+            "checkpoint.at_words counts words, and some shards are of an older version that did "
+            "not; prepare the text again, or add --set checkpoint.at_words="
+        )
+    steps = range(run.steps + 1)
+    found = (bisect_left(steps, mark, key=lambda step: words_read(phases, step)) for mark in marks)
+    return frozenset(step for step in found if step <= run.steps)
 
 
 def _order_of(

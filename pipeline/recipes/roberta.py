@@ -212,6 +212,7 @@ def _checkpoint() -> CheckpointSettings:
         every=1_000,  # ours: under an hour of eight H100s, estimated
         keep=3,  # ours: two more to fall back on
         keep_every=0,  # ours: history costs disk, so it is opt-in
+        at_words="",  # ours: as above
         exportable=True,  # ours: a model is trained to be used
     )
 

@@ -18,6 +18,7 @@ from pipeline.cluster.ranks import Cluster
 from pipeline.cluster.stop_request import Deadline, StopRequest
 from pipeline.cluster.watchdog import Watchdog
 from pipeline.planning.build import compile_layers, first_model
+from pipeline.planning.phases import steps_at_words
 from pipeline.training.attention_choice import attention_cases, choose_attention
 from pipeline.training.checkpoints.saver import Saver
 from pipeline.training.job import Job
@@ -114,7 +115,7 @@ def build_saver(job: Job, cluster: Cluster, start: Start, metrics: Metrics | Non
     """Saves the checkpoints of the run; no checkpoint is published before its metrics."""
     # A fork has saved nothing of its own yet.
     is_own = start.checkpoint and start.checkpoint.directory.is_relative_to(job.output)
-    return Saver(
+    saver = Saver(
         job.output,
         cluster,
         keep=job.run.checkpoint.keep,
@@ -124,6 +125,8 @@ def build_saver(job: Job, cluster: Cluster, start: Start, metrics: Metrics | Non
         before_publishing=metrics.sync if metrics else lambda: None,
         tell=warn,
     )
+    saver.kept = steps_at_words(job.run, start.feed.phases)
+    return saver
 
 
 def build_trainer(

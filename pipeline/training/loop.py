@@ -177,9 +177,10 @@ class Trainer:
             with pace.paused():
                 if self._due(self.run.validation.every):
                     interrupted = not self._validate()
-                if self._due(self.run.checkpoint.every) and self.progress.step < last_step:
+                due = self._due(self.run.checkpoint.every) or self.progress.step in self.saver.kept
+                if due and self.progress.step < last_step:
                     self._save(self.saver.begin)
-        # Before the next phase opens its own, and before the copies of these shards may go.
+        # Before the next phase opens its own, and the copies of these shards may go.
         self.feed.loader.close()
         self.saver.finish()
         return interrupted

@@ -26,6 +26,7 @@ from pipeline.planning.phases import (
     check_lengths,
     check_phases,
     make_phases,
+    steps_at_words,
 )
 from pipeline.training.attention_choice import recorded_attention
 from pipeline.training.checkpoints.read import Checkpoint, open_from, open_latest
@@ -201,10 +202,12 @@ def open_data(
         check_held_out([(dataset.directory, dataset.manifest) for dataset in train])
     rate = run.validation.mask_rate
     validation = tuple(dataset.at_rate(rate) for dataset in stored)
+    phases = make_phases(run, world_size, stage, train, validation)
+    steps_at_words(run, phases)  # an error for shards that cannot tell
     return RunData(
         train,
         validation,
-        make_phases(run, world_size, stage, train, validation),
+        phases,
         open_grammar(run, train[0].directory / "tokenizer"),
     )
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -116,15 +117,30 @@ def wait_for_ranks(
         )
 
 
-def publish(temporary: Path, state: State, *, keep: int, keep_every: int) -> list[str]:
-    """Complete and rename the directory, remove old ones; returns warnings about the removal."""
+def publish(
+    temporary: Path,
+    state: State,
+    *,
+    keep: int,
+    keep_every: int,
+    kept: Collection[int] = (),
+) -> list[str]:
+    """Complete and rename the directory, remove old ones; returns warnings about the removal.
+
+    kept: steps whose checkpoints are never removed, besides those of keep_every.
+    """
     _complete(temporary, state)  # 2. and 3.
     checkpoints, name = temporary.parent, step_name(state.step)
     final, replaced = checkpoints / name, checkpoints / f".{name}.replaced"
     publish_folder(temporary, final, replaced)  # 4. by one rename, or two for a step saved before
     write_whole(checkpoints / LATEST, f"{name}\n".encode())  # 5. names what is there
     # 6. Only now: until `latest` names the new one, a resume needs them.
-    superseded = _find_superseded(checkpoints, state.step, keep, keep_every)
+    forever = {step_name(other) for other in kept}
+    superseded = [
+        path
+        for path in _find_superseded(checkpoints, state.step, keep, keep_every)
+        if path.name not in forever
+    ]
     obsolete = [replaced, *superseded] if replaced.exists() else superseded
     return _remove(obsolete)
 

@@ -91,6 +91,8 @@ class Saver:
         self.ranks = ranks
         self.keep = keep
         self.keep_every = keep_every
+        self.kept: frozenset[int] = frozenset()
+        """Further steps that are saved, and never removed."""
         self.saved_step = saved_step
         """Step of the newest checkpoint known to be published, -1 if there is none."""
         self._estimate = parameters * PARAMETER_BYTES / ranks.world_size / SLOW_BYTES_PER_SECOND
@@ -213,7 +215,11 @@ class Saver:
             # Metrics first: a resume cuts the lines after its step, and cannot restore lost ones.
             self.before_publishing()
             warnings = publish(
-                attempt.temporary, attempt.state, keep=self.keep, keep_every=self.keep_every
+                attempt.temporary,
+                attempt.state,
+                keep=self.keep,
+                keep_every=self.keep_every,
+                kept=self.kept,
             )
         except (OSError, PipelineError) as error:
             attempt.failure = str(error)

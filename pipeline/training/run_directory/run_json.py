@@ -33,8 +33,8 @@ RECORD = "run.json"
 FREE_SETTINGS = (
     "batch.per_device", "data.reader", "data.damaged", "validation.every",
     "validation.grammar", "validation.grammar_pairs", "checkpoint.every", "checkpoint.keep",
-    "checkpoint.keep_every", "checkpoint.exportable", "logging.every", "logging.hang_seconds",
-    "logging.to",
+    "checkpoint.keep_every", "checkpoint.at_words", "checkpoint.exportable", "logging.every",
+    "logging.hang_seconds", "logging.to",
 )  # fmt: skip
 """Settings that may change on a resume; data.damaged lets a run continue after damage."""
 FORK_SETTINGS = (

@@ -18,6 +18,8 @@ def test_contradictions_of_a_section_name_remedies_that_are_legal() -> None:
         "checkpoint.keep_every=1500",
     ):
         assert_refused("roberta_base", settings)
+    for marks in ("many", "5..1/1", "1..1e9/1", "1e6..2e6"):
+        assert_refused("roberta_base", f"checkpoint.at_words={marks}", keeps=False)
 
 
 def test_a_reporter_is_named_once() -> None:
@@ -37,3 +39,6 @@ def test_checkpoints_that_are_kept_at_most(keep_every: int, most: int) -> None:
     """The newest three, the one being written, and those that are never deleted."""
     changes = ["checkpoint.keep=3", f"checkpoint.keep_every={keep_every}"]
     assert override(RUN, changes).checkpoint.most_kept(11_000) == most
+    marked = override(RUN, [*changes, "checkpoint.at_words=1e6..10e6/1e6 20e6..100e6/10e6"])
+    assert marked.checkpoint.most_kept(11_000) == most + 19
+    assert marked.checkpoint.word_marks()[8:11] == [9_000_000, 10_000_000, 20_000_000]
