@@ -88,7 +88,7 @@ def _scaled(value_TD: Tensor, keys_T: Tensor, dropped: int) -> Tensor:
     """The kept numbers, scaled up, and 0 for the share `dropped` / `HASHES`."""
     if value_TD.is_cuda and not torch.compiler.is_compiling():
         # At ZeRO stage 3, where nothing is compiled: a dozen kernels would each move a tensor.
-        return cast(Tensor, _compiled()(value_TD, keys_T, dropped))
+        return _compiled()(value_TD, keys_T, dropped)
     # The scale follows the rounded probability. It is float32: as bfloat16, 1 / 0.9 is 0.2 % off.
     factor_TD = _kept(keys_T, value_TD.shape[1], dropped).float()
     factor_TD *= HASHES / (HASHES - dropped)
@@ -107,8 +107,9 @@ def _kept(keys_T: Tensor, width: int, dropped: int) -> Tensor:
         return _mix(keys_T[:, None] ^ components_D) >= LEAST + dropped
     kept_TD = torch.empty(len(keys_T), width, dtype=torch.bool)
     rows = max(1, BLOCK // width)
-    for keys, kept in zip(keys_T.split(rows), kept_TD.split(rows), strict=True):
-        torch.ge(_mix(keys[:, None] ^ components_D), LEAST + dropped, out=kept)
+    for start in range(0, len(keys_T), rows):
+        keys = keys_T[start : start + rows, None]
+        torch.ge(_mix(keys ^ components_D), LEAST + dropped, out=kept_TD[start : start + rows])
     return kept_TD
 
 

@@ -164,7 +164,9 @@ def steps_at_words(run: Run, phases: Sequence[Phase]) -> frozenset[int]:
             "not; prepare the text again, or add --set checkpoint.at_words="
         )
     steps = range(run.steps + 1)
-    found = (bisect_left(steps, mark, key=lambda step: words_read(phases, step)) for mark in marks)
+    found = (
+        bisect_left(steps, mark, key=lambda step: words_read(phases, step) or 0) for mark in marks
+    )
     return frozenset(step for step in found if step <= run.steps)
 
 

@@ -81,7 +81,7 @@ class Places:
             [known.get(file) or file_identity(file), file.pages.per_domain]
             for file in ungrouped(found.files)
         )
-        settings = [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES]
+        settings: list[object] = [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES]
         settings += [selected] if selected else []
         mark = fingerprint_with("files", identities, {"tokenizer": settings})
         return cls(

@@ -182,7 +182,7 @@ class Manifest:
         None if the shards do not say."""
         if not all(about.keys() >= WORD_COUNTS for about in self.corpora.values()):
             return None
-        held_out = sum(about["validation_words"] for about in self.corpora.values())
+        held_out: int = sum(about["validation_words"] for about in self.corpora.values())
         words: int = sum(about["words"] for about in self.corpora.values())
         return {VALIDATION: held_out, TRAIN: words - held_out}.get(split, words)
 
