@@ -61,10 +61,18 @@ USUAL_NAMES = {
     "encoder.attention_dropout": ("of attention weights", "attention_probs_dropout_prob"),
     "encoder.positions": ("longest sequence", "position_embeddings positions"),
     "optimizer.peak_lr": ("highest learning rate", "lr learning_rate base_lr"),
+    "optimizer.kind": ("lamb, adamw or stable_adamw", "optim optimizer_type optimizer_name"),
+    "optimizer.beta1": ("of the first moment", "adam_beta1 betas"),
+    "optimizer.beta2": ("of the second moment", "adam_beta2"),
+    "optimizer.weight_decay": ("per unit of learning rate", "wd weight_decay"),
     "optimizer.eps": ("of Adam and LAMB", "epsilon adam_eps adam_epsilon"),
     "optimizer.clip_norm": ("of the gradient", "grad_norm grad_clip clip_grad gradient_clipping"),
     "schedule.kind": ("of the learning rate", "scheduler lr_scheduler lr_scheduler_type"),
-    "schedule.warmup_steps": ("of the learning rate", "warmup warmup_steps warmup_ratio"),
+    "schedule.end_lr": ("final learning rate", "min_lr lr_min final_lr"),
+    "schedule.warmup_steps": (
+        "of the learning rate",
+        "warmup warmup_steps warmup_ratio warmup_iters",
+    ),
     "batch.sequences": ("per optimizer step, over all devices", "batch_size global_batch_size"),
     "batch.per_device": ("rows at most", "per_device_train_batch_size micro_batch_size"),
     "validation.every": ("in optimizer steps", "eval_steps eval_every eval_interval"),
@@ -236,10 +244,20 @@ def _likeliest(path: str, names: list[str]) -> str | None:
     same = [name for name in names if name.rpartition(".")[2] == last]
     if beside := [name for name in same if _ratio(section, name.rpartition(".")[0]) >= NEAR]:
         return nearest(path, beside)
-    word = _PREFIX.sub("", last[:LONGEST_NAME].lower().replace("-", "_"))
+    # Of the last word, or of all: batch.size means batch_size.
+    asked = {
+        _PREFIX.sub("", re.sub(r"[.-]", "_", part[:LONGEST_NAME].lower())) for part in (last, path)
+    }
+    is_entry = all(name.startswith(section + ".") for name in names)
     for name, (meaning, words) in USUAL_NAMES.items():
-        if word in words.split() and name in names:
-            return f"{name} ({meaning})"
+        # An entry of a list, such as a phase, has data.sequence_length as its sequence_length.
+        beside_it = f"{section}.{name.rpartition('.')[2]}"
+        known = next((other for other in (name, beside_it) if other in names), None)
+        if not asked.isdisjoint(words.split()):
+            if known:
+                return f"{known} ({meaning})"
+            if is_entry:
+                return None
     return find_near(path, names)
 
 

@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from pipeline.base.errors import ConfigError
-from pipeline.config.run import Run
 from pipeline.config.schema import Legacy, setting_types
 from pipeline.config.settings import (
     USUAL_NAMES,
+    as_set,
     find_near,
     fingerprint,
     fingerprint_with,
+    flatten,
     from_dict,
     nearest,
     override,
@@ -245,8 +246,13 @@ def test_a_name_is_suggested_only_when_it_is_near() -> None:
 
 def test_a_suggestion_is_the_setting_that_the_field_means() -> None:
     """Suggestions are obeyed: with the batch's warm-up the learning rate never warmed up."""
-    run = RECIPES["roberta_tiny"]()
+    run = RECIPES["bert_base_published"]()  # with a phase
     for path, near in (
+        ("phases.0.batch_size", "phases.0.sequences"), ("phases.0.max_steps", "phases.0.steps"),
+        ("phases.0.seq_len", "phases.0.sequence_length"),
+        ("phases.0.sequence", "phases.0.sequences"),
+        ("batch.size", "batch.sequences"), ("optimizer.name", "optimizer.kind"),
+        ("warmup_iters", "schedule.warmup_steps"), ("min_lr", "schedule.end_lr"),
         ("optimizer.warmup_steps", "schedule.warmup_steps"),
         ("warmup_steps", "schedule.warmup_steps"), ("warmup", "schedule.warmup_steps"),
         ("training.num_warmup_steps", "schedule.warmup_steps"),
@@ -272,10 +278,23 @@ def test_a_suggestion_is_the_setting_that_the_field_means() -> None:
             override(run, [f"{path}=1"])
         said = str(error.value).removeprefix(f"unknown setting {path}; did you mean ")
         assert re.match(rf"{re.escape(near)}( \(|\?)", said), f"{path}: {said}"
+    for name in ("lr", "warmup_steps", "dropout"):  # not of a phase: its steps are no warm-up
+        with pytest.raises(ConfigError) as error:
+            override(run, [f"phases.0.{name}=1"])
+        assert "did you mean" not in str(error.value), name
 
 
-def test_the_usual_names_lead_to_settings() -> None:
-    assert USUAL_NAMES.keys() <= setting_types(Run).keys()
+def test_every_suggestion_for_a_usual_name_is_accepted() -> None:
+    run = RECIPES["bert_base_published"]()
+    values = flatten(to_dict(run))
+    for name, (_, words) in USUAL_NAMES.items():
+        for word in words.split():
+            path = f"somewhere.{word}"
+            with pytest.raises(ConfigError) as error:
+                override(run, [f"{path}=1"])
+            suggested = re.split(r" \(|\?", str(error.value).partition("did you mean ")[2])[0]
+            assert suggested == name, path
+            assert override(run, [f"{suggested}={as_set(values[suggested])}"]) == run
 
 
 def test_only_the_beginning_of_a_long_name_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
