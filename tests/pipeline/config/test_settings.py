@@ -263,7 +263,7 @@ def test_a_suggestion_is_the_setting_that_the_field_means() -> None:
         ("schedule.peak_lr", "optimizer.peak_lr"), ("schedule.end_rl", "schedule.end_lr"),
         ("batch_size", "batch.sequences"), ("train.batch_size", "batch.sequences"),
         ("per_device_train_batch_size", "batch.per_device"),
-        ("epochs", "steps"), ("num_train_epochs", "steps"), ("max_steps", "steps"),
+        ("num_train_epochs", "epochs"), ("passes", "epochs"), ("max_steps", "steps"),
         ("hidden_size", "encoder.width"), ("model.hidden_size", "encoder.width"),
         ("num_layers", "encoder.layers"), ("num_hidden_layers", "encoder.layers"),
         ("num_attention_heads", "encoder.heads"), ("intermediate_size", "encoder.feed_forward"),
