@@ -19,6 +19,8 @@ from typing import BinaryIO, cast
 import xxhash
 
 from pipeline.costs.preparation.site_pages import kept_shares
+from pipeline.data.text.document_map import MAP
+from pipeline.data.text.documents import DocumentCounts, mapped
 from pipeline.data.text.giants import in_pieces
 from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
 from pipeline.execution.workers import local_executor
@@ -244,11 +246,22 @@ def time_to_read(piece: Piece) -> tuple[float, int]:
     """CPU time of reading a piece, or the start of a large one, and the characters read."""
     size = 0
     started_at = time.process_time()
-    for record in read(piece):
+    for record in _with_texts(piece.source, read(piece)):
         size += len(_text_of(record))
         if size >= SPLIT_BYTES:
             break
     return time.process_time() - started_at, size
+
+
+def _with_texts(
+    source: Source, records: Iterator[Record | Dropped | BadRecord]
+) -> Iterator[Record | Dropped | BadRecord]:
+    """The records; those without a text with the one that the user's function makes of them."""
+    for record in records:
+        if isinstance(record, Record) and record.textless:
+            yield mapped(record, source, DocumentCounts()) or Dropped(record.id, MAP)
+        else:
+            yield record
 
 
 def _text_of(item: Item) -> str:
@@ -300,7 +313,8 @@ def _read_start(piece: Piece, quota: int) -> Iterator[Item | float]:
     on_disk = piece.weight / max(1, piece.stop - piece.start)  # per byte; not 1 if compressed
     size, start, end = 0, piece.start, 0
     is_empty = True  # so a document of an earlier piece goes through all of it
-    for row, record in enumerate(read(piece) if is_table else unnamed_records(piece)):
+    records = read(piece) if is_table else unnamed_records(piece)
+    for row, record in enumerate(_with_texts(source, records)):
         is_empty = False
         if not isinstance(record, Record):
             yield record

@@ -223,7 +223,7 @@ def read_batches(
         source = piece.source
         is_pack = source.raw_format == PACK
         for read in _count_records(piece, counts):
-            record = _mapped(read, source, counts) if source.rewriting.function else read
+            record = mapped(read, source, counts) if source.rewriting.function else read
             if record is None:  # dropped by --map, and counted there
                 continue
             if isinstance(record, BadRecord):
@@ -255,7 +255,7 @@ def read_batches(
     yield from _batch(records, sources, files, seed, counts)
 
 
-def _mapped(
+def mapped(
     record: Record | Dropped | BadRecord, source: Source, counts: DocumentCounts
 ) -> Record | Dropped | BadRecord | None:
     """The record after the user's function; None: it drops the document, which is counted."""

@@ -236,7 +236,9 @@ def test_whole_records(
         mapping = ("--map", f"{path}:{name}")
         said = call(inspect.main, given, *mapping)
         assert "30 kept, 100.0%" in said and text.split("\n")[0] in said
-        made = make("--corpus", "own", "--input", given, "--dedup", "none", *mapping, output=file)
+        options = ("--corpus", "own", "--input", given, "--dedup", "none", *mapping)
+        assert "about 30 documents" in make(*options, "--dry-run")
+        made = make(*options, output=file)
         assert "prepared 30 documents" in made
         assert decoded(tmp_path / file, tiny_tokenizer).count(text) == 30
         useless = ("--map", f"{path}:tidy")
