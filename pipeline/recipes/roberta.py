@@ -94,7 +94,7 @@ def roberta_base() -> Run:
             corpora=(),
         ),
         steps=62_500,  # You et al. 8K, recalled; extrapolated
-        epochs=0.0,
+        epochs=0.0,  # ours: steps are given
         phases=(),
         spikes=_spikes(),
         # Some sixty points on the curves; of Zorro's 12 paradigms, a standard error of 1 %.

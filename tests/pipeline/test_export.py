@@ -60,10 +60,11 @@ def test_every_kept_checkpoint_has_a_folder(
         "step-00000010", "step-00000020",
     ]  # fmt: skip
     for more, said in (
-        (("--step", 10), "--step"), (("--scores", tmp_path / "x"), "--scores"),
-        ((), "already exists"),
-    ):  # fmt: skip
-        assert said in export(run, "--all", "--output", tmp_path / "all", *more, code=2)
+        (("--step", 10, "--output", tmp_path / "x"), "--step"),
+        (("--scores", tmp_path / "x", "--output", tmp_path / "y"), "--scores"),
+        (("--output", tmp_path / "all"), "already exists"),
+    ):
+        assert said in export(run, "--all", *more, code=2)
     (tmp_path / "none").mkdir()
     export(tmp_path / "none", "--all", "--output", tmp_path / "x", code=2)
 

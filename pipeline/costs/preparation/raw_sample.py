@@ -313,8 +313,7 @@ def _read_start(piece: Piece, quota: int) -> Iterator[Item | float]:
     on_disk = piece.weight / max(1, piece.stop - piece.start)  # per byte; not 1 if compressed
     size, start, end = 0, piece.start, 0
     is_empty = True  # so a document of an earlier piece goes through all of it
-    records = read(piece) if is_table else unnamed_records(piece)
-    for row, record in enumerate(_with_texts(source, records)):
+    for row, record in enumerate(_with_texts(source, unnamed_records(piece))):
         is_empty = False
         if not isinstance(record, Record):
             yield record

@@ -22,10 +22,11 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -188,9 +189,13 @@ def _publish(selection: Selection, ends: list[int], roots: Path | None) -> Count
     if selection.directory.exists():
         return None
     try:
-        with scratch_folder(selection.directory) as scratch:
+        with (
+            # open until the end: a faster process removes the file
+            roots.open("rb") if roots else nullcontext() as found,
+            scratch_folder(selection.directory) as scratch,
+        ):
             (scratch / "decisions").mkdir()
-            counts = _write_decisions(selection, ends, roots, scratch / "decisions")
+            counts = _write_decisions(selection, ends, found, scratch / "decisions")
             publish_folder(scratch / "decisions", selection.directory)
         return counts
     except (OSError, TakenError) as error:
@@ -206,11 +211,12 @@ def _publish(selection: Selection, ends: list[int], roots: Path | None) -> Count
 
 
 def _write_decisions(
-    selection: Selection, ends: list[int], roots: Path | None, directory: Path
+    selection: Selection, ends: list[int], roots: BinaryIO | None, directory: Path
 ) -> Counter[str]:
     """Write all decisions. Returns documents by drop reason, "" for kept ones.
 
-    ends: number of documents up to each survey's end; roots: see `Join`, None: no deduplication.
+    ends: number of documents up to each survey's end; roots: the file that `Join` made, None: no
+    deduplication.
     """
     counts: Counter[str] = Counter()
     starts = [selection.earlier_documents + end for end in (0, *ends)]
@@ -248,7 +254,7 @@ def _write_decisions(
 
 
 def _first_over_budget(
-    selection: Selection, starts: list[int], roots: Path | None
+    selection: Selection, starts: list[int], roots: BinaryIO | None
 ) -> np.uint64 | None:
     """The place, see `survey.BUDGET`, of the first document that is over the budget of words, of
     those that are left; None if none is, or there is no budget.
@@ -284,20 +290,18 @@ def _first_over_budget(
 
 
 def _clustered(
-    survey: SurveyTask, first: int, roots: Path | None
+    survey: SurveyTask, first: int, roots: BinaryIO | None
 ) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
     """The rows of a survey without signatures, with the number of each document and of the first
     one of its cluster; first: number of the first document; roots: as `_write_decisions` takes it.
     """
-    with ExitStack() as opened:
-        file = opened.enter_context(pq.ParquetFile(survey.target, pre_buffer=False))
-        found = opened.enter_context(roots.open("rb")) if roots else None
-        if found:
-            found.seek(first * np.dtype(np.uint32).itemsize)
+    if roots:
+        roots.seek(first * np.dtype(np.uint32).itemsize)
+    with pq.ParquetFile(survey.target, pre_buffer=False) as file:
         columns = [name for name in ("id", "dropped", *BUDGET) if name in file.schema_arrow.names]
         for rows in file.iter_batches(columns=columns):
             numbers = np.arange(first, first + len(rows), dtype=np.uint32)
-            yield rows, numbers, np.fromfile(found, np.uint32, len(rows)) if found else numbers
+            yield rows, numbers, np.fromfile(roots, np.uint32, len(rows)) if roots else numbers
             first += len(rows)
 
 
