@@ -17,6 +17,7 @@ import csv
 import io
 import itertools
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -80,7 +81,10 @@ def encloses_all(blocks: Iterator[bytes], dialect: Dialect) -> bool:
     value = rb'(?:"%b(?:""%b)*+"|[^"\r\n%b]*+)' % (inside, inside, mark)
     end = rb"[\r\n]"  # of lines, or of lines without values
     row = rb"%b(?:%b%b){%d}%b++" % (value, mark, value, len(dialect.columns) - 1, end)
-    rows = re.compile(rb"%b*+(?:%b)*+" % (end, row))
+    pattern = rb"%b*+(?:%b)*+" % (end, row)
+    if sys.version_info < (3, 11):  # without possessive repeats, which change no match here
+        pattern = pattern.replace(b"*+", b"*").replace(b"++", b"+")
+    rows = re.compile(pattern)
     left, has_quotes = b"", False
     for block in itertools.chain(_without_bom(blocks), (b"\n",)):
         left += block
