@@ -146,7 +146,11 @@ def _published(ours: Run) -> Run:
     return replace(
         ours,
         name=f"{ours.name}_published",
-        encoder=replace(ours.encoder, initializer="truncated_normal"),  # code create_initializer
+        encoder=replace(
+            ours.encoder,
+            attention_dropout=0.1,  # hf attention_probs_dropout_prob
+            initializer="truncated_normal",  # code create_initializer
+        ),
         optimizer=replace(
             ours.optimizer,
             kind="adamw",

@@ -172,8 +172,12 @@ def _published(ours: Run, sequences: int, peak_lr: float, steps: int) -> Run:
     return replace(
         ours,
         name=f"{ours.name}_published",
-        # electra modeling.py and run_pretraining.py: two layers have tf.layers.dense's own law
-        encoder=replace(ours.encoder, initializer="truncated_normal_glorot"),
+        encoder=replace(
+            ours.encoder,
+            attention_dropout=0.1,  # electra modeling.py attention_probs_dropout_prob
+            # electra modeling.py and run_pretraining.py: two layers have tf.layers.dense's own law
+            initializer="truncated_normal_glorot",
+        ),
         data=_drawn_anew(ours.data),
         optimizer=replace(
             ours.optimizer,

@@ -159,7 +159,7 @@ def _encoder() -> EncoderSettings:
         # ReLU and sinusoidal positions; no model here has either.
         activation="gelu",
         dropout=0.1,  # fairseq dropout
-        attention_dropout=0.1,  # fairseq attention_dropout
+        attention_dropout=0.0,  # ours: faster; none in MosaicBERT and ModernBERT; fairseq: 0.1
         layer_norm_eps=1e-5,  # hf, PyTorch's default that fairseq uses
         positions=512,  # fairseq max_positions
         position_offset=2,  # fairseq padding_idx + 1; hf: 514 rows
@@ -293,6 +293,7 @@ def roberta_base_published() -> Run:
     return replace(
         base,
         name="roberta_base_published",
+        encoder=replace(base.encoder, attention_dropout=0.1),  # fairseq attention_dropout
         optimizer=replace(
             base.optimizer,
             kind="adamw",
@@ -321,7 +322,7 @@ def roberta_large_published() -> Run:
     return replace(
         base,
         name="roberta_large_published",
-        encoder=large.encoder,
+        encoder=replace(large.encoder, attention_dropout=0.1),  # fairseq attention_dropout
         optimizer=replace(base.optimizer, peak_lr=4e-4),  # table 9, large
         schedule=replace(base.schedule, warmup_steps=30_000),  # table 9, large
         batch=large.batch,

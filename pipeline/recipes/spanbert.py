@@ -112,6 +112,7 @@ def _published(ours: Run) -> Run:
         ours,
         name=f"{ours.name}_published",
         data=_drawn_anew(ours.data),
+        encoder=replace(ours.encoder, attention_dropout=0.1),  # paper: 0.1 everywhere
         optimizer=replace(
             ours.optimizer,
             kind="adamw",

@@ -41,8 +41,8 @@ VERSION_1 = {"hidden_act": "gelu", "attention_probs_dropout_prob": 0.1, "hidden_
     [
         (PUBLISHED_ALBERT, "albert_base"),
         (PUBLISHED_ALBERT | VERSION_1, "albert_base_v1_published"),
-        (PUBLISHED_BERT, "bert_base"),
-        (PUBLISHED_ROBERTA, "roberta_base"),
+        (PUBLISHED_BERT, "bert_base_published"),
+        (PUBLISHED_ROBERTA, "roberta_base_published"),
     ],
 )
 def test_published_settings_are_those_of_our_recipes_and_survive_a_round_trip(

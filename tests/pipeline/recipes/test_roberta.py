@@ -1,6 +1,7 @@
 import io
 import json
 import tokenize
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,13 @@ def test_recipe_is_complete_named_and_round_trips(name: str) -> None:
 @pytest.mark.parametrize(
     ("size", "count"), [("tiny", 682_240), ("base", 124_697_433), ("large", 355_412_057)]
 )
-def test_published_twin_differs_in_optimizer_and_schedule_only(size: str, count: int) -> None:
+def test_published_twin_differs_in_training_only(size: str, count: int) -> None:
     ours = assert_set(f"roberta_{size}", "optimizer.kind=lamb")
     published = assert_set(f"roberta_{size}_published", "optimizer.kind=adamw")
     assert ours.data == published.data  # the same shards serve both
-    assert ours.encoder == published.encoder
+    assert ours.encoder.attention_dropout == 0
+    dropout = 0.0 if size == "tiny" else 0.1
+    assert published.encoder == replace(ours.encoder, attention_dropout=dropout)
     assert ours.batch == published.batch
     # of the encoder and its MLM head, whose decoder shares the embeddings
     assert counted(ours, "")[1] == count
