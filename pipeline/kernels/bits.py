@@ -66,6 +66,30 @@ def word_at(array: Bytes, at: int) -> np.uint64:
 
 
 @numba.njit(cache=True, nogil=True)
+def put_word(array: Bytes, at: int, word: np.uint64) -> None:
+    """Store what `word_at` loads; compiles to a single store, unlike a loop over two arrays."""
+    for k in range(U(8)):
+        array[U(at) + k] = np.uint8(word >> (k * U(8)))
+
+
+@numba.njit(cache=True, nogil=True)
+def move_bytes(buffer: Bytes, start: int, end: int, write: int) -> int:
+    """Move the bytes from `start` to `end` to `write`, which is not after them; returns the end."""
+    size = end - start
+    if write == start:
+        return end
+    if size < 8:
+        for k in range(U(size)):
+            buffer[U(write) + k] = buffer[U(start) + k]
+    else:
+        last = word_at(buffer, end - 8)
+        for k in range(0, size - 8, 8):
+            put_word(buffer, write + k, word_at(buffer, start + k))
+        put_word(buffer, write + size - 8, last)
+    return write + size
+
+
+@numba.njit(cache=True, nogil=True)
 def equal_bytes(word: np.uint64, pattern: np.uint64) -> np.uint64:
     """High bit of each byte that is equal in both. A byte that differs by 1 may also be flagged,
     but only above an equal byte."""

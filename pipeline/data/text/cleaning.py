@@ -35,26 +35,27 @@ import numpy.typing as npt
 
 from pipeline.data.text.torn_words import whole_words
 from pipeline.data.text.wrapped_lines import (
-    APART,
-    BLANK_LINES,
-    INSIDE,
     LF,
     LINE,
-    LONGEST_WRAPPED,
-    MARKS,
-    MIN_WRAPPED_LINES,
     SOFT,
     SPACE,
-    SPACED,
-    VT,
     WORD,
-    copy_word,
+    Lines,
     end_line,
-    is_wrapped,
-    mark_wrapped,
-    resolve_marks,
+    join_lines,
+    new_lines,
 )
-from pipeline.kernels.bits import EVERY_HIGH_BIT, EVERY_ONE, Bytes, Offsets, U, equal_bytes, word_at
+from pipeline.kernels.addresses import part
+from pipeline.kernels.bits import (
+    EVERY_HIGH_BIT,
+    EVERY_ONE,
+    Bytes,
+    Offsets,
+    U,
+    equal_bytes,
+    put_word,
+    word_at,
+)
 from pipeline.kernels.characters import INVISIBLE, SPACES
 
 CLEANING_VERSION = 2
@@ -67,6 +68,12 @@ TAB, CR = 9, 13
 PLAIN, WHITE, NEWLINE, REMOVED, SPECIAL, UNSURE = 0, 1, 2, 3, 4, 5
 # White space since the last byte written.
 NONE, ONE_SPACE, ONE_NEWLINE, BLANK_LINE, NOTHING_YET = 0, 1, 2, 3, 4
+
+# First bytes of characters, as ranges. Of U+00C0-02FF, U+0400-047F and U+4000-9FFF no character
+# changes under NFC by itself or composes with the one before it.
+PLAIN_LEADS = ((0xC3, 0xCB), (0xD0, 0xD1), (0xE4, 0xE9))
+# U+0080-00BF, U+0340-037F, U+0600-063F, U+1000-3FFF, U+F000-FFFF
+SPECIAL_LEADS = ((0xC2, 0xC2), (0xCD, 0xCD), (0xD8, 0xD8), (0xE1, 0xE3), (0xEF, 0xEF))
 
 LONGEST_MARKS = 1000  # combining marks in a row that `unicodedata` is given in any order
 
@@ -168,7 +175,8 @@ def _clean_all(encoded: list[bytes]) -> tuple[CleanText, npt.NDArray[np.bool_]]:
     buffer = np.empty(source.size + len(encoded), np.uint8)  # no rule lengthens a text
     offsets = np.zeros(len(encoded) + 1, np.int64)
     unsure = np.zeros(len(encoded), np.bool_)
-    size = _clean_documents(source, source_offsets, buffer, offsets, unsure, BYTE_KINDS)
+    lines = new_lines(max(map(len, encoded), default=0))
+    size = _clean_documents(source, source_offsets, buffer, offsets, unsure, lines)
     return CleanText(buffer[:size], offsets, np.diff(source_offsets)), unsure
 
 
@@ -179,13 +187,10 @@ def _byte_kinds() -> Bytes:
     kinds[127] = REMOVED
     kinds[[TAB, SPACE]] = WHITE
     kinds[LF : CR + 1] = NEWLINE
-    # Below U+0300, in U+0400-047F and U+4000-9FFF no character changes under NFC by itself or
-    # composes with the one before it.
-    kinds[0xCC:] = UNSURE
-    kinds[[0xD0, 0xD1]] = PLAIN
-    kinds[0xE4:0xEA] = PLAIN
-    # U+0080-00BF, U+0340-037F, U+0600-063F, U+1000-3FFF, U+F000-FFFF
-    kinds[[0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF]] = SPECIAL
+    kinds[0xC0:] = UNSURE
+    for leads, kind in ((PLAIN_LEADS, PLAIN), (SPECIAL_LEADS, SPECIAL)):
+        for first, last in leads:
+            kinds[first : last + 1] = kind
     return kinds
 
 
@@ -213,62 +218,62 @@ def _clean_documents(
     buffer: Bytes,
     offsets: Offsets,
     unsure: npt.NDArray[np.bool_],
-    kinds: Bytes,
+    lines: Lines,
 ) -> int:
     """Write every document and its NUL; fills `offsets` and `unsure`, returns bytes written."""
-    sizes = np.zeros((2, LONGEST_WRAPPED + 2), np.int64)
-    known = np.zeros(8, np.int64)
+    # Parts of an array have no references to count, by locked instructions, at every call.
+    source, buffer = part(source, 0, source.size), part(buffer, 0, buffer.size)
+    lines = Lines(
+        part(lines.ends, 0, lines.ends.size),
+        part(lines.breaks, 0, lines.breaks.size),
+        part(lines.columns, 0, lines.columns.size),
+        part(lines.characters, 0, lines.characters.size),
+        part(lines.full, 0, lines.full.size),
+        part(lines.counts, 0, lines.counts.size),
+    )
     end = 0
     for i in range(offsets.size - 1):
         begin = end
-        end, unsure[i], is_ascii = _clean_document(
-            source, source_offsets[i], source_offsets[i + 1], buffer, begin, kinds, known
+        end, unsure[i] = _clean_document(
+            source, source_offsets[i], source_offsets[i + 1], buffer, begin, lines
         )
-        tight = known[INSIDE] >= MIN_WRAPPED_LINES
-        if known[MARKS] > 0:
-            joins = SPACED if is_wrapped(known) else APART
-            joins = mark_wrapped(buffer, begin, end, VT, tight, is_ascii, sizes) or joins
-            end, torn = resolve_marks(buffer, begin, end, joins)
-            unsure[i] |= torn
-            tight &= joins != APART or known[BLANK_LINES] > 0  # or it is looked for twice
-        # Repeat until the joined text no longer looks wrapped, so that cleaning is idempotent.
-        joins = mark_wrapped(buffer, begin, end, LF, tight, is_ascii, sizes)
-        while joins != APART:
-            end, torn = resolve_marks(buffer, begin, end, joins)
-            unsure[i] |= torn
-            joins = mark_wrapped(buffer, begin, end, LF, tight, is_ascii, sizes)
-        buffer[end] = 0
+        end, torn = join_lines(buffer, begin, end, lines)
+        unsure[i] |= torn
         end += 1
         offsets[i + 1] = end
     return end
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _clean_document(
-    source: Bytes, start: int, stop: int, buffer: Bytes, begin: int, kinds: Bytes, known: Offsets
-) -> tuple[int, bool, bool]:
-    """Clean one document to `buffer[begin:end]`, a VT or FF for each newline that may be joined.
+    source: Bytes, start: int, stop: int, buffer: Bytes, begin: int, lines: Lines
+) -> tuple[int, bool]:
+    """Clean one document to `buffer[begin:end]` and list its lines, except for the last.
 
-    Returns end, whether it has characters that NFC may change, whether it is ASCII; sets `known`.
+    Returns end, whether it has characters that NFC may change.
     """
-    known[:] = 0
-    known[LINE], known[SOFT] = begin, -1
+    lines.counts[:] = 0
+    lines.counts[LINE], lines.counts[SOFT] = begin, -1
     read, write = start, begin
-    pending, unsure, bits, high = NOTHING_YET, False, U(0), U(0)
+    pending, unsure, bits = NOTHING_YET, False, U(0)
     while read < stop:
-        if pending == NONE and read + WORD <= stop:
-            simple = _simple_bytes(source, read)
+        if pending == NONE and read + WORD < stop:
+            word = word_at(source, read)
+            simple = _simple_bytes(word, unsure)
             if simple > 0:
-                copy_word(source, read, buffer, write)  # excess bytes are overwritten
+                put_word(buffer, write, word)  # excess bytes are overwritten
+                bits |= word
                 read += simple
                 write += simple
-                if buffer[U(write - 1)] == SPACE:  # the next byte decides whether it stays
+                # A space at the end stays if a plain byte follows it. `&` makes it one branch that
+                # is nearly always predicted; whether a space is at the end cannot be.
+                if (source[U(read - 1)] == SPACE) & (BYTE_KINDS[source[U(read)]] != PLAIN):
                     write -= 1
                     pending = ONE_SPACE
                 if simple == WORD:
                     continue
         byte = source[U(read)]
-        kind = kinds[byte]
+        kind = BYTE_KINDS[byte]
         width = 1
         if kind == SPECIAL:
             kind, width = _special(source, read)
@@ -281,9 +286,8 @@ def _clean_document(
                     buffer[U(write)] = SPACE
                     write += 1
                 elif pending != NOTHING_YET:
-                    is_blank = pending == BLANK_LINE
-                    write = end_line(source, read, buffer, write, is_blank, bits >= 0x80, known)
-                    high |= bits
+                    is_blank, wide = pending == BLANK_LINE, bits & EVERY_HIGH_BIT != U(0)
+                    write = end_line(source, read, buffer, write, is_blank, wide, lines)
                     bits = U(0)
                 pending = NONE
             buffer[U(write)] = byte
@@ -300,28 +304,47 @@ def _clean_document(
             elif pending == ONE_NEWLINE:
                 pending = BLANK_LINE
         elif byte == 0xC2 and pending == NONE and source[read + 1] == 0xAD:
-            known[SOFT] = write
+            lines.counts[SOFT] = write
         read += width
-    return write, unsure, (high | bits) < 0x80
+    return write, unsure
 
 
-@numba.njit(cache=True, nogil=True)
-def _simple_bytes(source: Bytes, at: int) -> int:
-    """Number of leading bytes, up to WORD, of printable ASCII without two spaces in a row."""
-    word = word_at(source, at)
-    # Flags control characters (borrow), 127 (carry) and non-ASCII. A borrow or carry only changes
-    # bytes above a flagged one, and only the lowest flag counts.
-    odd = ((word - EVERY_SPACE) | (word + EVERY_ONE) | word) & EVERY_HIGH_BIT
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _simple_bytes(word: np.uint64, unsure: bool) -> int:
+    """Number of leading bytes of a word that are copied as they are.
+
+    These are printable ASCII without two spaces in a row, and bytes of plain characters; if the
+    document is unsure already, also of unsure ones.
+    """
+    # Flags control characters (borrow) and 127 (carry). A borrow or carry only changes bytes above
+    # a flagged one, and only the lowest flag counts.
+    odd = ((word - EVERY_SPACE) | (word + EVERY_ONE)) & ~word & EVERY_HIGH_BIT
     space = equal_bytes(word, EVERY_SPACE)
     odd |= space & (space << U(8))
+    leads = word & (word << U(1)) & EVERY_HIGH_BIT  # bytes that start characters beyond ASCII
+    if leads != U(0):
+        low = word & ~EVERY_HIGH_BIT
+        if unsure:
+            odd |= leads & _in_ranges(low, SPECIAL_LEADS)
+        else:
+            odd |= leads & ~_in_ranges(low, PLAIN_LEADS)
     if odd == U(0):
         return WORD
-    lowest = odd & (~odd + U(1))  # 2 ** (8 k + 7): the product's top byte is k
-    simple: int = np.int64(((lowest >> U(7)) * U(0x0001020304050607)) >> U(56))
+    lowest_odd = odd & (~odd + U(1))  # 2 ** (8 k + 7): the product's top byte is k
+    simple: int = np.int64(((lowest_odd >> U(7)) * U(0x0001020304050607)) >> U(56))
     return simple
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _in_ranges(low: np.uint64, ranges: tuple[tuple[int, int], ...]) -> np.uint64:
+    """High bit of each byte in one of the ranges, all above 127; low: bytes without high bits."""
+    flags: np.uint64 = U(0)
+    for first, last in ranges:
+        flags |= (low + EVERY_ONE * U(0x100 - first)) & ~(low + EVERY_ONE * U(0xFF - last))
+    return flags
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _special(source: Bytes, at: int) -> tuple[int, int]:
     """Kind and width in bytes of the character at a SPECIAL lead byte; 1 if it is kept."""
     if source[U(at)] == 0xD8 and source[U(at + 1)] != 0x9C:  # most Arabic letters

@@ -99,7 +99,7 @@ def _verdict(torn: re.Match[str], count: Callable[[str], int]) -> str:
     return "" if count(first) or count(second) else _FRAGMENTS
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def hyphen_before(buffer: Bytes, end: int) -> int:
     """Bytes of the hyphen before `end`, also U+2010; 0 if there is none."""
     if buffer[end - 1] == 0x90 and buffer[end - 2] == 0x80 and buffer[end - 3] == 0xE2:
@@ -107,19 +107,21 @@ def hyphen_before(buffer: Bytes, end: int) -> int:
     return 1 if buffer[end - 1] == HYPHEN else 0
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def is_torn(buffer: Bytes, end: int, after: int) -> bool:
     """True if the line before `end` may end inside a word: in a letter and a hyphen.
 
     after: the first byte of the text after it, a letter of the same case.
     """
     hyphen = hyphen_before(buffer, end)
+    if hyphen == 0:
+        return False
     before = buffer[end - 1 - hyphen]
     same_case = before >= 0x80 or after >= 97 or before < 97
-    return hyphen > 0 and is_letter(before) and is_letter(after) and same_case
+    return is_letter(before) and is_letter(after) and same_case
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def is_letter(byte: int) -> bool:
     """True if a byte is an ASCII letter or of another character."""
     return byte >= 0x80 or 97 <= byte | 32 <= 122

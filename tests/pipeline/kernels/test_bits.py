@@ -61,3 +61,15 @@ def test_ranges_of_a_bitmap(start: int, stop: int) -> None:
         alone = np.zeros(4, np.uint64)
         set_range(alone, end, end + 1)
         assert any_in(alone, start, stop) and not all_in(~alone, start, stop)
+
+
+def test_bytes_are_moved_to_where_they_overlap() -> None:
+    text = np.arange(100, dtype=np.uint8)
+    for size in range(40):
+        for distance in (0, 1, 5, 8, 30):
+            moved, start = text.copy(), 30
+            end = start + size
+            assert bits.move_bytes(moved, start, end, start - distance) == end - distance
+            expected = text.copy()
+            expected[start - distance : end - distance] = text[start:end]
+            assert moved.tolist() == expected.tolist(), (size, distance)

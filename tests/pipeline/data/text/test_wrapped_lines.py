@@ -160,6 +160,18 @@ def test_short_paragraphs_without_spaces_are_not_joined() -> None:
     assert clean([verse]).texts() == [verse.replace("\n\n", "\n")]
 
 
+@pytest.mark.parametrize("width", [90, 97, 100])
+def test_lines_much_longer_than_the_widest_that_are_joined(width: int) -> None:
+    """They are paragraphs, so the other lines are, too."""
+    rng = random.Random(0)
+    thai = [chr(code) for code in range(0x0E01, 0x0E2F)]
+    sizes = [width] * 12 + [width + 5] * 4
+    lines = ["".join(rng.choices(thai, k=size - 1)) + "\u0e01."[size > width] for size in sizes]
+    assert clean(["\n".join(lines)]).texts() == ["\n".join(lines)]
+    wrapped = lines[:12]
+    assert clean(["\n".join(wrapped)]).texts() == ["".join(wrapped)]
+
+
 def test_where_a_line_break_is_a_space() -> None:
     """Between Latin and Han it is, beside wide punctuation it is not."""
     text = WIDE["Chinese"] * 3
