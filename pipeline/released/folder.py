@@ -36,14 +36,20 @@ GENERATOR = "generator"
 """Folder of ELECTRA's generator inside the discriminator's."""
 PICKLED = "pytorch_model.bin"
 """Pickled weights, as in older folders: unpickling could run any code."""
-UNPICKLE = (
-    "from sys import argv; from torch import load; import safetensors.torch as s; "
-    f'w = load(argv[1] + "/{PICKLED}", map_location="cpu", weights_only=True); '
-    f'open(argv[1] + "/{WEIGHTS}", "xb").write('
-    's.save({n: w[n].contiguous().clone() for n in w}, {"format": "pt"}))'
+INDEX = ".index.json"
+"""What is added to WEIGHTS or PICKLED in a folder that has its weights in several files."""
+_READ_ONE = {
+    WEIGHTS: "s.load_file(d + n)",
+    PICKLED: 'torch.load(d + n, map_location="cpu", weights_only=True)',
+}
+"""Python code that reads a file `n` of a folder `d`."""
+_CONVERT = (
+    'import json, sys, torch; import safetensors.torch as s; d = sys.argv[1] + "/"; w = {{}}; '
+    f'[w.update({{read}}) for n in {{names}}]; open(d + "{WEIGHTS}", "xb").write('
+    's.save({{n: w[n].contiguous().clone() for n in w}}, {{"format": "pt"}}))'
 )
-"""Python code for the user that converts PICKLED to WEIGHTS without running any code in it. `x`
-creates the file: a link of that name in the folder could lead anywhere."""
+"""Python code for the user that writes the weights of a folder as WEIGHTS, without running any code
+in them. `x` creates the file: a link of that name in the folder could lead anywhere."""
 READ_TYPES = ("F32", "F16", "BF16")
 """Types of the weights that are read; in any other a number is not the weight itself."""
 _NO_WEIGHTS = ("embeddings.position_ids", "embeddings.token_type_ids")
@@ -142,12 +148,7 @@ def stored_weights(folder: Path) -> dict[str, StoredWeight]:
     """
     path = folder / WEIGHTS
     if not path.is_file():
-        if (folder / PICKLED).exists():
-            raise ConfigError(refused_pickle(folder))
-        raise ConfigError(
-            f"{folder} has no {WEIGHTS}; give a folder that transformers' save_pretrained or "
-            "pipeline.export wrote"
-        )
+        raise ConfigError(_why_no_weights(folder))
     found = _weights_in(path)
     for name in (BOUNDARY_WEIGHTS, COPYING_WEIGHTS):
         if (folder / name).is_file():
@@ -174,16 +175,29 @@ def _weights_in(path: Path) -> dict[str, StoredWeight]:
     return found
 
 
-def refused_pickle(folder: Path) -> str:
-    """The message about a folder with a pickle, with a command that converts it.
+def _why_no_weights(folder: Path) -> str:
+    """The message about a folder without WEIGHTS, with a command that makes them of what it has.
 
     The folder may be hostile, and Python imports from the current one (a `torch.py` there): the
     command can be typed anywhere, and -I imports from installed packages only.
     """
-    command = shlex.join(("python", "-I", "-c", UNPICKLE, str(folder.absolute())))
+    for kind, read in _READ_ONE.items():
+        for name in (kind, kind + INDEX):
+            if not (folder / name).exists():
+                continue
+            is_index = name != kind
+            what = "several files, and one is read" if is_index else "a pickle, which is not read"
+            listed = f'set(json.load(open(d + "{name}"))["weight_map"].values())'
+            code = _CONVERT.format(read=read, names=listed if is_index else json.dumps([name]))
+            command = shlex.join(("python", "-I", "-c", code, str(folder.absolute())))
+            verb = "join" if is_index else "convert"
+            return (
+                f"{folder} has its weights in {name}, {what}; {verb} them outside that folder, "
+                f"with torch 2.6 or newer: {command}"
+            )
     return (
-        f"{folder} has its weights in {PICKLED}, a pickle, which is not read; convert them outside "
-        f"that folder, with torch 2.6 or newer: {command}"
+        f"{folder} has no {WEIGHTS}; give a folder that transformers' save_pretrained or "
+        "pipeline.export wrote"
     )
 
 

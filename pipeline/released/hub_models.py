@@ -29,7 +29,7 @@ from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import bytes_in, make_directory, one_at_a_time, write_whole
 from pipeline.base.progress import calling_each, counting
 from pipeline.base.publish import TakenError, publish_folder, scratch_folder
-from pipeline.released.folder import CONFIG, WEIGHTS, check_config
+from pipeline.released.folder import CONFIG, INDEX, WEIGHTS, check_config
 from pipeline.remote.hub import (
     COMMIT,
     MARKER,
@@ -42,7 +42,6 @@ from pipeline.remote.hub import (
 _LOOK_SECONDS = 0.5
 """Pause between two looks at how much of a file has arrived."""
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([A-Za-z0-9][\w./-]*))?", re.A)
-_SHARDED = "model.safetensors.index.json"
 _READ = re.compile(
     r"(generator/)?(config\.json|(model|span_boundary|copying)\.safetensors"
     r"|(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json"
@@ -122,9 +121,9 @@ def _check_readable(repository: Repository, paths: list[str]) -> None:
         raise ConfigError(f"{shown} has no {CONFIG}, so it is not a model of transformers")
     if WEIGHTS in paths:
         return
-    if _SHARDED in paths:
+    if WEIGHTS + INDEX in paths:
         raise ConfigError(
-            f"{shown} has its weights in several files ({_SHARDED}), and we read one "
+            f"{shown} has its weights in several files ({WEIGHTS}{INDEX}), and we read one "
             f"{WEIGHTS}: save the model with save_pretrained(FOLDER, max_shard_size='1TB') and "
             "give FOLDER"
         )

@@ -31,7 +31,7 @@ from pipeline.base.errors import CheckpointError, ConfigError
 from pipeline.data.tokenizers.definitions import ROLES
 from pipeline.data.tokenizers.folders import read_vocabulary, stated_length
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.released.folder import CONFIG, GENERATOR, PICKLED, WEIGHTS
+from pipeline.released.folder import CONFIG, GENERATOR, WEIGHTS
 from pipeline.training.weights.model_folders import read_folder
 from pipeline.training.weights.token_pieces import pieces_of_tokens
 
@@ -132,13 +132,6 @@ def check_initial_weights(described: Mapping[str, Any], folder: Path) -> None:
 
 
 def _read(folder: Path) -> Folder:
-    weights = PICKLED if (folder / PICKLED).exists() else WEIGHTS  # reading says what to do
-    for name in (CONFIG, weights):
-        if not (folder / name).exists():
-            raise ConfigError(
-                f"--init {folder} has no {name}; give a folder that transformers' "
-                "save_pretrained or pipeline.export wrote"
-            )
     try:
         return read_folder(folder)
     except (OSError, ValueError, SafetensorError) as error:

@@ -2,7 +2,9 @@
 
 import json
 import re
+import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from pipeline.base.errors import ConfigError
 from pipeline.data.tokenizers.folders import read_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.released.folder import BOUNDARIES, MASKED, PAIRS, REPLACED, read_released
+from tests.launching import process
 from tests.pipeline.preparing import Call
 from tests.pipeline.released.models import save_electra, save_model
 
@@ -237,6 +240,33 @@ def of_many_words(folder: Path) -> None:
     change_settings(folder, vocab_size=999_999_999)
 
 
+def in_several_files(folder: Path) -> None:
+    """As transformers splits large models."""
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    write_parts(folder, weights, "model.safetensors", safetensors.torch.save_file)
+
+
+def in_several_pickles(folder: Path) -> None:
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    write_parts(folder, weights, "pytorch_model.bin", torch.save)
+
+
+def write_parts(
+    folder: Path,
+    weights: dict[str, torch.Tensor],
+    kind: str,
+    save: Callable[[dict[str, torch.Tensor], Path], object],
+) -> None:
+    (folder / "model.safetensors").unlink()
+    stem, _, ending = kind.partition(".")
+    names = sorted(weights)
+    files = {f"{stem}-0000{part + 1}-of-00002.{ending}": names[part::2] for part in range(2)}
+    for file, own in files.items():
+        save({name: weights[name] for name in own}, folder / file)
+    index = {name: file for file, own in files.items() for name in own}
+    (folder / f"{kind}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+
+
 def change_weight(
     folder: Path, change: Callable[[torch.Tensor], torch.Tensor], scales: str = ""
 ) -> None:
@@ -261,6 +291,8 @@ def change_settings(folder: Path, **settings: Any) -> None:
         (as_whole_numbers, f"{INNER} of type I32"),
         (as_doubles, f"{INNER} of type F64"),
         (of_many_words, "vocab_size=999999999"),
+        (in_several_files, "model.safetensors.index.json"),
+        (in_several_pickles, "pytorch_model.bin.index.json"),
         (with_nan, f"not finite: {INNER}"),
         (with_infinity, f"not finite: {INNER}"),
     ],
@@ -287,6 +319,24 @@ def test_what_is_no_model_is_refused_by_every_command(
         *_, line = call(main, *words, code=2).splitlines()
         assert line.startswith("error: ") and named in line and str(folder) in line
     assert not (tmp_path / "tuned").exists()
+
+
+@pytest.mark.parametrize("split", [in_several_files, in_several_pickles])
+def test_weights_in_several_files_are_joined_by_the_command_of_the_message(
+    split: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(ROBERTA, tmp_path / "it's a model"))
+    split(folder)
+    said = refusal(folder)
+    for module in ("json", "torch", "safetensors"):  # typed in the folder, which may be hostile
+        (folder / f"{module}.py").write_text("raise SystemExit('code of the folder ran')")
+    _, *words = shlex.split(said[said.index("python -I") :])
+    result = process.run([sys.executable, *words], cwd=folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    joined, whole = (load_file(path / "model.safetensors") for path in (folder, ROBERTA))
+    assert joined.keys() == whole.keys()
+    assert all((joined[name] == whole[name]).all() for name in whole)
+    assert MASKED in read_released(folder).heads
 
 
 def test_positions_that_are_whole_numbers_are_no_weights(tmp_path: Path, call: Call) -> None:
