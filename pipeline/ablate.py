@@ -15,7 +15,8 @@ from pipeline.base.errors import ConfigError, run_command
 from pipeline.experiments.ablate_arguments import chosen_jobs, parse_ablate, read_ablation
 
 if __name__ == "__main__":
-    run_command(partial(parse_before, "numba", parse_ablate))  # --help does not wait for it
+    # --help does not wait for it
+    run_command(partial(parse_before, "numba", parse_ablate), outlives_output=True)
 
 from pipeline.experiments.ablation_estimate import (
     check_arms,

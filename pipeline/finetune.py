@@ -19,7 +19,8 @@ from pipeline.downstream.finetune_arguments import (
 )
 
 if __name__ == "__main__":
-    run_command(partial(check_imports, parse_finetune))  # before torch and `model` are imported
+    # before torch and `model` are imported
+    run_command(partial(check_imports, parse_finetune), outlives_output=True)
 
 from pipeline.base.progress import note
 from pipeline.downstream.data_summary import about_data, describe_data, find_copies

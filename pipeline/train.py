@@ -20,7 +20,8 @@ from pipeline.training.network_arguments import parse_train
 if __name__ == "__main__":
     exit_on_stop_signals()
     print_stacks_on_usr2()
-    run_command(partial(check_imports, parse_train))  # before torch and `model` are imported
+    # before torch and `model` are imported
+    run_command(partial(check_imports, parse_train), outlives_output=True)
 
 from pipeline.cluster.launcher import LauncherWatch
 from pipeline.cluster.ranks import (

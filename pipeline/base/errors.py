@@ -15,7 +15,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, NoReturn, cast
 
 from pipeline.base.shown_urls import show_text
 
@@ -79,8 +79,16 @@ class DivergedError(PipelineError):
     exit_code = EXIT_DIVERGED
 
 
-class _OutputLost(Exception):
-    """The reader of this process's output is gone."""
+class OutputLost(BaseException):
+    """The reader, terminal or disk of this process's output is gone.
+
+    Not an Exception: a user's function that prints would fail with it, and only its document be
+    lost.
+    """
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class _StandardStream(io.RawIOBase):
@@ -126,9 +134,7 @@ class _StandardStream(io.RawIOBase):
         # A thread that only shows progress leaves it to what the command itself prints.
         if _StandardStream.is_needed and threading.current_thread() is threading.main_thread():
             _StandardStream.is_needed = False
-            if error.errno == errno.EPIPE:
-                raise _OutputLost
-            raise OSError(error.errno, error.strerror, self.name)
+            raise OutputLost(OSError(error.errno, error.strerror, self.name))
 
 
 def guard_outputs() -> None:
@@ -210,6 +216,14 @@ def run_command(
     os._exit(code)
 
 
+def described(error: BaseException) -> str:
+    """The class of an error and what it says; that of a user's own class may fail as well."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return type(error).__name__
+
+
 def listed(names: Iterable[str]) -> str:
     """Names of fields or columns in a message, or the first of them if they are long."""
     shown = ", ".join(map(escaped, itertools.islice(names, _MOST_LISTED)))
@@ -254,16 +268,15 @@ def _run(main: Callable[[], None], outlives_output: bool) -> None:
         lines = str(error).split("\n  ") if error.problems else [str(error)]
         print("error:", "\n  ".join(map(one_line, lines)), file=sys.stderr)
         sys.exit(error.exit_code)
-    except _OutputLost:
-        sys.exit(EXIT_NO_READER)  # without a line: `| head` has all that it wants
+    except OutputLost as lost:
+        if lost.reason.errno == errno.EPIPE:
+            sys.exit(EXIT_NO_READER)  # without a line: `| head` has all that it wants
+        _end_by(lost.reason)
     except OSError as error:
         # A full, read-only or missing disk. No file is left half-written.
         if error.filename is None and error.errno not in _FULL:
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        reason = error.strerror or str(error)
-        print(one_line(f"error: {where}{reason}; fix this and rerun"), file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
+        _end_by(error)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and str(error) != _NO_THREAD:
             raise
@@ -277,3 +290,10 @@ def _run(main: Callable[[], None], outlives_output: bool) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would print a traceback
         print("interrupted; run the same command again to resume", file=sys.stderr)
         sys.exit(EXIT_BY_USER)
+
+
+def _end_by(error: OSError) -> NoReturn:
+    where = f"{error.filename}: " if error.filename else ""
+    reason = error.strerror or str(error)
+    print(one_line(f"error: {where}{reason}; fix this and rerun"), file=sys.stderr)
+    sys.exit(EXIT_USER_ERROR)

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pipeline.base.errors import ConfigError, PipelineError
+from pipeline.base.errors import ConfigError, PipelineError, described
 from pipeline.config.settings import find_near
 from pipeline.experiments.tables import albert, electra, modern, roberta, spanbert
 from pipeline.experiments.tables.table import Arm, Table, run_of
@@ -65,7 +65,7 @@ def arms_from_file(path: str | Path) -> Table:
         raise
     except BaseException as error:  # whatever the user's own code raises, SystemExit too
         ours = isinstance(error, PipelineError)
-        said = str(error) if ours else f"{type(error).__name__}: {error}; fix the file"
+        said = str(error) if ours else f"{described(error)}; fix the file"
         # one line, whatever was raised
         raise ConfigError(f"{path}{_line_of(error, path)}: {' '.join(said.split())}") from error
     if not isinstance(arms, list | tuple) or not all(isinstance(arm, Arm) for arm in arms):

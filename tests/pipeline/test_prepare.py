@@ -315,9 +315,13 @@ def test_without_a_reader_of_its_output_it_ends_but_not_well(
 ) -> None:
     """`prepare | head -1` ended with 0 and no shards, so a script went on to train."""
     path = write_jsonl(tmp_path / "in.jsonl", [STORY, STORY.upper()])
-    arguments = ("--corpus", path, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out"))
-    assert run_unheard(*PREPARE, *arguments) == 141
-    assert not (tmp_path / "out/manifest.json").exists()
+    (tmp_path / "says.py").write_text(
+        "def says(document):\n    print(1, flush=True)\n    return ''"
+    )
+    for more in ((), ("--map", f"{tmp_path}/says.py:says")):  # which does not drop the documents
+        arguments = ("--corpus", path, "--workers", 1, *tiny(tiny_tokenizer, tmp_path / "out"))
+        assert run_unheard(*PREPARE, *arguments, *more) == 141
+        assert not (tmp_path / "out/manifest.json").exists()
 
 
 def test_interrupted_workers_exit_at_once(tiny_tokenizer: Path, tmp_path: Path) -> None:

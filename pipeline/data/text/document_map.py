@@ -22,7 +22,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import ConfigError, DataError
+from pipeline.base.errors import ConfigError, DataError, OutputLost, described
 from pipeline.ingest.documents.records import BadRecord, Dropped, Rewriting
 
 MAP = "map"
@@ -99,7 +99,7 @@ def _load_function(path: str, name: str, sha256: str) -> DocumentMap:
     try:
         # What was hashed, rather than a compiled copy that Python keeps by the file's date.
         exec(compile(content, path, "exec"), module.__dict__)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OutputLost):
         raise
     except BaseException as error:  # whatever the user's own code raises, SystemExit too
         raise ConfigError(f"--map: {path} fails: {_explain(error, path)}; fix it") from error
@@ -118,7 +118,7 @@ def apply_map(rewriting: Rewriting, document: Document) -> str | Dropped | BadRe
     function = load_map(rewriting)
     try:
         found = function(document)
-    except (MemoryError, KeyboardInterrupt):  # says nothing about the document
+    except (MemoryError, KeyboardInterrupt, OutputLost):  # says nothing about the document
         raise
     except Exception as error:
         about = _explain(error, rewriting.path)
@@ -161,4 +161,4 @@ def _explain(error: BaseException, path: str) -> str:
              if frame.filename == path]  # fmt: skip
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     where = f" at {Path(path).name}:{line}" if line else ""
-    return f"{type(error).__name__}: {error}{where}"
+    return f"{described(error)}{where}"

@@ -165,6 +165,24 @@ def test_output_that_is_gone(kind: str, flags: list[str], tmp_path: Path) -> Non
         assert done.exists() is not ends
 
 
+@pytest.mark.parametrize(("kind", "code"), [("reader", 141), ("disk", 2)])
+def test_a_loss_is_none_of_what_users_functions_catch(kind: str, code: int) -> None:
+    """A document whose function printed was dropped, and the command ended with 0."""
+    text = (
+        "from pipeline.base.errors import run_command\n"
+        "def main():\n"
+        "    try:\n"
+        "        print(1, flush=True)\n"
+        "    except Exception:\n"
+        "        pass\n"
+        "run_command(main)"
+    )
+    given = gone(kind)
+    done = process.run([sys.executable, "-c", text], stdout=given, cold=True)
+    os.close(given)
+    assert done.returncode == code and "Traceback" not in done.stderr
+
+
 def test_a_full_disk_may_have_room_later(tmp_path: Path) -> None:
     """What does not fit is lost, and what fits is written."""
     code = (

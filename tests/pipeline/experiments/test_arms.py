@@ -54,6 +54,7 @@ def test_a_file_without_arms_is_refused_in_one_line(tmp_path: Path) -> None:
         ("ARMS = [\n", ", line 1: SyntaxError: '[' was never closed"),
         ("\n\nARMS = missing\n", ", line 3: NameError: name 'missing' is not defined"),
         ("import sys\nsys.exit(3)\n", ", line 2: SystemExit: 3"),
+        ("class Mute(Exception):\n    __str__ = None\nraise Mute\n", ", line 3: Mute"),
         (f"{ONE}ARMS = [Arm(1, 'x', ()), Arm('b', 'x', ())]", "[0] has name=1,"),
         (f"{ONE}ARMS = [Arm('a', [], ()), Arm('b', 'x', ())]", "recipe=[],"),
         (f"{ONE}ARMS = [Arm('a', 'x', 'y=1')]", "changes='y=1',"),

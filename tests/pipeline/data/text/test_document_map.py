@@ -50,6 +50,8 @@ def test_results(tmp_path: Path) -> None:
         ("return Drop('too dull')", Dropped("a.jsonl@7", "map: too dull")),
         ("raise KeyError('x')",
          BadRecord("a.jsonl@7", "map raised KeyError", "KeyError: 'x' at tidy.py:4")),
+        ("raise type('Mute', (Exception,), {'__str__': lambda self: self.text})",
+         BadRecord("a.jsonl@7", "map raised Mute", "Mute at tidy.py:4")),
     ):  # fmt: skip
         assert apply_map(function(tmp_path, body), GIVEN) == made
     for body, says in (
@@ -63,6 +65,7 @@ def test_results(tmp_path: Path) -> None:
         ("return Drop(None)", "returned Drop"),
         ("raise SystemExit(0)", "at a.jsonl@7 with SystemExit: 0 at tidy.py:4"),
         ("raise GeneratorExit", "at a.jsonl@7 with GeneratorExit"),
+        ("raise type('Mute', (BaseException,), {'__str__': lambda _: exit(0)})", "with Mute at"),
     ):
         with pytest.raises(DataError, match=says):
             apply_map(function(tmp_path, body), GIVEN)
