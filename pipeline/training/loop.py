@@ -290,12 +290,12 @@ class Trainer:
         """Score the held-out sequences of the phase of the last step, see `Validator`; before the
         first step those of the run's last phase, to compare with at the end."""
         step = self.progress.step
-        scored = self.validator.validate(
-            step, phase_of(self.feed.phases, (step or self.run.steps) - 1),
-            at_end=step in (0, self.run.steps),
-        )  # fmt: skip
+        phase = phase_of(self.feed.phases, (step or self.run.steps) - 1)
+        scored = self.validator.validate(step, phase, at_end=step in (0, self.run.steps))
         if step == 0 and len(self.feed.phases) > 1 and self.cluster.device.type == "cuda":
             torch.compiler.reset()  # as in `_enter_phase`
+        if scored and step == self.run.steps:  # no gradient follows that could show more
+            self.saver.sound_step = step
         return scored
 
     def _owes_validation(self) -> bool:

@@ -153,7 +153,9 @@ class Recovery:
 
     def check_gradients(self, progress: Progress) -> None:
         """Raises DivergedError after MOST_SKIPPED steps in a row without a finite gradient."""
-        if progress.skipped_in_a_row >= MOST_SKIPPED:
+        if not progress.skipped_in_a_row:
+            self.saver.sound_step = progress.step - 1  # whose weights gave this gradient
+        elif progress.skipped_in_a_row >= MOST_SKIPPED:
             self.end_broken(progress)
 
     def end_broken(self, progress: Progress) -> None:

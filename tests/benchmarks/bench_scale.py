@@ -196,7 +196,7 @@ def save(run: Path, ranks: int) -> None:
         write_fragments(temporary, rank, divide(fragments(), rank, ranks))
     shapes = {part.name: (ELEMENTS,) for part in fragments()}
     state = replace(toy_checkpoints.state(1, ranks), shapes=shapes)
-    publish(temporary, state, keep=1, keep_every=0)
+    publish(temporary, state)
 
 
 def read_share(run: Path, ranks: RankGroup) -> None:

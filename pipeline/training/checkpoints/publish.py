@@ -117,32 +117,28 @@ def wait_for_ranks(
         )
 
 
-def publish(
-    temporary: Path,
-    state: State,
-    *,
-    keep: int,
-    keep_every: int,
-    kept: Collection[int] = (),
-) -> list[str]:
-    """Complete and rename the directory, remove old ones; returns warnings about the removal.
-
-    kept: steps whose checkpoints are never removed, besides those of keep_every.
-    """
+def publish(temporary: Path, state: State) -> list[str]:
+    """Complete and rename the directory; returns warnings about what cannot be removed."""
     _complete(temporary, state)  # 2. and 3.
     checkpoints, name = temporary.parent, step_name(state.step)
     final, replaced = checkpoints / name, checkpoints / f".{name}.replaced"
     publish_folder(temporary, final, replaced)  # 4. by one rename, or two for a step saved before
     write_whole(checkpoints / LATEST, f"{name}\n".encode())  # 5. names what is there
-    # 6. Only now: until `latest` names the new one, a resume needs them.
-    forever = {step_name(other) for other in kept}
-    superseded = [
-        path
-        for path in _find_superseded(checkpoints, state.step, keep, keep_every)
-        if path.name not in forever
-    ]
-    obsolete = [replaced, *superseded] if replaced.exists() else superseded
-    return _remove(obsolete)
+    return _remove([replaced]) if replaced.exists() else []
+
+
+def remove_superseded(
+    checkpoints: Path, step: int, *, keep: int, keep_every: int, kept: Collection[int]
+) -> list[str]:
+    """Remove checkpoints before `step` (6.); returns warnings.
+
+    With that of `step`, `keep` newest ones remain, and all of keep_every and `kept`.
+    """
+    # Only now: until `latest` names the new one, a resume needs them.
+    older = {other: path for other, path in saved_steps(checkpoints).items() if other < step}
+    beyond = list(older)[: max(0, len(older) + 1 - keep)]
+    forever = {other for other in older if keep_every and other % keep_every == 0} | {*kept}
+    return _remove([older[other] for other in beyond if other not in forever])
 
 
 def remove_newer(checkpoints: Path, step: int) -> list[str]:
@@ -194,14 +190,6 @@ def _remove(paths: list[Path]) -> list[str]:
         except OSError as error:
             warnings.append(f"cannot remove the old checkpoint {path}: {error.strerror}")
     return warnings
-
-
-def _find_superseded(checkpoints: Path, step: int, keep: int, keep_every: int) -> list[Path]:
-    """Checkpoints before `step` that are neither among the newest nor kept forever."""
-    older = {other: path for other, path in saved_steps(checkpoints).items() if other < step}
-    # + 1: the new checkpoint is one of the newest.
-    beyond = list(older)[: max(0, len(older) + 1 - keep)]
-    return [older[other] for other in beyond if not keep_every or other % keep_every]
 
 
 def _note_name(rank: int) -> str:

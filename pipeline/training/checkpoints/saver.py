@@ -28,6 +28,7 @@ from pipeline.training.checkpoints.publish import (
     note_failure,
     publish,
     remove_leftovers,
+    remove_superseded,
     temporary_directory,
     wait_for_ranks,
 )
@@ -95,6 +96,9 @@ class Saver:
         """Further steps that are saved, and never removed."""
         self.saved_step = saved_step
         """Step of the newest checkpoint known to be published, -1 if there is none."""
+        self.sound_step = -1
+        """The last step whose weights gave a finite gradient. Those of a newer checkpoint may be
+        broken, so the one before it is not removed yet."""
         self._estimate = parameters * PARAMETER_BYTES / ranks.world_size / SLOW_BYTES_PER_SECOND
         self._measured = 0.0
         self.before_publishing = before_publishing
@@ -169,6 +173,8 @@ class Saver:
             # 1. Agreed: no rank writes before the directory is there and empty.
             with agreed(self.ranks, CheckpointError):
                 if self.ranks.rank == 0:
+                    # What `_publish` left: before `step` all are sound, as it has an update.
+                    self._remove_old(state.step, self.keep + 1)
                     make_room(temporary, state)
         except CheckpointError as error:
             attempt.failure = str(error)
@@ -214,21 +220,22 @@ class Saver:
             wait_for_ranks(attempt.temporary, world_size, attempt.mistake, attempt.given_up)
             # Metrics first: a resume cuts the lines after its step, and cannot restore lost ones.
             self.before_publishing()
-            warnings = publish(
-                attempt.temporary,
-                attempt.state,
-                keep=self.keep,
-                keep_every=self.keep_every,
-                kept=self.kept,
-            )
+            for warning in publish(attempt.temporary, attempt.state):
+                self.tell(f"warning: {warning}")
+            is_sound = self.sound_step >= attempt.state.step
+            self._remove_old(attempt.state.step, self.keep if is_sound else max(2, self.keep))
         except (OSError, PipelineError) as error:
             attempt.failure = str(error)
             self._report_failure(attempt, attempt.failure)
             with suppress(OSError, PipelineError):  # the first failure is the one to report
                 remove_leftovers(self.checkpoints.parent)
-        else:
-            for warning in warnings:
-                self.tell(f"warning: {warning}")
+
+    def _remove_old(self, step: int, keep: int) -> None:
+        """Remove checkpoints so that `keep` newest ones remain with that of `step`."""
+        for warning in remove_superseded(
+            self.checkpoints, step, keep=keep, keep_every=self.keep_every, kept=self.kept
+        ):
+            self.tell(f"warning: {warning}")
 
     def _report_failure(self, attempt: _Attempt, mistake: str) -> None:
         if attempt.loud and not attempt.reported and self.ranks.rank == 0:

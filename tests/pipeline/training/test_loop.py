@@ -117,7 +117,8 @@ def trainer(
         checkpoint=None, grammar=None, general=None,
     )  # fmt: skip
     engine: Any = PlainEngine(run, finite)
-    saver, metrics = Saver(output, Alone(), keep=3, keep_every=0), Metrics(output, progress.step)
+    saver = Saver(output, Alone(), keep=run.checkpoint.keep, keep_every=0)
+    metrics = Metrics(output, progress.step)
     return build_trainer(job, cluster, StopRequest(), start, engine, saver, metrics)
 
 
@@ -295,6 +296,7 @@ def breaking(lesson: Path, output: Path, at: int, *settings: str, weights: bool 
     [
         # weights without a finite gradient are not good, but nobody knew when they were saved
         (6, False, ["checkpoint.every=1", "steps=20"], 4, [3, 4, 5]),
+        (6, False, ["checkpoint.every=1", "checkpoint.keep=1", "steps=20"], 4, [4, 5]),
         (12, False, [], 8, [4, 8]),  # only the last update is skipped
         (12, True, [], 8, [4, 8]),  # the last update ruins the weights: no gradient shows it
         (10, True, ["checkpoint.every=5"], 5, [5]),  # validated and due to be saved
