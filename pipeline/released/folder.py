@@ -40,11 +40,12 @@ INDEX = ".index.json"
 """What is added to WEIGHTS or PICKLED in a folder that has its weights in several files."""
 _READ_ONE = {
     WEIGHTS: "s.load_file(d + n)",
-    PICKLED: 'torch.load(d + n, map_location="cpu", weights_only=True)',
+    PICKLED: 'load(d + n, map_location="cpu", weights_only=True)',
 }
 """Python code that reads a file `n` of a folder `d`."""
 _CONVERT = (
-    'import json, sys, torch; import safetensors.torch as s; d = sys.argv[1] + "/"; w = {{}}; '
+    "import json, sys; from torch import load; import safetensors.torch as s; "
+    'd = sys.argv[1] + "/"; w = {{}}; '
     f'[w.update({{read}}) for n in {{names}}]; open(d + "{WEIGHTS}", "xb").write('
     's.save({{n: w[n].contiguous().clone() for n in w}}, {{"format": "pt"}}))'
 )
@@ -187,7 +188,9 @@ def _why_no_weights(folder: Path) -> str:
                 continue
             is_index = name != kind
             what = "several files, and one is read" if is_index else "a pickle, which is not read"
-            listed = f'set(json.load(open(d + "{name}"))["weight_map"].values())'
+            # of this folder alone, whatever a hostile index names
+            files = f'json.load(open(d + "{name}"))["weight_map"].values()'
+            listed = f'{{n.split("/")[-1] for n in {files}}}'
             code = _CONVERT.format(read=read, names=listed if is_index else json.dumps([name]))
             command = shlex.join(("python", "-I", "-c", code, str(folder.absolute())))
             verb = "join" if is_index else "convert"
