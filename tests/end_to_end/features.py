@@ -1,0 +1,401 @@
+"""One row for each feature that the pages promise: command lines, exit code, what must hold.
+
+Whoever adds a feature adds a row, and whoever removes one removes its rows. The rows look from
+outside only, so they stay valid while the code changes. `commands.py` explains how to read them.
+"""
+
+from tests.end_to_end.commands import NOTHING, row
+
+TINY = "--recipe roberta_tiny --tokenizer bpe-tokenizer --workers 1"
+"""Of `prepare`: for the smallest RoBERTa."""
+SIX = (
+    "--set steps=6 --set schedule.warmup_steps=2 --set optimizer.peak_lr=0.01 "
+    "--set batch.sequences=16 --set batch.per_device=8 --set validation.every=3 "
+    "--set checkpoint.every=3 --set logging.every=1"
+)
+"""Of `train`: six steps."""
+LOSS = 7.44358
+"""Of the sixth step of roberta_tiny, whatever the ranks, the stage and the interruptions."""
+ADAM = "--set optimizer.kind=adamw --set optimizer.peak_lr=0.002"
+ARMS = (
+    "--recipe roberta_tiny --set batch.sequences=16 --set encoder.layers=1 --arm usual --arm low "
+    "--set optimizer.peak_lr=1e-4 --corpus news --input news.jsonl --tokenizer bpe-tokenizer "
+    "--seeds 2 --train-steps 4"
+)
+"""Of `ablate`: two arms of a RoBERTa with one layer."""
+MIXTURE = '[{"corpus": "cc-news", "weight": 3}, {"corpus": "stories", "weight": 1}]'
+PHASE_OF_16 = '{"steps": 3, "sequence_length": 16, "sequences": 16}'
+PHASE_OF_32 = '{"steps": 3, "sequence_length": 32, "sequences": 16}'
+TUNE = "--seeds 1 --epochs 1 --rows 16 --baselines majority --dev-share 0.25"
+"""Of `finetune`: one seed, seconds."""
+STARS = "--task classification --train reviews.csv --text text --target stars"
+
+PREPARATIONS = {
+    "bpe-tokenizer": "train_tokenizer --corpus sample --recipe roberta_tiny --output bpe-tokenizer",
+    "wordpiece-tokenizer": """
+        train_tokenizer --corpus sample --recipe bert_tiny --output wordpiece-tokenizer""",
+    "cased-tokenizer": """
+        train_tokenizer --corpus sample --recipe spanbert_tiny --output cased-tokenizer""",
+    "unigram-tokenizer": """
+        train_tokenizer --corpus sample --recipe albert_tiny --output unigram-tokenizer""",
+    "shards": f"prepare --corpus news --input news.jsonl {TINY} --output shards",
+    "more-shards": f"prepare --corpus more --input more.jsonl {TINY} --output more-shards",
+    "short-shards": f"""
+        prepare --corpus news --input news.jsonl {TINY} --set data.sequence_length=16 \\
+            --output short-shards""",
+    "drawn-shards": f"""
+        prepare --corpus news --input news.jsonl {TINY} --set data.mask_mode=per-epoch \\
+            --set data.duplicates=0 --output drawn-shards""",
+    "two-shards": f"""
+        prepare --corpus both --input cc-news=news.jsonl stories=more.jsonl {TINY} \\
+            --output two-shards""",
+    "bert-shards": """
+        prepare --corpus news --input news.jsonl --recipe bert_tiny --workers 1 \\
+            --tokenizer wordpiece-tokenizer --output bert-shards""",
+    "albert-shards": """
+        prepare --corpus news --input news.jsonl --recipe albert_tiny --workers 1 \\
+            --tokenizer unigram-tokenizer --output albert-shards""",
+    "electra-shards": """
+        prepare --corpus news --input news.jsonl --recipe electra_tiny --workers 1 \\
+            --tokenizer wordpiece-tokenizer --output electra-shards""",
+    "spanbert-shards": """
+        prepare --corpus news --input news.jsonl --recipe spanbert_tiny --workers 1 \\
+            --tokenizer cased-tokenizer --output spanbert-shards""",
+    "modernbert-shards": """
+        prepare --corpus news --input news.jsonl --recipe modernbert_tiny --workers 1 \\
+            --tokenizer bpe-tokenizer --output modernbert-shards""",
+    "run": f"train roberta_tiny --data shards --output run {SIX}",
+    "exported": "export run --output exported",
+    "ablation": f"ablate {ARMS} --output ablation",
+    "tuned": f"""
+        finetune exported {STARS} {TUNE} --output tuned""",
+}
+"""What rows need and share: the name of a file or folder, and the lines that make it."""
+
+READING = [
+    # --- prepare: every format of inputs, see pipeline/ingest/documents/README.md
+    row(
+        "prepare JSON lines",
+        f"prepare --corpus own --input news.jsonl {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 300),
+        ("out/documents.parquet", "rows", 300),
+        ("out/rows", "validation-00000.arrow"),
+        ("out/mask-9", "train-00000.arrow"),
+        ("out/tokenizer", "tokenizer.json"),
+    ),
+    *(
+        row(
+            f"prepare JSON lines in {end}",
+            f"prepare --corpus own --input news.jsonl.{end} {TINY} --output out",
+            ("out/manifest.json", "totals.documents", 300),
+        )
+        for end in ("gz", "zst", "xz", "bz2")
+    ),
+    *(
+        row(
+            f"prepare {kind}",
+            f"prepare --corpus own --input {name} {TINY} --output out",
+            ("out/manifest.json", "totals.documents", 40),
+        )
+        for kind, name in {
+            "a JSON array": "array.json",
+            "Parquet": "news.parquet",
+            "Arrow": "news.arrow",
+            "CSV": "news.csv",
+            "CSV with semicolons": "semicolons.csv",
+            "TSV": "news.tsv",
+            "text between blank lines": "blank.txt",
+            "a tar": "files.tar",
+            "a zip": "files.zip",
+            "wikiextractor's JSON": "wiki_00",
+            "a folder of web pages": "site",
+        }.items()
+    ),
+    row(
+        "prepare tars in a compressed tar",
+        f"prepare --corpus own --input tars.tar.xz more.jsonl {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 102),
+    ),
+    row(
+        "prepare text by lines",
+        f"prepare --corpus own --input stories.txt --plain-text lines {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 40),
+    ),
+    row(
+        "prepare a document per file",
+        f"prepare --corpus own --input files --plain-text file {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 100),
+    ),
+    row(
+        "prepare books without their licences",
+        f"prepare --corpus bookcorpus --input books {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 12),
+        "cut",
+    ),
+    row(
+        "prepare a dump of a wiki",
+        f"prepare --corpus wikipedia --input dump.xml {TINY} --output out",
+        ("out/manifest.json", "corpora.wikipedia.documents", 40),
+        ("out/manifest.json", "corpora.wikipedia.dropped", {"redirect": 1, "not an article": 1}),
+    ),
+    row(
+        "prepare a compressed dump",
+        f"prepare --corpus wikipedia --input dump.xml.bz2 {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 40),
+    ),
+    row(
+        "prepare a WARC file",
+        f"prepare --corpus cc-news --input crawl.warc.gz {TINY} --output out",
+        ("out/manifest.json", "corpora.cc-news.documents", 40),
+    ),
+    row(
+        "prepare a WET file",
+        f"prepare --corpus cc-news --input crawl.wet.gz {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 40),
+    ),
+    row(
+        "prepare at most some pages of a site",
+        f"prepare --corpus cc-news --input crawl.warc.gz --pages-per-domain 9 {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 9),
+        goes=True,
+    ),
+    row(
+        "prepare the sample, with a tokenizer of its own",
+        "prepare --corpus sample --recipe roberta_tiny --workers 1",
+        ("root/shards/sample-*/manifest.json", "corpora.#", 5),
+        ("root/shards/sample-*/manifest.json", "tokenizer.size", (2000, 2048)),
+        ("root/tokenizers", ""),
+        slow=True,
+    ),
+    row(
+        "prepare text of a nested field",
+        f"prepare --corpus own --input nested.jsonl --text-field a.b {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 40),
+    ),
+    row(
+        "prepare what a function makes of documents",
+        f"prepare --corpus own --input news.jsonl --map tidy.py:tidy {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 289),
+    ),
+    row(
+        "prepare a group of corpora",
+        f"prepare --corpus both --input cc-news=news.jsonl stories=more.jsonl {TINY} --output out",
+        ("out/manifest.json", "corpora.cc-news.documents", 300),
+        ("out/manifest.json", "corpora.stories.documents", 100),
+    ),
+    row(
+        "prepare a corpus for each folder",
+        f"prepare --corpus own --input languages --by-folder --languages by-folder {TINY} \\\n"
+        "--output out",
+        ("out/manifest.json", "corpora.en-web.language", "en"),
+        ("out/manifest.json", "corpora.de-web.documents", 30),
+    ),
+    row(
+        "count bad records",
+        f"prepare --corpus own --input bad.jsonl --max-bad-fraction 0.1 {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 97),
+        ("out/manifest.json", "corpora.own.bad.#", 2),
+    ),
+    row("explain a corpus", "prepare --corpus cc-news --explain", "63 M", NOTHING),
+]
+
+PREPARING = [
+    # --- prepare: rows and masks, see pipeline/data/rows/README.md
+    *(
+        row(
+            f"rows of {format}",
+            f"prepare --corpus own --input news.jsonl {TINY} --output out "
+            f"--set data.format={format} {more}",
+            ("out/manifest.json", "data.format", format),
+            fact,
+        )
+        for format, more, fact in (
+            ("doc_sentences", "", ("out/manifest.json", "totals.sequences", (1, 9999))),
+            (
+                "single_segment",
+                "--set data.segments.short_share=0.1",
+                ("out/manifest.json", "totals.sequences", (1, 9999)),
+            ),
+            (
+                "segment_pair",
+                "--set data.segments.label=next",
+                ("out/manifest.json", "corpora.own.packed.repeated_tokens", (1, 99999)),
+            ),
+            (
+                "sentence_pair",
+                "--set data.segments.label=next",
+                ("out/manifest.json", "totals.sequences", (1, 9999)),
+            ),
+        )
+    ),
+    *(
+        row(
+            f"masks by {scheme}",
+            f"prepare --corpus own --input news.jsonl {TINY} --output out "
+            f"--set data.masking={scheme} --set data.duplicates=2 {more}\n"
+            "inspect out --verify --workers 1",
+            "masks match their keys (2 masks)",
+        )
+        for scheme, more in {
+            "token": "",
+            "whole_word": "",
+            "ngram": "",
+            "span": "",
+            "electra": "--set data.masks.random_share=0 --set data.masks.mask_share=0.85",
+        }.items()
+    ),
+    row(
+        "random tokens as frequent as in the text",
+        f"prepare --corpus own --input news.jsonl {TINY} --output out "
+        "--set data.masks.random_ids=unigram",
+        ("out", "token_counts.bin"),
+    ),
+    row("no stored masks", "inspect drawn-shards --verify --workers 1", "verified"),
+    row(
+        "compressed masks",
+        f"prepare --corpus own --input news.jsonl {TINY} --compression zstd --output out",
+        ("out/manifest.json", "compression", "zstd"),
+    ),
+    row(
+        "a corpus to evaluate on",
+        f"prepare --corpus own --input more.jsonl {TINY} --set data.validation_fraction=1 "
+        "--output out",
+        ("out/manifest.json", "shards.*.split", ["validation"]),
+    ),
+    row(
+        "ids of the library tokenizers",
+        f"prepare --corpus news --input news.jsonl {TINY} --engine tokenizers --output out\n"
+        "cmp out/rows/train-00000.arrow shards/rows/train-00000.arrow",
+    ),
+    # --- prepare: selection, see pipeline/data/selection/README.md
+    row(
+        "drop exact copies",
+        f"prepare --corpus own --input copies.jsonl --dedup exact {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 120),
+    ),
+    row(
+        "drop near-copies",
+        f"prepare --corpus own --input copies.jsonl --dedup near {TINY} --output out\n"
+        "inspect copies.jsonl --corpus own --decisions",
+        "near-duplicate",
+        ("out/manifest.json", "totals.documents", 100),
+    ),
+    row(
+        "drop near-copies of earlier shards",
+        f"prepare --corpus own --input news.jsonl --dedup near --keep-signatures {TINY} "
+        f"--output one\nprepare --corpus own --input copies.jsonl news.jsonl --dedup near "
+        f"--against one {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 100),
+        goes=True,
+    ),
+    row(
+        "drop documents with evaluation text",
+        f"prepare --corpus own --input news.jsonl --decontaminate quiz {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 299),
+    ),
+    row(
+        "keep a budget of words",
+        f"prepare --corpus own --input news.jsonl --most-words 3000 {TINY} --output out",
+        ("out/manifest.json", "corpora.own.words", (2900, 3000)),
+    ),
+    *(
+        row(
+            f"filter by {rule}",
+            f"prepare --corpus own --input mixed.jsonl --filter {rule} {TINY} --output out",
+            ("out/manifest.json", "totals.documents", kept),
+        )
+        for rule, kept in {
+            "min-words=5": 120,
+            "max-words=9": 10,
+            "min-letters=0.8": 110,
+            "max-repeated=0.3": 120,
+            "language=en": 120,
+            "c4": 100,
+            "gopher-quality": 90,
+            "fineweb": 100,
+        }.items()
+    ),
+    # --- prepare: how it runs, see pipeline/data/README.md
+    row(
+        "start again",
+        f"prepare --corpus news --input news.jsonl {TINY} --output shards",
+        "nothing to do",
+    ),
+    row(
+        "the same shards from two workers",
+        "prepare --corpus news --input news.jsonl --recipe roberta_tiny --workers 2 "
+        "--tokenizer bpe-tokenizer --output out\ndiff -r -x .inputs.json out shards",
+    ),
+    row(
+        "the same shards from parts",
+        f"prepare --corpus news --input news.jsonl {TINY} --output out --part 1/2\n"
+        f"prepare --corpus news --input news.jsonl {TINY} --output out --part 2/2\n"
+        "diff -r -x .inputs.json -x .work out shards",
+    ),
+    row(
+        "the same shards from MPI ranks",
+        "mpiexec 2 prepare --corpus news --input news.jsonl --recipe roberta_tiny "
+        "--tokenizer bpe-tokenizer --output out\ndiff -r -x .inputs.json -x .work out shards",
+    ),
+    row(
+        "estimate a preparation",
+        f"prepare --corpus own --input news.jsonl {TINY} --dry-run --output out",
+        "documents",
+        NOTHING,
+    ),
+    row(
+        "prepare for the run of an earlier run",
+        "prepare --corpus news --input news.jsonl --run run/run.json --tokenizer bpe-tokenizer "
+        "--workers 1 --output out\ndiff -r -x .inputs.json -x manifest.json out shards",
+    ),
+    # --- other commands about text
+    row(
+        "train a WordPiece tokenizer of a size",
+        "train_tokenizer --corpus own --input news.jsonl --kind wordpiece --vocab-size 300 "
+        "--set data.lower_case=true --output out\ninspect out",
+        "wordpiece, uncased, 300 ids",
+    ),
+    row("train a unigram tokenizer", "inspect unigram-tokenizer", "unigram, uncased, 2,0"),
+    row(
+        "inspect shards",
+        "inspect shards --sequence 3 --tokens 4",
+        "300 documents",
+        "sequence 3 of train",
+    ),
+    row("verify shards", "inspect shards --verify --workers 1", "masks match their keys"),
+    row(
+        "find damaged shards",
+        "cp -rL shards out\n"
+        "truncate --size=-9 out/mask-0/train-00000.arrow\n"
+        "inspect out --verify --workers 1",
+        "mask-0/train-00000.arrow",
+        code=2,
+    ),
+    row(
+        "inspect documents",
+        "inspect news.jsonl --samples 2 --html page.html",
+        "300 kept, 100.0%",
+        ("page.html", "<html"),
+    ),
+    row(
+        "inspect what rules would drop",
+        "inspect mixed.jsonl --corpus own --filter gopher-repetition --map tidy.py:tidy",
+        "gopher-repetition: over 16 %",
+    ),
+    row(
+        "take documents down",
+        "takedown --data shards --documents news.jsonl@0 --output out --workers 1\n"
+        "inspect out --verify --workers 1",
+        "verified",
+        ("out/manifest.json", "takedowns.#", 1),
+        goes=True,
+    ),
+    row(
+        "list what no shards need",
+        f"prepare --corpus own --input books {TINY} --output out\nclean",
+        "books",
+        goes=True,
+    ),
+]
+
+FEATURES = [*READING, *PREPARING]
