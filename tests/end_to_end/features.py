@@ -196,6 +196,12 @@ READING = [
         ("out/manifest.json", "totals.documents", 97),
         ("out/manifest.json", "corpora.own.bad.#", 2),
     ),
+    row(
+        "allow unknown characters",
+        "prepare --corpus own --input chinese.jsonl --recipe bert_tiny --workers 1 "
+        "--tokenizer wordpiece-tokenizer --allow-unknown --output out",
+        ("out/manifest.json", "corpora.own.unknown.characters", (1000, 99999)),
+    ),
     row("explain a corpus", "prepare --corpus cc-news --explain", "63 M", NOTHING),
 ]
 
@@ -352,15 +358,15 @@ PREPARING = [
     row(
         "train a WordPiece tokenizer of a size",
         "train_tokenizer --corpus own --input news.jsonl --kind wordpiece --vocab-size 300 "
-        "--set data.lower_case=true --output out\ninspect out",
+        "--sample-bytes 1e5 --set data.lower_case=true --output out\ninspect out",
         "wordpiece, uncased, 300 ids",
     ),
     row("train a unigram tokenizer", "inspect unigram-tokenizer", "unigram, uncased, 2,0"),
     row(
         "inspect shards",
-        "inspect shards --sequence 3 --tokens 4",
+        "inspect shards --split validation --sequence 3 --tokens 4",
         "300 documents",
-        "sequence 3 of train",
+        "sequence 3 of validation",
     ),
     row("verify shards", "inspect shards --verify --workers 1", "masks match their keys"),
     row(
@@ -398,4 +404,383 @@ PREPARING = [
     ),
 ]
 
-FEATURES = [*READING, *PREPARING]
+RUNS = [
+    # --- train: every family, from shards to scores
+    *(
+        row(
+            f"train {family}",
+            f"train {family}_tiny --data {shards} --output out {SIX}\n"
+            "export out --output model\nevaluate model --data "
+            f"{shards} --json",
+            ("out/metrics.jsonl", "step", 6),
+            ("out/metrics.jsonl", "loss", loss),
+            ("model/config.json", "architectures.0", architecture),
+            ("-", "loss", (5, 90)),
+        )
+        for family, shards, architecture, loss in (
+            ("roberta", "shards", "RobertaForMaskedLM", LOSS),
+            ("bert", "bert-shards", "BertForPreTraining", 7.95918),
+            ("albert", "albert-shards", "AlbertForPreTraining", 6.01528),
+            ("electra", "electra-shards", "ElectraForPreTraining", 27.19334),
+            ("spanbert", "spanbert-shards", "BertForMaskedLM", 10.51422),
+            ("modernbert", "modernbert-shards", "ModernBertForMaskedLM", 7.51997),
+        )
+    ),
+    # --- train: memory and ranks, see ds_configs/README.md
+    *(
+        row(
+            f"train on two ranks at {ds}",
+            f"torchrun 2 train roberta_tiny --data shards --output out --ds {ds} {SIX}",
+            ("out/metrics.jsonl", "loss", LOSS),
+            ("out/checkpoints", "latest"),
+        )
+        for ds in ("zero0", "zero1", "zero2", "zero3", "ds.json")
+    ),
+    row(
+        "train with AdamW",
+        f"train roberta_tiny --data shards --output out {SIX} {ADAM}",
+        ("out/metrics.jsonl", "loss", 6.95653),
+    ),
+    row(
+        "train with StableAdamW",
+        f"train roberta_tiny --data shards --output out {SIX} "
+        "--set optimizer.kind=stable_adamw --set optimizer.peak_lr=0.002 "
+        "--set optimizer.clip_norm=0",
+        ("out/metrics.jsonl", "loss", 6.98920),
+    ),
+    row(
+        "train with another schedule",
+        f"train roberta_tiny --data shards --output out {SIX} --set schedule.kind=cosine",
+        ("out/metrics.jsonl", "learning_rate", (0, 0.002)),
+    ),
+    row(
+        "train in bf16",
+        f"train roberta_tiny --data shards --output out {SIX} --set precision=bf16",
+        ("out/metrics.jsonl", "loss", (6, 8)),
+    ),
+    # --- train: stop and resume, see pipeline/training/run_directory/README.md
+    row(
+        "resume a run",
+        f"train roberta_tiny --data shards --output out {SIX} --stop-at 3\n"
+        f"train roberta_tiny --data shards --output out {SIX}",
+        ("out/metrics.jsonl", "step", 6),
+        ("out/metrics.jsonl", "loss", LOSS),
+    ),
+    row(
+        "resume on two ranks at another stage",
+        f"train roberta_tiny --data shards --output out {SIX} --stop-at 3\n"
+        f"torchrun 2 train roberta_tiny --data shards --output out --ds zero3 {SIX}",
+        ("out/metrics.jsonl", "loss", LOSS),
+    ),
+    row(
+        "a finished run has nothing to do",
+        f"train roberta_tiny --data shards --output run {SIX}",
+        "nothing to do",
+    ),
+    row(
+        "stop before the time is over",
+        f"train roberta_tiny --data shards --output out {SIX} --hours 0.00001",
+        ("out", "INTERRUPTED"),
+        code=75,
+    ),
+    row(
+        "a run that diverges",
+        f"train roberta_tiny --data shards --output out {SIX} --set steps=30 "
+        "--set optimizer.kind=adamw --set optimizer.peak_lr=1e30",
+        "last",
+        code=3,
+    ),
+    # --- train: data
+    row(
+        "train in phases",
+        f"train roberta_tiny --data shards short-shards --output out {SIX} "
+        f"--set 'phases=[{PHASE_OF_16}]'",
+        ("out/metrics.jsonl", "phase", 2),
+        ("out/metrics.jsonl", "sequence_length", 32),
+    ),
+    row(
+        "phases of other masks and dropout",
+        f"train roberta_tiny --data drawn-shards --output out {SIX} "
+        "--set data.mask_mode=per-epoch --set data.duplicates=0 "
+        f"--set 'phases=[{PHASE_OF_32}]' "
+        '--set \'phases.0.settings=["data.masks.rate=0.3", "encoder.dropout=0.1"]\'',
+        ("out/metrics.jsonl", "phase", 2),
+    ),
+    row(
+        "train on a mixture",
+        f"train roberta_tiny --data two-shards --output out {SIX} --set 'batch.mixture={MIXTURE}'",
+        ("out/metrics.jsonl", "validation_loss/stories", (6, 8)),
+    ),
+    row(
+        "train on a mixture by an exponent",
+        f"train roberta_tiny --data shards more-shards --output out {SIX} "
+        "--set batch.mixture_exponent=0.3",
+        ("out/metrics.jsonl", "validation_loss/more", (6, 8)),
+    ),
+    row(
+        "train on one of two corpora",
+        f"train roberta_tiny --data two-shards --output out {SIX} "
+        "--set 'batch.corpora=[\"cc-news\"]'",
+        ("out/metrics.jsonl", "step", 6),
+    ),
+    row(
+        "train passes over the data",
+        "train roberta_tiny --data more-shards --output out --set epochs=0.5 --set logging.every=1",
+        ("out/metrics.jsonl", "step", 4),
+    ),
+    row(
+        "a batch of tokens that grows",
+        f"train roberta_tiny --data shards --output out {SIX} --set batch.step_tokens=512 "
+        "--set batch.warmup_steps=2 --set batch.first_sequences=8",
+        ("out/metrics.jsonl", "step", 6),
+    ),
+    row(
+        "documents that do not see each other",
+        f"train roberta_tiny --data shards --output out {SIX} --set batch.attention=document",
+        ("out/metrics.jsonl", "step", 6),
+    ),
+    row(
+        "held-out masks at a rate of their own",
+        f"train roberta_tiny --data shards --output out {SIX} --set validation.mask_rate=0.3",
+        ("out/metrics.jsonl", "validation_mask_rate", 0.3),
+    ),
+    row(
+        "copies of shards on the node",
+        f"train roberta_tiny --data shards --output out {SIX} --stage staged",
+        ("out/metrics.jsonl", "loss", LOSS),
+        goes=True,
+    ),
+    # --- train: what it starts from, what it writes
+    row(
+        "start from a model",
+        f"train roberta_tiny --init exported --data shards --output out {SIX}",
+        "held-out loss",
+    ),
+    row(
+        "start from a model with more layers and longer rows",
+        f"train roberta_tiny --init exported --data shards --output out {SIX} --new positions "
+        "--set encoder.positions=64 --set encoder.layers=3",
+        ("out/metrics.jsonl", "step", 6),
+    ),
+    row(
+        "start from a model with another vocabulary",
+        "train_tokenizer --corpus own --input news.jsonl --vocab-size 500 "
+        "--recipe roberta_tiny --output small\n"
+        "prepare --corpus own --input news.jsonl --recipe roberta_tiny --tokenizer small "
+        "--set data.vocab_size=500 --workers 1 --output own\n"
+        f"train roberta_tiny --init exported --data own --output out {SIX} --new vocabulary "
+        "--set data.vocab_size=500",
+        ("out/metrics.jsonl", "step", 6),
+    ),
+    row(
+        "continue a model of transformers",
+        "prepare --corpus mine --input news.jsonl --recipe ./exported --workers 1 --output mine\n"
+        f"train ./exported --data mine --output out {SIX} --set precision=fp32",
+        ("out/run.json", "run.name", "exported"),
+    ),
+    row(
+        "fork a run with more data",
+        f"train roberta_tiny --from run/checkpoints/step-00000006 --data shards more-shards "
+        f"--output out {SIX} --set steps=8",
+        ("out/metrics.jsonl", "step", 8),
+    ),
+    row(
+        "plan of a run",
+        f"train roberta_tiny --data shards --output out {SIX} --dry-run --ranks 8 --verbose",
+        "zero_optimization",
+        NOTHING,
+    ),
+    row(
+        "trace steps",
+        f"train roberta_tiny --data shards --output out {SIX} --profile",
+        ("out", "profile"),
+        slow=True,
+    ),
+    row(
+        "checkpoints that stay",
+        f"train roberta_tiny --data shards --output out {SIX} --set checkpoint.keep=1 "
+        "--set checkpoint.keep_every=3",
+        ("out/checkpoints", "step-00000003"),
+    ),
+    row(
+        "checkpoints at counts of words",
+        f"train roberta_tiny --data shards --output out {SIX} --set checkpoint.keep=1 "
+        "--set checkpoint.at_words=400..900/400",
+        ("out/checkpoints", "step-00000002"),
+        ("out/checkpoints", "step-00000004"),
+    ),
+    row(
+        "a curve of grammar",
+        f"train roberta_tiny --data shards --output out {SIX} --set validation.grammar=pairs",
+        ("out/metrics.jsonl", "validation_grammar", (0, 1)),
+    ),
+    # --- export, evaluate
+    row(
+        "export for transformers",
+        "export run --output out --language en",
+        ("out", "model.safetensors"),
+        ("out", "tokenizer.json"),
+        ("out/README.md", "language"),
+    ),
+    row(
+        "export every checkpoint",
+        "export run --all --output out",
+        ("out/step-00000003", "config.json"),
+        ("out/step-00000006", "config.json"),
+    ),
+    row(
+        "export a step, and with scores",
+        "export run --step 3 --output early\nexport run --scores tuned/scores.json --output out",
+        ("early", "model.safetensors"),
+        ("out/README.md", "classification"),
+    ),
+    row("score a run on held-out rows", "evaluate run --data shards --json", ("-", "loss", (6, 8))),
+    row(
+        "score at another mask rate",
+        "evaluate exported --data shards --mask-rate 0.3 --json",
+        ("-", "mask_rate", 0.3),
+    ),
+    row(
+        "score sequences one by one",
+        "evaluate exported --data shards --per-sequence scores.parquet --json",
+        ("-", "loss", (6, 8)),
+    ),
+    row(
+        "score grammar by token",
+        "evaluate exported --grammar pairs --json",
+        ("-", "grammar.pll", "token"),
+    ),
+    row(
+        "score grammar by word, beside word frequencies",
+        "evaluate run --grammar pairs --pll word --data shards",
+        "word",
+    ),
+    row("fill masks", "evaluate exported --cloze cloze.txt", "opens"),
+    row(
+        "pseudo-perplexity",
+        "evaluate exported --pseudo-perplexity sentences.txt --json",
+        ("-", "pseudo_perplexity", (100, 9999)),
+    ),
+]
+
+AROUND = [
+    # --- finetune, see pipeline/downstream/README.md
+    row("fine-tune for classes", "evaluate tuned/model --data shards --json", code=2),
+    row(
+        "fine-tune for numbers",
+        "finetune exported --task regression --train numbers.csv --text text --target score "
+        f"{TUNE} --output out",
+        ("out/scores.json", "scores.pearson.n", 1),
+    ),
+    row(
+        "fine-tune for choices",
+        "finetune exported --task choices --train choices.csv --text text --choices first second "
+        f"--target right {TUNE} --output out",
+        ("out/scores.json", "scores.accuracy.n", 1),
+    ),
+    row(
+        "fine-tune for tags",
+        f"finetune exported --task tags --train entities.jsonl --text words --target tags {TUNE} "
+        "--output out",
+        ("out/scores.json", "scores.entity_f1.n", 1),
+    ),
+    row(
+        "fine-tune for spans",
+        "finetune exported --task spans --train answers.csv --text question text --target answer "
+        f"--group author {TUNE} --output out",
+        ("out/scores.json", "scores.f1.median", 1.0),
+    ),
+    row(
+        "fine-tune for a published task",
+        "finetune exported --task squad1 --data squad --seeds 1 --epochs 1 --rows 16 "
+        "--baselines bag --output out",
+        ("out", "predictions.jsonl"),
+    ),
+    row(
+        "fine-tune seeds in parts",
+        f"finetune exported {STARS} {TUNE} --seeds 2 --output out --part 1/2\n"
+        f"finetune exported {STARS} {TUNE} --seeds 2 --output out --part 2/2",
+        ("out/scores.json", "runs.#", 2),
+    ),
+    row(
+        "fine-tune from another fine-tuning",
+        f"finetune exported {STARS} {TUNE} --init-from tuned "
+        "--learning-rate 1e-3 --length 32 --train-rows 20 --first-seed 7 --labels 1 2 "
+        "--protocol small --output out",
+        ("out/scores.json", "scores.accuracy.n", 1),
+    ),
+    # --- ablate
+    row(
+        "compare two arms",
+        f"cp -rL ablation out\nablate {ARMS} --collect --output out\nreport --ablation out --text",
+        "usual",
+        ("out/ablation.json", "baseline", "usual"),
+        ("out/ablation.json", "runs.#", 6),
+    ),
+    row(
+        "estimate an ablation",
+        f"ablate {ARMS} --dry-run --output out",
+        "usual: 4 runs of 4 steps, 0 done",
+        slow=True,
+    ),
+    row(
+        "one run of an ablation",
+        f"ablate {ARMS} --only low:1 --output out",
+        ("out/runs/low/seed-1", "result.json"),
+        slow=True,
+    ),
+    row(
+        "compare arms of a file",
+        "ablate --arms arms.py --corpus news --input news.jsonl --tokenizer bpe-tokenizer "
+        "--seeds 2 --train-steps 2 --set batch.sequences=16 --output out",
+        ("out/ablation.json", "arms.*.name", ["usual", "four-heads"]),
+        slow=True,
+    ),
+    # --- plan, doctor, report, status, tenfold
+    row(
+        "plan a run for GPUs",
+        "plan roberta_base --tokens 36e9 --nodes 8 --gpus-per-node 4 --nics 2 --gpu h200 "
+        "--price 2.5 --json",
+        NOTHING,
+    ),
+    row(
+        "plan a run for a CPU", "plan roberta_tiny --data shards --cpu --cores 2", "hours", NOTHING
+    ),
+    row(
+        "check this machine",
+        "doctor --recipe roberta_tiny --data shards --output out --json",
+        ("-", "ranks.#", 1),
+    ),
+    row("check this machine in full", "doctor --full --brief", "", slow=True),
+    row(
+        "report a run as a page",
+        "report run --scores tuned/scores.json --output page.html",
+        ("page.html", "<svg"),
+        ("page.html", "classification"),
+    ),
+    row("report a run as text", "report run --text", "Curves"),
+    row("status of a run", "status run", "finished"),
+    row("status of runs for scripts", "status run --json", ("-", "0.progress.step", 6)),
+    row("list recipes", "tenfold recipes", "modernbert_large"),
+    row("list settings", "tenfold settings bert_base optimizer", "optimizer.peak_lr"),
+    row("list commands", "tenfold", "train_tokenizer"),
+    row("version", "tenfold --version", "tenfold 0."),
+    row("inspect a run", "inspect run", "run"),
+    row("inspect a model", "inspect exported", "transformers"),
+]
+
+FEATURES = [*READING, *PREPARING, *RUNS, *AROUND]
+
+NO_ROW = {
+    # downloads, which tests/pipeline/remote and tests/pipeline/ingest/corpora have servers for
+    *("--fetch", "--months", "--dump", "--mirror", "--revision", "--keep-downloads"),
+    "--skip-missing",
+    # texts that are too large for a row
+    "--allow-short",
+    # minutes, or a detail of a feature with a row
+    *("--grid", "--dev", "--answer-start", "--bf16", "--scale", "--tune"),
+    *("--finetune", "--finetune-seeds"),
+    # will be dropped
+    *("--purge", "--yes"),
+}
+"""Options without a row."""

@@ -293,7 +293,7 @@ TEXTS: dict[str, CONTENT | dict[str, CONTENT]] = {
     "cut.jsonl.gz": lambda: gzip.compress(news())[:-99],
     "notes.pdf": lambda: b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<<>>\nendobj\n" * 9,
     "ds.json": lambda: b'{"zero_optimization": {"stage": 2, "overlap_comm": true}}',
-    "bad-ds.json": lambda: b'{"train_batch_size": 3}',
+    "bad-ds.json": lambda: b'{"train_batch_size": 3, "zero_optimization": {"stage": 1}}',
 }
 """Content by name; of folders, by the file's name in it."""
 
