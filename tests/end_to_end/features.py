@@ -665,7 +665,13 @@ RUNS = [
 
 AROUND = [
     # --- finetune, see pipeline/downstream/README.md
-    row("fine-tune for classes", "evaluate tuned/model --data shards --json", code=2),
+    row(
+        "fine-tune for classes",
+        "report run --scores tuned/scores.json --text",
+        "classification",
+        ("tuned/scores.json", "scores.accuracy.n", 1),
+        ("tuned/model", "model.safetensors"),
+    ),
     row(
         "fine-tune for numbers",
         "finetune exported --task regression --train numbers.csv --text text --target score "
