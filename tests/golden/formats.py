@@ -1,4 +1,4 @@
-"""A small corpus of every format that `prepare` reads, and what is recorded of its shards.
+"""A small corpus of every format that `prepare` reads, and of every rule that drops documents.
 
 The texts are stories of the sample; everything else is written here, so that a corpus is the same
 on every machine. `formats.json` holds, by corpus: the documents, bytes and losses of the manifest,
@@ -10,6 +10,9 @@ import csv
 import io
 import json
 import os
+import re
+import subprocess
+import sys
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -21,10 +24,11 @@ import pyarrow.parquet as pq
 import xxhash
 
 from pipeline import prepare
-from pipeline.ingest.corpora.sources import corpus_sources
-from pipeline.ingest.documents.records import Format, PlainText
-from pipeline.ingest.extraction.packs import ungrouped
+from tests.benchmarks.file_system_calls import METADATA, FileSystemCalls
 from tests.golden import recording
+from tests.golden.compare import Case
+from tests.launching import process
+from tests.launching.process import ROOT
 from tests.pipeline.ingest.compression.compressed_files import PACK
 from tests.pipeline.ingest.documents import raw_files
 from tests.pipeline.ingest.documents.raw_files import arrow
@@ -52,8 +56,27 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "losses": ("--max-bad-fraction", 0.2),
     "small_files": ("--max-bad-fraction", 0.05),
     "json_field": ("--text-field", "a.b"),
-}
-"""Arguments beside the input, of corpora that need some."""
+    "many_small_files": ("--plain-text", "file"),
+    "dedup_exact": ("--dedup", "exact"),
+    "dedup_near": ("--dedup", "near"),
+    "decontaminate": ("--decontaminate", "WORK/evaluation.jsonl"),
+    "map": ("--map", "WORK/tidy.py:tidy"),
+    "most_words": ("--most-words", 2000),
+    "c4_fineweb_near": ("--filter", "c4", "fineweb", "--dedup", "near"),
+    "group_near": ("--dedup", "near", "--allow-short"),
+    "by_folder": ("--by-folder", "--languages", "by-folder"),
+    **{
+        f"filter_{rule}": ("--filter", rule)
+        for rule in (
+            "c4", "gopher-quality", "gopher-repetition", "fineweb", "min-words=100",
+            "max-words=150", "min-letters=0.8", "max-repeated=0.3", "language=en",
+        )
+    },
+}  # fmt: skip
+"""Arguments beside the input, of corpora that need some; WORK: the folder that the input is in."""
+GROUPS = {"group_near": "16gb"}
+"""Corpora that are a group of named ones, with a folder for each."""
+SLOW = ("many_small_files",)
 
 COUNTS = ("documents", "bytes", "cut", "dropped", "bad", "noted", "plain_text")
 """Of a manifest's corpus, those that are recorded; the others follow from the rows."""
@@ -63,10 +86,9 @@ DOCUMENTS, CHARACTERS, LONG_PARAGRAPH = 32, 500, 1500
 
 def stories() -> list[str]:
     """The first DOCUMENTS texts of about CHARACTERS, in whole paragraphs with wrapped lines."""
-    _, sources = corpus_sources("sample", [])
-    [path] = [source.path for source in sources if source.path.endswith("stories.jsonl")]
+    [path] = (ROOT / "pipeline").rglob("sample/stories/stories.jsonl")
     found, taken = [], ""
-    for line in Path(path).read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         for paragraph in json.loads(line)["body"].strip().split("\n\n"):
             if len(paragraph) < LONG_PARAGRAPH:
                 taken += f"\n\n{paragraph.strip()}"
@@ -130,6 +152,69 @@ def all_corpora(texts: list[str] | None = None) -> dict[str, Files]:
         "crlf_text": {"news.txt": crlf(blank)},
         "small_files": small_files(texts),
     }  # fmt: skip
+
+
+def other_corpora(texts: list[str] | None = None) -> dict[str, Files]:
+    """More corpora, for what is done with documents of any format."""
+    texts = texts or stories()
+    whole = awkward(texts)
+    lines = {"news.jsonl": json_lines([{"text": text} for text in whole])}
+    pages = articles(texts)
+    rules = [name for name in ARGUMENTS if name.startswith("filter_")]
+    question = {"question": " ".join(texts[5].split()[10:40])}
+    tidy = (
+        "def tidy(document):\n"
+        "    if document.id.endswith('0') or 'lorem' in document.text.lower():\n"
+        "        return None\n"
+        "    return document.text.replace(' the ', ' THE ')\n"
+    )
+    return {
+        "csv_semicolons": {"news.csv": separated([f'"{text}"; so' for text in texts], ";")},
+        "dump_in_parts": {
+            f"dump-articles{n}.xml-p{n}.bz2": PACK["bz2"](dump(pages[n::3])) for n in range(3)
+        },
+        "many_small_files": {
+            f"{n % 7}/{n:04}.txt": f"{texts[n % 32][n % 90 :][:200]}\n\nIt is {n}.\n".encode()
+            for n in range(3000)
+        },
+        **dict.fromkeys(
+            ("dedup_exact", "dedup_near", "most_words", "c4_fineweb_near", *rules), lines
+        ),
+        "decontaminate": lines | {"../evaluation.jsonl": json_lines([question])},
+        "map": lines | {"../tidy.py": tidy.encode()},
+        "group_near": {
+            "wikipedia/AA/wiki_00": wikiextractor_lines(texts[:20]),
+            "bookcorpus/book.jsonl": json_lines([{"text": text} for text in whole[10:]]),
+        },
+        "by_folder": {"de/news.jsonl": json_lines([{"text": text} for text in texts[:9]]),
+                      "sw/a/b.txt": "\n\n\n".join(texts[9:20]).encode(),
+                      "en.jsonl": lines["news.jsonl"]},
+    }  # fmt: skip
+
+
+def awkward(texts: list[str]) -> list[str]:
+    """The texts, and one or two for each reason to drop a document."""
+    sentences = re.split(r"(?<=[.!?]) ", " ".join(" ".join(texts[6:9]).split()))
+    german = "Der Rat der Stadt hat am Dienstag beschlossen, die Brücke im Winter zu schließen. "
+    return [
+        *texts,
+        texts[0],  # copies
+        texts[1].upper(),
+        texts[2].replace(" and ", " or ", 1) + " The end.",
+        texts[3] + "\n\nLorem ipsum dolor sit amet, he said.",
+        texts[4] + "\n\nfunction f() { return 1; }",
+        texts[5] + "\n\nPlease enable javascript to read this page.\n\nTerms of use apply here.",
+        "A very short text.",
+        "\n\n".join(f"- {one}" for one in sentences),
+        "\n\n".join(f"{one}..." for one in sentences),
+        " # ".join(sentences[0].split() * 9),
+        "\n\n".join(sentences[:2] * 12),
+        "\n\n".join(one.rstrip(".!?") for one in sentences),
+        " ".join(f"{number * 7919}" for number in range(120)),
+        " ".join(one.replace(" ", "") for one in sentences),
+        "the cat sat on the mat with a hat and " * 20,
+        german * 9,
+    ]
 
 
 NAMES = (
@@ -300,36 +385,37 @@ def write(files: Files, folder: Path) -> Path:
     return folder
 
 
-def formats_of(folder: Path, name: str) -> set[tuple[Format, PlainText | str]]:
-    """Formats of a corpus's files, each with how plain text is read, if it is some."""
-    words = ARGUMENTS.get(name, ())
-    plain = str(words[1]) if "--plain-text" in words else ""
-    _, sources = corpus_sources(CORPUS, [str(folder)], plain_text=plain)
-    files = ungrouped(sources)
-    return {(one.format, one.plain_text if one.format == "text" else "") for one in files}
-
-
 def prepared(name: str, files: Files, work: Path) -> Path:
     """The shards of a corpus; work: a new folder for it, them and extracted files."""
-    folder, output = write(files, work / "input"), work / "shards"
-    changes = [word for text in SETTINGS for word in ("--set", text)]
+    write(files, work / "input")
     with mock.patch.dict(os.environ, TENFOLD_ROOT=str(work)):
-        recording.call(
-            prepare.main, "--corpus", CORPUS, "--input", folder, "--recipe", "roberta_tiny",
-            "--tokenizer", recording.TOKENIZERS / "byte-bpe", "--output", output, "--workers", 1,
-            *changes, *ARGUMENTS.get(name, ()),
-        )  # fmt: skip
-    return output
+        recording.call(prepare.main, *arguments(name, work), "--workers", 1)
+    return work / "shards"
+
+
+def arguments(name: str, work: Path) -> list[object]:
+    """Of pipeline.prepare, but for the number of workers."""
+    changes = [word for text in SETTINGS for word in ("--set", text)]
+    more = [str(word).replace("WORK", str(work)) for word in ARGUMENTS.get(name, ())]
+    return [
+        "--corpus", GROUPS.get(name, CORPUS), "--input", work / "input", "--recipe", "roberta_tiny",
+        "--tokenizer", recording.TOKENIZERS / "byte-bpe", "--output", work / "shards",
+        *changes, *more,
+    ]  # fmt: skip
 
 
 def described(shards: Path) -> dict[str, Any]:
     """What is recorded of a corpus."""
     manifest = json.loads((shards / "manifest.json").read_bytes())
-    counts, found = manifest["corpora"][CORPUS], recording.described(shards)
+    found = recording.described(shards)
     columns = found["columns"]
+    counts = {
+        corpus: {name: about[name] for name in COUNTS if about[name]}
+        for corpus, about in manifest["corpora"].items()
+    }
     documents = pq.read_table(shards / "documents.parquet", columns=["id", "origin"]).to_pylist()
     return {
-        "counts": {name: counts[name] for name in COUNTS if counts[name]},
+        "counts": counts.get(CORPUS, counts),
         "rows": found["rows"],
         "ends": [f"{one['id']} {one['origin']}" for one in (documents[0], documents[-1])],
         "columns": _hash({name: columns[name] for name in columns if "documents" not in name}),
@@ -339,3 +425,68 @@ def described(shards: Path) -> dict[str, Any]:
 
 def _hash(values: dict[str, str]) -> str:
     return xxhash.xxh3_64_hexdigest(json.dumps(values, sort_keys=True).encode())
+
+
+def measure(name: str, work: Path) -> dict[str, Any]:
+    corpora = other_corpora() if name in OTHERS else all_corpora()
+    return described(prepared(name, corpora[name], work))
+
+
+def processes(work: Path) -> dict[str, Any]:
+    """Files of shards that differ from those of one worker, by ways to prepare them."""
+    sample = (
+        "--corpus", "sample", "--recipe", "bert_tiny", "--set", "data.vocab_size=512",
+        "--tokenizer", recording.TOKENIZERS / "wordpiece-uncased", "--dedup", "near", "--output",
+    )  # fmt: skip
+    stand_in = [sys.executable, "-S", "-E", ROOT / "tests/launching/stand_in.py"]
+    mpi = [Path(sys.executable).with_name("mpiexec"), "-n", 4, *stand_in]
+    ways: dict[str, list[list[object]]] = {
+        "one worker": [[sys.executable, "WORDS", "--workers", 1]],
+        "two workers": [[sys.executable, "WORDS", "--workers", 2]],
+        "two parts": [
+            [sys.executable, "WORDS", "--part", f"{n}/2", "--workers", 1] for n in (2, 1)
+        ],
+        "four MPI ranks": [[*mpi, "WORDS"]],
+    }
+    contents, found = {}, {}
+    for way, commands in ways.items():
+        output = work / way
+        for words in commands:
+            place = words.index("WORDS")
+            words[place : place + 1] = ["-m", "pipeline.prepare", *sample, output]
+            done = process.run(words, env=os.environ | {"TENFOLD_ROOT": f"{output} root"})
+            assert done.returncode == 0, done.stderr
+        contents[way] = {
+            str(path.relative_to(output)): path.read_bytes()
+            for path in output.rglob("*") if path.is_file() and not path.name.startswith(".")
+        }  # fmt: skip
+        one = contents["one worker"]
+        names = one.keys() | contents[way].keys()
+        different = [name for name in sorted(names) if one.get(name) != contents[way].get(name)]
+        found[way] = {"files": len(contents[way]), "different": " ".join(different)}
+    return found
+
+
+def cost(work: Path) -> dict[str, float]:
+    """Calls of the file system per file, and peak memory, of one worker that reads small files."""
+    name = "many_small_files"
+    files = other_corpora()[name]
+    write(files, work / "input")
+    calls = FileSystemCalls.below(work, work.with_name(f"{work.name}-counter"))
+    counted = calls.environment() | {"TENFOLD_ROOT": str(work / "root")}
+    words = ["-m", "pipeline.prepare", *arguments(name, work), "--workers", 1]
+    started = process.start(
+        [sys.executable, *words], cold=True, env=counted, stdout=subprocess.DEVNULL
+    )
+    _, status, used = os.wait4(started.pid, 0)
+    assert status == 0
+    found = calls.read()
+    per_file = {kind: found[kind] / len(files) for kind in (*METADATA, "read")}
+    return per_file | {"peak memory in MB": used.ru_maxrss / 1e3}
+
+
+OTHERS = tuple(other_corpora(["A text. " * 20] * 32))
+CASES = [
+    *(Case(f"formats/{name}", partial(measure, name), slow=name in SLOW)
+      for name in (*all_corpora(["A text. " * 20] * 32), *OTHERS)),
+]  # fmt: skip

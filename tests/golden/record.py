@@ -1,15 +1,19 @@
-"""Record this version's results: `python -m tests.golden.record PART...`, see `recording.py`.
+"""Record this version's results: `python -m tests.golden.record NAMES...`, see README.md.
 
-With `--only FAMILY` the values of the others stay as they are. Recorded values change only by this
-command. Columns, losses and exports are those that a release promises (pipeline/RELEASES.md), so
-record only what is meant to change, and say why in the commit.
+Recorded values change only by this command. Record only what is meant to change, and say why in the
+commit.
 """
 
 import argparse
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +21,81 @@ from pipeline import export, train_tokenizer
 from pipeline.base.errors import run_command
 from pipeline.training.checkpoints.fragment_files import seal, unseal
 from pipeline.training.checkpoints.read import step_name
-from tests.golden import formats, recording
-from tests.golden.recording import CELLS, EXPORTS, FAMILIES, GOLDEN, RUNS, SAVED, TOKENIZERS
+from tests.golden import recording
+from tests.golden.cases import CASES
+from tests.golden.compare import Case, differences, recorded, write
+from tests.golden.recording import CELLS, EXPORTS, FAMILIES, RUNS, SAVED, TOKENIZERS, command
+from tests.launching import process
 
-PARTS = ("tokenizers", "columns", "formats", "runs", "exports")
+PARTS = ("tokenizers", "columns", "runs", "exports")
+"""What is recorded as fixtures, not as cases."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="+", choices=PARTS, help="what to record again")
-    parser.add_argument("--only", choices=FAMILIES, help="record this family, and no other")
+    parser.add_argument("names", nargs="+", help=f"cases such as 'formats/*', or {PARTS}")
+    parser.add_argument("--only", choices=FAMILIES, help="fixtures of this family, and no other")
+    parser.add_argument("--against", metavar="COMMIT", help="compare cases with it, to the bit")
+    parser.add_argument("--print", action="store_true", help="print the cases, record nothing")
     arguments = parser.parse_args()
-    chosen, families = arguments.parts, [arguments.only] if arguments.only else FAMILIES
-    cells = families if arguments.only else CELLS
+    cases = [
+        case for case in CASES if any(fnmatch(case.name, name) for name in arguments.names)
+    ]  # fmt: skip
+    chosen = [name for name in arguments.names if name in PARTS]
+    if not cases and not chosen:
+        parser.error(f"no case is called like {' '.join(arguments.names)}")
+    results: dict[str, Any] = {}
+    owner = process.ForkServerOwner()
+    try:
+        for case in cases:
+            results[case.name] = _measured(case)
+            if not (arguments.print or arguments.against):
+                write(case.name, results[case.name])
+        record_fixtures(chosen, [arguments.only] if arguments.only else FAMILIES)
+    finally:
+        owner.close()
+    if arguments.print:
+        print(json.dumps(results))
+    if arguments.against:
+        compare(arguments.against, results)
+
+
+def _measured(case: Case) -> Any:
+    before = os.times()
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
+        found = case.run(Path(folder))
+    seconds = os.times().elapsed - before.elapsed
+    print(f"{case.name}: {seconds:.1f} s", file=sys.stderr, flush=True)
+    return found
+
+
+def compare(commit: str, results: dict[str, Any]) -> None:
+    """Compare results with those of another commit on this machine, to the bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["git", "worktree", "add", "--detach", folder, commit], check=True)
+        try:
+            command = [sys.executable, "-m", "tests.golden.record", "--print", *results]
+            done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, check=True)
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", folder], check=True)
+    found = differences(json.loads(done.stdout), results)
+    print("\n".join(found) or f"{len(results)} cases are those of {commit}, to the bit")
+    sys.exit(bool(found))
+
+
+def record_fixtures(chosen: Sequence[str], families: Sequence[str]) -> None:
+    """Tokenizers, columns, runs and exports, of all families or of one."""
+    cells = CELLS if families is FAMILIES else families
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         if "tokenizers" in chosen:
             record_tokenizers()
-        if "formats" in chosen:
-            record_formats(work / "formats")
-        for cell in cells if set(chosen) - {"tokenizers", "formats"} else ():
+        for cell in cells if set(chosen) - {"tokenizers"} else ():
             recording.prepared(cell, work / cell)
         if "columns" in chosen:
-            before = json.loads((GOLDEN / "columns.json").read_bytes())
+            before = recorded("columns")
             found = {cell: recording.described(work / cell) for cell in cells}
-            write("columns", found)
+            write_all("columns", found)
             if "runs" not in chosen:
                 follow_shards({before[cell]["fingerprint"]: found[cell]["fingerprint"]
                                for cell in cells})  # fmt: skip
@@ -59,16 +113,6 @@ def record_tokenizers() -> None:
             train_tokenizer.main, "--corpus", "sample", "--recipe", recipe,
             "--vocab-size", recording.VOCAB_SIZE, "--output", TOKENIZERS / name,
         )  # fmt: skip
-
-
-def record_formats(work: Path) -> None:
-    """The shards of a corpus of each format, a line each."""
-    found = {
-        name: formats.described(formats.prepared(name, files, work / name))
-        for name, files in formats.all_corpora().items()
-    }
-    lines = (f"{json.dumps(name)}: {json.dumps(values)}" for name, values in found.items())
-    (GOLDEN / "formats.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def follow_shards(fingerprints: dict[str, str]) -> None:
@@ -95,15 +139,11 @@ def _renamed(values: dict[str, Any], fingerprints: dict[str, str]) -> dict[str, 
 
 def record_runs(work: Path, families: Sequence[str]) -> None:
     """RUNS, as they are after SAVED steps, and the losses of all steps."""
-    jobs: dict[str, list[list[str]]] = {"saved": [], "whole": []}
     for family in families:
         shards = recording.lesson(work / family)
         for name, extra in (("saved", ("--stop-at", SAVED)), ("whole", ())):
             output = work / name / family
-            jobs[name].append(recording.run_arguments(family, shards, output, *extra))
-    failure = recording.train(jobs["saved"] + jobs["whole"], work / "jobs.json")
-    assert not failure, failure
-    for family in families:
+            command("train", *recording.run_arguments(family, shards, output, *extra))
         shutil.rmtree(RUNS / family, ignore_errors=True)
         run = work / "saved" / family
         shutil.copytree(run / "checkpoints", RUNS / family / "checkpoints")
@@ -111,7 +151,7 @@ def record_runs(work: Path, families: Sequence[str]) -> None:
         content = json.loads((run / "run.json").read_bytes())
         content["data"][0]["directory"] = f"shards/{family}"
         (RUNS / family / "run.json").write_text(json.dumps(content, indent=1))
-    write("losses", {family: recording.losses(work / "whole" / family) for family in families})
+    write_all("losses", {family: recording.losses(work / "whole" / family) for family in families})
 
 
 def record_exports(work: Path, families: Sequence[str]) -> None:
@@ -122,13 +162,12 @@ def record_exports(work: Path, families: Sequence[str]) -> None:
             export.main, RUNS / family, "--data", work / family, "--output", EXPORTS / family
         )
         (EXPORTS / family / "README.md").unlink()  # its commands want what export made elsewhere
-    write("logits", {family: recording.logits(EXPORTS / family) for family in families})
+    write_all("logits", {family: recording.logits(EXPORTS / family) for family in families})
 
 
-def write(name: str, values: dict[str, Any]) -> None:
+def write_all(kind: str, values: dict[str, Any]) -> None:
     """Write recorded values to their file, in place of those of the same names."""
-    path = GOLDEN / f"{name}.json"
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | values, indent=1) + "\n")
+    write(kind, (recorded(kind) or {}) | values)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,14 @@
-"""The recorded values of this version's shards, runs and exports, and how they are measured.
+"""Shards, runs and exports that are recorded as fixtures, and how results are measured.
 
-`record.py` writes the recorded values and fixtures, `test_recorded.py` compares with them:
-
-    columns.json    hashes of the columns of shards by cell, and their fingerprints
-    formats.json    hashes and counts of shards by format of the input, see `formats.py`
-    losses.json     metrics of 20 steps by family
-    logits.json     logits of the exports in transformers
-    tokenizers/     four small ones of the sample
-    runs/           a run of each family, saved after ten steps
-    exports/        the same, as folders of transformers
-
-Only commands and public readers are used, so that moving a module does not touch this file.
+`record.py` writes the fixtures, `test_recorded.py` compares with them. Only commands and public
+readers are used, so that moving a module does not touch this file.
 """
 
 import hashlib
 import json
+import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +24,7 @@ import torch
 import transformers
 
 from pipeline import prepare
-from tests.pipeline.conftest import WORKER, hold_out_less, launch
+from tests.launching import process
 
 GOLDEN = Path(__file__).parent
 TOKENIZERS, RUNS, EXPORTS = GOLDEN / "tokenizers", GOLDEN / "runs", GOLDEN / "exports"
@@ -183,19 +177,47 @@ def run_arguments(family: str, shards: Path, output: Path, *extra: object) -> li
     return [*map(str, parts), *(word for text in changes for word in ("--set", text))]
 
 
-def lesson(shards: Path) -> Path:
-    """The same shards for runs, with little held out, so that validation is fast."""
-    return hold_out_less(shards, shards.with_name(f"{shards.name}-lesson"))
+def lesson(shards: Path, target: Path | None = None) -> Path:
+    """The same shards for runs, with the two smallest held-out shards, so that validation is fast.
 
-
-def train(jobs: list[list[str]], file: Path) -> str:
-    """Runs one after the other in one process of one thread; file: for their arguments.
-
-    Returns the error of a failed run, else "".
+    Shards and their rows are in the order of the manifest's corpora.
     """
-    file.write_text(json.dumps(jobs))
-    result = launch(sys.executable, WORKER, file)
-    return result.stderr if result.returncode else ""
+    target = target or shards.with_name(f"{shards.name}-lesson")
+    shutil.copytree(shards, target, copy_function=os.link)
+    path = target / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    held_out = [shard for shard in manifest["shards"] if shard["split"] == "validation"]
+    gone = sorted(held_out, key=lambda shard: shard["sequences"])[2:]
+    manifest["shards"] = [shard for shard in manifest["shards"] if shard not in gone]
+    for corpus in manifest["corpora"].values():
+        left = corpus["validation_sequences"]
+        while left:
+            shard = held_out.pop(0)
+            left -= shard["sequences"]
+            if shard in gone:
+                corpus["validation_sequences"] -= shard["sequences"]
+                corpus["sequences"] -= shard["sequences"]
+    path.unlink()
+    path.write_text(json.dumps(manifest))
+    return target
+
+
+def command(name: str, *words: object, ranks: int = 1, **environment: str) -> str:
+    """What `python -m pipeline.NAME WORDS...` prints, with one thread; it must succeed."""
+    done = ended(name, *words, ranks=ranks, **environment)
+    assert done.returncode == 0, f"{name} ended with {done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+def ended(
+    name: str, *words: object, ranks: int = 1, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The same with any exit code."""
+    launcher = ("-m", "tests.launching.ranks", ranks) if ranks > 1 else ()
+    return process.run(
+        [sys.executable, *launcher, "-m", f"pipeline.{name}", *words],
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+    )
 
 
 def losses(run: Path) -> dict[str, dict[str, float]]:

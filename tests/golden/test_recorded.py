@@ -13,24 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file
 
-from pipeline import export
-from pipeline.reporting.model_card import CARD
 from tests.golden import recording
-from tests.golden.recording import CELLS, EXPORTS, FAMILIES, GOLDEN, RUNS, SAVED, STEPS
+from tests.golden.compare import recorded
+from tests.golden.recording import CELLS, EXPORTS, FAMILIES, RUNS, SAVED, STEPS
 from tests.launching.environments import install_beside
 from tests.pages import ROOT
 from tests.test_using import CHECK, MODEL, SPACED, program
 
 FROM_OUTSIDE = ("ids", "unicode")
 """Versions in a manifest that our rules do not set: of `tokenizers` and of Python."""
-
-
-def recorded(name: str) -> dict[str, Any]:
-    """The content of a file of recorded values."""
-    values: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_bytes())
-    return values
 
 
 @pytest.fixture(scope="module")
@@ -75,48 +67,21 @@ def test_every_format_scheme_and_tokenizer_is_recorded(shards: Path) -> None:
     assert labels == {"none", "next", "order"}
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
-    """A folder of runs: `new` ones, and `resumed` ones, which continue the recorded runs."""
-    folder = tmp_path_factory.mktemp("runs")
-    new, resumed = [], []
-    for family in FAMILIES:
-        lesson = recording.lesson(shards / family)
-        new.append(recording.run_arguments(family, lesson, folder / "new" / family))
-        if same_from_outside(shards, family):
-            shutil.copytree(RUNS / family, folder / "resumed" / family)
-            resumed.append(recording.run_arguments(family, lesson, folder / "resumed" / family))
-    (folder / "failure").write_text(recording.train(new + resumed, folder / "jobs.json"))
-    return folder
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", ["new", "resumed"])
-def test_losses(runs: Path, shards: Path, name: str, family: str) -> None:
+def test_losses(shards: Path, tmp_path: Path, name: str, family: str) -> None:
     """Losses of a run, and of the rest of a recorded run."""
-    if name == "resumed" and not same_from_outside(shards, family):
-        pytest.skip("shards have another fingerprint with these versions of tokenizers and Python")
-    expected, found = recorded("losses")[family], recording.losses(runs / name / family)
+    if name == "resumed":
+        if not same_from_outside(shards, family):
+            pytest.skip("other shards with these versions of tokenizers and Python")
+        shutil.copytree(RUNS / family, tmp_path / "run")
+    lesson = recording.lesson(shards / family, tmp_path / "lesson")
+    recording.command("train", *recording.run_arguments(family, lesson, tmp_path / "run"))
+    expected, found = recorded("losses")[family], recording.losses(tmp_path / "run")
     steps = [str(step) for step in range(1, STEPS + 1)]
-    assert list(found) == steps, (runs / "failure").read_text()
+    assert list(found) == steps
     for step in steps if name == "new" else steps[SAVED:]:
         assert found[step] == pytest.approx(expected[step], rel=1e-5), step
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_saved_run_opens(shards: Path, tmp_path: Path, family: str) -> None:
-    """Its export has the recorded weights, to the bit, and the model card that came later."""
-    run, folder = tmp_path / "run", tmp_path / "export"
-    shutil.copytree(RUNS / family, run)
-    recording.call(export.main, run, "--data", shards / family, "--output", folder)
-    expected = {path.relative_to(EXPORTS / family) for path in (EXPORTS / family).rglob("*.*")}
-    assert {path.relative_to(folder) for path in folder.rglob("*.*")} == expected | {Path(CARD)}
-    for path in expected:
-        if path.suffix == ".safetensors":
-            weights, theirs = load_file(folder / path), load_file(EXPORTS / family / path)
-            assert weights.keys() == theirs.keys()
-            for name, weight in weights.items():
-                assert weight.equal(theirs[name]), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,0 +1,5 @@
+"""Every recorded case: `record` writes their files, `test_cases` compares with them."""
+
+from tests.golden import formats, surface
+
+CASES = [*surface.CASES, *formats.CASES]
