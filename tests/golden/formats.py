@@ -489,4 +489,6 @@ OTHERS = tuple(other_corpora(["A text. " * 20] * 32))
 CASES = [
     *(Case(f"formats/{name}", partial(measure, name), slow=name in SLOW)
       for name in (*all_corpora(["A text. " * 20] * 32), *OTHERS)),
+    Case("processes", processes, slow=True),
+    Case("cost/many_small_files", cost, slow=True, tolerance=0.2),
 ]  # fmt: skip
